@@ -1,0 +1,103 @@
+import { tsrError } from './errors/tsr-error.ts'
+
+/**
+ * What the launcher tells a rank through its environment: the contract between `tsrun` and the
+ * library. The upper-case names are torchrun's; `TSRUN_*` are ours.
+ */
+export interface RankEnvironment {
+  /** Rank in the job, 0 .. worldSize - 1 (RANK). */
+  readonly rank: number
+  /** Number of ranks in the job (WORLD_SIZE). */
+  readonly worldSize: number
+  /** Rank on this host (LOCAL_RANK). */
+  readonly localRank: number
+  /** Number of ranks on this host (LOCAL_WORLD_SIZE). */
+  readonly localWorldSize: number
+  /** Index of this host (NODE_RANK, GROUP_RANK). */
+  readonly nodeRank: number
+  /** Number of hosts (TSRUN_NNODES). */
+  readonly nnodes: number
+  /** Address of the store (MASTER_ADDR). */
+  readonly masterAddr: string
+  /** Port of the store (MASTER_PORT). */
+  readonly masterPort: number
+  /** Names the job in logs and keys (TSRUN_RUN_ID). */
+  readonly runId: string
+  /** Secret that every connection of the job proves, hexadecimal (TSRUN_TOKEN). */
+  readonly token: string
+  /** How often the group was restarted; fences messages of former lives (TSRUN_RESTART_COUNT). */
+  readonly restartCount: number
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Reads the rank environment, or returns undefined where none is set (a world of one).
+ *
+ * @throws ERR_TSR_ENVIRONMENT when a variable is missing or not what it should be
+ */
+export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
+  if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
+  const worldSize = readInteger(env, 'WORLD_SIZE', 1)
+  const rank = readInteger(env, 'RANK', 0, worldSize - 1)
+  return {
+    rank,
+    worldSize,
+    localRank: readInteger(env, 'LOCAL_RANK', 0, worldSize - 1, rank),
+    localWorldSize: readInteger(env, 'LOCAL_WORLD_SIZE', 1, worldSize, worldSize),
+    nodeRank: readInteger(env, 'NODE_RANK', 0, worldSize - 1, 0),
+    nnodes: readInteger(env, 'TSRUN_NNODES', 1, worldSize, 1),
+    masterAddr: readText(env, 'MASTER_ADDR'),
+    masterPort: readInteger(env, 'MASTER_PORT', 1, 65535),
+    runId: env['TSRUN_RUN_ID'] ?? 'none',
+    token: env['TSRUN_TOKEN'] ?? '',
+    restartCount: readInteger(env, 'TSRUN_RESTART_COUNT', 0, Number.MAX_SAFE_INTEGER, 0),
+  }
+}
+
+/** The variables that `readRankEnvironment` reads back. */
+export function toEnvironment(rank: RankEnvironment): Record<string, string> {
+  return {
+    RANK: String(rank.rank),
+    WORLD_SIZE: String(rank.worldSize),
+    LOCAL_RANK: String(rank.localRank),
+    LOCAL_WORLD_SIZE: String(rank.localWorldSize),
+    NODE_RANK: String(rank.nodeRank),
+    GROUP_RANK: String(rank.nodeRank),
+    MASTER_ADDR: rank.masterAddr,
+    MASTER_PORT: String(rank.masterPort),
+    TSRUN_NNODES: String(rank.nnodes),
+    TSRUN_RUN_ID: rank.runId,
+    TSRUN_TOKEN: rank.token,
+    TSRUN_RESTART_COUNT: String(rank.restartCount),
+  }
+}
+
+function readText(env: Environment, variable: string): string {
+  const value = env[variable]
+  if (value === undefined || value === '') {
+    throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: 'not set', expected: 'a value' })
+  }
+  return value
+}
+
+function readInteger(
+  env: Environment,
+  variable: string,
+  lowest: number,
+  highest = Number.MAX_SAFE_INTEGER,
+  fallback?: number,
+): number {
+  const text = env[variable]
+  if (text === undefined && fallback !== undefined) return fallback
+  const value = /^\d+$/.test(text ?? '') ? Number(text) : NaN
+  if (!(value >= lowest && value <= highest)) {
+    const limit = highest === Number.MAX_SAFE_INTEGER ? 'or more' : `to ${String(highest)}`
+    throw tsrError('ERR_TSR_ENVIRONMENT', {
+      variable,
+      value: text === undefined ? 'not set' : JSON.stringify(text),
+      expected: `an integer from ${String(lowest)} ${limit}`,
+    })
+  }
+  return value
+}

@@ -1,0 +1,35 @@
+import type { ErrorSection } from './definition.ts'
+
+export const storeErrors = {
+  ERR_TSR_STORE_TIMEOUT: {
+    category: 'infrastructure',
+    message: '{operation} timed out after {milliseconds} ms; missing keys: {keys}',
+    advice: 'A rank that should have set them has not come so far: look at its log.',
+  },
+  ERR_TSR_STORE_UNREACHABLE: {
+    category: 'infrastructure',
+    message: 'No store answers at {endpoint}: {reason}',
+    advice: 'Check the address and port, and that the node that hosts the store has started.',
+  },
+  ERR_TSR_STORE_CLOSED: {
+    category: 'infrastructure',
+    message: 'The connection to the store at {endpoint} is closed: {reason}',
+    advice: 'The job is ending, or its launcher died; look at the launcher of node 0.',
+    consequence: true,
+  },
+  ERR_TSR_STORE_AUTHENTICATION: {
+    category: 'user',
+    message: 'The store at {endpoint} and this process do not share the same token',
+    advice: 'Give every node of the job the same TSRUN_TOKEN.',
+  },
+  ERR_TSR_STORE_LIMIT: {
+    category: 'user',
+    message: '{what} of {bytes} bytes exceeds the limit of {limit} bytes of the store',
+    advice: 'Keep keys and values small; send bulk data with collectives.',
+  },
+  ERR_TSR_STORE_TYPE: {
+    category: 'user',
+    message: '{operation} on key {key}: its value is {actual}, expected {expected}',
+    advice: 'Use one kind of operation for a key.',
+  },
+} as const satisfies ErrorSection

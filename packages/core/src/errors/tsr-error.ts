@@ -1,0 +1,91 @@
+import type { ErrorCategory, ErrorDefinition } from './definition.ts'
+import { errorTable, type TsrErrorCode } from './table.ts'
+
+type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | Placeholders<Rest>
+  : never
+
+/** The facts that the message of `Code` needs. */
+export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
+  Record<Placeholders<(typeof errorTable)[Code]['message']>, string | number | bigint>
+>
+
+/**
+ * An error of tsrun: an honest sentence, what to do, and the facts it was made of.
+ *
+ * Compare `code`, never use `instanceof`: errors cross threads, processes and realms.
+ */
+export class TsrError extends Error {
+  readonly code: TsrErrorCode
+  readonly facts: Readonly<Record<string, string | number | bigint>>
+  readonly advice: string
+
+  constructor(code: TsrErrorCode, message: string, facts: TsrError['facts'], options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+    this.facts = facts
+    this.advice = definitionOf(code).advice
+  }
+
+  get category(): ErrorCategory {
+    return definitionOf(this.code).category
+  }
+
+  /** True when another rank's failure caused this one. */
+  get isConsequence(): boolean {
+    return definitionOf(this.code).consequence === true
+  }
+
+  /** The plain facts, for another thread or process; `reviveTsrError` is the way back. */
+  toJSON(): SerializedTsrError {
+    return { code: this.code, message: this.message, facts: this.facts, stack: this.stack ?? '' }
+  }
+}
+Object.defineProperty(TsrError.prototype, 'name', { value: 'TsrError' })
+
+export interface SerializedTsrError {
+  readonly code: TsrErrorCode
+  readonly message: string
+  readonly facts: Readonly<Record<string, string | number | bigint>>
+  readonly stack: string
+}
+
+/**
+ * Makes the error `code` of the table, its message filled with `facts`.
+ *
+ * @example
+ * throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: -1, expected: 'at least 0' })
+ */
+export function tsrError<Code extends TsrErrorCode>(
+  code: Code,
+  facts: ErrorFacts<Code> & TsrError['facts'],
+  options?: ErrorOptions,
+): TsrError {
+  const { message, advice } = definitionOf(code)
+  const filled = message.replace(/\{(\w+)\}/g, (_, name: string) =>
+    String((facts as TsrError['facts'])[name]),
+  )
+  return new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
+}
+
+export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
+  const { code, message, facts, stack } = serialized
+  const error = new TsrError(code, message, facts, options)
+  if (stack !== '') error.stack = stack
+  return error
+}
+
+/** Whether `value` is an error of tsrun, from whatever thread or realm. */
+export function isTsrError(value: unknown): value is TsrError {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'code' in value &&
+    typeof value.code === 'string' &&
+    value.code in errorTable
+  )
+}
+
+function definitionOf(code: TsrErrorCode): ErrorDefinition {
+  return errorTable[code]
+}

@@ -1,0 +1,15 @@
+export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
+export { Deadline, waitOrAbort } from './deadline.ts'
+export { readRankEnvironment, toEnvironment, type RankEnvironment } from './environment.ts'
+export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
+export { errorTable, type TsrErrorCode } from './errors/table.ts'
+export {
+  isTsrError,
+  reviveTsrError,
+  TsrError,
+  tsrError,
+  type ErrorFacts,
+  type SerializedTsrError,
+} from './errors/tsr-error.ts'
+export { createLogger, type Logger } from './logger.ts'
+export { retry, type RetryOptions } from './retry.ts'

@@ -1,0 +1,22 @@
+import { pino, type Logger, type LoggerOptions } from 'pino'
+import { readRankEnvironment } from './environment.ts'
+
+export type { Logger }
+
+/**
+ * Makes the logger of a process: JSON lines on standard error, with the rank's fields in each.
+ * It writes synchronously and uses no pino transport, so no line is lost at `process.exit`.
+ *
+ * The level comes from TSRUN_LOG_LEVEL (default `warn`).
+ */
+export function createLogger(name: string, options: LoggerOptions = {}): Logger {
+  const rank = readRankEnvironment()
+  const base =
+    rank === undefined
+      ? { name }
+      : { name, rank: rank.rank, localRank: rank.localRank, nodeRank: rank.nodeRank, runId: rank.runId }
+  return pino(
+    { level: process.env['TSRUN_LOG_LEVEL'] ?? 'warn', base, ...options },
+    pino.destination({ dest: 2, sync: true }),
+  )
+}

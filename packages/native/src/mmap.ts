@@ -1,0 +1,26 @@
+import { bindFunction, lazy, systemCallError } from './libc.ts'
+
+const PROT_READ_WRITE = 3
+const MAP_SHARED_FIXED = 0x11
+const MAP_PRIVATE_ANONYMOUS_FIXED = 0x32
+
+const calls = lazy(() => ({
+  mmap: bindFunction<[number, number, number, number, number, number], number>(
+    'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
+  ),
+}))
+
+/**
+ * Maps `length` bytes of the open file `fd` over the pages at `address` (both page-aligned),
+ * shared with every process that maps it. The memory below must not be freed or grown while it is.
+ */
+export function mapFileOver(fd: number, address: number, length: number, fileOffset = 0): void {
+  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, fileOffset)
+  if (at !== address) throw systemCallError('mmap')
+}
+
+/** Puts fresh private zero pages back over `address`; ends a `mapFileOver`. */
+export function mapPrivateOver(address: number, length: number): void {
+  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
+  if (at !== address) throw systemCallError('mmap')
+}

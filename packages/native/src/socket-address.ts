@@ -1,0 +1,56 @@
+import { isIPv4, isIPv6 } from 'node:net'
+import { tsrError } from '@tsrun/core'
+
+export const AF_INET = 2
+export const AF_INET6 = 10
+
+/** An IP address in its text form and a port. */
+export interface Endpoint {
+  readonly host: string
+  readonly port: number
+}
+
+/** `struct sockaddr_in` or `sockaddr_in6` of an endpoint. */
+export function encodeSocketAddress({ host, port }: Endpoint): Uint8Array {
+  const bytes = new Uint8Array(isIPv6(host) ? 28 : 16)
+  const view = new DataView(bytes.buffer)
+  view.setUint16(2, port)
+  if (isIPv4(host)) {
+    view.setUint16(0, AF_INET, true)
+    bytes.set(host.split('.').map(Number), 4)
+  } else if (isIPv6(host)) {
+    view.setUint16(0, AF_INET6, true)
+    expandIPv6(host).forEach((group, i) => {
+      view.setUint16(8 + 2 * i, group)
+    })
+  } else {
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'host', value: host, expected: 'an IP address' })
+  }
+  return bytes
+}
+
+export function decodeSocketAddress(bytes: Uint8Array): Endpoint {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const port = view.getUint16(2)
+  if (view.getUint16(0, true) === AF_INET) return { host: bytes.subarray(4, 8).join('.'), port }
+  const groups = Array.from({ length: 8 }, (_, i) => view.getUint16(8 + 2 * i).toString(16))
+  return { host: groups.join(':'), port }
+}
+
+function expandIPv6(host: string): number[] {
+  const plain = host.split('%', 1)[0] ?? host
+  const dotted = /(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(plain)
+  const hex =
+    dotted === null
+      ? plain
+      : plain.slice(0, dotted.index) +
+        [dotted.slice(1, 3), dotted.slice(3, 5)]
+          .map(([high, low]) => (Number(high) * 256 + Number(low)).toString(16))
+          .join(':')
+  const [head = '', tail] = hex.split('::')
+  const parse = (part: string): number[] =>
+    part === '' ? [] : part.split(':').map((group) => parseInt(group, 16))
+  const before = parse(head)
+  const after = parse(tail ?? '')
+  return [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after]
+}

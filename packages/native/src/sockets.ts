@@ -1,0 +1,146 @@
+import { isIPv6 } from 'node:net'
+import { EAGAIN, EINPROGRESS, EINTR } from './errno.ts'
+import { addressOf, bindFunction, lastErrno, lazy, systemCallError } from './libc.ts'
+import {
+  AF_INET,
+  AF_INET6,
+  decodeSocketAddress,
+  encodeSocketAddress,
+  type Endpoint,
+} from './socket-address.ts'
+
+const SOCK_STREAM_NONBLOCK_CLOEXEC = 1 | 0o4000 | 0o2000000
+const SOL_SOCKET = 1
+const SO_REUSEADDR = 2
+const SO_ERROR = 4
+const SO_KEEPALIVE = 9
+const IPPROTO_TCP = 6
+const TCP_NODELAY = 1
+const TCP_KEEPIDLE = 4
+const TCP_KEEPINTVL = 5
+const TCP_KEEPCNT = 6
+const TCP_USER_TIMEOUT = 18
+const MSG_NOSIGNAL = 0x4000
+const MSG_MORE = 0x8000
+
+const calls = lazy(() => ({
+  socket: bindFunction<[number, number, number], number>('int socket(int, int, int)'),
+  bind: bindFunction<[number, number, number], number>('int bind(int, size_t, uint)'),
+  listen: bindFunction<[number, number], number>('int listen(int, int)'),
+  accept4: bindFunction<[number, number, number, number], number>(
+    'int accept4(int, size_t, size_t, int)',
+  ),
+  connect: bindFunction<[number, number, number], number>('int connect(int, size_t, uint)'),
+  getsockname: bindFunction<[number, number, number], number>(
+    'int getsockname(int, size_t, size_t)',
+  ),
+  getsockopt: bindFunction<[number, number, number, number, number], number>(
+    'int getsockopt(int, int, int, size_t, size_t)',
+  ),
+  setsockopt: bindFunction<[number, number, number, number, number], number>(
+    'int setsockopt(int, int, int, size_t, uint)',
+  ),
+  send: bindFunction<[number, number, number, number], number>(
+    'int64_t send(int, size_t, size_t, int)',
+  ),
+  recv: bindFunction<[number, number, number, number], number>(
+    'int64_t recv(int, size_t, size_t, int)',
+  ),
+  close: bindFunction<[number], number>('int close(int)'),
+}))
+
+function check(call: string, result: number): number {
+  if (result < 0) throw systemCallError(call)
+  return result
+}
+
+function setOption(fd: number, level: number, option: number, value: number): void {
+  const holder = Int32Array.of(value)
+  check('setsockopt', calls().setsockopt(fd, level, option, addressOf(holder), 4))
+}
+
+function openSocket(host: string): number {
+  const family = isIPv6(host) ? AF_INET6 : AF_INET
+  return check('socket', calls().socket(family, SOCK_STREAM_NONBLOCK_CLOEXEC, 0))
+}
+
+/** Opens a non-blocking listening TCP socket; port 0 lets the kernel pick one. */
+export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; endpoint: Endpoint } {
+  const fd = openSocket(endpoint.host)
+  try {
+    setOption(fd, SOL_SOCKET, SO_REUSEADDR, 1)
+    const address = encodeSocketAddress(endpoint)
+    check('bind', calls().bind(fd, addressOf(address), address.length))
+    check('listen', calls().listen(fd, backlog))
+    const bound = new Uint8Array(28)
+    const length = Int32Array.of(bound.length)
+    check('getsockname', calls().getsockname(fd, addressOf(bound), addressOf(length)))
+    return { fd, endpoint: { host: endpoint.host, port: decodeSocketAddress(bound).port } }
+  } catch (error) {
+    closeSocket(fd)
+    throw error
+  }
+}
+
+/** Accepts one connection, or returns -1 when none is waiting. */
+export function acceptTcp(listener: number): number {
+  const fd = calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)
+  if (fd >= 0) return fd
+  const errno = lastErrno()
+  if (errno === EAGAIN || errno === EINTR || errno === 103 /* ECONNABORTED */) return -1
+  throw systemCallError('accept4', errno)
+}
+
+/** Starts a non-blocking connect; writable means done, then ask `connectError`. */
+export function connectTcp(endpoint: Endpoint): number {
+  const fd = openSocket(endpoint.host)
+  const address = encodeSocketAddress(endpoint)
+  if (calls().connect(fd, addressOf(address), address.length) < 0) {
+    const errno = lastErrno()
+    if (errno !== EINPROGRESS) {
+      closeSocket(fd)
+      throw systemCallError('connect', errno)
+    }
+  }
+  return fd
+}
+
+/** errno of a finished non-blocking connect, 0 when it succeeded. */
+export function connectError(fd: number): number {
+  const value = Int32Array.of(0)
+  const length = Int32Array.of(4)
+  calls().getsockopt(fd, SOL_SOCKET, SO_ERROR, addressOf(value), addressOf(length))
+  return value[0] ?? 0
+}
+
+/**
+ * Sets what every data connection has: no Nagle delay, keep-alive probes, and an upper bound in
+ * milliseconds for data that nobody acknowledges (a pulled cable).
+ */
+export function tuneTcp(fd: number, userTimeout: number): void {
+  setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1)
+  setOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1)
+  setOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10)
+  setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5)
+  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 6)
+  setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, userTimeout)
+}
+
+/**
+ * Sends up to `length` bytes from `address`; returns the bytes taken, or the negative errno
+ * (`-EAGAIN` when the socket is full). `more` announces that another send follows at once.
+ */
+export function sendBytes(fd: number, address: number, length: number, more: boolean): number {
+  const sent = calls().send(fd, address, length, more ? MSG_NOSIGNAL | MSG_MORE : MSG_NOSIGNAL)
+  return sent >= 0 ? sent : -lastErrno()
+}
+
+/** Receives up to `length` bytes to `address`; 0 is the end of the stream, negative an errno. */
+export function receiveBytes(fd: number, address: number, length: number): number {
+  const received = calls().recv(fd, address, length, 0)
+  return received >= 0 ? received : -lastErrno()
+}
+
+export function closeSocket(fd: number): void {
+  calls().close(fd)
+}

@@ -1,0 +1,1 @@
+export type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'
