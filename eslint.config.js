@@ -18,6 +18,7 @@ export default tseslint.config(
     },
     rules: {
       'n/prefer-node-protocol': 'error',
+      '@typescript-eslint/triple-slash-reference': ['error', { path: 'always' }],
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
       '@typescript-eslint/no-non-null-assertion': 'off',
@@ -36,6 +37,15 @@ export default tseslint.config(
       'jest/expect-expect': 'off',
       'jest/no-conditional-expect': 'off',
       'jest/no-standalone-expect': 'off',
+    },
+  },
+  {
+    // Declarations of what others wrote follow their shape.
+    files: ['**/*.d.ts'],
+    rules: {
+      'no-var': 'off',
+      '@typescript-eslint/no-empty-object-type': 'off',
+      '@typescript-eslint/prefer-function-type': 'off',
     },
   },
   {

@@ -1,7 +1,7 @@
 const shared = {
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],
-  testEnvironmentOptions: { customExportConditions: ['@tsrun/source', 'node', 'import', 'default'] },
+  testEnvironmentOptions: { customExportConditions: ['@tsrun/source', 'node', 'node-addons'] },
   transform: {
     '\\.ts$': [
       '@swc/jest',

@@ -1,0 +1,3 @@
+export * from './float32.as'
+export * from './float64.as'
+export * from './int32.as'

@@ -1,0 +1,148 @@
+import type { DType, TypedArrayOf } from '../../../packages/distributed/src/dtype.ts'
+import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
+import type { ReduceOp } from '../../../packages/distributed/src/process-group.ts'
+import { elements, referenceCombine, referenceDivide, viewOf } from './reference.ts'
+
+const dtypes: readonly DType[] = ['float32', 'float64', 'int32']
+const ops: readonly ReduceOp[] = ['sum', 'avg', 'product', 'min', 'max']
+const lengths = [...Array.from({ length: 71 }, (_, length) => length), 1000, 4099, 65_537]
+const guard = 64
+
+const memory = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true })
+const kernels = instantiateKernels(memory)
+
+/** Writes `values` at the byte offset and surrounds them with bytes that must not change. */
+function place<D extends DType>(dtype: D, at: number, values: TypedArrayOf[D]): void {
+  new Uint8Array(memory.buffer, at - guard, values.byteLength + 2 * guard).fill(0xa5)
+  bytes(at, values.byteLength).set(new Uint8Array(values.buffer))
+}
+
+function bytes(at: number, length: number): Uint8Array {
+  return new Uint8Array(memory.buffer, at, length)
+}
+
+function expectAt(at: number, expected: TypedArrayOf[DType]): void {
+  const length = expected.byteLength
+  const found = bytes(at, length).slice()
+  // Comparing bytes is exact and quick; only a failure is worth a readable list of numbers.
+  if (Buffer.compare(found, new Uint8Array(expected.buffer)) !== 0) {
+    expect(viewOf(expected, found.buffer)).toEqual(expected)
+  }
+  for (const edge of [bytes(at - guard, guard), bytes(at + length, guard)]) {
+    expect(edge.every((byte) => byte === 0xa5)).toBe(true)
+  }
+}
+
+describe.each(dtypes)('%s', (dtype) => {
+  describe.each(ops)('%s', (op) => {
+    it('equals the scalar reference at every length and alignment', () => {
+      for (const length of lengths) {
+        for (const shift of [0, 4, 8, 12, 20].map((bytes) => bytes + (length % 2))) {
+          const a = elements(dtype, length, 1)
+          const b = elements(dtype, length, 2)
+          const [out, atA, atB] = [4096 + shift, 1_048_576 + 2 * shift, 2_097_152 + 3 * shift]
+          place(dtype, out, elements(dtype, length, 3))
+          place(dtype, atA, a)
+          place(dtype, atB, b)
+          kernels.combine(op, dtype, out, atA, atB, length)
+          expectAt(out, referenceCombine(op, dtype, a, b))
+          expectAt(atA, a)
+          expectAt(atB, b)
+        }
+      }
+    })
+
+    it('may write over either input', () => {
+      for (const length of [1, 16, 70]) {
+        for (const outIsA of [true, false]) {
+          const a = elements(dtype, length, 1)
+          const b = elements(dtype, length, 2)
+          place(dtype, 4096, a)
+          place(dtype, 8192, b)
+          const out = outIsA ? 4096 : 8192
+          kernels.combine(op, dtype, out, 4096, 8192, length)
+          expectAt(out, referenceCombine(op, dtype, a, b))
+        }
+      }
+    })
+  })
+
+  it.each([1, 2, 3, 7, 49, -3])('scales by 1/%p at every length', (divisor) => {
+    for (const length of lengths) {
+      const values = elements(dtype, length, 1)
+      place(dtype, 4100, values)
+      kernels.scale(dtype, 4100, length, 1 / divisor)
+      expectAt(4100, referenceDivide(dtype, values, divisor))
+    }
+  })
+})
+
+describe.each(['float32', 'float64'] as const)('%s specials', (dtype) => {
+  // Seventeen copies fill one stride of vectors and leave a scalar tail.
+  const combine = (op: ReduceOp, a: number, b: number): Set<number> => {
+    const view = viewOf(elements(dtype, 0, 0), memory.buffer)
+    view.fill(a, 1024, 1024 + 17)
+    view.fill(b, 2048, 2048 + 17)
+    const at = (index: number): number => index * view.BYTES_PER_ELEMENT
+    kernels.combine(op, dtype, at(4096), at(1024), at(2048), 17)
+    return new Set(Array.from(view.subarray(4096, 4096 + 17), (x) => (Object.is(x, -0) ? -7 : x)))
+  }
+
+  it.each(['sum', 'product', 'min', 'max'] as const)('%s hands NaN on from both sides', (op) => {
+    expect(combine(op, NaN, 1)).toEqual(new Set([NaN]))
+    expect(combine(op, 1, NaN)).toEqual(new Set([NaN]))
+    expect(combine(op, NaN, -Infinity)).toEqual(new Set([NaN]))
+  })
+
+  it('orders -0 below +0', () => {
+    const negativeZero = -7
+    expect(combine('min', 0, -0)).toEqual(new Set([negativeZero]))
+    expect(combine('max', -0, 0)).toEqual(new Set([0]))
+    expect(combine('sum', -0, -0)).toEqual(new Set([negativeZero]))
+  })
+
+  it('follows IEEE 754 at the infinities', () => {
+    expect(combine('sum', Infinity, -Infinity)).toEqual(new Set([NaN]))
+    expect(combine('min', -Infinity, 1)).toEqual(new Set([-Infinity]))
+    expect(combine('product', -Infinity, 2)).toEqual(new Set([-Infinity]))
+  })
+})
+
+describe('int32 specials', () => {
+  const view = new Int32Array(memory.buffer)
+  const limit = 2 ** 31
+
+  it('wraps around like integer arithmetic everywhere', () => {
+    view.fill(limit - 1, 1024, 1024 + 17)
+    view.fill(2, 2048, 2048 + 17)
+    kernels.combine('sum', 'int32', 4 * 4096, 4 * 1024, 4 * 2048, 17)
+    expect(new Set(view.subarray(4096, 4096 + 17))).toEqual(new Set([-limit + 1]))
+    kernels.combine('product', 'int32', 4 * 4096, 4 * 1024, 4 * 2048, 17)
+    expect(new Set(view.subarray(4096, 4096 + 17))).toEqual(new Set([-2]))
+  })
+
+  it('averages exactly, cut toward zero, for any number of ranks', () => {
+    const sums = [-limit, -limit + 1, -50, -49, -1, 0, 1, 48, 49, 50, 98, limit - 2, limit - 1]
+    for (let ranks = 1; ranks <= 4096; ranks++) {
+      const multiples = [1, 2, 1000, Math.floor((limit - 1) / ranks)].map((k) => k * ranks)
+      const values = Int32Array.from([...sums, ...multiples, ...multiples.map((x) => x - 1)])
+      view.set(values, 1024)
+      kernels.scale('int32', 4 * 1024, values.length, 1 / ranks)
+      const expected = values.map((value) => Math.trunc(value / ranks))
+      expect(view.slice(1024, 1024 + values.length)).toEqual(expected)
+    }
+  })
+})
+
+it('reaches all of 4 GiB, and its last byte', () => {
+  const pages = 65_536
+  const large = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+  const kernels = instantiateKernels(large)
+  const view = new Float32Array(large.buffer)
+  const last = view.length - 19
+  view.fill(1.5, last)
+  view.fill(2, 3 * 2 ** 28, 3 * 2 ** 28 + 19)
+  kernels.combine('sum', 'float32', 4 * last, 4 * last, 3 * 2 ** 30, 19)
+  kernels.scale('float32', 4 * last, 19, 2)
+  expect(view.subarray(last)).toEqual(new Float32Array(19).fill(7))
+})
