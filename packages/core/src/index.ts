@@ -1,3 +1,20 @@
+export {
+  CLIENT_HELLO_BYTES,
+  CLIENT_PROOF_BYTES,
+  clientHandshake,
+  HANDSHAKE_VERSION,
+  makeNonce,
+  prove,
+  SERVER_HELLO_BYTES,
+  serverHandshake,
+  verify,
+  type Challenge,
+  type ClientHandshake,
+  type HandshakeRefusal,
+  type HandshakeRole,
+  type ServerHandshake,
+} from './authentication.ts'
+export { monotonicNow } from './clock.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
 export { Deadline, waitOrAbort } from './deadline.ts'
 export { readRankEnvironment, toEnvironment, type RankEnvironment } from './environment.ts'
