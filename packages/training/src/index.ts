@@ -1,1 +1,11 @@
-export {}
+export type { Backend, BackendName } from './backend/backend.ts'
+export { loadBackend } from './backend/load.ts'
+export { tf, type Tensor } from './backend/tensorflow.ts'
+export { record, recordModule } from './autograd/record.ts'
+export type { GradientListener, Recording, RecordOptions } from './autograd/recording.ts'
+export { crossEntropy, type Reduction } from './nn/cross-entropy.ts'
+export { Linear, type LinearOptions } from './nn/linear.ts'
+export { disposeModule, type Module } from './nn/module.ts'
+export { replaceValue, type Parameter } from './nn/parameter.ts'
+export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp.ts'
+export { generator, uniform, type Generator } from './random/generator.ts'

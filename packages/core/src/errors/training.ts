@@ -6,4 +6,35 @@ export const trainingErrors = {
     message: 'The tensor backend {backend} cannot be used: {reason}',
     advice: "Choose another one with TSRUN_BACKEND, or 'auto'.",
   },
+  ERR_TSR_AUTOGRAD: {
+    category: 'infrastructure',
+    message: 'The tape of TensorFlow.js {version} does not behave as expected: {problem}',
+    advice: 'Install the version of TensorFlow.js that tsrun asks for.',
+  },
+  ERR_TSR_NESTED_RECORDING: {
+    category: 'user',
+    message: 'A recording was started inside another one, or inside tf.grads',
+    advice: 'The tape of TensorFlow.js is global: end one recording before the next starts.',
+  },
+  ERR_TSR_BACKWARD_TWICE: {
+    category: 'user',
+    message: 'The backward pass of a recording was run twice, or after its dispose()',
+    advice: 'Record the forward pass again for another backward pass.',
+  },
+  ERR_TSR_NO_GRADIENT: {
+    category: 'user',
+    message: 'TensorFlow.js has no gradient for {kernel}',
+    advice: 'Use other operations in forward, or wrap this one in tf.customGrad.',
+  },
+  ERR_TSR_SCHEDULE: {
+    category: 'user',
+    message: 'The pipeline schedule is impossible: {problem}',
+    advice:
+      "Correct the action lists; schedule('1f1b', { stages, microbatches }).actions shows valid ones.",
+  },
+  ERR_TSR_STAGES: {
+    category: 'user',
+    message: 'A model of {layers} layers cannot be cut into {stages} pipeline stages',
+    advice: 'Start at most as many ranks as the model has layers, or make the model deeper.',
+  },
 } as const satisfies ErrorSection

@@ -1,0 +1,33 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from '../nn/parameter.ts'
+
+export interface RecordOptions {
+  /** Whether `backward` returns the gradient of the input: false on the first stage. */
+  readonly needsInputGradient: boolean
+}
+
+/**
+ * A forward pass that can be run backward later. Any number may be in flight; each holds the
+ * activations of its own pass until `dispose()`.
+ */
+export interface Recording {
+  /** The output; owned by the recording. */
+  readonly value: Tensor
+
+  /**
+   * Runs the pass backward from `dy`, the gradient of the output; at most once.
+   *
+   * Parameters that the output does not depend on get no call.
+   *
+   * @param dy - same shape as `value`; stays the caller's
+   * @param onGradient - called once a parameter, as soon as its gradient is complete, in reverse
+   *   order of use; the tensor is the callee's to dispose
+   * @returns the gradient of the input, the caller's to dispose; undefined when not asked for
+   */
+  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
+
+  /** Frees `value` and everything saved for the backward pass. */
+  dispose(): void
+}
+
+export type GradientListener = (parameter: Parameter, gradient: Tensor) => void

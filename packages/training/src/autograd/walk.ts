@@ -1,0 +1,160 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tensorflow.ts'
+import type { Parameter } from '../nn/parameter.ts'
+import type { GradientListener } from './recording.ts'
+import { ownedResults, type TapeNode } from './tape.ts'
+
+export interface BackwardPass {
+  readonly value: Tensor
+  readonly dy: Tensor
+  readonly x: Tensor
+  /** Parameters by the id of their tensor. */
+  readonly wanted: ReadonlyMap<number, Parameter>
+  readonly needsInputGradient: boolean
+  readonly onGradient: GradientListener
+}
+
+/** A node with the inputs that a gradient has to flow to. */
+export interface DependentNode extends TapeNode {
+  readonly targets: readonly string[]
+}
+
+/** The nodes on a path from `sources` (tensor ids) to `y`, in order, and the `rest`. */
+export function dependentNodes(
+  tape: readonly TapeNode[],
+  sources: ReadonlySet<number>,
+  y: Tensor,
+): { nodes: DependentNode[]; rest: TapeNode[] } {
+  const fromSources = new Set(sources)
+  const targets = tape.map((node) => {
+    const found = Object.keys(node.inputs).filter((key) => fromSources.has(node.inputs[key]!.id))
+    if (found.length > 0) for (const output of node.outputs) fromSources.add(output.id)
+    return found
+  })
+  const toValue = new Set([y.id])
+  const nodes: DependentNode[] = []
+  const rest: TapeNode[] = []
+  for (let i = tape.length - 1; i >= 0; i--) {
+    const node = tape[i]!
+    if (targets[i]!.length === 0 || !node.outputs.some((output) => toValue.has(output.id))) {
+      rest.push(node)
+      continue
+    }
+    for (const input of Object.values(node.inputs)) toValue.add(input.id)
+    nodes.push({ ...node, targets: targets[i]! })
+  }
+  return { nodes: nodes.reverse(), rest }
+}
+
+/** Propagates `dy` through the nodes from last to first; see `Recording.backward`. */
+export function walkBackward(
+  nodes: readonly DependentNode[],
+  pass: BackwardPass,
+): Tensor | undefined {
+  const gradients = new Gradients(pass.value, pass.dy)
+  const pending = countUses(nodes, pass.wanted)
+  const emit = (id: number) => {
+    const parameter = pass.wanted.get(id)
+    if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
+      const gradient = gradients.take(id)
+      if (gradient !== undefined) pass.onGradient(parameter, gradient)
+    }
+  }
+  try {
+    emit(pass.value.id)
+    for (let i = nodes.length - 1; i >= 0; i--) {
+      const node = nodes[i]!
+      const dys = node.outputs.map((output) => gradients.of(output.id))
+      const results = ownedResults(() => inputGradients(node, dys))
+      node.targets.forEach((key, k) => {
+        gradients.add(node.inputs[key]!.id, results[k]!)
+      })
+      for (const output of node.outputs) gradients.release(output.id)
+      for (const key of node.targets) {
+        const { id } = node.inputs[key]!
+        if (pending.has(id)) pending.set(id, pending.get(id)! - 1)
+        emit(id)
+      }
+    }
+    return pass.needsInputGradient
+      ? (gradients.take(pass.x.id) ?? tf.keep(tf.zerosLike(pass.x)))
+      : undefined
+  } finally {
+    gradients.dispose()
+  }
+}
+
+/** The gradients of the node's targets, activations first: others wait for those. */
+function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tensor[] {
+  if (node.gradient === undefined)
+    throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: node.kernelName })
+  const thunks = node.gradient(dys)
+  return node.targets.map((key) => {
+    const thunk = thunks[key]
+    if (thunk === undefined)
+      throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: `${node.kernelName} (${key})` })
+    return thunk()
+  })
+}
+
+function countUses(
+  nodes: readonly DependentNode[],
+  wanted: ReadonlyMap<number, Parameter>,
+): Map<number, number> {
+  const uses = new Map<number, number>()
+  for (const node of nodes) {
+    for (const key of node.targets) {
+      const { id } = node.inputs[key]!
+      if (wanted.has(id)) uses.set(id, (uses.get(id) ?? 0) + 1)
+    }
+  }
+  return uses
+}
+
+/** Sums of gradients by tensor id. Owns them all, but the one it starts with. */
+class Gradients {
+  readonly #sums = new Map<number, Tensor>()
+  readonly #borrowed: Tensor
+
+  constructor(value: Tensor, dy: Tensor) {
+    this.#borrowed = dy
+    this.#sums.set(value.id, dy)
+  }
+
+  of(id: number): Tensor | undefined {
+    return this.#sums.get(id)
+  }
+
+  add(id: number, gradient: Tensor): void {
+    const sum = this.#sums.get(id)
+    if (sum === undefined) {
+      this.#sums.set(id, gradient)
+      return
+    }
+    this.#sums.set(id, tf.keep(tf.add(sum, gradient)))
+    this.#free(sum)
+    gradient.dispose()
+  }
+
+  /** Hands the sum over to the caller. */
+  take(id: number): Tensor | undefined {
+    const sum = this.#sums.get(id)
+    this.#sums.delete(id)
+    return sum === this.#borrowed ? tf.keep(tf.clone(sum)) : sum
+  }
+
+  release(id: number): void {
+    const sum = this.#sums.get(id)
+    this.#sums.delete(id)
+    if (sum !== undefined) this.#free(sum)
+  }
+
+  dispose(): void {
+    for (const id of [...this.#sums.keys()]) this.release(id)
+  }
+
+  #free(tensor: Tensor): void {
+    if (tensor !== this.#borrowed) tensor.dispose()
+  }
+}

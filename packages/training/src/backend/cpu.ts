@@ -1,0 +1,16 @@
+import { requireBackend, tf } from './tensorflow.ts'
+
+/** Plain JavaScript kernels: slow, everywhere available, the reference for the others. */
+export async function loadCpu(): Promise<void> {
+  requireBackend('@tensorflow/tfjs-backend-cpu')
+  if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialised')
+  silenceHint()
+}
+
+/** The first tensor of the cpu backend prints an advertisement for tfjs-node, except in production mode. */
+function silenceHint(): void {
+  const production = tf.env().getBool('PROD')
+  tf.env().set('PROD', true)
+  tf.scalar(0).dispose()
+  tf.env().set('PROD', production)
+}

@@ -1,0 +1,9 @@
+import { requireBackend, tf } from './tensorflow.ts'
+import { installTransposedMatMul } from './wasm-matmul.ts'
+
+/** XNNPACK kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
+export async function loadWasm(): Promise<void> {
+  requireBackend('@tensorflow/tfjs-backend-wasm')
+  if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
+  installTransposedMatMul()
+}

@@ -1,0 +1,19 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Recording, RecordOptions } from '../autograd/recording.ts'
+import type { Parameter } from './parameter.ts'
+
+/** A piece of a model: named parameters and a function of one tensor. */
+export interface Module {
+  readonly parameters: readonly Parameter[]
+
+  /** The output for `x`; differentiable with the tape, as it uses TensorFlow.js operations only. */
+  forward(x: Tensor): Tensor
+
+  /** The module's own forward and backward pass, where it has a faster one than the tape. */
+  record?(x: Tensor, options: RecordOptions): Recording
+}
+
+/** Frees the values of all parameters. */
+export function disposeModule(module: Module): void {
+  for (const parameter of module.parameters) parameter.value.dispose()
+}

@@ -1,0 +1,90 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tensorflow.ts'
+import { Linear } from './linear.ts'
+import type { Module } from './module.ts'
+import type { Parameter } from './parameter.ts'
+
+export interface ShardedMLPOptions {
+  /** Number of linear layers; default 16. */
+  readonly layers?: number
+  /** Size of one example; default 784, a 28 x 28 image. */
+  readonly inputs?: number
+  /** Width of the hidden layers; default 128. */
+  readonly hidden?: number
+  /** Number of classes; default 10. */
+  readonly outputs?: number
+  /** Initial values depend on it and on the parameters' names alone; default 0. */
+  readonly seed?: number
+  /** Build only the layers [from, to); default all. */
+  readonly range?: readonly [from: number, to: number]
+}
+
+/**
+ * A multi-layer perceptron that can be built in parts: linear layers with a ReLU between any two.
+ *
+ * Part [from, to) holds the same parameters (`layers.<index>.weight`, `layers.<index>.bias`), by
+ * name and to the bit, as the whole does, and nothing else is allocated.
+ *
+ * @throws ERR_TSR_ARGUMENT when a size or the range is impossible
+ */
+export class ShardedMLP implements Module {
+  readonly range: readonly [from: number, to: number]
+  readonly parameters: readonly Parameter[]
+  readonly #layers: readonly { readonly linear: Linear; readonly activated: boolean }[]
+
+  constructor(options: ShardedMLPOptions = {}) {
+    const { layers = 16, inputs = 784, hidden = 128, outputs = 10, seed = 0 } = options
+    const [from, to] = options.range ?? [0, layers]
+    for (const [name, value] of Object.entries({ layers, inputs, hidden, outputs })) {
+      if (!(Number.isInteger(value) && value > 0)) {
+        throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive integer' })
+      }
+    }
+    if (!(
+      Number.isInteger(from) &&
+      Number.isInteger(to) &&
+      0 <= from &&
+      from < to &&
+      to <= layers
+    )) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'range',
+        value: `[${String(from)}, ${String(to)})`,
+        expected: `a part of [0, ${String(layers)})`,
+      })
+    }
+    this.range = [from, to]
+    this.#layers = Array.from({ length: to - from }, (_, offset) => {
+      const index = from + offset
+      const last = index === layers - 1
+      return {
+        activated: !last,
+        linear: new Linear({
+          name: `layers.${String(index)}`,
+          inputs: index === 0 ? inputs : hidden,
+          outputs: last ? outputs : hidden,
+          seed,
+        }),
+      }
+    })
+    this.parameters = this.#layers.flatMap(({ linear }) => linear.parameters)
+  }
+
+  /** @param x - [batch, inputs], or [batch, hidden] for a part that starts later */
+  forward(x: Tensor): Tensor {
+    return this.#layers.reduce((h, { linear, activated }) => {
+      const y = linear.forward(h)
+      return activated ? tf.relu(y) : y
+    }, x)
+  }
+}
+
+/** A recipe for a `ShardedMLP`: allocates nothing until the whole or a slice is built. */
+export function shardedMLP(options: Omit<ShardedMLPOptions, 'range'> = {}) {
+  return {
+    layers: options.layers ?? 16,
+    build: () => new ShardedMLP(options),
+    slice: (from: number, to: number) => new ShardedMLP({ ...options, range: [from, to] }),
+  }
+}

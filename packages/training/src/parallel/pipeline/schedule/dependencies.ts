@@ -1,0 +1,88 @@
+import { tsrError } from '@tsrun/core'
+import { formatAction, type Action, type ActionLists } from './action.ts'
+
+/** An action with its place: which rank runs it, as which of its actions. */
+export interface PlacedAction extends Action {
+  readonly rank: number
+  readonly position: number
+}
+
+/** Number of stages and micro-batches that the lists name, and which rank each stage lives on. */
+export interface Extent {
+  readonly stages: number
+  readonly microbatches: number
+  readonly rankOfStage: readonly number[]
+}
+
+export function extentOf(actions: ActionLists): Extent {
+  const rankOfStage: number[] = []
+  let microbatches = 0
+  actions.forEach((list, rank) => {
+    for (const { stage, microbatch } of list) {
+      rankOfStage[stage] ??= rank
+      microbatches = Math.max(microbatches, microbatch + 1)
+    }
+  })
+  return { stages: rankOfStage.length, microbatches, rankOfStage }
+}
+
+/** What an action leaves for others: the stage's output, or the gradient of its input. */
+export function productOf({ kind, stage, microbatch }: Action): string | undefined {
+  if (kind === 'W') return undefined
+  return `${kind === 'F' ? 'activation' : 'gradient'} ${stage} ${microbatch}`
+}
+
+/** The products that must be there before an action can run. */
+export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
+  const activation = (of: number): string => `activation ${of} ${microbatch}`
+  const gradient = (of: number): string => `gradient ${of} ${microbatch}`
+  switch (kind) {
+    case 'F':
+      return stage === 0 ? [] : [activation(stage - 1)]
+    case 'B':
+    case 'I':
+      return stage === stages - 1 ? [activation(stage)] : [activation(stage), gradient(stage + 1)]
+    case 'W':
+      return [gradient(stage)]
+  }
+}
+
+/**
+ * Puts the actions of all ranks into one order in which each finds what it needs, keeping every
+ * rank's own order.
+ *
+ * @throws ERR_TSR_SCHEDULE naming the first action that never can run
+ */
+export function executionOrder(actions: ActionLists): PlacedAction[] {
+  const { stages } = extentOf(actions)
+  const products = new Set<string>()
+  const next = actions.map(() => 0)
+  const order: PlacedAction[] = []
+  let moved = true
+  while (moved) {
+    moved = false
+    actions.forEach((list, rank) => {
+      for (let at = next[rank]!; at < list.length; at++) {
+        const action = list[at]!
+        if (!needsOf(action, stages).every((need) => products.has(need))) return
+        const product = productOf(action)
+        if (product !== undefined) products.add(product)
+        order.push({ ...action, rank, position: at })
+        next[rank] = at + 1
+        moved = true
+      }
+    })
+  }
+  const stuck = actions.findIndex((list, rank) => next[rank]! < list.length)
+  if (stuck === -1) return order
+  const action = actions[stuck]![next[stuck]!]!
+  const missing = needsOf(action, stages).find((need) => !products.has(need))
+  throw tsrError('ERR_TSR_SCHEDULE', {
+    problem: `rank ${stuck}, action ${next[stuck]!}: ${formatAction(action)} waits for ever for ${describe(missing!)}`,
+  })
+}
+
+function describe(product: string): string {
+  const [what, stage, microbatch] = product.split(' ')
+  return `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
+}

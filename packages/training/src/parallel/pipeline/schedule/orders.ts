@@ -1,0 +1,42 @@
+import type { Action, ActionKind } from './action.ts'
+
+/** One rank's share of a schedule with one stage a rank: what `stage` of `stages` runs, in order. */
+export type Order = (stage: number, stages: number, microbatches: number) => Action[]
+
+/** One micro-batch in the pipe at a time: what cutting a model by hand gives. */
+const naive: Order = (stage, _stages, microbatches) =>
+  range(0, microbatches).flatMap((m) => [act('F', stage, m), act('B', stage, m)])
+
+/** All forwards, then all backwards (Huang et al., GPipe, 2018). */
+const gpipe: Order = (stage, _stages, microbatches) => [
+  ...range(0, microbatches).map((m) => act('F', stage, m)),
+  ...range(0, microbatches).map((m) => act('B', stage, m)),
+]
+
+/**
+ * Warm up with as many forwards as there are stages behind, then one forward, one backward, then
+ * drain (Narayanan et al., PipeDream-Flush, 2021). GPipe's bubble, but at most `stages - stage`
+ * micro-batches in flight.
+ */
+const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
+  const warmup = Math.min(stages - stage - 1, microbatches)
+  const steady = microbatches - warmup
+  return [
+    ...range(0, warmup).map((m) => act('F', stage, m)),
+    ...range(0, steady).flatMap((m) => [act('F', stage, m + warmup), act('B', stage, m)]),
+    ...range(steady, microbatches).map((m) => act('B', stage, m)),
+  ]
+}
+
+export const orders = { naive, gpipe, '1f1b': oneForwardOneBackward } as const satisfies Record<
+  string,
+  Order
+>
+
+function act(kind: ActionKind, stage: number, microbatch: number): Action {
+  return { kind, stage, microbatch }
+}
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from }, (_, index) => from + index)
+}

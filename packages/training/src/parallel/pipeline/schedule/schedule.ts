@@ -1,0 +1,105 @@
+import { tsrError } from '@tsrun/core'
+import type { ActionLists } from './action.ts'
+import { extentOf } from './dependencies.ts'
+import { drawGrid, type GridOptions } from './grid.ts'
+import { orders } from './orders.ts'
+import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
+import { validateSchedule } from './validate.ts'
+
+export type ScheduleName = keyof typeof orders
+
+export const scheduleNames = Object.keys(orders) as ScheduleName[]
+
+export interface ScheduleOptions {
+  /** Number of pipeline stages, one a rank; at least 1. */
+  readonly stages: number
+  /** Parts that a batch is cut into; at least 1, also fewer than stages. */
+  readonly microbatches: number
+}
+
+/** Who does what, in which order: a list of actions for each rank, and what can be told from it. */
+export interface Schedule {
+  readonly name: string
+  readonly stages: number
+  readonly microbatches: number
+  readonly actions: ActionLists
+  /** @throws ERR_TSR_SCHEDULE naming the first offending action */
+  validate(): void
+  /** Times the schedule; see `simulateSchedule`. */
+  simulate(options?: SimulationOptions): Simulation
+  /** Draws the schedule; see `drawGrid`. */
+  grid(options?: GridOptions): string
+}
+
+/**
+ * Makes the schedule `name` for one stage a rank.
+ *
+ * @example
+ * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
+ * // 3 / 11: (stages - 1) / (microbatches + stages - 1)
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown name, or counts that are no whole numbers from 1
+ */
+export function schedule(name: ScheduleName, { stages, microbatches }: ScheduleOptions): Schedule {
+  if (!scheduleNames.includes(name)) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'schedule',
+      value: JSON.stringify(name),
+      expected: `one of ${scheduleNames.join(', ')}`,
+    })
+  }
+  requireCount('stages', stages)
+  requireCount('microbatches', microbatches)
+  const ranks = Array.from({ length: stages }, (_, stage) => stage)
+  return new ActionSchedule(
+    name,
+    ranks.map((stage) => orders[name](stage, stages, microbatches)),
+  )
+}
+
+/**
+ * A schedule of your own: a list of actions for each rank.
+ *
+ * @example
+ * customSchedule(parseActions('0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1'))
+ *
+ * @throws ERR_TSR_SCHEDULE when it is impossible
+ */
+export function customSchedule(actions: ActionLists, name = 'custom'): Schedule {
+  const made = new ActionSchedule(name, actions)
+  made.validate()
+  return made
+}
+
+class ActionSchedule implements Schedule {
+  readonly name: string
+  readonly stages: number
+  readonly microbatches: number
+  readonly actions: ActionLists
+
+  constructor(name: string, actions: ActionLists) {
+    this.name = name
+    this.actions = actions
+    const { stages, microbatches } = extentOf(actions)
+    this.stages = stages
+    this.microbatches = microbatches
+  }
+
+  validate(): void {
+    validateSchedule(this.actions)
+  }
+
+  simulate(options?: SimulationOptions): Simulation {
+    return simulateSchedule(this.actions, options)
+  }
+
+  grid(options?: GridOptions): string {
+    return drawGrid(this.actions, options)
+  }
+}
+
+function requireCount(name: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 1) {
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a whole number from 1' })
+  }
+}

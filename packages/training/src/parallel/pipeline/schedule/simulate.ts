@@ -1,0 +1,113 @@
+import { tsrError } from '@tsrun/core'
+import type { ActionKind, ActionLists } from './action.ts'
+import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
+
+/** One duration for all stages, or one for each. */
+export type Durations = number | readonly number[]
+
+/** How long actions take, in any unit; the result is in the same. */
+export interface SimulationOptions {
+  /** Forward of one micro-batch through one stage; default 1. */
+  readonly forward?: Durations
+  /** Backward of one micro-batch through one stage; default 2. */
+  readonly backward?: Durations
+  /** The half `I` of a backward; default half of `backward`. */
+  readonly inputGradient?: Durations
+  /** The half `W` of a backward; default half of `backward`. */
+  readonly weightGradient?: Durations
+  /** Until a result of a stage is there on another rank; the sender goes on meanwhile. Default 0. */
+  readonly transfer?: Durations
+}
+
+export interface TimedAction extends PlacedAction {
+  readonly start: number
+  readonly end: number
+}
+
+export interface SimulatedRank {
+  /** Time spent in actions. */
+  readonly busy: number
+  /** The rest of the makespan. */
+  readonly idle: number
+  /** Most micro-batches whose activations are held at once: from F to B, or to W. */
+  readonly peakInFlight: number
+}
+
+export interface Simulation {
+  readonly makespan: number
+  /** Idle share of all ranks' time: 1 - busy / (ranks x makespan). */
+  readonly bubble: number
+  readonly ranks: readonly SimulatedRank[]
+  readonly spans: readonly TimedAction[]
+}
+
+/**
+ * Times a schedule: each rank runs its actions in order, each as soon as what it needs has arrived.
+ *
+ * @throws ERR_TSR_SCHEDULE when some rank waits for ever; ERR_TSR_ARGUMENT for bad durations
+ */
+export function simulateSchedule(
+  actions: ActionLists,
+  { forward = 1, backward = 2, transfer = 0, ...halves }: SimulationOptions = {},
+): Simulation {
+  const { stages, rankOfStage } = extentOf(actions)
+  const half = (): number[] => perStage('backward', backward, stages).map((time) => time / 2)
+  const durations: Record<ActionKind, number[]> = {
+    F: perStage('forward', forward, stages),
+    B: perStage('backward', backward, stages),
+    I: perStage('inputGradient', halves.inputGradient ?? half(), stages),
+    W: perStage('weightGradient', halves.weightGradient ?? half(), stages),
+  }
+  const transfers = perStage('transfer', transfer, stages)
+  const free = actions.map(() => 0)
+  const produced = new Map<string, { rank: number; stage: number; at: number }>()
+  const spans = executionOrder(actions).map((action): TimedAction => {
+    const { kind, stage, rank } = action
+    let start = free[rank]!
+    for (const need of needsOf(action, stages)) {
+      const from = produced.get(need)!
+      start = Math.max(start, from.at + (from.rank === rank ? 0 : transfers[from.stage]!))
+    }
+    const end = start + durations[kind][stage]!
+    free[rank] = end
+    const product = productOf(action)
+    if (product !== undefined) produced.set(product, { rank: rankOfStage[stage]!, stage, at: end })
+    return { ...action, start, end }
+  })
+  return summarize(spans, actions.length)
+}
+
+function summarize(spans: readonly TimedAction[], size: number): Simulation {
+  const makespan = spans.reduce((latest, { end }) => Math.max(latest, end), 0)
+  const ranks = Array.from({ length: size }, (_, rank): SimulatedRank => {
+    const own = spans.filter((span) => span.rank === rank)
+    const busy = own.reduce((sum, { start, end }) => sum + end - start, 0)
+    return { busy, idle: makespan - busy, peakInFlight: peakInFlight(own) }
+  })
+  const busy = ranks.reduce((sum, rank) => sum + rank.busy, 0)
+  return { makespan, bubble: makespan === 0 ? 0 : 1 - busy / (size * makespan), ranks, spans }
+}
+
+function peakInFlight(own: readonly TimedAction[]): number {
+  let inFlight = 0
+  let peak = 0
+  for (const { kind } of own) {
+    if (kind === 'F') inFlight += 1
+    if (kind === 'B' || kind === 'W') inFlight -= 1
+    peak = Math.max(peak, inFlight)
+  }
+  return peak
+}
+
+function perStage(name: string, durations: Durations, stages: number): number[] {
+  const list =
+    typeof durations === 'number' ? Array<number>(stages).fill(durations) : [...durations]
+  if (list.length !== stages || !list.every((time) => time >= 0 && time < Infinity)) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name,
+      value: JSON.stringify(durations),
+      expected: `a duration of 0 or more, or ${stages} of them (one a stage)`,
+    })
+  }
+  return list
+}

@@ -1,0 +1,86 @@
+import { tsrError, type TsrError } from '@tsrun/core'
+import { formatAction, type Action, type ActionLists } from './action.ts'
+import { executionOrder, extentOf } from './dependencies.ts'
+
+/**
+ * Checks that `actions` is a schedule that trains: every stage lives on one rank; each runs the
+ * forward of every micro-batch once, later its backward once, whole (`B`) or in halves (`I`, then
+ * `W`); and no rank waits for ever.
+ *
+ * @throws ERR_TSR_SCHEDULE naming the first offending action, rank by rank
+ */
+export function validateSchedule(actions: ActionLists): void {
+  const { stages, microbatches, rankOfStage } = extentOf(actions)
+  if (microbatches === 0) throw impossible('it has no actions')
+  const done = new Set<string>()
+  actions.forEach((list, rank) => {
+    list.forEach((action, position) => {
+      const problem =
+        numbersProblem(action) ??
+        placeProblem(action, rank, rankOfStage) ??
+        orderProblem(action, done)
+      if (problem !== undefined) {
+        throw impossible(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
+      }
+      done.add(formatAction(action))
+    })
+  })
+  for (let stage = 0; stage < stages; stage++) {
+    for (let microbatch = 0; microbatch < microbatches; microbatch++) {
+      const missing = missingAction(stage, microbatch, done)
+      if (missing !== undefined) {
+        throw impossible(
+          `${formatAction(missing)} is missing (rank ${rankOfStage[stage] ?? 'none'})`,
+        )
+      }
+    }
+  }
+  executionOrder(actions)
+}
+
+function numbersProblem({ stage, microbatch }: Action): string | undefined {
+  const fits = [stage, microbatch].every((value) => Number.isSafeInteger(value) && value >= 0)
+  return fits ? undefined : 'needs whole numbers from 0'
+}
+
+function placeProblem(
+  { stage }: Action,
+  rank: number,
+  rankOfStage: readonly number[],
+): string | undefined {
+  const home = rankOfStage[stage]!
+  return home === rank ? undefined : `runs here, but stage ${stage} lives on rank ${home}`
+}
+
+function orderProblem(action: Action, done: ReadonlySet<string>): string | undefined {
+  const ran = (kind: Action['kind']): boolean => done.has(formatAction({ ...action, kind }))
+  if (ran(action.kind)) return 'runs twice'
+  switch (action.kind) {
+    case 'F':
+      return undefined
+    case 'B':
+      if (ran('I') || ran('W')) return 'repeats a backward that ran in halves'
+      return ran('F') ? undefined : 'comes before its forward'
+    case 'I':
+      if (ran('B')) return 'repeats a backward that ran whole'
+      return ran('F') ? undefined : 'comes before its forward'
+    case 'W':
+      if (ran('B')) return 'repeats a backward that ran whole'
+      return ran('I') ? undefined : 'comes before the gradient of its input (I)'
+  }
+}
+
+function missingAction(
+  stage: number,
+  microbatch: number,
+  done: ReadonlySet<string>,
+): Action | undefined {
+  const ran = (kind: Action['kind']): boolean => done.has(formatAction({ kind, stage, microbatch }))
+  if (!ran('F')) return { kind: 'F', stage, microbatch }
+  if (ran('I') && !ran('W')) return { kind: 'W', stage, microbatch }
+  return ran('B') || ran('W') ? undefined : { kind: 'B', stage, microbatch }
+}
+
+function impossible(problem: string): TsrError {
+  return tsrError('ERR_TSR_SCHEDULE', { problem })
+}

@@ -1,0 +1,52 @@
+/** A stream of uniform random 32-bit integers. */
+export type Generator = () => number
+
+/**
+ * A generator whose stream depends on `name` and `seed` alone, so that every rank and every layout
+ * draws the same numbers for the same thing.
+ *
+ * The name is hashed to 128 bits that start an xoshiro128** generator (Blackman & Vigna, 2018).
+ * Integer arithmetic only: the same bits on every machine and version of Node.
+ */
+export function generator(name: string, seed: number): Generator {
+  let [a, b, c, d] = hash128(`${String(seed)}:${name}`)
+  return () => {
+    const result = Math.imul(rotateLeft(Math.imul(b, 5), 7), 9) >>> 0
+    const t = b << 9
+    c ^= a
+    d ^= b
+    b ^= c
+    a ^= d
+    c ^= t
+    d = rotateLeft(d, 11)
+    return result
+  }
+}
+
+/** Uniform in [0, 1), 24 bits: exact in float32. */
+export function uniform(next: Generator): number {
+  return (next() >>> 8) / 0x1000000
+}
+
+/** Four lanes of FNV-1a with different offsets, each finished with Murmur3's mixer. */
+function hash128(text: string): [number, number, number, number] {
+  const lane = (offset: number) => {
+    let hash = 0x811c9dc5 ^ offset
+    for (let i = 0; i < text.length; i++) {
+      hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+    }
+    return mix(hash)
+  }
+  return [lane(0), lane(0x9e3779b9), lane(0x3c6ef372), lane(0xdaa66d2b)]
+}
+
+function mix(hash: number): number {
+  let h = hash
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b)
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35)
+  return h ^ (h >>> 16)
+}
+
+function rotateLeft(x: number, bits: number): number {
+  return (x << bits) | (x >>> (32 - bits))
+}

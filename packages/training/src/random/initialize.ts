@@ -1,0 +1,16 @@
+import { generator, uniform } from './generator.ts'
+
+/**
+ * Weights for a layer of `fanIn` inputs that feeds a ReLU, uniform in +-sqrt(6 / fanIn) (He et al.,
+ * 2015): the variance 2 / fanIn keeps activations of a deep network at their scale.
+ *
+ * Uniform rather than normal: no logarithm or cosine, whose last bit differs between engines.
+ *
+ * @param name - of the parameter; with `seed` it alone decides the values
+ * @param length - number of values
+ */
+export function heUniform(name: string, seed: number, length: number, fanIn: number): Float32Array {
+  const next = generator(name, seed)
+  const limit = Math.sqrt(6 / fanIn)
+  return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
+}
