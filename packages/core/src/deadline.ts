@@ -64,7 +64,7 @@ export async function waitOrAbort<T>(
       },
       (error: unknown) => {
         finish()
-        reject(error as Error)
+        reject(error)
       },
     )
   })

@@ -14,7 +14,13 @@ export function createLogger(name: string, options: LoggerOptions = {}): Logger 
   const base =
     rank === undefined
       ? { name }
-      : { name, rank: rank.rank, localRank: rank.localRank, nodeRank: rank.nodeRank, runId: rank.runId }
+      : {
+          name,
+          rank: rank.rank,
+          localRank: rank.localRank,
+          nodeRank: rank.nodeRank,
+          runId: rank.runId,
+        }
   return pino(
     { level: process.env['TSRUN_LOG_LEVEL'] ?? 'warn', base, ...options },
     pino.destination({ dest: 2, sync: true }),

@@ -20,7 +20,8 @@ export async function retry<T>(attempt: () => Promise<T>, options: RetryOptions)
     try {
       return await attempt()
     } catch (error) {
-      const pause = Math.min(longestPause, firstPause * 2 ** (tries - 1)) * (0.5 + Math.random() / 2)
+      const pause =
+        Math.min(longestPause, firstPause * 2 ** (tries - 1)) * (0.5 + Math.random() / 2)
       if (isTransient?.(error) === false || deadline.remaining() <= pause) throw error
       onFailure?.(error, tries)
       await sleep(pause, undefined, signal === undefined ? {} : { signal })

@@ -23,7 +23,10 @@ function load(): Loaded | { readonly reason: string } {
   } catch (error) {
     return { reason: `the package koffi cannot be loaded: ${firstLine(error)}` }
   }
-  for (const name of ['libc.so.6', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`]) {
+  for (const name of [
+    'libc.so.6',
+    `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`,
+  ]) {
     try {
       return { koffi, libc: koffi.load(name) }
     } catch {
@@ -53,7 +56,7 @@ export function isAvailable(): { available: true } | { available: false; reason:
 export function bindFunction<Arguments extends unknown[], Result>(
   prototype: string,
 ): NativeFunction<Arguments, Result> {
-  return loaded().libc.func(prototype) as NativeFunction<Arguments, Result>
+  return loaded().libc.func(prototype)
 }
 
 /** Address in this process of the first byte of `view`. The memory must outlive its use. */
@@ -68,7 +71,7 @@ export function lastErrno(): number {
 
 /** The error for a libc call that failed just now. */
 export function systemCallError(call: string, errno = lastErrno()): Error {
-  const names = Object.entries(loaded().koffi.os.errno) as [string, number][]
+  const names = Object.entries<number>(loaded().koffi.os.errno)
   const name = names.find(([, value]) => value === errno)?.[0] ?? 'unknown error'
   return tsrError('ERR_TSR_SYSTEM_CALL', { call, errno, description: name })
 }

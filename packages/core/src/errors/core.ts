@@ -4,7 +4,8 @@ export const coreErrors = {
   ERR_TSR_ENVIRONMENT: {
     category: 'user',
     message: 'The environment variable {variable} is {value}; expected {expected}',
-    advice: 'Start the script with tsrun, or set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.',
+    advice:
+      'Start the script with tsrun, or set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.',
   },
   ERR_TSR_ARGUMENT: {
     category: 'user',

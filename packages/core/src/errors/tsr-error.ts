@@ -20,7 +20,12 @@ export class TsrError extends Error {
   readonly facts: Readonly<Record<string, string | number | bigint>>
   readonly advice: string
 
-  constructor(code: TsrErrorCode, message: string, facts: TsrError['facts'], options?: ErrorOptions) {
+  constructor(
+    code: TsrErrorCode,
+    message: string,
+    facts: TsrError['facts'],
+    options?: ErrorOptions,
+  ) {
     super(message, options)
     this.code = code
     this.facts = facts
