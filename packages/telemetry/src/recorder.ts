@@ -1,0 +1,100 @@
+import { tsrError } from '@tsrun/core'
+import { spanKinds, type Span, type SpanFacts, type SpanKind } from './span.ts'
+
+export interface SpanRecorderOptions {
+  /** Rank that the spans belong to. */
+  readonly rank: number
+  /** Spans that are kept, the newest ones; default 4096. */
+  readonly capacity?: number
+}
+
+const NONE = -1
+
+/**
+ * Keeps the newest spans of a rank in a ring of fixed size, in typed arrays: recording one
+ * allocates nothing.
+ *
+ * @example
+ * const recorder = new SpanRecorder({ rank: 0 })
+ * const start = now()
+ * forward()
+ * recorder.record('F', start, now(), { stage: 0, microbatch: 3 })
+ * recorder.spans() // [{ rank: 0, kind: 'F', stage: 0, microbatch: 3, start, end }]
+ */
+export class SpanRecorder {
+  readonly rank: number
+  readonly capacity: number
+  readonly #kinds: Uint8Array
+  readonly #times: Float64Array
+  readonly #facts: Float64Array
+  #recorded = 0
+
+  /** @throws ERR_TSR_ARGUMENT when the capacity is no whole number from 1 */
+  constructor({ rank, capacity = 4096 }: SpanRecorderOptions) {
+    if (!Number.isSafeInteger(capacity) || capacity < 1) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'capacity',
+        value: capacity,
+        expected: 'a whole number from 1',
+      })
+    }
+    this.rank = rank
+    this.capacity = capacity
+    this.#kinds = new Uint8Array(capacity)
+    this.#times = new Float64Array(2 * capacity)
+    this.#facts = new Float64Array(5 * capacity)
+  }
+
+  /** Number of spans recorded so far, those that have left the ring included. */
+  get recorded(): number {
+    return this.#recorded
+  }
+
+  /** @param start - milliseconds on the shared clock (`now()`), like `end` */
+  record(kind: SpanKind, start: number, end: number, facts?: SpanFacts): void {
+    const slot = this.#recorded % this.capacity
+    this.#recorded += 1
+    this.#kinds[slot] = spanKinds.indexOf(kind)
+    this.#times[2 * slot] = start
+    this.#times[2 * slot + 1] = end
+    this.#facts[5 * slot] = facts?.stage ?? NONE
+    this.#facts[5 * slot + 1] = facts?.microbatch ?? NONE
+    this.#facts[5 * slot + 2] = facts?.bytes ?? NONE
+    this.#facts[5 * slot + 3] = facts?.peer ?? NONE
+    this.#facts[5 * slot + 4] = facts?.waited ?? NONE
+  }
+
+  /** The spans from the `since`-th recorded one on that are still kept, in the order of recording. */
+  spans(since = 0): Span[] {
+    const first = Math.max(since, this.#recorded - this.capacity, 0)
+    const spans: Span[] = []
+    for (let index = first; index < this.#recorded; index++) spans.push(this.#read(index))
+    return spans
+  }
+
+  /** Forgets all spans. */
+  clear(): void {
+    this.#recorded = 0
+  }
+
+  #read(index: number): Span {
+    const slot = index % this.capacity
+    const fact = (at: number): number | undefined => {
+      const value = this.#facts[5 * slot + at]!
+      return value === NONE ? undefined : value
+    }
+    const span = {
+      rank: this.rank,
+      kind: spanKinds[this.#kinds[slot]!]!,
+      start: this.#times[2 * slot]!,
+      end: this.#times[2 * slot + 1]!,
+      stage: fact(0),
+      microbatch: fact(1),
+      bytes: fact(2),
+      peer: fact(3),
+      waited: fact(4),
+    }
+    const known = Object.entries(span).filter(([, value]) => value !== undefined)
+    return Object.fromEntries(known) as unknown as Span
+  }
+}

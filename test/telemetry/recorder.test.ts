@@ -1,0 +1,37 @@
+import { SpanRecorder, spanKinds } from '@tsrun/telemetry'
+
+describe('SpanRecorder', () => {
+  it('gives back what was recorded, without the facts that were not given', () => {
+    const recorder = new SpanRecorder({ rank: 2 })
+    recorder.record('F', 10.25, 12.5, { stage: 0, microbatch: 7 })
+    recorder.record('recv', 1, 4, { bytes: 2 ** 40, peer: 0, waited: 2.5 })
+    recorder.record('optimizer', 5, 6)
+    expect(recorder.spans()).toEqual([
+      { rank: 2, kind: 'F', start: 10.25, end: 12.5, stage: 0, microbatch: 7 },
+      { rank: 2, kind: 'recv', start: 1, end: 4, bytes: 2 ** 40, peer: 0, waited: 2.5 },
+      { rank: 2, kind: 'optimizer', start: 5, end: 6 },
+    ])
+  })
+
+  it('knows every kind', () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    spanKinds.forEach((kind) => {
+      recorder.record(kind, 0, 1)
+    })
+    expect(recorder.spans().map(({ kind }) => kind)).toEqual(spanKinds)
+  })
+
+  it('keeps the newest spans and no more than its capacity', () => {
+    const recorder = new SpanRecorder({ rank: 0, capacity: 4 })
+    for (let at = 0; at < 11; at++) recorder.record('F', at, at + 1)
+    expect(recorder.recorded).toBe(11)
+    expect(recorder.spans().map(({ start }) => start)).toEqual([7, 8, 9, 10])
+    expect(recorder.spans(9).map(({ start }) => start)).toEqual([9, 10])
+    recorder.clear()
+    expect(recorder.spans()).toEqual([])
+  })
+
+  it('refuses a capacity that holds nothing', () => {
+    expect(() => new SpanRecorder({ rank: 0, capacity: 0 })).toThrow('capacity is 0')
+  })
+})

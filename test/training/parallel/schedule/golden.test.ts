@@ -1,0 +1,105 @@
+import {
+  schedule,
+  type ScheduleName,
+} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+
+interface Golden {
+  readonly name: ScheduleName
+  readonly stages: number
+  readonly microbatches: number
+  readonly makespan: number
+  readonly bubble: number
+  readonly peak: number[]
+}
+
+/** Forward 1, backward 2, messages free: the values that the papers' formulas give. */
+const table: Golden[] = [
+  { name: 'naive', stages: 4, microbatches: 8, makespan: 96, bubble: 0.75, peak: [1, 1, 1, 1] },
+  { name: 'gpipe', stages: 4, microbatches: 8, makespan: 33, bubble: 0.2727, peak: [8, 8, 8, 8] },
+  { name: '1f1b', stages: 4, microbatches: 8, makespan: 33, bubble: 0.2727, peak: [4, 3, 2, 1] },
+  {
+    name: 'gpipe',
+    stages: 4,
+    microbatches: 16,
+    makespan: 57,
+    bubble: 0.1579,
+    peak: [16, 16, 16, 16],
+  },
+  { name: '1f1b', stages: 4, microbatches: 16, makespan: 57, bubble: 0.1579, peak: [4, 3, 2, 1] },
+  {
+    name: '1f1b',
+    stages: 8,
+    microbatches: 8,
+    makespan: 45,
+    bubble: 0.4667,
+    peak: [8, 7, 6, 5, 4, 3, 2, 1],
+  },
+  {
+    name: 'gpipe',
+    stages: 8,
+    microbatches: 8,
+    makespan: 45,
+    bubble: 0.4667,
+    peak: Array<number>(8).fill(8),
+  },
+  { name: 'gpipe', stages: 4, microbatches: 2, makespan: 15, bubble: 0.6, peak: [2, 2, 2, 2] },
+  { name: '1f1b', stages: 4, microbatches: 2, makespan: 15, bubble: 0.6, peak: [2, 2, 2, 1] },
+  { name: 'naive', stages: 4, microbatches: 1, makespan: 12, bubble: 0.75, peak: [1, 1, 1, 1] },
+  { name: 'gpipe', stages: 4, microbatches: 1, makespan: 12, bubble: 0.75, peak: [1, 1, 1, 1] },
+  { name: '1f1b', stages: 4, microbatches: 1, makespan: 12, bubble: 0.75, peak: [1, 1, 1, 1] },
+  { name: 'gpipe', stages: 3, microbatches: 5, makespan: 21, bubble: 0.2857, peak: [5, 5, 5] },
+  { name: '1f1b', stages: 3, microbatches: 5, makespan: 21, bubble: 0.2857, peak: [3, 2, 1] },
+  { name: 'naive', stages: 1, microbatches: 4, makespan: 12, bubble: 0, peak: [1] },
+  { name: 'gpipe', stages: 1, microbatches: 4, makespan: 12, bubble: 0, peak: [4] },
+  { name: '1f1b', stages: 1, microbatches: 4, makespan: 12, bubble: 0, peak: [1] },
+]
+
+describe('the golden table', () => {
+  it.each(table)(
+    '$name, $stages stages, $microbatches micro-batches: makespan $makespan, bubble $bubble',
+    ({ name, stages, microbatches, makespan, bubble, peak }) => {
+      const made = schedule(name, { stages, microbatches })
+      made.validate()
+      const simulation = made.simulate({ forward: 1, backward: 2 })
+      expect(simulation.makespan).toBe(makespan)
+      expect(simulation.bubble).toBeCloseTo(bubble, 4)
+      expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(peak)
+    },
+  )
+
+  it('agrees with the closest case of the pipeline puzzle: F = B = 1, 22 slots, bubble 3/11', () => {
+    const simulation = schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({
+      forward: 1,
+      backward: 1,
+    })
+    expect(simulation.makespan).toBe(22)
+    expect(simulation.bubble).toBeCloseTo(3 / 11, 12)
+  })
+})
+
+describe('the formulas', () => {
+  const counts = [1, 2, 3, 4, 5, 7, 8]
+  const cases = counts.flatMap((stages) => counts.map((microbatches) => ({ stages, microbatches })))
+
+  it.each(cases)(
+    'hold at $stages stages, $microbatches micro-batches',
+    ({ stages, microbatches }) => {
+      const [forward, backward] = [3, 5]
+      const run = (name: ScheduleName) =>
+        schedule(name, { stages, microbatches }).simulate({ forward, backward })
+      const naive = run('naive')
+      expect(naive.makespan).toBe(microbatches * stages * (forward + backward))
+      expect(naive.bubble).toBeCloseTo((stages - 1) / stages, 12)
+      for (const name of ['gpipe', '1f1b'] as const) {
+        const { makespan, bubble } = run(name)
+        expect(makespan).toBe((microbatches + stages - 1) * (forward + backward))
+        expect(bubble).toBeCloseTo((stages - 1) / (microbatches + stages - 1), 12)
+      }
+      const peaks = (name: ScheduleName) => run(name).ranks.map((rank) => rank.peakInFlight)
+      expect(peaks('gpipe')).toEqual(Array<number>(stages).fill(microbatches))
+      expect(peaks('1f1b')).toEqual(
+        Array.from({ length: stages }, (_, rank) => Math.min(microbatches, stages - rank)),
+      )
+    },
+  )
+})

@@ -1,0 +1,136 @@
+import {
+  customSchedule,
+  formatAction,
+  formatActions,
+  parseAction,
+  parseActions,
+  schedule,
+  scheduleNames,
+  validateSchedule,
+  type ScheduleName,
+} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { failure } from '../support/failure.ts'
+
+describe('actions as text', () => {
+  it('reads what it writes', () => {
+    expect(formatAction({ kind: 'F', stage: 0, microbatch: 3 })).toBe('0F3')
+    expect(parseAction('12W34')).toEqual({ kind: 'W', stage: 12, microbatch: 34 })
+    for (const name of scheduleNames) {
+      const { actions } = schedule(name, { stages: 3, microbatches: 4 })
+      expect(parseActions(formatActions(actions))).toEqual(actions)
+    }
+  })
+
+  it('takes commas and blank lines', () => {
+    expect(formatActions(parseActions('\n0F0, 0B0\n\n1F0,1B0\n'))).toBe('0F0 0B0\n1F0 1B0')
+  })
+
+  it.each(['', 'F0', '0X1', '0F', '-1F0', '0F1.5', '0f1'])('refuses %p', (text) => {
+    expect(() => parseAction(text)).toThrow(failure('ERR_TSR_SCHEDULE'))
+  })
+})
+
+describe('schedule', () => {
+  it('lists the actions of every rank', () => {
+    expect(formatActions(schedule('1f1b', { stages: 2, microbatches: 3 }).actions)).toBe(
+      '0F0 0F1 0B0 0F2 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2',
+    )
+  })
+
+  it('refuses unknown names and bad counts', () => {
+    const wrong: [string, number, number][] = [
+      ['2f2b', 2, 2],
+      ['toString', 2, 2],
+      ['gpipe', 0, 2],
+      ['gpipe', 2, 0],
+      ['gpipe', 1.5, 2],
+      ['gpipe', 2, NaN],
+    ]
+    for (const [name, stages, microbatches] of wrong) {
+      expect(() => schedule(name as ScheduleName, { stages, microbatches })).toThrow(
+        failure('ERR_TSR_ARGUMENT'),
+      )
+    }
+  })
+
+  it('accepts lists of your own, with backwards in halves', () => {
+    const own = customSchedule(parseActions('0F0 0F1 0I0 0I1 0W0 0W1\n1F0 1I0 1F1 1I1 1W0 1W1'))
+    expect(own).toMatchObject({ name: 'custom', stages: 2, microbatches: 2 })
+    expect(own.simulate({ forward: 1, backward: 2 }).makespan).toBe(8)
+  })
+})
+
+describe('validateSchedule', () => {
+  const impossible: [string, string, RegExp][] = [
+    ['nothing', '', /no actions/],
+    ['a backward before its forward', '0F0 0B1 0F1 0B0', /rank 0, action 1: 0B1 comes before/],
+    ['a forward that runs twice', '0F0 0F0 0B0', /rank 0, action 1: 0F0 runs twice/],
+    ['a stage on two ranks', '0F0 0B0\n1F0 0F1 1B0', /rank 1, action 1: 0F1 .* lives on rank 0/],
+    ['a missing forward', '0F0 0F1 0B0 0B1\n1F0 1B0', /1F1 is missing \(rank 1\)/],
+    ['a missing backward', '0F0 0F1 0B0\n1F0 1F1 1B0 1B1', /0B1 is missing/],
+    ['a missing stage', '0F0 0B0\n2F0 2B0', /1F0 is missing \(rank none\)/],
+    ['halves in the wrong order', '0F0 0W0 0I0', /0W0 comes before the gradient of its input/],
+    ['a half without the other', '0F0 0I0', /0W0 is missing/],
+    ['a backward twice, whole and in halves', '0F0 0B0 0I0', /0I0 repeats a backward/],
+    [
+      'ranks that wait for each other',
+      '0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1',
+      /rank 0, action 1: 0B0 waits for ever for the gradient of stage 1, micro-batch 0/,
+    ],
+  ]
+  it.each(impossible)('refuses %s', (_, text, message) => {
+    expect(() => {
+      validateSchedule(parseActions(text))
+    }).toThrow(failure('ERR_TSR_SCHEDULE', message))
+  })
+})
+
+describe('simulate', () => {
+  it('takes durations per stage: the slowest stage sets the pace', () => {
+    const simulation = schedule('1f1b', { stages: 3, microbatches: 16 }).simulate({
+      forward: [1, 2, 1],
+      backward: [1, 2, 1],
+    })
+    expect(simulation.makespan).toBe(1 + 16 * 4 + 1)
+    expect(simulation.ranks.map((rank) => rank.busy)).toEqual([32, 64, 32])
+    expect(simulation.ranks.map((rank) => rank.idle)).toEqual([34, 2, 34])
+  })
+
+  it('adds a transfer for every message that a micro-batch waits for', () => {
+    const { makespan } = schedule('naive', { stages: 3, microbatches: 2 }).simulate({
+      forward: 1,
+      backward: 1,
+      transfer: 10,
+    })
+    expect(makespan).toBe(2 * (6 + 4 * 10))
+  })
+
+  it('refuses durations that are none', () => {
+    const made = schedule('naive', { stages: 2, microbatches: 1 })
+    for (const options of [
+      { forward: -1 },
+      { backward: NaN },
+      { transfer: [1] },
+      { forward: [] },
+    ]) {
+      expect(() => made.simulate(options)).toThrow(failure('ERR_TSR_ARGUMENT'))
+    }
+  })
+})
+
+describe('grid', () => {
+  it('has a row for each rank and a column for each slot', () => {
+    expect(schedule('1f1b', { stages: 2, microbatches: 2 }).grid()).toBe(
+      ['rank 0 F0 F1 .  B0 .  B1', 'rank 1 .  F0 B0 F1 B1 .'].join('\n'),
+    )
+    expect(schedule('gpipe', { stages: 2, microbatches: 2 }).grid({ backward: 2 })).toBe(
+      ['rank 0 F0 F1 .  .  .  B0 == B1 ==', 'rank 1 .  F0 F1 B0 == B1 == .  .'].join('\n'),
+    )
+  })
+
+  it('refuses slots that are no whole numbers', () => {
+    expect(() => schedule('naive', { stages: 1, microbatches: 1 }).grid({ forward: 0.5 })).toThrow(
+      failure('ERR_TSR_ARGUMENT'),
+    )
+  })
+})
