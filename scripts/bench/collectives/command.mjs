@@ -1,0 +1,107 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readInteger, readList, splitList } from '../command-line.mjs'
+import { parseSize } from '../sizes.mjs'
+import { UsageError } from '../usage-error.mjs'
+import { operations } from './operations.mjs'
+import { plan, stepArgument } from './plan.mjs'
+import { formatRows } from './report.mjs'
+import { interleave, summarize } from './rounds.mjs'
+import { findOpenMpi } from './systems/openmpi.mjs'
+import { measure, nameOf } from './systems/system.mjs'
+import { findTorch } from './systems/torch.mjs'
+import { tsrunSystems } from './systems/tsrun.mjs'
+
+const LARGEST = 2 ** 30
+
+/** @type {import('../command-line.mjs').Command} */
+export const collectives = {
+  summary: 'times of collectives by size, beside PyTorch (gloo) and Open MPI',
+  options: {
+    ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
+    peers: { value: '<list>', description: 'torch, openmpi: measured too where installed' },
+    ops: { value: '<list>', default: operations.join(','), description: 'operations' },
+    sizes: { value: '<list>', default: '4KiB,1MiB,64MiB', description: 'of the full buffer' },
+    transport: { value: '<list>', default: 'tcp', description: 'ours: tcp, node' },
+    engine: { value: '<list>', default: 'worker', description: 'ours: worker, inline' },
+    runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const options = readOptions(values)
+    const folder = await mkdtemp(join(tmpdir(), 'tsrun-bench-'))
+    try {
+      return await run(options, folder)
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+}
+
+/** @param {import('../command-line.mjs').Values} values */
+function readOptions(values) {
+  const ops = readList('ops', values['ops'], operations)
+  const sizes = splitList(values['sizes']).map(parseSize)
+  if (ops.length === 0 || sizes.length === 0) throw new UsageError('--ops or --sizes is empty')
+  if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 1GiB')
+  const transports = readList(
+    'transport',
+    values['transport'],
+    /** @type {const} */ (['tcp', 'node']),
+  )
+  const engines = readList('engine', values['engine'], /** @type {const} */ (['worker', 'inline']))
+  const ours = tsrunSystems(transports, engines)
+  if (ours.length === 0) throw new UsageError('the node transport runs with the worker engine only')
+  return {
+    ops,
+    sizes,
+    ours,
+    peers: readList('peers', values['peers'], /** @type {const} */ (['torch', 'openmpi'])),
+    ranks: readInteger('ranks', values['ranks'], 2, 64),
+    runs: readInteger('runs', values['runs'], 1, 100),
+    json: values.json !== undefined,
+  }
+}
+
+/**
+ * @param {ReturnType<typeof readOptions>} options
+ * @param {string} folder - for what peers compile
+ */
+async function run({ ops, sizes, ours, peers, ranks, runs, json }, folder) {
+  const systems = [...ours, ...(await findPeers(peers, folder))]
+  let failures = 0
+  const rounds = await interleave(
+    systems,
+    runs,
+    (system, round) => {
+      const had = ops.filter((op) => !system.lacks.has(op))
+      if (round === 1 && had.length < ops.length) {
+        console.error(`left out: ${nameOf(system)} has no ${[...system.lacks].join(', ')} yet`)
+      }
+      console.error(`round ${round} of ${runs}: ${nameOf(system)}, ${ranks} ranks`)
+      return measure(system, ranks, plan(had, sizes, ranks).map(stepArgument))
+    },
+    (_, error) => {
+      failures++
+      console.error(error instanceof Error ? error.message : error)
+    },
+  )
+  const rows = [...rounds].flatMap(([system, samples]) => summarize(system, ranks, samples))
+  console.log(json ? rows.map((row) => JSON.stringify(row)).join('\n') : formatRows(rows))
+  return failures === 0 ? 0 : 1
+}
+
+/**
+ * @param {readonly ('torch' | 'openmpi')[]} names
+ * @param {string} folder
+ */
+async function findPeers(names, folder) {
+  const found = await Promise.all(
+    names.map((name) => (name === 'torch' ? findTorch() : findOpenMpi(folder))),
+  )
+  for (const { skipped } of found) {
+    if (skipped !== undefined) console.error(`skipped: ${skipped}`)
+  }
+  return found.flatMap(({ systems }) => systems)
+}

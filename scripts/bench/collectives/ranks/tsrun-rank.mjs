@@ -1,0 +1,56 @@
+// One rank of ours: tsrun-rank.mjs OUTPUT transport engine op:count:warmUps:repeats ...
+import { writeFileSync } from 'node:fs'
+import { initProcessGroup } from '@tsrun/distributed'
+import { parseStep } from '../plan.mjs'
+import { expectedResult, operationOn } from './tsrun-operations.mjs'
+
+const [output, transport, engine, ...steps] = process.argv.slice(2)
+const group = await initProcessGroup({ transport, engine })
+
+const lines = steps.map((argument) => {
+  const step = parseStep(argument)
+  return JSON.stringify({ op: step.op, count: step.count, us: measure(step) })
+})
+if (group.rank === 0) writeFileSync(output, lines.join('\n') + '\n')
+await group.destroy()
+
+/** @param {import('../plan.mjs').Step} step */
+function measure({ op, count, warmUps, repeats }) {
+  const { run, source, target, free } = operationOn(group, op, count)
+  check(op, run, source, target)
+  for (let i = 0; i < warmUps; i++) {
+    group.barrierSync()
+    run()
+  }
+  const times = group.alloc('float64', repeats)
+  for (let i = 0; i < repeats; i++) {
+    group.barrierSync()
+    const start = performance.now()
+    run()
+    times[i] = (performance.now() - start) * 1e3
+  }
+  group.allReduceSync(times, { op: 'max' })
+  const us = Array.from(times, (time) => Number(time.toFixed(3)))
+  group.free(times)
+  free()
+  return us
+}
+
+/**
+ * Runs the operation once on known values: nobody measures a wrong result.
+ *
+ * @param {import('../operations.mjs').Operation} op
+ * @param {() => void} run
+ * @param {Float32Array} source
+ * @param {Float32Array} target
+ */
+function check(op, run, source, target) {
+  source.fill(group.rank + 1)
+  run()
+  const [first, last] = expectedResult(op, group.rank, group.size)
+  if (target[0] !== first || target.at(-1) !== last) {
+    throw new Error(`${op} of ${source.length} gave ${target[0]} .. ${target.at(-1)}`)
+  }
+  source.fill(0)
+  target.fill(0)
+}

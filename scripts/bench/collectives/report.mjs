@@ -1,0 +1,56 @@
+import { significant } from '../statistics.mjs'
+import { formatSize } from '../sizes.mjs'
+import { formatTable } from '../table.mjs'
+import { nameOf } from './systems/system.mjs'
+
+/** @typedef {import('./rounds.mjs').Row} Row */
+
+/**
+ * Rows side by side: for each of ours, its time as a multiple of each peer's (less is better).
+ *
+ * @param {readonly Row[]} rows
+ * @returns {string}
+ */
+export function formatRows(rows) {
+  const ordered = rows.toSorted((a, b) => place(rows, a) - place(rows, b))
+  const peers = [...new Set(rows.filter((row) => row.system !== 'tsrun').map(nameOf))]
+  const headings = ['operation', 'bytes', 'system', 'p50 us', 'p99 us', 'algbw GB/s', 'busbw GB/s']
+  return formatTable(
+    [...headings, ...peers.map((peer) => `x ${peer}`)],
+    ordered.map((row) => [
+      row.op,
+      formatSize(row.bytes),
+      nameOf(row),
+      row.p50Us,
+      row.p99Us,
+      row.algbwGBs,
+      row.busbwGBs,
+      ...peers.map((peer) => ratio(rows, row, peer)),
+    ]),
+  )
+}
+
+/**
+ * The position of the first row of the same operation and size: the sort is stable, so that rows
+ * of one comparison come together in the order of the systems.
+ *
+ * @param {readonly Row[]} rows
+ * @param {Row} row
+ */
+function place(rows, row) {
+  return rows.findIndex((other) => other.op === row.op && other.bytes === row.bytes)
+}
+
+/**
+ * @param {readonly Row[]} rows
+ * @param {Row} row
+ * @param {string} peer
+ */
+function ratio(rows, row, peer) {
+  if (row.system !== 'tsrun') return ''
+  const other = rows.find(
+    (candidate) =>
+      nameOf(candidate) === peer && candidate.op === row.op && candidate.bytes === row.bytes,
+  )
+  return other === undefined ? '' : significant(row.p50Us / other.p50Us, 3)
+}

@@ -1,0 +1,75 @@
+import { median, percentile, significant } from '../statistics.mjs'
+import { busFactor } from './operations.mjs'
+
+/**
+ * @typedef {import('./systems/system.mjs').System} System
+ * @typedef {import('./systems/system.mjs').Sample} Sample
+ *
+ * @typedef {object} Row - one line of the result
+ * @property {import('./operations.mjs').Operation} op
+ * @property {number} bytes - of the full buffer
+ * @property {number} ranks
+ * @property {System['transport']} transport
+ * @property {System['engine']} engine
+ * @property {System['system']} system
+ * @property {number} p50Us
+ * @property {number} p99Us
+ * @property {number} algbwGBs
+ * @property {number} busbwGBs
+ */
+
+/**
+ * Measures every system once a round (ours, peer, ours, peer), so that a change of the machine's
+ * mood meets all of them. A system that fails is left out of the later rounds.
+ *
+ * @param {readonly System[]} systems
+ * @param {number} runs
+ * @param {(system: System, round: number) => Promise<Sample[]>} measure
+ * @param {(system: System, error: unknown) => void} failed
+ * @returns {Promise<Map<System, Sample[][]>>} what each round measured
+ */
+export async function interleave(systems, runs, measure, failed) {
+  /** @type {Map<System, Sample[][]>} */
+  const rounds = new Map(systems.map((system) => [system, []]))
+  for (let round = 1; round <= runs; round++) {
+    for (const [system, samples] of rounds) {
+      try {
+        samples.push(await measure(system, round))
+      } catch (error) {
+        rounds.delete(system)
+        failed(system, error)
+      }
+    }
+  }
+  return rounds
+}
+
+/**
+ * Medians over the rounds of each round's percentiles.
+ *
+ * @param {System} system
+ * @param {number} ranks
+ * @param {readonly (readonly Sample[])[]} rounds - one or more, of the same steps
+ * @returns {Row[]}
+ */
+export function summarize({ system, transport, engine }, ranks, rounds) {
+  return (rounds[0] ?? []).map(({ op, count }, step) => {
+    const times = rounds.map((samples) => samples[step]?.us ?? [])
+    const p50 = median(times.map((us) => percentile(us, 0.5)))
+    const p99 = median(times.map((us) => percentile(us, 0.99)))
+    const bytes = count * 4
+    const rate = bytes / p50 / 1e3
+    return {
+      op,
+      bytes,
+      ranks,
+      transport,
+      engine,
+      system,
+      p50Us: significant(p50),
+      p99Us: significant(p99),
+      algbwGBs: significant(rate),
+      busbwGBs: significant(rate * busFactor(op, ranks)),
+    }
+  })
+}

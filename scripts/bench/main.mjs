@@ -1,0 +1,47 @@
+import { describeOptions, parseOptions, suggest } from './command-line.mjs'
+import { collectives } from './collectives/command.mjs'
+import { launcher } from './launcher/command.mjs'
+import { UsageError } from './usage-error.mjs'
+
+/** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
+const commands = { collectives, launcher }
+
+const overview = `npm run bench -- <command> [options]
+
+${Object.entries(commands)
+  .map(([name, { summary }]) => `  ${name.padEnd(12)} ${summary}`)
+  .join('\n')}
+
+npm run bench -- <command> --help lists the options of one.
+scripts/bench/README.md explains the method, the columns and the peers.`
+
+/**
+ * @param {readonly string[]} args
+ * @returns {Promise<number>} the exit code
+ */
+async function main([name, ...args]) {
+  if (name === '--help' || name === '-h' || name === 'help') {
+    console.log(overview)
+    return 0
+  }
+  if (name === undefined) throw new UsageError(`which command?\n\n${overview}`)
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (command === undefined) {
+    throw new UsageError(`unknown command "${name}"${suggest(name, Object.keys(commands))}`)
+  }
+  if (args.includes('--help') || args.includes('-h')) {
+    console.log(`npm run bench -- ${name} [options]: ${command.summary}\n`)
+    console.log(describeOptions(command.options))
+    return 0
+  }
+  return command.run(parseOptions(command.options, args))
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2))
+} catch (error) {
+  const { code, message } = /** @type {UsageError} */ (error)
+  if (code !== 'ERR_BENCH_USAGE') throw error
+  console.error(`bench: ${message}`)
+  process.exitCode = 2
+}

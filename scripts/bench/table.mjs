@@ -1,0 +1,26 @@
+/**
+ * A Markdown table with aligned columns; numbers to the right.
+ *
+ * @param {readonly string[]} headings
+ * @param {readonly (readonly (string | number)[])[]} rows
+ * @returns {string}
+ */
+export function formatTable(headings, rows) {
+  const right = headings.map((_, column) => rows.some((row) => typeof row[column] === 'number'))
+  const cells = [headings, ...rows].map((row) => row.map((cell) => String(cell)))
+  const widths = headings.map((_, column) =>
+    Math.max(3, ...cells.map((row) => row[column]?.length ?? 0)),
+  )
+  const lines = cells.map((row) => {
+    const padded = widths.map((width, column) => {
+      const cell = row[column] ?? ''
+      return right[column] ? cell.padStart(width) : cell.padEnd(width)
+    })
+    return `| ${padded.join(' | ')} |`
+  })
+  const rule = widths.map((width, column) =>
+    right[column] ? `${'-'.repeat(width - 1)}:` : '-'.repeat(width),
+  )
+  lines.splice(1, 0, `| ${rule.join(' | ')} |`)
+  return lines.join('\n')
+}

@@ -1,0 +1,74 @@
+// What the tests use of scripts/bench, which is plain JavaScript.
+declare module '*/statistics.mjs' {
+  export function percentile(samples: readonly number[], share: number): number
+  export function median(samples: readonly number[]): number
+  export function significant(value: number, digits?: number): number
+}
+declare module '*/sizes.mjs' {
+  export function parseSize(text: string): number
+  export function formatSize(bytes: number): string
+}
+declare module '*/table.mjs' {
+  export function formatTable(
+    headings: readonly string[],
+    rows: readonly (readonly (string | number)[])[],
+  ): string
+}
+declare module '*/operations.mjs' {
+  export const operations: readonly string[]
+  export function busFactor(op: string, ranks: number): number
+  export function countFor(op: string, bytes: number, ranks: number): number
+}
+declare module '*/plan.mjs' {
+  interface Step {
+    op: string
+    count: number
+    warmUps: number
+    repeats: number
+  }
+  export function plan(ops: readonly string[], sizes: readonly number[], ranks: number): Step[]
+  export function stepArgument(step: Step): string
+  export function parseStep(argument: string): Step
+}
+declare module '*/rounds.mjs' {
+  interface System {
+    system: string
+    transport: string
+    engine: string | null
+  }
+  interface Sample {
+    op: string
+    count: number
+    us: number[]
+  }
+  interface Row extends System {
+    op: string
+    bytes: number
+    ranks: number
+    p50Us: number
+    p99Us: number
+    algbwGBs: number
+    busbwGBs: number
+  }
+  export function interleave<S>(
+    systems: readonly S[],
+    runs: number,
+    measure: (system: S, round: number) => Promise<Sample[]>,
+    failed: (system: S, error: unknown) => void,
+  ): Promise<Map<S, Sample[][]>>
+  export function summarize(system: System, ranks: number, rounds: Sample[][]): Row[]
+}
+declare module '*/report.mjs' {
+  export function formatRows(rows: readonly object[]): string
+}
+declare module '*/torch.mjs' {
+  export function findTorch(
+    env: NodeJS.ProcessEnv,
+  ): Promise<{ systems: object[]; skipped?: string }>
+}
+declare module '*/openmpi.mjs' {
+  export function findOpenMpi(
+    folder: string,
+    env: NodeJS.ProcessEnv,
+  ): Promise<{ systems: object[]; skipped?: string }>
+}

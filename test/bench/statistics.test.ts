@@ -1,0 +1,39 @@
+import { median, percentile, significant } from '../../scripts/bench/statistics.mjs'
+
+describe('percentile', () => {
+  it('is a sample: the smallest one that reaches the share', () => {
+    const samples = Array.from({ length: 100 }, (_, i) => 100 - i)
+    expect(percentile(samples, 0.5)).toBe(50)
+    expect(percentile(samples, 0.99)).toBe(99)
+    expect(percentile(samples, 0)).toBe(1)
+    expect(percentile(samples, 1)).toBe(100)
+  })
+
+  it('is the largest of few samples at 0.99', () => {
+    expect(percentile([3, 1, 2], 0.99)).toBe(3)
+  })
+
+  it('leaves its input as it was and refuses none', () => {
+    const samples = [10, 9, 100]
+    percentile(samples, 0.5)
+    expect(samples).toEqual([10, 9, 100])
+    expect(() => percentile([], 0.5)).toThrow(RangeError)
+  })
+})
+
+describe('median', () => {
+  it('is the middle sample, or the mean of the middle two', () => {
+    expect(median([9, 10, 1])).toBe(9)
+    expect(median([4, 1, 3, 2])).toBe(2.5)
+    expect(median([7])).toBe(7)
+    expect(() => median([])).toThrow(RangeError)
+  })
+})
+
+describe('significant', () => {
+  it('rounds to four digits', () => {
+    expect(significant(123456)).toBe(123500)
+    expect(significant(0.000123456)).toBe(0.0001235)
+    expect(significant(0.4567, 2)).toBe(0.46)
+  })
+})
