@@ -1,6 +1,7 @@
 const shared = {
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],
+  // Packages import each other's TypeScript sources: tests need no build, but workers and ranks do.
   testEnvironmentOptions: { customExportConditions: ['@tsrun/source', 'node', 'node-addons'] },
   transform: {
     '\\.ts$': [
@@ -21,12 +22,12 @@ export default {
     {
       ...shared,
       displayName: 'unit',
-      testMatch: ['<rootDir>/test/!(e2e|interop|chaos)/**/*.test.ts'],
+      testMatch: ['<rootDir>/test/!(e2e|interop|chaos|docs)/**/*.test.ts'],
     },
     {
       ...shared,
       displayName: 'e2e',
-      testMatch: ['<rootDir>/test/{e2e,interop,chaos}/**/*.test.ts'],
+      testMatch: ['<rootDir>/test/{e2e,interop,chaos,docs}/**/*.test.ts'],
     },
   ],
 }

@@ -1,0 +1,59 @@
+// Packs every package and checks the tarballs as a stranger would get them: publint (manifest and
+// files), attw (types as each resolver sees them), and an installation in an empty project that
+// imports each package and runs tsrun.
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'tsrun-packages-'))
+const project = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
+let failures = 0
+
+try {
+  await run('npm', ['pack', '--workspaces', '--silent', '--pack-destination', folder])
+  const tarballs = readdirSync(folder).map((name) => join(folder, name))
+  for (const tarball of tarballs) {
+    const name = tarball.slice(folder.length + 1)
+    await check(`publint ${name}`, 'npx', ['--no', 'publint', 'run', tarball, '--strict'])
+    await check(`attw ${name}`, 'npx', ['--no', 'attw', tarball, '--profile', 'esm-only'])
+  }
+  await checkInstallation(tarballs)
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+  rmSync(project, { recursive: true, force: true })
+}
+process.exitCode = failures === 0 ? 0 : 1
+
+async function checkInstallation(tarballs) {
+  writeFileSync(join(project, 'package.json'), '{ "private": true, "type": "module" }')
+  const install = ['install', '--silent', '--no-audit', '--no-fund', '--prefer-offline']
+  await check('install all into an empty project', 'npm', [...install, ...tarballs], project)
+  for (const name of packageNames()) {
+    await check(`import ${name}`, 'node', ['-e', `await import('${name}')`], project)
+  }
+  await check('tsrun --version', 'npx', ['--no', 'tsrun', '--', '--version'], project)
+}
+
+function packageNames() {
+  return readdirSync(join(root, 'packages')).map(
+    (name) => JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8')).name,
+  )
+}
+
+async function check(what, command, args, directory = root) {
+  try {
+    await run(command, args, directory)
+    console.log(`ok      ${what}`)
+  } catch (error) {
+    failures++
+    console.log(`FAILED  ${what}\n${error.stdout}${error.stderr}`)
+  }
+}
+
+function run(command, args, directory = root) {
+  return promisify(execFile)(command, args, { cwd: directory, maxBuffer: 2 ** 26 })
+}

@@ -1,0 +1,61 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { blocksOf } from './markdown.ts'
+import { root, runShell, withProject } from './run.ts'
+
+const limit = 240_000
+jest.setTimeout(limit + 10_000)
+
+const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => join('docs', name))
+
+const blocks = ['README.md', ...pages].flatMap((page) =>
+  blocksOf(page, readFileSync(join(root, page), 'utf8')),
+)
+const executed = blocks.filter(({ notExecuted }) => notExecuted === undefined)
+const programs = executed.filter(({ language }) => language === 'ts')
+const commands = executed.filter(({ language }) => language === 'sh')
+
+/** The only excuses. */
+const reasons = ['installs packages', 'needs several machines', 'runs these tests']
+
+describe('README.md and docs', () => {
+  it('marks what is shown so that it is executed, or says why not', () => {
+    const given = blocks.flatMap(({ notExecuted }) => notExecuted ?? [])
+    expect(reasons).toEqual(expect.arrayContaining(given))
+    expect(given.length).toBeLessThanOrEqual(6)
+    const languages = new Set(blocks.map(({ language }) => language))
+    expect(['sh', 'ts', 'text', 'json']).toEqual(expect.arrayContaining([...languages]))
+  })
+
+  it('shows programs that type-check against the published types', async () => {
+    const files = Object.fromEntries(programs.map(({ text }, i) => [`program-${i}.ts`, text]))
+    const compilerOptions = {
+      ...{ strict: true, noEmit: true, skipLibCheck: true, types: ['node'] },
+      ...{ target: 'es2023', module: 'nodenext', moduleDetection: 'force' },
+    }
+    const project = { ...files, 'tsconfig.json': JSON.stringify({ compilerOptions }) }
+    const { code, output } = await withProject(project, (folder) =>
+      runShell('node node_modules/typescript/bin/tsc -p .', folder, limit),
+    )
+    expect({ code, output }).toEqual({ code: 0, output: '' })
+  })
+
+  if (programs.length > 0) {
+    it.each(programs)('shows a program that runs at $where', async ({ text, ranks }) => {
+      const { code, output } = await withProject({ 'program.ts': text }, (folder) =>
+        runShell(`npx tsrun --nproc ${ranks} program.ts`, folder, limit),
+      )
+      expect({ code, output }).toEqual({ code: 0, output })
+    })
+  }
+
+  if (commands.length > 0) {
+    it.each(commands)('shows commands that run at $where', async ({ text }) => {
+      const { code, output } = await runShell(text, root, limit)
+      expect({ code, output }).toEqual({ code: 0, output })
+    })
+  }
+})
