@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { blocksOf } from './markdown.ts'
@@ -7,11 +7,14 @@ import { root, runShell, withProject } from './run.ts'
 const limit = 240_000
 jest.setTimeout(limit + 10_000)
 
-const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+const docs = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.md'))
   .map((name) => join('docs', name))
+const readmes = readdirSync(join(root, 'packages'))
+  .map((name) => join('packages', name, 'README.md'))
+  .filter((path) => existsSync(join(root, path)))
 
-const blocks = ['README.md', ...pages].flatMap((page) =>
+const blocks = ['README.md', ...docs, ...readmes].flatMap((page) =>
   blocksOf(page, readFileSync(join(root, page), 'utf8')),
 )
 const executed = blocks.filter(({ notExecuted }) => notExecuted === undefined)
@@ -21,7 +24,7 @@ const commands = executed.filter(({ language }) => language === 'sh')
 /** The only excuses. */
 const reasons = ['installs packages', 'needs several machines', 'runs these tests']
 
-describe('README.md and docs', () => {
+describe('README.md, docs and the packages', () => {
   it('marks what is shown so that it is executed, or says why not', () => {
     const given = blocks.flatMap(({ notExecuted }) => notExecuted ?? [])
     expect(reasons).toEqual(expect.arrayContaining(given))
