@@ -1,1 +1,11 @@
+export { connectStore, type StoreConnectOptions, type StoreProgress } from './client.ts'
+export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './limits.ts'
+export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
+export { prefixStore } from './prefix-store.ts'
+export {
+  startStoreServer,
+  type StoreServer,
+  type StoreServerOptions,
+  type StoreServerState,
+} from './server.ts'
 export type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'

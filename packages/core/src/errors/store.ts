@@ -3,13 +3,19 @@ import type { ErrorSection } from './definition.ts'
 export const storeErrors = {
   ERR_TSR_STORE_TIMEOUT: {
     category: 'infrastructure',
-    message: '{operation} timed out after {milliseconds} ms; missing keys: {keys}',
+    message: '{operation} timed out after {milliseconds} ms; missing: {keys}',
     advice: 'A rank that should have set them has not come so far: look at its log.',
   },
   ERR_TSR_STORE_UNREACHABLE: {
     category: 'infrastructure',
     message: 'No store answers at {endpoint}: {reason}',
     advice: 'Check the address and port, and that the node that hosts the store has started.',
+  },
+  ERR_TSR_STORE_UNRESPONSIVE: {
+    category: 'infrastructure',
+    message: 'The store at {endpoint} did not answer {operation} within {milliseconds} ms',
+    advice:
+      'Its process is stopped or overloaded, or the network is cut; look at the launcher of node 0.',
   },
   ERR_TSR_STORE_CLOSED: {
     category: 'infrastructure',
@@ -21,6 +27,17 @@ export const storeErrors = {
     category: 'user',
     message: 'The store at {endpoint} and this process do not share the same token',
     advice: 'Give every node of the job the same TSRUN_TOKEN.',
+  },
+  ERR_TSR_STORE_PORT_TAKEN: {
+    category: 'user',
+    message: 'The store cannot listen at {endpoint}: another process has the port',
+    advice: 'End that process, choose another port, or port 0 to take any that is free.',
+  },
+  ERR_TSR_STORE_LISTEN: {
+    category: 'infrastructure',
+    message: 'The store cannot listen at {endpoint}: {reason}',
+    advice:
+      'Use an address of this host and a port from 1024 up, or port 0 to take any that is free.',
   },
   ERR_TSR_STORE_LIMIT: {
     category: 'user',

@@ -1,0 +1,107 @@
+import { checkAmount, checkDuration, checkKey, checkKeys, toBytes } from './arguments.ts'
+import type { Calls } from './calls.ts'
+import type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'
+
+/** The `Store` over a link: checks arguments, turns methods into requests. */
+export class LinkedStore implements Store {
+  readonly #calls: Calls
+
+  constructor(calls: Calls) {
+    this.#calls = calls
+  }
+
+  async set(
+    key: string,
+    value: Uint8Array | string,
+    { timeToLive }: StoreSetOptions = {},
+  ): Promise<void> {
+    checkKey('key', key)
+    const request = { op: 'set', key, value: toBytes('value', value) } as const
+    if (timeToLive === undefined) {
+      await this.#calls.call(request)
+      return
+    }
+    checkDuration('timeToLive', timeToLive)
+    await this.#calls.call({ ...request, timeToLive })
+  }
+
+  async get(key: string, options?: StoreCallOptions): Promise<Uint8Array> {
+    checkKey('key', key)
+    return copy(await this.#calls.wait({ op: 'get', key }, options))
+  }
+
+  async wait(keys: readonly string[], options?: StoreCallOptions): Promise<void> {
+    checkKeys(keys)
+    await this.#calls.wait({ op: 'wait', keys }, options)
+  }
+
+  async check(keys: readonly string[]): Promise<boolean> {
+    checkKeys(keys)
+    return await this.#calls.call({ op: 'check', keys })
+  }
+
+  async add(key: string, amount: number): Promise<number> {
+    checkKey('key', key)
+    checkAmount(amount)
+    return await this.#calls.call({ op: 'add', key, amount })
+  }
+
+  async compareSet(
+    key: string,
+    expected: Uint8Array | string | undefined,
+    desired: Uint8Array | string,
+  ): Promise<{ success: boolean; value: Uint8Array | undefined }> {
+    checkKey('key', key)
+    const request = { op: 'compareSet', key, desired: toBytes('desired', desired) } as const
+    const { success, value } = await this.#calls.call(
+      expected === undefined ? request : { ...request, expected: toBytes('expected', expected) },
+    )
+    return { success, value: value && copy(value) }
+  }
+
+  async append(key: string, value: Uint8Array | string): Promise<number> {
+    checkKey('key', key)
+    return await this.#calls.call({ op: 'append', key, value: toBytes('value', value) })
+  }
+
+  async delete(key: string): Promise<boolean> {
+    checkKey('key', key)
+    return await this.#calls.call({ op: 'delete', key })
+  }
+
+  async list(prefix = ''): Promise<string[]> {
+    checkKey('prefix', prefix)
+    return await this.#calls.call({ op: 'list', key: prefix })
+  }
+
+  async queuePush(queue: string, value: Uint8Array | string): Promise<number> {
+    checkKey('queue', queue)
+    return await this.#calls.call({ op: 'queuePush', key: queue, value: toBytes('value', value) })
+  }
+
+  async queuePop(queue: string, options?: StoreCallOptions): Promise<Uint8Array> {
+    checkKey('queue', queue)
+    return copy(await this.#calls.wait({ op: 'queuePop', key: queue }, options))
+  }
+
+  async queueLength(queue: string): Promise<number> {
+    checkKey('queue', queue)
+    return await this.#calls.call({ op: 'queueLength', key: queue })
+  }
+
+  async watch(key: string, listener: (event: StoreEvent) => void): Promise<() => Promise<void>> {
+    checkKey('key', key)
+    return await this.#calls.watch(key, ({ value }) => {
+      listener({ key, value: value && copy(value) })
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#calls.close()
+  }
+}
+
+/** Plain bytes of the caller's own: what came shares memory with a frame or with the store. */
+function copy(value: Uint8Array): Uint8Array {
+  return new Uint8Array(value)
+}

@@ -1,0 +1,54 @@
+import { Calls } from './calls.ts'
+import { StoreData } from './data.ts'
+import { LinkedStore } from './linked-store.ts'
+import { Session } from './session.ts'
+import type { Store } from './store.ts'
+
+/** Default time-out of calls in milliseconds. */
+export const DEFAULT_TIMEOUT = 300_000
+
+export interface MemoryStoreOptions {
+  /** Time-out in milliseconds of calls that give none; default 300 000. */
+  readonly timeout?: number
+}
+
+/**
+ * A store in this process alone, for a world of one and for tests.
+ *
+ * @example
+ * const store = memoryStore()
+ * await store.set('greeting', 'hello')
+ */
+export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  return localStore(new StoreData(), 'memory', options.timeout).store
+}
+
+/** A store over `data` of this process; `lost` ends it from outside. */
+export function localStore(
+  data: StoreData,
+  endpoint: string,
+  timeout = DEFAULT_TIMEOUT,
+): { store: Store; lost: (reason: string) => void } {
+  const session = new Session(data, (message) => {
+    calls.receive(message)
+  })
+  const calls = new Calls(
+    {
+      endpoint,
+      send: (message) => {
+        session.handle(message)
+      },
+      setBusy: () => undefined,
+      close: () => {
+        session.close()
+        return Promise.resolve()
+      },
+    },
+    timeout,
+  )
+  const lost = (reason: string): void => {
+    session.close()
+    calls.lost(reason)
+  }
+  return { store: new LinkedStore(calls), lost }
+}

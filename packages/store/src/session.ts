@@ -1,0 +1,149 @@
+import { isTsrError, tsrError } from '@tsrun/core'
+import type { StoreData } from './data.ts'
+import { checkRequest } from './limits.ts'
+import type { Answer, ClientMessage, Request, Results, ServerMessage } from './requests.ts'
+import type { Wait } from './waiters.ts'
+
+type Immediate = Exclude<Request, { op: 'get' | 'wait' | 'queuePop' | 'watch' | 'unwatch' }>
+
+/** One client's view of the data: runs its requests and ends its waits and watches with it. */
+export class Session {
+  readonly #data: StoreData
+  readonly #send: (message: ServerMessage) => void
+  readonly #waits = new Map<number, Wait>()
+  readonly #watches = new Map<number, () => void>()
+
+  constructor(data: StoreData, send: (message: ServerMessage) => void) {
+    this.#data = data
+    this.#send = send
+  }
+
+  handle({ id, ...message }: ClientMessage): void {
+    try {
+      if (message.op === 'cancel') {
+        this.#cancel(id)
+        return
+      }
+      checkRequest(message)
+      this.#run(id, message)
+    } catch (error) {
+      const { code, facts } = isTsrError(error) ? error : internalError(error)
+      this.#answer(id, { code, facts })
+    }
+  }
+
+  close(): void {
+    for (const wait of this.#waits.values()) wait.cancel()
+    for (const stop of this.#watches.values()) stop()
+    this.#waits.clear()
+    this.#watches.clear()
+  }
+
+  #run(id: number, request: Request): void {
+    switch (request.op) {
+      case 'get':
+        this.#awaitKeys(id, [request.key], () => this.#data.value(request.key) ?? null)
+        return
+      case 'wait':
+        this.#awaitKeys(id, request.keys, () => null)
+        return
+      case 'queuePop':
+        this.#pop(id, request.key)
+        return
+      case 'watch':
+        this.#watch(id, request.key)
+        return
+      case 'unwatch':
+        this.#watches.get(request.watch)?.()
+        this.#watches.delete(request.watch)
+        this.#answer(id, { result: null })
+        return
+      case 'set':
+      case 'check':
+      case 'add':
+      case 'compareSet':
+      case 'append':
+      case 'delete':
+      case 'list':
+      case 'queuePush':
+      case 'queueLength':
+        this.#answer(id, { result: runNow(this.#data, request) })
+    }
+  }
+
+  #awaitKeys(id: number, keys: readonly string[], result: () => Uint8Array | null): void {
+    const missing = this.#data.missing(keys)
+    if (missing.length === 0) {
+      this.#answer(id, { result: result() })
+      return
+    }
+    const wait = this.#data.waiters.add(keys, missing, () => {
+      this.#waits.delete(id)
+      this.#answer(id, { result: result() })
+    })
+    this.#waits.set(id, wait)
+  }
+
+  #pop(id: number, queue: string): void {
+    const value = this.#data.queues.take(queue)
+    if (value !== undefined) {
+      this.#answer(id, { result: value })
+      return
+    }
+    const wait = this.#data.queues.await(queue, (next) => {
+      this.#waits.delete(id)
+      this.#answer(id, { result: next })
+    })
+    this.#waits.set(id, wait)
+  }
+
+  #watch(id: number, key: string): void {
+    const stop = this.#data.watch(key, (value) => {
+      this.#send(value === undefined ? { id, changed: true } : { id, changed: true, value })
+    })
+    this.#watches.set(id, stop)
+    this.#answer(id, { result: null })
+  }
+
+  /** A call that was answered meanwhile is left alone: the answer is on its way. */
+  #cancel(id: number): void {
+    const wait = this.#waits.get(id)
+    if (wait === undefined) return
+    wait.cancel()
+    this.#waits.delete(id)
+    this.#answer(id, { missing: [...wait.missing] })
+  }
+
+  #answer(id: number, answer: Answer): void {
+    this.#send({ id, ...answer })
+  }
+}
+
+/** Values are copied: they may share memory with a network buffer or with the caller. */
+function runNow(data: StoreData, request: Immediate): Results[Immediate['op']] {
+  switch (request.op) {
+    case 'set':
+      data.set(request.key, new Uint8Array(request.value), request.timeToLive)
+      return null
+    case 'check':
+      return data.missing(request.keys).length === 0
+    case 'add':
+      return data.add(request.key, request.amount)
+    case 'compareSet':
+      return data.compareSet(request.key, request.expected, new Uint8Array(request.desired))
+    case 'append':
+      return data.append(request.key, request.value)
+    case 'delete':
+      return data.delete(request.key)
+    case 'list':
+      return data.list(request.key)
+    case 'queuePush':
+      return data.queues.push(request.key, new Uint8Array(request.value))
+    case 'queueLength':
+      return data.queues.length(request.key)
+  }
+}
+
+function internalError(error: unknown): ReturnType<typeof tsrError> {
+  return tsrError('ERR_TSR_INTERNAL', { what: `the store failed: ${String(error)}` })
+}
