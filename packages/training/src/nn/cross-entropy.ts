@@ -1,37 +1,94 @@
-import type { Tensor, Tensor1D, Tensor2D } from '@tensorflow/tfjs-core'
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 
 /** Whether a loss is averaged over its examples or summed. */
 export type Reduction = 'mean' | 'sum'
 
 /**
- * Cross-entropy of the softmax of `logits` with the right classes: -log p(label).
+ * Cross-entropy between the softmax of `logits` and the right classes: -log p(label).
  *
- * The gradient is written out, softmax - one-hot: nothing overflows, however large the logits.
+ * Differentiable in `logits`. Its gradient is written out, softmax - one-hot, and computed along
+ * with the loss; exponents are taken relative to the largest logit, so that nothing overflows.
  *
  * @param logits - [batch, classes] float32
  * @param labels - [batch] int32, each in [0, classes)
- * @param reduction - `mean` over the batch (default), or `sum`: micro-batches of unequal sizes add up
- *   to the mean of the whole batch when their sums are divided by its size
+ * @param reduction - `mean` over the batch (default), or `sum`: the sums over micro-batches of any
+ *   sizes, added up and divided by the size of the batch, are the mean over the batch
  * @returns a scalar
+ * @throws ERR_TSR_ARGUMENT when shapes do not fit or a label is out of range
+ *
+ * @example
+ * const loss = crossEntropy(model.forward(x), labels)
  */
 export function crossEntropy(
   logits: Tensor,
   labels: Tensor,
   reduction: Reduction = 'mean',
 ): Tensor {
-  const scale = reduction === 'mean' ? 1 / logits.shape[0]! : 1
+  const [batch, classes] = checkShapes(logits, labels)
+  const weight = reduction === 'mean' ? 1 / batch : 1
+  const right = labels.dataSync<'int32'>()
+  const wrong = right.find((label) => !(label >= 0 && label < classes))
+  if (wrong !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'a label',
+      value: wrong,
+      expected: `0 to ${String(classes - 1)}`,
+    })
+  }
   const loss = tf.customGrad((input, save) => {
-    const x = input as Tensor2D
-    const classes = x.shape[1]
-    const target = tf.cast(tf.oneHot(labels as Tensor1D, classes), 'float32')
-    const logProbabilities = tf.logSoftmax(x)
-    const value = tf.mul(tf.sum(tf.mul(logProbabilities, target)), -scale)
-    ;(save as (tensors: Tensor[]) => void)([tf.sub(tf.exp(logProbabilities), target)])
+    let sum = 0
+    const gradient = createTensor([batch, classes], (out) => {
+      sum = lossAndGradient(out, viewOf(input as Tensor), right, classes, weight)
+    })
+    ;(save as (tensors: Tensor[]) => void)([gradient])
+    gradient.dispose()
     return {
-      value,
-      gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, tf.mul(dy, scale)),
+      value: tf.scalar(sum),
+      gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
     }
   })
   return loss(logits)
+}
+
+/** Writes weight * (softmax - one-hot) to `gradient` and returns weight * loss, row by row. */
+function lossAndGradient(
+  gradient: Float32Array,
+  logits: Float32Array,
+  labels: Int32Array,
+  classes: number,
+  weight: number,
+): number {
+  let loss = 0
+  labels.forEach((label, row) => {
+    const start = row * classes
+    const end = start + classes
+    let largest = -Infinity
+    for (let p = start; p < end; p++) largest = Math.max(largest, logits[p]!)
+    let total = 0
+    for (let p = start; p < end; p++) {
+      const exponential = Math.exp(logits[p]! - largest)
+      gradient[p] = exponential
+      total += exponential
+    }
+    for (let p = start; p < end; p++) gradient[p] = (gradient[p]! / total) * weight
+    gradient[start + label]! -= weight
+    loss += Math.log(total) - (logits[start + label]! - largest)
+  })
+  return loss * weight
+}
+
+function checkShapes(logits: Tensor, labels: Tensor): [batch: number, classes: number] {
+  const [batch, classes] = logits.shape
+  const fits = logits.rank === 2 && labels.rank === 1 && labels.shape[0] === batch
+  if (!fits || labels.dtype !== 'int32' || batch === 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'crossEntropy(logits, labels)',
+      value: `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
+      expected: '[batch, classes] and int32 [batch]',
+    })
+  }
+  return [batch, classes!]
 }

@@ -1,6 +1,8 @@
-import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { heUniform } from '../random/initialize.ts'
+import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from './module.ts'
 import type { Parameter } from './parameter.ts'
 
@@ -9,26 +11,43 @@ export interface LinearOptions {
   readonly name: string
   readonly inputs: number
   readonly outputs: number
-  readonly seed: number
+  /** Applied to the output; default `linear`, none. */
+  readonly activation?: 'linear' | 'relu'
+  /** Initial values depend on it and on the parameters' names alone; default 0. */
+  readonly seed?: number
 }
 
-/** y = x W + b, with W [inputs, outputs] (He uniform) and b [outputs] (zeros). */
+/**
+ * y = activation(x W + b), with W [inputs, outputs] (He uniform at first) and b [outputs] (zeros).
+ */
 export class Linear implements Module {
   readonly weight: Parameter
   readonly bias: Parameter
+  readonly activation: 'linear' | 'relu'
 
-  constructor({ name, inputs, outputs, seed }: LinearOptions) {
+  constructor({ name, inputs, outputs, activation = 'linear', seed = 0 }: LinearOptions) {
     const values = heUniform(`${name}.weight`, seed, inputs * outputs, inputs)
     this.weight = parameter(`${name}.weight`, [inputs, outputs], values)
     this.bias = parameter(`${name}.bias`, [outputs], new Float32Array(outputs))
+    this.activation = activation
   }
 
   get parameters(): readonly Parameter[] {
     return [this.weight, this.bias]
   }
 
+  /** @param x - [batch, inputs] */
   forward(x: Tensor): Tensor {
-    return tf.add(tf.matMul(x as Tensor2D, this.weight.value as Tensor2D), this.bias.value)
+    return tf.fused.matMul({
+      a: x,
+      b: this.weight.value,
+      bias: this.bias.value,
+      activation: this.activation,
+    })
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLinearStack([this], x, options)
   }
 }
 

@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tensorflow.ts'
+import type { Recording, RecordOptions } from '../autograd/recording.ts'
+import { recordLinearStack } from './linear-stack.ts'
 import { Linear } from './linear.ts'
 import type { Module } from './module.ts'
 import type { Parameter } from './parameter.ts'
@@ -31,7 +32,7 @@ export interface ShardedMLPOptions {
 export class ShardedMLP implements Module {
   readonly range: readonly [from: number, to: number]
   readonly parameters: readonly Parameter[]
-  readonly #layers: readonly { readonly linear: Linear; readonly activated: boolean }[]
+  readonly #layers: readonly Linear[]
 
   constructor(options: ShardedMLPOptions = {}) {
     const { layers = 16, inputs = 784, hidden = 128, outputs = 10, seed = 0 } = options
@@ -58,25 +59,24 @@ export class ShardedMLP implements Module {
     this.#layers = Array.from({ length: to - from }, (_, offset) => {
       const index = from + offset
       const last = index === layers - 1
-      return {
-        activated: !last,
-        linear: new Linear({
-          name: `layers.${String(index)}`,
-          inputs: index === 0 ? inputs : hidden,
-          outputs: last ? outputs : hidden,
-          seed,
-        }),
-      }
+      return new Linear({
+        name: `layers.${String(index)}`,
+        inputs: index === 0 ? inputs : hidden,
+        outputs: last ? outputs : hidden,
+        activation: last ? 'linear' : 'relu',
+        seed,
+      })
     })
-    this.parameters = this.#layers.flatMap(({ linear }) => linear.parameters)
+    this.parameters = this.#layers.flatMap((layer) => layer.parameters)
   }
 
   /** @param x - [batch, inputs], or [batch, hidden] for a part that starts later */
   forward(x: Tensor): Tensor {
-    return this.#layers.reduce((h, { linear, activated }) => {
-      const y = linear.forward(h)
-      return activated ? tf.relu(y) : y
-    }, x)
+    return this.#layers.reduce((h, layer) => layer.forward(h), x)
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLinearStack(this.#layers, x, options)
   }
 }
 

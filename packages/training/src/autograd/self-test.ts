@@ -1,0 +1,56 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tensorflow.ts'
+import { recordOnTape } from './tape-recording.ts'
+
+/**
+ * Checks the private parts of TensorFlow.js that recordings stand on: runs a small function, with
+ * one operation used twice, through a recording and through tf.grads, and compares to the bit.
+ *
+ * @throws ERR_TSR_AUTOGRAD when they differ
+ */
+export function testTape(record: typeof recordOnTape = recordOnTape): void {
+  let problem: string | undefined
+  const tensorsBefore = tf.memory().numTensors
+  try {
+    tf.tidy(() => {
+      problem = compare(record)
+    })
+    if (tf.memory().numTensors !== tensorsBefore) problem ??= 'a recording leaks tensors'
+  } catch (cause) {
+    throw autogradError(cause instanceof Error ? cause.message : String(cause), { cause })
+  }
+  if (problem !== undefined) throw autogradError(problem)
+}
+
+function compare(record: typeof recordOnTape): string | undefined {
+  const x = tf.tensor2d([0.5, -1, 2, 3, -0.25, 1], [2, 3])
+  const value = tf.tensor2d([1, -2, 0.5, 0.75, -1, 3, 2, 0.1, -0.3], [3, 3])
+  const weight = { name: 'weight', shape: [3, 3], value }
+  const f = (h: Tensor, w: Tensor) => {
+    const y = tf.relu(tf.matMul(h as Tensor2D, w as Tensor2D))
+    return tf.add(tf.matMul(y as Tensor2D, w as Tensor2D), tf.sigmoid(y))
+  }
+  const [dx, dw] = tf.grads(f)([x, value])
+  const recording = record((h) => f(h, weight.value), x, [weight], { needsInputGradient: true })
+  const received: Tensor[] = []
+  const input = recording.backward(tf.onesLike(recording.value), (_, gradient) => {
+    received.push(gradient)
+  })
+  const same =
+    received.length === 1 && isEqual(input!, dx!) && isEqual(received[0]!, dw!)
+      ? undefined
+      : 'its gradients differ from tf.grads'
+  for (const tensor of [...received, input!]) tensor.dispose()
+  recording.dispose()
+  return same
+}
+
+function isEqual(a: Tensor, b: Tensor): boolean {
+  const expected = b.dataSync()
+  return a.dataSync().every((value, i) => value === expected[i])
+}
+
+function autogradError(problem: string, options?: ErrorOptions) {
+  return tsrError('ERR_TSR_AUTOGRAD', { version: tf.version_core, problem }, options)
+}

@@ -1,0 +1,37 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from '../nn/parameter.ts'
+import type { GradientListener, Recording, RecordOptions } from './recording.ts'
+import { captureTape, disposeTape } from './tape.ts'
+import { dependentNodes, walkBackward } from './walk.ts'
+
+/** `record`, without the preparations of the first use. */
+export function recordOnTape(
+  forward: (x: Tensor) => Tensor,
+  x: Tensor,
+  parameters: readonly Parameter[],
+  { needsInputGradient }: RecordOptions,
+): Recording {
+  const { value, tape } = captureTape(() => forward(x))
+  const wanted = new Map(parameters.map((parameter) => [parameter.value.id, parameter]))
+  const sources = new Set(wanted.keys())
+  if (needsInputGradient) sources.add(x.id)
+  const { nodes, rest } = dependentNodes(tape, sources, value)
+  disposeTape(rest)
+  let spent = false
+  let disposed = false
+  return {
+    value,
+    backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
+      if (spent || disposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      spent = true
+      return walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient })
+    },
+    dispose(): void {
+      if (disposed) return
+      disposed = true
+      disposeTape(nodes)
+      value.dispose()
+    },
+  }
+}

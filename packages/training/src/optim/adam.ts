@@ -1,0 +1,71 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from '../nn/parameter.ts'
+import { checkOption, updateParameters, type Optimizer } from './optimizer.ts'
+
+export interface AdamOptions {
+  /** Default 0.001. */
+  readonly learningRate?: number
+  /** Decay of the mean and of the mean square of the gradients; default [0.9, 0.999]. */
+  readonly betas?: readonly [number, number]
+  /** Keeps the step finite where gradients vanish; default 1e-8. */
+  readonly epsilon?: number
+}
+
+interface Moments {
+  steps: number
+  readonly mean: Float32Array
+  readonly square: Float32Array
+}
+
+/**
+ * Adam (Kingma & Ba, 2015), as torch.optim.Adam defines it:
+ * m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
+ * p = p - learningRate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon).
+ *
+ * @throws ERR_TSR_ARGUMENT when an option is out of range
+ */
+export class Adam implements Optimizer {
+  learningRate: number
+  readonly #betas: readonly [number, number]
+  readonly #epsilon: number
+  readonly #moments = new Map<string, Moments>()
+
+  constructor({ learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8 }: AdamOptions = {}) {
+    checkOption('learningRate', learningRate, 0)
+    checkOption('betas[0]', betas[0], 0, 1)
+    checkOption('betas[1]', betas[1], 0, 1)
+    checkOption('epsilon', epsilon, 0)
+    this.learningRate = learningRate
+    this.#betas = betas
+    this.#epsilon = epsilon
+  }
+
+  step(parameters: readonly Parameter[], gradients: ReadonlyMap<string, Tensor>): void {
+    const [beta1, beta2] = this.#betas
+    const epsilon = this.#epsilon
+    updateParameters(parameters, gradients, (next, value, gradient, name) => {
+      const moments = this.#momentsOf(name, next.length)
+      const { mean, square } = moments
+      moments.steps += 1
+      const rate = this.learningRate / (1 - beta1 ** moments.steps)
+      const scale = 1 / Math.sqrt(1 - beta2 ** moments.steps)
+      for (let i = 0; i < next.length; i++) {
+        const g = gradient[i]!
+        const m = beta1 * mean[i]! + (1 - beta1) * g
+        const v = beta2 * square[i]! + (1 - beta2) * g * g
+        mean[i] = m
+        square[i] = v
+        next[i] = value[i]! - (rate * m) / (Math.sqrt(v) * scale + epsilon)
+      }
+    })
+  }
+
+  #momentsOf(name: string, length: number): Moments {
+    let moments = this.#moments.get(name)
+    if (moments === undefined) {
+      moments = { steps: 0, mean: new Float32Array(length), square: new Float32Array(length) }
+      this.#moments.set(name, moments)
+    }
+    return moments
+  }
+}
