@@ -6,7 +6,7 @@ export const token = 'a token of the tests'
 export interface Pair {
   readonly one: Store
   readonly other: Store
-  close(): Promise<void>
+  readonly close: () => Promise<void>
 }
 
 type Open = () => Promise<Pair>
@@ -32,7 +32,10 @@ const inProcess: Open = async () => {
 
 const inMemory: Open = () => {
   const store = memoryStore()
-  return Promise.resolve({ one: store, other: store, close: () => store.close() })
+  const close = async (): Promise<void> => {
+    await store.close()
+  }
+  return Promise.resolve({ one: store, other: store, close })
 }
 
 const prefixed =

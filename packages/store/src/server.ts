@@ -103,7 +103,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
       const force = setTimeout(() => {
         for (const connection of connections) connection.destroy('the store was closed')
       }, FAREWELL)
-      await closed
+      await Promise.all([closed, ...[...connections].map((connection) => connection.closed)])
       clearTimeout(force)
     },
   }
