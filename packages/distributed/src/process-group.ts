@@ -23,7 +23,7 @@ export interface ReduceOptions extends CallOptions {
   readonly algorithm?: 'ring' | 'recursive-doubling'
 }
 
-/** When an operation's phases ended, on the clock of `performance.now()`, in milliseconds. */
+/** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
 export interface WorkTiming {
   /** The engine took it up. */
   readonly posted: number

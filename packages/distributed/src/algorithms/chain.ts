@@ -1,0 +1,73 @@
+import { until, untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { dtypes } from '../dtype.ts'
+import { arithmeticOf } from './algorithm.ts'
+import { cutIntoSegments, segmentBytes } from './chunks.ts'
+
+/*
+ * Pipelined chains, for large buffers: the ranks stand in a line from the root, and segments run
+ * along it. Each rank but the last sends S bytes once; n-2 segments of delay. WINDOW segments are
+ * in flight between two ranks.
+ */
+const WINDOW = 4
+
+export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
+  const { rank, size } = channel
+  const { input: base, count, peer: root, dtype } = operation
+  const bytes = count * dtypes[dtype].bytes
+  const place = (rank - root + size) % size
+  const segments = cutIntoSegments({ at: base, bytes }, segmentBytes(bytes))
+  const isFirst = place === 0
+  const isLast = place === size - 1
+  const post = (i: number): Transfer =>
+    channel.receive((rank + size - 1) % size, segments[i]!.at, segments[i]!.bytes)
+  const receives = isFirst ? [] : segments.slice(0, WINDOW).map((_, i) => post(i))
+  const sends: Transfer[] = []
+  for (const [i, segment] of segments.entries()) {
+    if (!isFirst) {
+      yield* until(receives[i]!)
+      if (i + WINDOW < segments.length) receives.push(post(i + WINDOW))
+    }
+    if (!isLast) sends.push(channel.send((rank + 1) % size, segment.at, segment.bytes))
+  }
+  yield* untilAll(sends)
+}
+
+/** The chain towards the root; sums are made in scratch, so other ranks' buffers are kept. */
+export function* chainReduce(channel: Channel, operation: Operation): Steps {
+  const { rank, size } = channel
+  const { input: base, count, peer: root } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const bytes = count * arithmetic.bytesPerElement
+  const place = (rank - root + size) % size
+  const segmentSize = segmentBytes(bytes)
+  const segments = cutIntoSegments({ at: base, bytes }, segmentSize)
+  const towardsRoot = (rank + size - 1) % size
+  if (place === size - 1) {
+    yield* untilAll(segments.map(({ at, bytes }) => channel.send(towardsRoot, at, bytes)))
+    return
+  }
+  const slots = Array.from({ length: WINDOW }, () => channel.scratch(segmentSize))
+  const post = (i: number): Transfer =>
+    channel.receive((rank + 1) % size, slots[i % WINDOW]!, segments[i]!.bytes)
+  const receives = segments.slice(0, WINDOW).map((_, i) => post(i))
+  const sends: Transfer[] = []
+  for (const [i, segment] of segments.entries()) {
+    const received = receives[i]!
+    yield* until(received)
+    if (place === 0) {
+      arithmetic.combine(segment.at, segment.at, received.at, segment.bytes)
+      arithmetic.finish(segment.at, segment.bytes)
+    } else {
+      arithmetic.combine(received.at, received.at, segment.at, segment.bytes)
+      sends.push(channel.send(towardsRoot, received.at, segment.bytes))
+    }
+    if (i + WINDOW < segments.length) {
+      if (sends[i] !== undefined) yield* until(sends[i])
+      receives.push(post(i + WINDOW))
+    }
+  }
+  yield* untilAll(sends)
+}

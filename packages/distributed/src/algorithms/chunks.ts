@@ -1,0 +1,39 @@
+/**
+ * The words of all algorithms here: a *chunk* is one rank's share of a buffer; a *segment* is a
+ * piece of a chunk, several of which are in flight.
+ */
+export interface Piece {
+  /** Offset in bytes from the start of the buffer. */
+  readonly at: number
+  readonly bytes: number
+}
+
+/** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
+const GRAIN = 64
+
+/** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
+export function cutIntoChunks(bytes: number, parts: number): Piece[] {
+  const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
+  return Array.from({ length: parts }, (_, i) => {
+    const at = Math.min(bytes, i * share)
+    return { at, bytes: Math.min(bytes, at + share) - at }
+  })
+}
+
+const SMALLEST_SEGMENT = 32 * 1024
+const LARGEST_SEGMENT = 256 * 1024
+
+/** Bytes of a segment: a quarter of a chunk, within bounds, so that four can be in flight. */
+export function segmentBytes(chunkBytes: number): number {
+  const quarter = Math.ceil(chunkBytes / 4 / GRAIN) * GRAIN
+  return Math.min(LARGEST_SEGMENT, Math.max(SMALLEST_SEGMENT, quarter))
+}
+
+/** Cuts a chunk into segments of `size` bytes; an empty chunk has one empty segment. */
+export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
+  const count = Math.max(1, Math.ceil(bytes / size))
+  return Array.from({ length: count }, (_, i) => ({
+    at: at + i * size,
+    bytes: Math.min(size, bytes - i * size),
+  }))
+}

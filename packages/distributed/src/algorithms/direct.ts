@@ -1,0 +1,26 @@
+import { until, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import { dtypes } from '../dtype.ts'
+import { arithmeticOf } from './algorithm.ts'
+
+/*
+ * One message from one rank to another, and collectives of a group of one, which only copy.
+ */
+
+export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
+  yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))
+}
+
+export function* receiveMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
+  yield* until(channel.receive(peer, input, count * dtypes[dtype].bytes))
+}
+
+// eslint-disable-next-line require-yield -- a group of one never waits
+export function* copyAlone(channel: Channel, operation: Operation): Steps {
+  const { input, output, count } = operation
+  const { bytesPerElement, finish } = arithmeticOf(channel, operation)
+  const bytes = count * bytesPerElement
+  if (output !== input) channel.heap.bytes.copyWithin(output, input, input + bytes)
+  finish(output, bytes)
+}

@@ -1,0 +1,156 @@
+import { until, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { arithmeticOf } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './chunks.ts'
+
+/*
+ * The ring (Patarasuk & Yuan, 2009). Rank r sends to r+1 and receives from r-1 only. The buffer is
+ * cut into n chunks, one a rank; each chunk into segments, of which WINDOW are in flight.
+ *
+ * reduce-scatter: n-1 steps; in step s rank r receives chunk r-s-1, adds its own part and passes
+ * the sum on in step s+1. all-gather: n-1 steps that pass finished chunks round. all-reduce is the
+ * one after the other, without a pause between: a segment is passed on as soon as it is added up.
+ *
+ * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each.
+ */
+
+/** Segments that a rank has posted receives for. */
+const WINDOW = 4
+
+/** Segments in the order in which they arrive: one list entry a segment. */
+interface Arrival extends Piece {
+  readonly step: number
+}
+
+function arrivals(channel: Channel, chunks: readonly Piece[], size: number, order: number[]): Arrival[] {
+  const { rank, size: n } = channel
+  return order.flatMap((offset, step) => {
+    const chunk = chunks[(((rank + offset) % n) + n) % n]!
+    return cutIntoSegments(chunk, size).map((segment) => ({ ...segment, step }))
+  })
+}
+
+/** Offsets -1, -2, ... of the chunks that arrive in `steps` steps. */
+function downFrom(first: number, steps: number): number[] {
+  return Array.from({ length: steps }, (_, step) => first - step)
+}
+
+export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n } = channel
+  const { input: base, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, n)
+  const segment = segmentBytes(chunks[0]!.bytes)
+  const next = (rank + 1) % n
+  const previous = (rank + n - 1) % n
+  const coming = arrivals(channel, chunks, segment, downFrom(-1, 2 * (n - 1)))
+  const slots = Array.from({ length: WINDOW }, () => channel.scratch(segment))
+  const reduces = ({ step }: Arrival): boolean => step < n - 1
+  const post = (i: number): Transfer => {
+    const arrival = coming[i]!
+    const place = reduces(arrival) ? slots[i % WINDOW]! : base + arrival.at
+    return channel.receive(previous, place, arrival.bytes)
+  }
+
+  const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
+  const sends = cutIntoSegments(chunks[rank]!, segment).map(({ at, bytes }) =>
+    channel.send(next, base + at, bytes),
+  )
+  for (const [i, arrival] of coming.entries()) {
+    const received = receives[i]!
+    yield* until(received)
+    const at = base + arrival.at
+    if (reduces(arrival)) {
+      arithmetic.combine(at, at, received.at, arrival.bytes)
+      if (arrival.step === n - 2) arithmetic.finish(at, arrival.bytes)
+    }
+    if (arrival.step < 2 * n - 3) sends.push(channel.send(next, at, arrival.bytes))
+    if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
+  }
+  for (const sent of sends) yield* until(sent)
+}
+
+/**
+ * `input` [n slices] is kept; rank r's slice of the result goes to `output`.
+ *
+ * The sums under way live in scratch, so WINDOW segments at a time make all their steps before the
+ * next WINDOW begin: otherwise a whole chunk of them would pile up in front of every rank.
+ */
+export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n } = channel
+  const { input, output, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const slice = count * arithmetic.bytesPerElement
+  const next = (rank + 1) % n
+  const previous = (rank + n - 1) % n
+  const segments = cutIntoSegments({ at: 0, bytes: slice }, segmentBytes(slice))
+  const coming = segments.flatMap((_, first) =>
+    first % WINDOW !== 0
+      ? []
+      : downFrom(-2, n - 1).flatMap((offset, step) =>
+          segments.slice(first, first + WINDOW).map((segment, row) => ({
+            ...segment,
+            step,
+            place: input + ((rank + offset + n) % n) * slice + segment.at,
+            following: segments[first + WINDOW + row],
+          })),
+        ),
+  )
+  const slots = Array.from({ length: 2 * WINDOW }, () => channel.scratch(segments[0]!.bytes))
+  const post = (i: number): Transfer =>
+    channel.receive(previous, slots[i % slots.length]!, coming[i]!.bytes)
+  const begin = ({ at, bytes }: Piece): Transfer =>
+    channel.send(next, input + previous * slice + at, bytes)
+
+  const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
+  const sends = segments.slice(0, WINDOW).map(begin)
+  const passedOn: (Transfer | undefined)[] = []
+  for (const [i, { at, bytes, step, place, following }] of coming.entries()) {
+    const received = receives[i]!
+    yield* until(received)
+    if (step < n - 2) {
+      arithmetic.combine(received.at, received.at, place, bytes)
+      passedOn[i] = channel.send(next, received.at, bytes)
+    } else {
+      arithmetic.combine(output + at, received.at, place, bytes)
+      arithmetic.finish(output + at, bytes)
+      if (following !== undefined) sends.push(begin(following))
+    }
+    if (i + WINDOW < coming.length) {
+      // its slot must have left before
+      const leaving = passedOn[i - WINDOW]
+      if (leaving !== undefined) yield* until(leaving)
+      receives.push(post(i + WINDOW))
+    }
+  }
+  for (const sent of [...sends, ...passedOn]) if (sent !== undefined) yield* until(sent)
+}
+
+/** Every rank's `input` goes to slice r of every `output`. */
+export function* ringAllGather(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, heap } = channel
+  const { input, output, count } = operation
+  const slice = count * arithmeticOf(channel, operation).bytesPerElement
+  const own = output + rank * slice
+  if (own !== input) heap.bytes.copyWithin(own, input, input + slice)
+  const chunks = Array.from({ length: n }, (_, i) => ({ at: i * slice, bytes: slice }))
+  const segment = segmentBytes(slice)
+  const next = (rank + 1) % n
+  const previous = (rank + n - 1) % n
+  const coming = arrivals(channel, chunks, segment, downFrom(-1, n - 1))
+  const post = (i: number): Transfer =>
+    channel.receive(previous, output + coming[i]!.at, coming[i]!.bytes)
+
+  const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
+  const sends = cutIntoSegments(chunks[rank]!, segment).map(({ at, bytes }) =>
+    channel.send(next, output + at, bytes),
+  )
+  for (const [i, arrival] of coming.entries()) {
+    yield* until(receives[i]!)
+    if (arrival.step < n - 2) sends.push(channel.send(next, output + arrival.at, arrival.bytes))
+    if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
+  }
+  for (const sent of sends) yield* until(sent)
+}

@@ -1,0 +1,66 @@
+import { tsrError } from '@tsrun/core'
+import { dtypes, type AnyTypedArray, type DType, type TypedArrayOf } from '../dtype.ts'
+import { Allocator } from './allocator.ts'
+import type { Heap } from './heap.ts'
+
+/** The user's part of a rank's heap: typed arrays that travel without a copy. */
+export class Arena {
+  readonly heap: Heap
+  readonly #rank: number
+  readonly #allocator: Allocator
+
+  constructor(heap: Heap, rank: number) {
+    this.heap = heap
+    this.#rank = rank
+    this.#allocator = new Allocator(heap.engineBytes, heap.bytes.length)
+  }
+
+  get used(): number {
+    return this.#allocator.used
+  }
+
+  /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
+  alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
+    if (!Number.isSafeInteger(length) || length < 0) {
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'length', value: length, expected: 'an integer >= 0' })
+    }
+    const view = dtypes[dtype].view(
+      this.heap.bytes.buffer,
+      this.allocBytes(length * dtypes[dtype].bytes),
+      length,
+    )
+    view.fill(0)
+    return view
+  }
+
+  /** Offset of a block that is not cleared. @throws ERR_TSR_ARENA_EXHAUSTED */
+  allocBytes(bytes: number): number {
+    const at = this.#allocator.allocate(bytes)
+    if (at < 0) {
+      throw tsrError('ERR_TSR_ARENA_EXHAUSTED', {
+        rank: this.#rank,
+        bytes,
+        used: this.#allocator.used,
+        capacity: this.#allocator.capacity,
+      })
+    }
+    return at
+  }
+
+  /** @throws ERR_TSR_BUFFER when `view` did not come from `alloc` or was freed already */
+  free(view: AnyTypedArray): void {
+    if (!this.contains(view) || !this.#allocator.release(view.byteOffset)) {
+      const problem = 'the buffer did not come from alloc(), or was freed already'
+      throw tsrError('ERR_TSR_BUFFER', { operation: 'free', problem })
+    }
+  }
+
+  releaseBytes(at: number): void {
+    this.#allocator.release(at)
+  }
+
+  /** Whether `view` lies in the arena, so that it needs no staging. */
+  contains(view: ArrayBufferView): boolean {
+    return view.buffer === this.heap.bytes.buffer
+  }
+}

@@ -1,0 +1,84 @@
+import type { Heap } from '../arena/heap.ts'
+import type { Fingerprint } from './operation.ts'
+
+/**
+ * A frame is a header of twelve little-endian 32-bit words and a payload of raw bytes:
+ *
+ *     0 magic "TSR1"        4 message index       8 count, high word
+ *     1 kind | space << 8   5 fingerprint.kind    9 payload bytes, low word
+ *     2 group               6 fingerprint.root   10 payload bytes, high word
+ *     3 sequence or tag     7 count, low word    11 credit: eager bytes consumed so far
+ */
+export const HEADER_BYTES = 48
+const MAGIC = 0x31525354
+
+/**
+ * What a frame does. *Eager* frames carry small payloads at once. Large payloads travel by
+ * *rendezvous*: the sender may announce (`announce`), the receiver clears (`clear`) as soon as it
+ * has a place for the payload, and only then `data` follows. So an unexpected message never blocks
+ * the stream behind it.
+ */
+export const frameKinds = {
+  eager: 1,
+  announce: 2,
+  clear: 3,
+  data: 4,
+  credit: 5,
+  fault: 6,
+  goodbye: 7,
+} as const
+
+/** Independent series of messages between two ranks of a group. */
+export const spaces = { collective: 0, message: 1 } as const
+
+export interface FrameHeader {
+  kind: number
+  space: number
+  group: number
+  /** Sequence of the collective, or tag of the message. */
+  sequence: number
+  /** Counts the messages of one (group, space, sequence) in one direction. */
+  index: number
+  fingerprint: Fingerprint
+  bytes: number
+  credit: number
+}
+
+/** Writes a header at the 4-byte aligned offset `at`. */
+export function writeHeader(heap: Heap, at: number, header: FrameHeader): void {
+  const { unsigned } = heap
+  const word = at >>> 2
+  const { fingerprint, bytes } = header
+  unsigned[word] = MAGIC
+  unsigned[word + 1] = header.kind | (header.space << 8)
+  unsigned[word + 2] = header.group
+  unsigned[word + 3] = header.sequence
+  unsigned[word + 4] = header.index
+  unsigned[word + 5] = fingerprint.kind
+  unsigned[word + 6] = fingerprint.root
+  unsigned[word + 7] = fingerprint.count
+  unsigned[word + 8] = fingerprint.count / 4294967296
+  unsigned[word + 9] = bytes
+  unsigned[word + 10] = bytes / 4294967296
+  unsigned[word + 11] = header.credit
+}
+
+/** Reads the header at any offset; undefined when it is not one of ours. */
+export function readHeader(view: DataView, at: number): FrameHeader | undefined {
+  if (view.getUint32(at, true) !== MAGIC) return undefined
+  const kind = view.getUint32(at + 4, true)
+  return {
+    kind: kind & 255,
+    space: kind >>> 8,
+    group: view.getUint32(at + 8, true),
+    sequence: view.getUint32(at + 12, true),
+    index: view.getUint32(at + 16, true),
+    fingerprint: {
+      kind: view.getUint32(at + 20, true) | 0,
+      root: view.getUint32(at + 24, true),
+      count: view.getUint32(at + 28, true) + view.getUint32(at + 32, true) * 4294967296,
+    },
+    bytes: view.getUint32(at + 36, true) + view.getUint32(at + 40, true) * 4294967296,
+    credit: view.getUint32(at + 44, true),
+  }
+}

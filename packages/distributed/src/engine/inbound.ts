@@ -1,0 +1,149 @@
+import { CLOSED, type Transport } from '../transports/transport.ts'
+import type { EngineMemory } from './engine-memory.ts'
+import { HEADER_BYTES, readHeader, type FrameHeader } from './frame.ts'
+
+/** Read ahead for small frames; large payloads go straight to their place. */
+const STAGE_BYTES = 64 * 1024
+/** Payload bytes taken in one call, so that sending gets its turn. */
+const SLICE = 1024 * 1024
+
+/** Where the payload of a frame goes. `at` is undefined when it is thrown away. */
+export interface Destination {
+  readonly at: number | undefined
+  readonly onArrived: () => void
+}
+
+export interface InboundEvents {
+  /** A header came; the result says where its payload goes, undefined when it has none. */
+  onFrame(header: FrameHeader): Destination | undefined
+  /** Bytes that are no frame: the stream cannot be trusted any more. */
+  onGarbage(): void
+  onClosed(): void
+  /** Whether large payloads are expected now: then reading ahead would only cause copies. */
+  expectsPayload(): boolean
+}
+
+/** Cuts the byte stream from one peer into frames. */
+export class Inbound {
+  readonly #transport: Transport
+  readonly #memory: EngineMemory
+  readonly #peer: number
+  readonly #events: InboundEvents
+  readonly #view: DataView
+  readonly #stage: number
+  /** Unread bytes of the stage are [from, to). */
+  #from = 0
+  #to = 0
+  #destination: Destination | undefined
+  #filled = 0
+  #expected = 0
+  #closed = false
+  bytesReceived = 0
+
+  constructor(transport: Transport, memory: EngineMemory, peer: number, events: InboundEvents) {
+    this.#transport = transport
+    this.#memory = memory
+    this.#peer = peer
+    this.#events = events
+    this.#view = new DataView(memory.heap.bytes.buffer)
+    this.#stage = memory.allocate(STAGE_BYTES)
+  }
+
+  /** Reads what has come, up to a bound. Returns whether anything moved. */
+  pull(): boolean {
+    if (this.#closed) return false
+    let moved = false
+    let budget = 4 * SLICE
+    while (budget > 0) {
+      const taken =
+        this.#destination !== undefined ? this.#readPayload(this.#destination) : this.#readHeader()
+      if (taken === 0) break
+      if (taken === CLOSED) {
+        this.#closed = true
+        this.#events.onClosed()
+        return true
+      }
+      moved = true
+      budget -= taken
+    }
+    return moved
+  }
+
+  /** Throws the rest of the payload in progress away instead of storing it. */
+  redirect(destination: Destination, to: Destination): void {
+    if (this.#destination === destination) this.#destination = to
+  }
+
+  #readHeader(): number {
+    const staged = this.#to - this.#from
+    if (staged < HEADER_BYTES) {
+      const wanted = this.#events.expectsPayload() ? HEADER_BYTES - staged : STAGE_BYTES - staged
+      return this.#fillStage(wanted)
+    }
+    const header = readHeader(this.#view, this.#stage + this.#from)
+    if (header === undefined) {
+      this.#events.onGarbage()
+      return CLOSED
+    }
+    this.#from += HEADER_BYTES
+    const destination = this.#events.onFrame(header)
+    if (destination !== undefined) {
+      this.#filled = 0
+      this.#expected = header.bytes
+      this.#destination = destination
+      if (header.bytes === 0) this.#arrive(destination)
+    }
+    return HEADER_BYTES
+  }
+
+  #readPayload(destination: Destination): number {
+    const left = this.#expected - this.#filled
+    const staged = this.#to - this.#from
+    let taken: number
+    if (staged > 0) {
+      taken = Math.min(left, staged)
+      if (destination.at !== undefined) {
+        const source = this.#stage + this.#from
+        this.#memory.heap.bytes.copyWithin(
+          destination.at + this.#filled,
+          source,
+          source + taken,
+        )
+      }
+      this.#from += taken
+    } else if (destination.at === undefined) {
+      return this.#fillStage(Math.min(left, STAGE_BYTES))
+    } else {
+      const length = Math.min(left, SLICE)
+      taken = this.#transport.tryReceive(this.#peer, destination.at + this.#filled, length)
+      if (taken <= 0) return taken
+      this.bytesReceived += taken
+    }
+    this.#filled += taken
+    if (this.#filled === this.#expected) this.#arrive(destination)
+    return taken
+  }
+
+  #fillStage(wanted: number): number {
+    if (this.#from > 0) {
+      const start = this.#stage + this.#from
+      if (this.#to > this.#from) {
+        this.#memory.heap.bytes.copyWithin(this.#stage, start, this.#stage + this.#to)
+      }
+      this.#to -= this.#from
+      this.#from = 0
+    }
+    const length = Math.min(wanted, STAGE_BYTES - this.#to)
+    const taken = this.#transport.tryReceive(this.#peer, this.#stage + this.#to, length)
+    if (taken > 0) {
+      this.#to += taken
+      this.bytesReceived += taken
+    }
+    return taken
+  }
+
+  #arrive(destination: Destination): void {
+    this.#destination = undefined
+    destination.onArrived()
+  }
+}

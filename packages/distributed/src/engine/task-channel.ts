@@ -1,0 +1,71 @@
+import type { Channel } from './channel.ts'
+import type { Engine } from './engine.ts'
+import { spaces } from './frame.ts'
+import type { Link } from './link.ts'
+import type { Stream } from './stream.ts'
+import type { Task } from './task.ts'
+import type { Transfer } from './transfer.ts'
+
+/** The channel of one task: its messages go through the links, in the stream of its operation. */
+export function createChannel(engine: Engine, task: Task): Channel {
+  const { group, operation, fingerprint, streams } = task
+  const isMessage = operation.name === 'send' || operation.name === 'recv'
+  const space = isMessage ? spaces.message : spaces.collective
+  const sequence = isMessage ? operation.tag : operation.sequence
+
+  const linkTo = (peer: number): Link => {
+    const world = group.ranks[peer]
+    const link = world === undefined ? undefined : engine.links[world]
+    if (link === undefined) throw new RangeError(`no link to rank ${peer} of group ${group.name}`)
+    return link
+  }
+  const streamTo = (peer: number): Stream => {
+    const known = streams[peer]
+    if (known !== undefined) return known
+    const stream = linkTo(peer).stream(space, group.id, sequence)
+    if (!isMessage) streams[peer] = stream
+    return stream
+  }
+  const begin = (stream: Stream, index: number, at: number, bytes: number): Transfer => {
+    const transfer: Transfer = {
+      task,
+      stream,
+      index,
+      at,
+      bytes,
+      fingerprint,
+      done: false,
+      cancelled: false,
+    }
+    task.open.add(transfer)
+    return transfer
+  }
+
+  return {
+    rank: group.rank,
+    size: group.ranks.length,
+    heap: engine.heap,
+    kernels: engine.kernels,
+    send(to, at, bytes) {
+      const stream = streamTo(to)
+      const transfer = begin(stream, stream.nextSend++, at, bytes)
+      if (stream.link.closed !== undefined) throw engine.peerError(task, stream.link)
+      stream.link.send(transfer)
+      return transfer
+    },
+    receive(from, at, bytes) {
+      const stream = streamTo(from)
+      const transfer = begin(stream, stream.nextReceive++, at, bytes)
+      stream.link.receive(transfer)
+      if (!transfer.done && stream.link.closed !== undefined) {
+        throw engine.peerError(task, stream.link)
+      }
+      return transfer
+    },
+    scratch(bytes) {
+      const at = engine.memory.allocate(bytes)
+      task.scratch.push(at)
+      return at
+    },
+  }
+}

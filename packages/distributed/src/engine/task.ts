@@ -1,0 +1,31 @@
+import type { TsrError } from '@tsrun/core'
+import type { EngineGroup } from './group.ts'
+import type { Fingerprint, Operation } from './operation.ts'
+import type { Stream } from './stream.ts'
+import type { Transfer } from './transfer.ts'
+
+/** The body of an operation: yields a transfer to wait until it is done. */
+export type Steps = Generator<Transfer, void, void>
+
+/** An operation that the engine runs. Times are `monotonicNow()`. */
+export interface Task {
+  readonly operation: Operation
+  readonly group: EngineGroup
+  readonly fingerprint: Fingerprint
+  steps: Steps | undefined
+  readonly posted: number
+  /** When the first message moved; 0 before. */
+  started: number
+  completed: number
+  readonly deadline: number
+  state: 'running' | 'done' | 'failed'
+  error: TsrError | undefined
+  waitingFor: Transfer | undefined
+  /** Transfers that are not done, for cancellation. */
+  readonly open: Set<Transfer>
+  /** Streams of a collective, by group rank; they end with it. */
+  readonly streams: (Stream | undefined)[]
+  /** Blocks of engine memory to give back at the end. */
+  readonly scratch: number[]
+  readonly onSettled: (task: Task) => void
+}

@@ -1,0 +1,93 @@
+import { tsrError } from '@tsrun/core'
+import { algorithmsOf } from '../algorithms/select.ts'
+import { dtypeOf, dtypes, type AnyTypedArray, type DType } from '../dtype.ts'
+import { reductionCodes, type AlgorithmName, type OperationName } from '../engine/operation.ts'
+import type { ReduceOp } from '../process-group.ts'
+
+/** Largest tag of a user's message. */
+const LARGEST_TAG = 2 ** 31 - 1
+
+/** @throws ERR_TSR_BUFFER */
+export function checkBuffer(operation: string, name: string, buffer: AnyTypedArray): DType {
+  const dtype = dtypeOf(buffer)
+  if (dtype === undefined) {
+    const kind = Object.prototype.toString.call(buffer).slice(8, -1)
+    const problem = `${name} is a ${kind}; supported are typed arrays of ${Object.keys(dtypes).join(', ')}`
+    throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  }
+  return dtype
+}
+
+/** Checks the buffers of reduceScatter and allGather: `whole` holds `size` slices. */
+export function checkSlices(
+  operation: string,
+  size: number,
+  whole: { readonly name: string; readonly buffer: AnyTypedArray },
+  slice: { readonly name: string; readonly buffer: AnyTypedArray },
+): DType {
+  const dtype = checkBuffer(operation, whole.name, whole.buffer)
+  const sliceDtype = checkBuffer(operation, slice.name, slice.buffer)
+  const problem =
+    dtype !== sliceDtype
+      ? `${whole.name} is ${dtype}, but ${slice.name} is ${sliceDtype}`
+      : whole.buffer.length !== size * slice.buffer.length
+        ? `${whole.name} has ${whole.buffer.length} elements; expected ${size} x ${slice.buffer.length}, the length of ${slice.name} for each rank`
+        : undefined
+  if (problem !== undefined) throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  return dtype
+}
+
+/** @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND */
+export function checkPeer(
+  operation: string,
+  group: { readonly name: string; readonly rank: number; readonly size: number },
+  peer: number,
+): void {
+  checkRoot(operation, group, peer)
+  if (peer === group.rank) throw tsrError('ERR_TSR_SELF_SEND', { operation, rank: group.rank })
+}
+
+/** @throws ERR_TSR_RANK_RANGE */
+export function checkRoot(
+  operation: string,
+  { name, size }: { readonly name: string; readonly size: number },
+  peer: number,
+): void {
+  if (!Number.isInteger(peer) || peer < 0 || peer >= size) {
+    throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
+  }
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkTag(tag: number): number {
+  return checkNumber('tag', tag, Number.isInteger(tag) && tag >= 0 && tag <= LARGEST_TAG, 'an integer from 0 to 2^31 - 1')
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkTimeout(timeout: number): number {
+  return checkNumber('timeout', timeout, timeout > 0, 'milliseconds above 0')
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkReduction(reduction: ReduceOp): ReduceOp {
+  if (!Object.hasOwn(reductionCodes, reduction)) {
+    const expected = `one of ${Object.keys(reductionCodes).join(', ')}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'op', value: JSON.stringify(reduction), expected })
+  }
+  return reduction
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkAlgorithm(operation: OperationName, algorithm: AlgorithmName): AlgorithmName {
+  const known = algorithmsOf(operation)
+  if (algorithm !== 'auto' && !known.includes(algorithm)) {
+    const expected = `one of ${known.join(', ')} for ${operation}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
+  }
+  return algorithm
+}
+
+function checkNumber(name: string, value: number, isValid: boolean, expected: string): number {
+  if (!isValid) throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+  return value
+}

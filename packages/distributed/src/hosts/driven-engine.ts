@@ -1,0 +1,64 @@
+import { monotonicNow } from '@tsrun/core'
+import type { Engine } from '../engine/engine.ts'
+import type { BlockingTransport } from '../transports/transport.ts'
+
+/** Rounds of giving the core away before sleeping: with more ranks than cores, better than both
+ * spinning and sleeping at once. */
+const YIELDS = 100
+/** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
+const SLICE = 100
+/** Rounds of work between two looks at the deadlines. */
+const ROUNDS = 1024
+
+/** An engine on a transport that can sleep: progress, then yield, then sleep. */
+export class DrivenEngine {
+  readonly engine: Engine
+  readonly #transport: BlockingTransport | undefined
+  #rounds = 0
+  #idle = 0
+  #nextDeadline = 0
+
+  constructor(engine: Engine, transport: BlockingTransport | undefined) {
+    this.engine = engine
+    this.#transport = transport
+  }
+
+  /** Runs until `isDone`, at most `milliseconds`. */
+  runUntil(isDone: () => boolean, milliseconds: number): void {
+    const end = milliseconds === Infinity ? Infinity : monotonicNow() + milliseconds
+    while (!isDone()) {
+      if (this.engine.progress()) {
+        this.#idle = 0
+        if (++this.#rounds % ROUNDS === 0) this.#lookAtDeadlines()
+        if (end !== Infinity && monotonicNow() >= end) return
+      } else if (this.#rest(end)) {
+        return
+      }
+    }
+  }
+
+  /** Sends what is queued, then tells the peers goodbye and ends the connections. */
+  leave(): void {
+    this.engine.sayGoodbye()
+    this.runUntil(() => !this.engine.hasOutgoing, 2000)
+    this.#transport?.close()
+  }
+
+  /** One step of waiting; true when `end` has come. */
+  #rest(end: number): boolean {
+    if (this.#transport !== undefined && ++this.#idle <= YIELDS) {
+      this.#transport.yield()
+      return false
+    }
+    const now = this.#lookAtDeadlines()
+    if (now >= end) return true
+    const until = Math.min(end, this.#nextDeadline, now + SLICE)
+    this.#transport?.sleep(Math.max(0, Math.ceil(until - now)))
+    return false
+  }
+
+  #lookAtDeadlines(): number {
+    this.#nextDeadline = this.engine.checkDeadlines()
+    return monotonicNow()
+  }
+}

@@ -1,0 +1,32 @@
+import type { TsrError } from '@tsrun/core'
+import type { Arena } from '../arena/arena.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { WorkTiming } from '../process-group.ts'
+
+/** An operation handed to an engine. */
+export interface Ticket {
+  readonly isSettled: boolean
+  /** Why it failed; undefined while it runs and when it is done. */
+  readonly error: TsrError | undefined
+  readonly timing: WorkTiming | undefined
+  /** Calls back once when it is settled, never before this returns. */
+  onSettled(callback: () => void): void
+  /** Blocks the calling thread until it is settled. @throws ERR_TSR_SYNC_UNSUPPORTED */
+  block(operation: string): void
+  abort(): void
+}
+
+/**
+ * Where an engine runs: in a worker thread, inline on the caller's thread, or with the engines of
+ * all other ranks in one thread (tests). One host a rank.
+ */
+export interface EngineHost {
+  readonly kind: 'worker' | 'inline' | 'world'
+  readonly transport: string
+  readonly arena: Arena
+  addGroup(id: number, name: string, ranks: readonly number[]): void
+  removeGroup(id: number): void
+  submit(operation: Operation): Ticket
+  /** Leaves in order: what was sent still arrives, then the peers are told. */
+  close(): Promise<void>
+}

@@ -1,0 +1,40 @@
+/** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
+export const CLOSED = -1
+
+/**
+ * Moves bytes between this rank and its peers: one ordered, reliable stream a peer. Nothing here
+ * blocks. Offsets are in the rank's heap; peers are ranks of the world.
+ */
+export interface Transport {
+  readonly name: string
+  /**
+   * Takes up to `length` bytes at `at`; returns how many, 0 when the stream is full, `CLOSED` when
+   * the peer is gone. `more` announces that another send to this peer follows at once.
+   */
+  trySend(peer: number, at: number, length: number, more: boolean): number
+  /** Puts up to `length` bytes at `at`; returns how many, 0 when there are none, or `CLOSED`. */
+  tryReceive(peer: number, at: number, length: number): number
+  /** Whether to wake up when the stream to `peer` takes bytes again. */
+  wantSend(peer: number, wanted: boolean): void
+  /** Why `CLOSED` was returned, for people. */
+  closeReason(peer: number): string
+  /** Ends the stream to one peer, after what was taken has been delivered. */
+  closePeer(peer: number): void
+  close(): void
+}
+
+/** A transport whose thread can sleep until something moves. */
+export interface BlockingTransport extends Transport {
+  /** Sleeps until a stream may move or `wake` is called, at most `milliseconds`. */
+  sleep(milliseconds: number): void
+  /** Lets other threads of the core run, once. */
+  yield(): void
+  /** Ends `sleep`; from any thread: signal this eventfd. */
+  readonly doorbell: number
+}
+
+/** A transport that calls back on its thread's event loop. */
+export interface EventTransport extends Transport {
+  /** Called whenever a stream may move. */
+  onReady: () => void
+}
