@@ -16,9 +16,9 @@ const NONE = -1
  *
  * @example
  * const recorder = new SpanRecorder({ rank: 0 })
- * const start = now()
+ * const start = monotonicNow()
  * forward()
- * recorder.record('F', start, now(), { stage: 0, microbatch: 3 })
+ * recorder.record('F', start, monotonicNow(), { stage: 0, microbatch: 3 })
  * recorder.spans() // [{ rank: 0, kind: 'F', stage: 0, microbatch: 3, start, end }]
  */
 export class SpanRecorder {
@@ -50,7 +50,7 @@ export class SpanRecorder {
     return this.#recorded
   }
 
-  /** @param start - milliseconds on the shared clock (`now()`), like `end` */
+  /** @param start - milliseconds of `monotonicNow()`, like `end` */
   record(kind: SpanKind, start: number, end: number, facts?: SpanFacts): void {
     const slot = this.#recorded % this.capacity
     this.#recorded += 1

@@ -29,7 +29,7 @@ export interface SpanFacts {
   readonly waited?: number | undefined
 }
 
-/** One thing that a rank did; times in milliseconds on the clock that the host's processes share. */
+/** One thing that a rank did; times in milliseconds of `monotonicNow()`, which all processes of a host share. */
 export interface Span extends SpanFacts {
   readonly rank: number
   readonly kind: SpanKind

@@ -1,0 +1,31 @@
+import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Module } from '../../nn/module.ts'
+
+/** A recipe for a model that can be built in runs of layers; `shardedMLP(...)` is one. */
+export interface PipelineModel {
+  /** Number of layers of the whole. */
+  readonly layers: number
+  /** Builds the layers from `from` up to, but without, `to`. */
+  slice(from: number, to: number): Module
+}
+
+/**
+ * What the last stage is judged by.
+ *
+ * @param outputs - of the model, for one micro-batch
+ * @returns the loss *summed* over the examples of the micro-batch, a scalar
+ */
+export type SummedLoss = (outputs: Tensor, labels: Tensor) => Tensor
+
+/**
+ * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`; a
+ * function is called only there and its tensor freed after use, a tensor stays the caller's.
+ */
+export interface Batch {
+  /** Number of examples; may be left out where `inputs` or `labels` is a tensor. */
+  readonly size?: number
+  /** [size, ...] float32 */
+  readonly inputs: Tensor | (() => Tensor)
+  /** [size] int32 */
+  readonly labels: Tensor | (() => Tensor)
+}

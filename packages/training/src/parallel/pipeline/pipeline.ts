@@ -1,0 +1,178 @@
+import { monotonicNow, tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { SpanRecorder } from '@tsrun/telemetry'
+import type { Tensor } from '../../backend/tensorflow.ts'
+import { crossEntropy } from '../../nn/cross-entropy.ts'
+import { disposeModule, type Module } from '../../nn/module.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import { StageWorker, type TrainedBatch } from './executor.ts'
+import { cutBatch } from './microbatches.ts'
+import type { Batch, PipelineModel, SummedLoss } from './model.ts'
+import { Plan } from './plan.ts'
+import type { Schedule, ScheduleName } from './schedule/schedule.ts'
+import { splitLayers, type LayerRange } from './split-layers.ts'
+
+export interface PipelineOptions {
+  /** Default `1f1b`. */
+  readonly schedule?: ScheduleName | Schedule
+  /** Parts that a batch is cut into; default 8. A batch of fewer examples makes fewer. */
+  readonly microbatches?: number
+  /** Changes the parameters in `step`. */
+  readonly optimizer?: Optimizer
+  /** Default: the sum of the cross-entropies. */
+  readonly loss?: SummedLoss
+  /** Where spans go; default: one of its own, see `Pipeline.recorder`. */
+  readonly recorder?: SpanRecorder
+}
+
+export interface StepResult {
+  /** Mean over the whole batch, the same on every rank. */
+  readonly loss: number
+  /** Most micro-batches whose activations this rank held at once. */
+  readonly peakInFlight: number
+}
+
+export interface GradientResult extends StepResult {
+  /** Gradients of the mean loss for the parameters of this stage, by name; yours to dispose. */
+  readonly gradients: Map<string, Tensor>
+}
+
+export interface Evaluation {
+  readonly loss: number
+  /** Share of right answers, 0 to 1; the same on every rank. */
+  readonly accuracy: number
+  readonly correct: number
+  readonly examples: number
+}
+
+/**
+ * Cuts a model into as many stages as the group has ranks and trains it as a pipeline: each rank
+ * builds its layers only, activations travel from stage to stage, gradients back.
+ *
+ * The result equals that of a single process, whatever the schedule and the number of micro-batches;
+ * with a group of one rank it is a single process. All ranks make the same calls.
+ *
+ * @example
+ * const group = await initProcessGroup()
+ * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
+ * const { loss } = await pipe.step({ inputs, labels })
+ *
+ * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_ARGUMENT
+ */
+export function pipeline(
+  model: PipelineModel,
+  group: ProcessGroup,
+  options: PipelineOptions = {},
+): Pipeline {
+  const layers = splitLayers(model.layers, group.size)[group.rank]!
+  const plan = new Plan(options.schedule ?? '1f1b', group.size, options.microbatches ?? 8)
+  return new Pipeline(model.slice(layers.from, layers.to), layers, group, plan, options)
+}
+
+/** One rank's part of a pipeline; made by `pipeline()`. */
+export class Pipeline {
+  /** The layers of this rank. */
+  readonly module: Module
+  readonly layers: LayerRange
+  /** Whether this rank reads the inputs. */
+  readonly isFirst: boolean
+  /** Whether this rank reads the labels. */
+  readonly isLast: boolean
+  /** Spans of compute, messages and waiting. */
+  readonly recorder: SpanRecorder
+  readonly #group: ProcessGroup
+  readonly #plan: Plan
+  readonly #optimizer: Optimizer | undefined
+  readonly #worker: StageWorker
+  readonly #figures: Float64Array
+
+  constructor(
+    module: Module,
+    layers: LayerRange,
+    group: ProcessGroup,
+    plan: Plan,
+    { optimizer, recorder, loss = summedCrossEntropy }: PipelineOptions,
+  ) {
+    this.module = module
+    this.layers = layers
+    this.isFirst = group.rank === 0
+    this.isLast = group.rank === group.size - 1
+    this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
+    this.#group = group
+    this.#plan = plan
+    this.#optimizer = optimizer
+    this.#worker = new StageWorker(module, loss, group, this.recorder)
+    this.#figures = group.alloc('float64', 2)
+  }
+
+  /**
+   * Runs a batch forward and backward and updates the parameters.
+   *
+   * @throws ERR_TSR_ARGUMENT without an optimizer, or when the batch is not what it says
+   */
+  async step(batch: Batch): Promise<StepResult> {
+    const optimizer = this.#optimizer
+    if (optimizer === undefined) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'optimizer',
+        value: 'undefined',
+        expected: 'one in the options of pipeline(); forwardBackward() needs none',
+      })
+    }
+    const { gradients, peakInFlight, meanLoss } = await this.#train(batch)
+    const shared = this.#share(meanLoss, 0)
+    const start = monotonicNow()
+    optimizer.step(this.module.parameters, gradients)
+    this.recorder.record('optimizer', start, monotonicNow())
+    const [loss] = await shared
+    return { loss, peakInFlight }
+  }
+
+  /** Runs a batch forward and backward; the parameters stay as they are. */
+  async forwardBackward(batch: Batch): Promise<GradientResult> {
+    const { gradients, peakInFlight, meanLoss } = await this.#train(batch)
+    const [loss] = await this.#share(meanLoss, 0)
+    return { loss, gradients, peakInFlight }
+  }
+
+  /** Runs a batch of class scores forward only, in at least 4 x ranks parts, and judges it. */
+  async evaluate(batch: Batch): Promise<Evaluation> {
+    const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
+    try {
+      const sums = await this.#worker.evaluate(parts)
+      const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
+      return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
+    } finally {
+      parts.dispose()
+    }
+  }
+
+  /** Frees the parameters and the buffers. */
+  dispose(): void {
+    this.#worker.dispose()
+    this.#group.free(this.#figures)
+    disposeModule(this.module)
+  }
+
+  async #train(batch: Batch): Promise<TrainedBatch> {
+    const parts = cutBatch(batch, this.#plan.microbatches)
+    try {
+      const { actions } = this.#plan.for(parts.rows.length)
+      return await this.#worker.train(actions[this.#group.rank]!, parts)
+    } finally {
+      parts.dispose()
+    }
+  }
+
+  /** What the last rank says, on every rank. */
+  async #share(...figures: [number, number]): Promise<[number, number]> {
+    if (this.#group.size === 1) return figures
+    this.#figures.set(figures)
+    await this.#group.broadcast(this.#figures, this.#group.size - 1, { label: 'loss' })
+    return [this.#figures[0]!, this.#figures[1]!]
+  }
+}
+
+function summedCrossEntropy(outputs: Tensor, labels: Tensor): Tensor {
+  return crossEntropy(outputs, labels, 'sum')
+}

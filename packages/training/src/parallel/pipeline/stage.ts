@@ -1,0 +1,136 @@
+import { record, recordModule } from '../../autograd/record.ts'
+import type { Recording } from '../../autograd/recording.ts'
+import { tf, type Tensor } from '../../backend/tensorflow.ts'
+import type { Module } from '../../nn/module.ts'
+import { countCorrect } from '../../nn/accuracy.ts'
+import { sumInto } from '../../optim/gradients.ts'
+import type { SummedLoss } from './model.ts'
+
+/** A micro-batch between its forward and its backward. */
+interface InFlight {
+  readonly input: Tensor
+  readonly recording: Recording
+  readonly loss: Recording | undefined
+}
+
+/**
+ * What one stage of a pipeline computes. It holds the activations of every micro-batch from its
+ * forward to its backward, and sums the gradients of its parameters over the micro-batches.
+ */
+export class Stage {
+  readonly #module: Module
+  readonly #needsInputGradient: boolean
+  readonly #loss: SummedLoss
+  readonly #inFlight = new Map<number, InFlight>()
+  #gradients = new Map<string, Tensor>()
+  #batchSize = 1
+  #lossSum = 0
+  #peakInFlight = 0
+
+  /** @param needsInputGradient - false on the first stage: nobody is behind it */
+  constructor(module: Module, needsInputGradient: boolean, loss: SummedLoss) {
+    this.#module = module
+    this.#needsInputGradient = needsInputGradient
+    this.#loss = loss
+  }
+
+  /** Starts a pass over a batch of `batchSize` examples; frees what a failed one has left. */
+  begin(batchSize: number): void {
+    for (const microbatch of [...this.#inFlight.keys()]) this.#free(microbatch)
+    for (const gradient of this.#gradients.values()) gradient.dispose()
+    this.#gradients = new Map()
+    this.#batchSize = batchSize
+    this.#lossSum = 0
+    this.#peakInFlight = 0
+  }
+
+  /** Most micro-batches whose activations were held at once. */
+  get peakInFlight(): number {
+    return this.#peakInFlight
+  }
+
+  /** Mean over the batch once all its micro-batches went forward; last stage only. */
+  get meanLoss(): number {
+    return this.#lossSum / this.#batchSize
+  }
+
+  /**
+   * @param input - becomes the stage's
+   * @param labels - on the last stage, where they end in the loss; freed here
+   * @returns the output; valid until the micro-batch's backward
+   */
+  forward(microbatch: number, input: Tensor, labels?: Tensor): Tensor {
+    const recording = recordModule(this.#module, input, {
+      needsInputGradient: this.#needsInputGradient,
+    })
+    let loss: Recording | undefined
+    if (labels !== undefined) {
+      const judge = (outputs: Tensor): Tensor => this.#loss(outputs, labels)
+      loss = record(judge, recording.value, [], { needsInputGradient: true })
+      this.#lossSum += loss.value.dataSync()[0]!
+      labels.dispose()
+    }
+    this.#inFlight.set(microbatch, { input, recording, loss })
+    this.#peakInFlight = Math.max(this.#peakInFlight, this.#inFlight.size)
+    return recording.value
+  }
+
+  /**
+   * Runs a micro-batch backward and frees its activations.
+   *
+   * @param outputGradient - freed here; undefined on the last stage, which starts from the loss
+   * @returns the gradient of the input, the caller's to dispose; undefined on the first stage
+   */
+  backward(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
+    const { recording, loss } = this.#inFlight.get(microbatch)!
+    const dy = outputGradient ?? this.#lossGradient(loss!)
+    const inputGradient = recording.backward(dy, sumInto(this.#gradients))
+    dy.dispose()
+    this.#free(microbatch)
+    return inputGradient
+  }
+
+  /** The gradients of the mean loss, by parameter name, the caller's to dispose. */
+  takeGradients(): Map<string, Tensor> {
+    const gradients = this.#gradients
+    this.#gradients = new Map()
+    return gradients
+  }
+
+  /** The output without a backward to come, the caller's to dispose; `input` is freed. */
+  infer(input: Tensor): Tensor {
+    const output = tf.tidy(() => this.#module.forward(input))
+    input.dispose()
+    return output
+  }
+
+  /** Summed loss and number of right answers of class scores [rows, classes]; frees both. */
+  score(outputs: Tensor, labels: Tensor): { readonly loss: number; readonly correct: number } {
+    const sum = tf.tidy(() => this.#loss(outputs, labels))
+    const loss = sum.dataSync()[0]!
+    const correct = countCorrect(outputs, labels)
+    sum.dispose()
+    outputs.dispose()
+    labels.dispose()
+    return { loss, correct }
+  }
+
+  /**
+   * The loss is scaled once, here: its gradient starts as 1 / batch size, so that the sums over
+   * micro-batches of whatever sizes are the gradients of the mean over the batch.
+   */
+  #lossGradient(loss: Recording): Tensor {
+    const start = tf.scalar(1 / this.#batchSize)
+    const gradient = loss.backward(start, () => undefined)!
+    start.dispose()
+    return gradient
+  }
+
+  #free(microbatch: number): void {
+    const { input, recording, loss } = this.#inFlight.get(microbatch)!
+    this.#inFlight.delete(microbatch)
+    loss?.dispose()
+    recording.dispose()
+    input.dispose()
+  }
+}
