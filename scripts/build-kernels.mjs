@@ -23,7 +23,7 @@ async function compile() {
     join(folder, 'index.as.ts'),
     ...['--outFile', unfinished],
     ...['-O3', '--noAssert', '--runtime', 'stub'],
-    ...['--enable', 'simd', '--enable', 'threads'],
+    ...['--enable', 'simd', '--enable', 'threads', '--enable', 'bulk-memory'],
     // The memory is the arena of the rank, up to the 4 GiB that 32-bit addresses reach.
     ...['--importMemory', '--sharedMemory', '--noExportMemory'],
     ...['--initialMemory', '1', '--maximumMemory', '65536'],

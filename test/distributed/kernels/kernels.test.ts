@@ -134,6 +134,24 @@ describe('int32 specials', () => {
   })
 })
 
+it('copies bytes from any address to any other, also when the ranges overlap', () => {
+  const source = Uint8Array.from({ length: 1000 }, (_, i) => i % 251)
+  for (const [to, from] of [
+    [8192, 4096],
+    [8193, 4100],
+    [4096, 4103],
+    [4103, 4096],
+  ] as const) {
+    for (const length of [0, 1, 7, 64, 1000]) {
+      new Uint8Array(memory.buffer, 4000, 8000).fill(0xa5)
+      bytes(from, length).set(source.subarray(0, length))
+      kernels.copy(to, from, length)
+      expect(bytes(to, length).slice()).toEqual(source.slice(0, length))
+      if (to > from) expect(bytes(to + length, 1)[0]).toBe(0xa5)
+    }
+  }
+})
+
 it('reaches all of 4 GiB, and its last byte', () => {
   const pages = 65_536
   const large = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
