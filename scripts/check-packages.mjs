@@ -13,6 +13,16 @@ const folder = mkdtempSync(join(tmpdir(), 'tsrun-packages-'))
 const project = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
 let failures = 0
 
+const program = `
+  import { destroyProcessGroup, initProcessGroup } from '@tsrun/distributed'
+
+  const group = await initProcessGroup()
+  const ones = group.alloc('float32', 1000).fill(1)
+  await group.allReduce(ones)
+  if (!ones.every((sum) => sum === group.size)) throw new Error('the sum is wrong')
+  await destroyProcessGroup()
+`
+
 try {
   await run('npm', ['pack', '--workspaces', '--silent', '--pack-destination', folder])
   const tarballs = readdirSync(folder).map((name) => join(folder, name))
@@ -35,7 +45,8 @@ async function checkInstallation(tarballs) {
   for (const name of packageNames()) {
     await check(`import ${name}`, 'node', ['-e', `await import('${name}')`], project)
   }
-  await check('tsrun --version', 'npx', ['--no', 'tsrun', '--', '--version'], project)
+  writeFileSync(join(project, 'sum.mjs'), program)
+  await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
 }
 
 function packageNames() {
