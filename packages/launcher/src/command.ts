@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs'
+import { isTsrError } from '@tsrun/core'
+import { runJob } from './agent.ts'
+import { answerCompletion, helpText, readCommandLine, showCompletionScript } from './args/command-line.ts'
+import { toJobOptions } from './args/job-options.ts'
+import { completeSettings, describeEnvironment } from './args/settings.ts'
+import { cores, planLife, prepareJob } from './job.ts'
+import { Announcer } from './logs/announcer.ts'
+import { Console } from './logs/console.ts'
+import { describePlan, describePlanAsJson } from './plan/dry-run.ts'
+import { listenForInterrupts, outputClosed } from './terminate/interrupts.ts'
+
+/** Exit code of a job that could not be started: wrong flags, no script, port taken. */
+const USAGE = 2
+
+/**
+ * The `tsrun` command.
+ *
+ * @param argv - without the program and its script
+ * @returns the exit code: 0, that of the rank that failed first, 128 + n for signal n, 2 for usage
+ */
+export async function runCommand(argv: readonly string[]): Promise<number> {
+  const interrupts = listenForInterrupts()
+  const { stdout, stderr } = process
+  const console = new Console({ stdout, stderr }, () => {
+    interrupts.interrupt(outputClosed)
+  })
+  try {
+    if (argv[0] === 'completion') {
+      showCompletionScript()
+      return 0
+    }
+    if (argv[0] === '--get-yargs-completions') {
+      await answerCompletion(argv)
+      return 0
+    }
+    const commandLine = await readCommandLine(argv)
+    if (commandLine.action === 'help') console.write('stdout', `${await helpText()}\n`)
+    if (commandLine.action === 'version') console.write('stdout', `${readVersion()}\n`)
+    if (commandLine.action !== 'run') return 0
+
+    const settings = completeSettings(commandLine.values, process.env)
+    const options = toJobOptions(settings, commandLine.command, cores)
+    const job = prepareJob(options, process.env, process.cwd())
+    if (options.dryRun) {
+      const plan = planLife(job, { host: options.masterAddr, port: options.masterPort }, 0)
+      const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
+      console.write('stdout', describe(plan))
+      return 0
+    }
+    const announcer = new Announcer(console, options.logFormat)
+    const origin = describeEnvironment(settings)
+    if (origin !== undefined) announcer.say('settings', origin)
+    return await runJob(job, { console, announcer, interrupts })
+  } catch (error) {
+    if (!isTsrError(error)) throw error
+    console.write('stderr', `tsrun: ${error.message}\n`)
+    return USAGE
+  } finally {
+    await Promise.race([console.flush(), aborted(interrupts.kill)])
+    interrupts.dispose()
+  }
+}
+
+function readVersion(): string {
+  const file = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(file) as { version: string }).version
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => {
+      resolve()
+    })
+  })
+}

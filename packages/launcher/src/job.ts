@@ -1,0 +1,67 @@
+import { availableParallelism } from 'node:os'
+import type { JobOptions } from './args/job-options.ts'
+import { colourLevel, wantsColour } from './logs/colour.ts'
+import type { StreamName } from './logs/line.ts'
+import { planRanks, type RankPlan } from './plan/rank-plan.ts'
+import { makeRunIdentity, type RunIdentity } from './plan/run-identity.ts'
+import { findScript } from './plan/script.ts'
+import { loaderArguments, nodeAbilities } from './plan/typescript-loader.ts'
+
+/** A job as it was asked for, checked: every life of it is planned from this. */
+export interface Job {
+  readonly options: JobOptions
+  readonly env: NodeJS.ProcessEnv
+  readonly identity: RunIdentity
+  readonly colour: Readonly<Record<StreamName, boolean>>
+  readonly script: string
+  readonly nodeArguments: readonly string[]
+}
+
+/** What `--nproc auto` means. */
+export const cores = availableParallelism()
+
+/**
+ * Looks at the script and at what Node needs to run it.
+ *
+ * @throws ERR_TSR_SCRIPT, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE
+ */
+export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: string): Job {
+  const script = findScript(options.script, cwd)
+  const preload = new URL('./rank/preload.js', import.meta.url)
+  return {
+    options,
+    env,
+    identity: makeRunIdentity(env),
+    colour: {
+      stdout: wantsColour(process.stdout, env),
+      stderr: wantsColour(process.stderr, env),
+    },
+    script: script.path,
+    nodeArguments: [
+      '--enable-source-maps',
+      '--import',
+      preload.href,
+      ...loaderArguments(script, nodeAbilities(env), cwd),
+    ],
+  }
+}
+
+/** The ranks of one life of the job. */
+export function planLife(
+  { options, env, identity, colour, script, nodeArguments }: Job,
+  endpoint: { readonly host: string; readonly port: number },
+  restartCount: number,
+): RankPlan[] {
+  const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
+  return planRanks({
+    options,
+    node: process.execPath,
+    nodeArguments,
+    script,
+    masterAddr: options.masterAddr,
+    masterPort: endpoint.port,
+    ...identity,
+    restartCount,
+    extraEnvironment: forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {},
+  })
+}

@@ -1,0 +1,130 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { formatRankList } from './args/rank-list.ts'
+import { planLife, type Job } from './job.ts'
+import type { Announcer } from './logs/announcer.ts'
+import type { Console } from './logs/console.ts'
+import { logRank, openFiles, type RankLog } from './logs/rank-log.ts'
+import { toOutcome, type RankOutcome } from './report/outcome.ts'
+import { sample, sampleUsage } from './report/usage-sampler.ts'
+import { RankProcess } from './spawn/rank-process.ts'
+import { hostStore } from './store/host-store.ts'
+import type { Interrupts } from './terminate/interrupts.ts'
+import { relayJobControl } from './terminate/job-control.ts'
+import { stopGroups } from './terminate/ladder.ts'
+import { settle } from './terminate/settle.ts'
+
+/** What all lives of a job share. */
+export interface Surroundings {
+  readonly console: Console
+  readonly announcer: Announcer
+  readonly interrupts: Interrupts
+}
+
+export interface LifeResult {
+  readonly outcomes: readonly RankOutcome[]
+  /** It was stopped from outside before any rank failed. */
+  readonly interrupted: boolean
+}
+
+interface LoggedRank {
+  readonly process: RankProcess
+  readonly log: RankLog
+}
+
+/** Milliseconds for the rest of the output once every process of the job is gone. */
+const DRAIN_TIME = 1000
+
+/**
+ * One life of a job: starts the store and all ranks, waits for the end of the last or the failure
+ * of the first, and stops what is left. No process of the ranks' groups survives it.
+ *
+ * @param directory - of the log files, if there are any
+ * @throws ERR_TSR_STORE_ADDRESS, ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
+ */
+export async function runLife(
+  job: Job,
+  restartCount: number,
+  directory: string | undefined,
+  around: Surroundings,
+): Promise<LifeResult> {
+  const { masterAddr, masterPort, grace } = job.options
+  const store = await hostStore(masterAddr, masterPort, job.identity.token)
+  const ranks: LoggedRank[] = []
+  let interrupted = false
+  try {
+    const to = { options: job.options, colour: job.colour, directory, ...around }
+    for (const plan of planLife(job, store.endpoint, restartCount)) {
+      if (around.interrupts.stop.aborted) break
+      const files = openFiles(to, plan.rank)
+      const process = await RankProcess.start(plan, job.options.nproc, job.env)
+      ranks.push({ process, log: logRank(process, files, to) })
+    }
+    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop)
+  } finally {
+    await stopRanks(processesOf(ranks), grace, around)
+    for (const { log } of ranks) log.close()
+    await store.close()
+  }
+  return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }
+}
+
+/**
+ * Resolves when all ranks have ended well, when it is clear who failed, or at an interrupt: then
+ * with true.
+ */
+async function untilDecided(ranks: readonly RankProcess[], stop: AbortSignal): Promise<boolean> {
+  const endSampling = sampleUsage(ranks)
+  const endRelay = relayJobControl(ranks)
+  const listening = new AbortController()
+  try {
+    await new Promise<void>((resolve) => {
+      const decide = (): void => {
+        resolve()
+      }
+      if (stop.aborted) resolve()
+      stop.addEventListener('abort', decide, { signal: listening.signal })
+      const ends = ranks.map(async (rank) => {
+        const { exitCode } = await rank.ended
+        if (exitCode !== 0) resolve()
+      })
+      void Promise.all(ends).then(decide)
+    })
+    if (stop.aborted) return true
+    await settle(ranks, stop)
+    return false
+  } finally {
+    listening.abort()
+    endRelay()
+    endSampling()
+  }
+}
+
+/** Stops every process of the ranks' groups and takes in the last of their output. */
+async function stopRanks(
+  ranks: readonly RankProcess[],
+  grace: number,
+  { announcer, console, interrupts }: Surroundings,
+): Promise<void> {
+  for (const rank of ranks) sample(rank)
+  await stopGroups(ranks, {
+    grace,
+    kill: interrupts.kill,
+    onGraceOver: (left) => {
+      const who = `${left.length === 1 ? 'rank' : 'ranks'} ${formatRankList(left)}`
+      announcer.say('kill', `${who} did not stop within ${grace / 1000} s: SIGKILL`, { ranks: left })
+    },
+  })
+  const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
+  // A slow reader of our own output may take its time; a stranger who holds a pipe may not.
+  const isWaiting = (): boolean => !interrupts.kill.aborted && console.isWaiting()
+  let open = true
+  do {
+    const rest = closed.then(() => (open = false))
+    await Promise.race([rest, pause(DRAIN_TIME, undefined, { ref: false })])
+  } while (open && isWaiting())
+  for (const rank of ranks) rank.release()
+}
+
+function processesOf(ranks: readonly LoggedRank[]): RankProcess[] {
+  return ranks.map(({ process }) => process)
+}

@@ -1,0 +1,72 @@
+import type { Readable, Writable } from 'node:stream'
+import type { StreamName } from './line.ts'
+
+/**
+ * The launcher's own standard output and error. When their reader is slow, the ranks' streams wait;
+ * when it is gone (`| head`), what is written is dropped and `onClosed` is told once.
+ */
+export class Console {
+  readonly #outputs: Readonly<Record<StreamName, Writable>>
+  readonly #sources: Readonly<Record<StreamName, Set<Readable>>> = {
+    stdout: new Set(),
+    stderr: new Set(),
+  }
+  readonly #closed = new Set<StreamName>()
+
+  constructor(outputs: Readonly<Record<StreamName, Writable>>, onClosed: () => void) {
+    this.#outputs = outputs
+    for (const name of ['stdout', 'stderr'] as const) {
+      outputs[name].on('drain', () => {
+        this.#resume(name)
+      })
+      outputs[name].on('error', () => {
+        this.#closed.add(name)
+        this.#resume(name)
+        onClosed()
+      })
+    }
+  }
+
+  write(name: StreamName, text: string): void {
+    if (this.#closed.has(name)) return
+    if (!this.#outputs[name].write(text)) {
+      for (const source of this.#sources[name]) source.pause()
+    }
+  }
+
+  /** Has `source` wait whenever the reader of this output is slow. */
+  throttle(name: StreamName, source: Readable): void {
+    this.#sources[name].add(source)
+    source.once('close', () => this.#sources[name].delete(source))
+    if (this.#outputs[name].writableNeedDrain && !this.#closed.has(name)) source.pause()
+  }
+
+  /** Whether the ranks' output waits for a slow reader of ours. */
+  isWaiting(): boolean {
+    return (['stdout', 'stderr'] as const).some(
+      (name) => !this.#closed.has(name) && this.#outputs[name].writableNeedDrain,
+    )
+  }
+
+  /** Resolves when everything is written, or cannot be. */
+  async flush(): Promise<void> {
+    const names = ['stdout', 'stderr'] as const
+    await Promise.all(
+      names.map(async (name) => {
+        if (this.#closed.has(name)) return
+        await new Promise<void>((resolve) => {
+          this.#outputs[name].write('', () => {
+            resolve()
+          })
+          this.#outputs[name].once('error', () => {
+            resolve()
+          })
+        })
+      }),
+    )
+  }
+
+  #resume(name: StreamName): void {
+    for (const source of this.#sources[name]) source.resume()
+  }
+}

@@ -1,0 +1,4 @@
+import { runCommand } from './command.ts'
+
+// Not process.exitCode: a stranger who still holds a rank's pipe must not keep us alive.
+process.exit(await runCommand(process.argv.slice(2)))

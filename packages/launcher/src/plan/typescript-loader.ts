@@ -1,0 +1,52 @@
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { tsrError } from '@tsrun/core'
+import type { Script } from './script.ts'
+
+export interface NodeAbilities {
+  /** `process.features.typescript`: what Node itself does with TypeScript. */
+  readonly typescript: unknown
+  readonly version: string
+  /** NODE_OPTIONS of the ranks. */
+  readonly nodeOptions: string
+}
+
+/** What the Node that runs us can do; ranks run the same one. */
+export function nodeAbilities(env: NodeJS.ProcessEnv): NodeAbilities {
+  return {
+    typescript: (process.features as { typescript?: unknown }).typescript,
+    version: process.version,
+    nodeOptions: env['NODE_OPTIONS'] ?? '',
+  }
+}
+
+/**
+ * The arguments with which Node runs the script's language: none where Node strips types itself or
+ * the user brings a loader, else `--import` of tsx, looked for from the working directory, then
+ * from the script, then from the launcher.
+ *
+ * @throws ERR_TSR_TYPESCRIPT_LOADER
+ */
+export function loaderArguments(script: Script, node: NodeAbilities, cwd: string): string[] {
+  if (script.language === 'javascript') return []
+  if (script.language === 'typescript' && Boolean(node.typescript)) return []
+  if (/(^|\s)(--import|--loader|--experimental-loader|--require|-r)[\s=]/.test(node.nodeOptions)) {
+    return []
+  }
+  for (const from of [join(cwd, 'any.js'), join(dirname(script.path), 'any.js'), import.meta.url]) {
+    const loader = resolveFrom(from, 'tsx')
+    if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
+  }
+  const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
+  const reason = `Node ${node.version} does not run ${language} by itself`
+  throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
+}
+
+function resolveFrom(from: string, specifier: string): string | undefined {
+  try {
+    return createRequire(from).resolve(specifier)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,47 @@
+import { inspect } from 'node:util'
+import { isTsrError, TsrError } from '@tsrun/core/errors'
+import type { ErrorReport } from './control-message.ts'
+
+const LONGEST_TEXT = 32 * 1024
+
+type Description = Omit<ErrorReport, 'kind' | 'at' | 'origin'>
+
+/** The facts of whatever was thrown; never throws itself. */
+export function describeError(thrown: unknown): Description {
+  try {
+    const own = causes(thrown).find(isTsrError)
+    const { name, message, code } = Object(thrown) as Record<string, unknown>
+    const known = own?.code ?? (typeof code === 'string' ? code : undefined)
+    return {
+      name: typeof name === 'string' ? name : typeof thrown,
+      message: typeof message === 'string' ? message : String(thrown),
+      text: inspect(thrown).slice(0, LONGEST_TEXT),
+      peers: own === undefined ? [] : peersOf(own),
+      consequence: own !== undefined && isConsequence(own),
+      ...(known === undefined ? {} : { code: known }),
+    }
+  } catch {
+    const text = `a value of type ${typeof thrown} that cannot be printed`
+    return { name: 'unknown', message: text, text, peers: [], consequence: false }
+  }
+}
+
+/** The error, its cause, the cause of that, … */
+function causes(thrown: unknown): unknown[] {
+  const chain: unknown[] = []
+  for (let next = thrown; next !== undefined && next !== null && !chain.includes(next); ) {
+    chain.push(next)
+    next = typeof next === 'object' ? (next as { cause?: unknown }).cause : undefined
+  }
+  return chain
+}
+
+/** Reads the table by code: an error that crossed a thread has lost its getters. */
+function isConsequence({ code }: TsrError): boolean {
+  return new TsrError(code, '', {}).isConsequence
+}
+
+function peersOf({ facts }: TsrError): number[] {
+  const text = String((facts as TsrError['facts'] | undefined)?.['peer'] ?? '')
+  return [...text.matchAll(/\d+/g)].map(([digits]) => Number(digits))
+}

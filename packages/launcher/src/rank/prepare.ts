@@ -1,0 +1,24 @@
+import { CONTROL_VARIABLE, LAUNCHER_PID_VARIABLE } from './control-message.ts'
+import { dieWithLauncher } from './parent-death.ts'
+import { reportToLauncher } from './reporter.ts'
+
+/** Ties this process to its launcher: it reports errors and usage, and dies with the launcher. */
+export function prepareRank(env: NodeJS.ProcessEnv): void {
+  const controlFd = Number(env[CONTROL_VARIABLE])
+  const launcherPid = Number(env[LAUNCHER_PID_VARIABLE])
+  delete env[CONTROL_VARIABLE]
+  delete env[LAUNCHER_PID_VARIABLE]
+  reportToLauncher(controlFd)
+  writeSynchronously(process.stdout)
+  writeSynchronously(process.stderr)
+  dieWithLauncher(launcherPid, controlFd)
+}
+
+/**
+ * Pipes of Node are asynchronous: without this, what a rank prints just before process.exit() is
+ * lost when the launcher is busy.
+ */
+function writeSynchronously(stream: NodeJS.WriteStream): void {
+  const { _handle: handle } = stream as { _handle?: { setBlocking?: (on: boolean) => void } }
+  handle?.setBlocking?.(true)
+}

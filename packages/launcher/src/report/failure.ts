@@ -1,0 +1,131 @@
+import { hostname } from 'node:os'
+import { formatRankList } from '../args/rank-list.ts'
+import { exitCodeOf } from './exit-code.ts'
+import { explainEnd } from './explanation.ts'
+import type { MemoryEvents } from './memory-events.ts'
+import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+import type { RootCause } from './root-cause.ts'
+import { readCrashDump } from './crash-dump.ts'
+import { formatSeconds } from './units.ts'
+
+/** What is known about a failed life of a job: for the report on screen and for JSON. */
+export interface Failure {
+  readonly rank: number
+  readonly worldSize: number
+  readonly pid: number
+  readonly host: string
+  /** `exited with code 3`, `was killed by SIGSEGV`. */
+  readonly ended: string
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+  /** Seconds from its start until it failed. */
+  readonly seconds: number
+  readonly explanation: string | undefined
+  /** The error as Node prints it, with its stack. */
+  readonly error: string | undefined
+  readonly code: string | undefined
+  /** Its last lines on stderr, without the error itself. */
+  readonly stderr: readonly string[]
+  /** What became of the other ranks, in order of time: one line each, alike ones together. */
+  readonly others: readonly string[]
+  readonly logs: string | undefined
+  /** What the launcher exits with. */
+  readonly jobExitCode: number
+}
+
+/** Collects the facts of the failure. */
+export function describeFailure(
+  cause: RootCause,
+  outcomes: readonly RankOutcome[],
+  memory: MemoryEvents,
+  logs: string | undefined,
+): Failure {
+  const { culprit, witness } = cause
+  const speaker = witness ?? culprit
+  const { frame, rest } = readCrashDump(speaker)
+  const error = speaker.error?.text ?? describeExit(speaker)
+  return {
+    rank: culprit.rank,
+    worldSize: outcomes.length,
+    pid: culprit.pid,
+    host: hostname(),
+    ended: describeEnd(culprit),
+    exitCode: culprit.exitCode,
+    signal: culprit.signal,
+    seconds: secondsUntilFailure(culprit),
+    explanation: explainCause(cause, memory),
+    error: error === undefined ? undefined : [...frame, error].join('\n'),
+    code: speaker.error?.code,
+    stderr: rest,
+    others: describeOthers(outcomes, culprit),
+    logs,
+    jobExitCode: exitCodeOf(cause),
+  }
+}
+
+/** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
+export function describeEnd(outcome: RankOutcome): string {
+  const { exitCode, signal, error, heapExhausted, exitedAt } = outcome
+  if (heapExhausted) return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
+  if (signal !== null) return `was killed by ${signal}`
+  if (exitCode === 0) return 'left the job early, with exit code 0'
+  const code = String(exitCode)
+  if (error !== undefined) {
+    const kind = error.origin === 'unhandledRejection' ? 'unhandled rejection' : 'uncaught error'
+    return `died of an ${kind} (exit code ${code})`
+  }
+  return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
+}
+
+function explainCause({ culprit, witness, presumed }: RootCause, memory: MemoryEvents): string | undefined {
+  if (witness !== undefined) {
+    return (
+      `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: ` +
+      'look for uneven batches and early returns. The error below is that of ' +
+      `rank ${witness.rank}.`
+    )
+  }
+  if (presumed) {
+    return 'This error follows from another rank’s end, but no rank of this job failed before it.'
+  }
+  return explainEnd(culprit, memory)
+}
+
+/** Ranks that ended alike share a line, so that 64 victims do not bury the cause. */
+function describeOthers(outcomes: readonly RankOutcome[], culprit: RankOutcome): string[] {
+  const alike = new Map<string, RankOutcome[]>()
+  for (const outcome of [...outcomes].sort((a, b) => failedAt(a) - failedAt(b))) {
+    if (outcome === culprit) continue
+    const what = describeOther(outcome, culprit)
+    alike.set(what, [...(alike.get(what) ?? []), outcome])
+  }
+  return [...alike].map(([what, ranks]) => {
+    const names = formatRankList(ranks.map(({ rank }) => rank))
+    const after = formatSeconds(secondsUntilFailure(ranks[0]!))
+    return `${ranks.length === 1 ? 'rank' : 'ranks'} ${names}: ${what}, after ${after}`
+  })
+}
+
+function describeOther(outcome: RankOutcome, culprit: RankOutcome): string {
+  const { error } = outcome
+  if (error !== undefined) {
+    const same = error.text === culprit.error?.text
+    return same ? 'the same error' : firstLine(`${error.name}: ${error.message}`)
+  }
+  if (succeeded(outcome)) return 'had finished'
+  if (!wasStopped(outcome)) return describeEnd(outcome)
+  return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
+}
+
+/** In the form of an error with its stack. */
+function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
+  return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? ''
+}
+
+function secondsUntilFailure(outcome: RankOutcome): number {
+  return Math.max(0, failedAt(outcome) - outcome.startedAt) / 1000
+}

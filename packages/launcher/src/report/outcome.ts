@@ -1,0 +1,65 @@
+import { monotonicNow } from '@tsrun/core'
+import type { StderrTail } from '../logs/stderr-tail.ts'
+import type { ErrorReport, ResourceUsage } from '../rank/control-message.ts'
+import type { RankProcess } from '../spawn/rank-process.ts'
+
+/** Milliseconds: a script that lives on so long after an uncaught error has handled it. */
+const SURVIVED = 10_000
+
+/** How one rank ended, and all that is known about why. */
+export interface RankOutcome {
+  readonly rank: number
+  readonly pid: number
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+  /** On the host's monotonic clock, milliseconds. */
+  readonly startedAt: number
+  readonly endedAt: number
+  /** The signal with which the launcher stopped it; undefined: it ended by itself. */
+  readonly stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
+  readonly stoppedAt: number
+  /** The uncaught error before its end. */
+  readonly error: ErrorReport | undefined
+  /** The stack of the call of process.exit() with a code other than 0. */
+  readonly exitedAt: string | undefined
+  readonly stderrTail: readonly string[]
+  /** V8 said that the JavaScript heap is exhausted. */
+  readonly heapExhausted: boolean
+  readonly usage: ResourceUsage | undefined
+}
+
+/** The facts about a rank that has ended. */
+export function toOutcome(rank: RankProcess, tail: StderrTail): RankOutcome {
+  const endedAt = rank.end?.at ?? monotonicNow()
+  const fatal = rank.error !== undefined && endedAt - rank.error.at < SURVIVED
+  return {
+    rank: rank.rank,
+    pid: rank.pid,
+    exitCode: rank.end?.exitCode ?? null,
+    signal: rank.end?.signal ?? null,
+    startedAt: rank.startedAt,
+    endedAt,
+    stopSignal: rank.stopSignal,
+    stoppedAt: rank.stoppedAt,
+    error: fatal ? rank.error : undefined,
+    exitedAt: rank.exitReport?.exitedAt,
+    stderrTail: tail.lines,
+    heapExhausted: tail.heapExhausted,
+    usage: rank.usage,
+  }
+}
+
+/** Whether the rank ended because the launcher stopped it. */
+export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): boolean {
+  if (stopSignal === undefined || heapExhausted) return false
+  return signal === null || signal === 'SIGTERM' || signal === stopSignal
+}
+
+export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
+  return exitCode === 0 && stopSignal === undefined
+}
+
+/** When the reason of its end arose: the error, if there was one, else the end itself. */
+export function failedAt({ error, endedAt }: RankOutcome): number {
+  return Math.min(error?.at ?? Infinity, endedAt)
+}

@@ -1,0 +1,54 @@
+import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+
+/** Who brought the job down. */
+export interface RootCause {
+  readonly culprit: RankOutcome
+  /** Set when the culprit left early (exit code 0): the rank that missed it. */
+  readonly witness?: RankOutcome
+  /** True when only consequences are known: their cause was not seen on this host. */
+  readonly presumed: boolean
+}
+
+/**
+ * Finds the first cause of a failed job; undefined if no rank failed.
+ *
+ * Evidence counts before time: a crash or an error of its own; an error of its own in a rank that
+ * was stopped before it could die of it; an early leave that others complain about; then the
+ * earliest of the errors that only follow from another rank's failure.
+ */
+export function findRootCause(outcomes: readonly RankOutcome[]): RootCause | undefined {
+  const inOrder = outcomes.filter((outcome) => !succeeded(outcome)).sort((a, b) => failedAt(a) - failedAt(b))
+  const failures = inOrder.filter((outcome) => !wasStopped(outcome))
+  const own =
+    failures.find((outcome) => !isVictim(outcome)) ??
+    inOrder.find((outcome) => failedBeforeStop(outcome) && !isVictim(outcome))
+  if (own !== undefined) return { culprit: own, presumed: false }
+  return findEarlyLeave(outcomes, failures) ?? presume(failures[0])
+}
+
+function findEarlyLeave(
+  outcomes: readonly RankOutcome[],
+  failures: readonly RankOutcome[],
+): RootCause | undefined {
+  for (const witness of failures) {
+    const culprit = outcomes.find(
+      (outcome) => succeeded(outcome) && witness.error?.peers.includes(outcome.rank) === true,
+    )
+    if (culprit !== undefined) return { culprit, witness, presumed: false }
+  }
+  return undefined
+}
+
+function presume(culprit: RankOutcome | undefined): RootCause | undefined {
+  return culprit === undefined ? undefined : { culprit, presumed: true }
+}
+
+function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
+  return error !== undefined && error.at < stoppedAt
+}
+
+/** Whether the rank failed because of another one: it lost a peer, or a peer left. */
+function isVictim({ error, heapExhausted }: RankOutcome): boolean {
+  if (heapExhausted || error === undefined) return false
+  return error.consequence || error.code === 'ERR_TSR_PEER_LEFT'
+}

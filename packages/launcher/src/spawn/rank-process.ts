@@ -1,0 +1,142 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import type { Readable } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
+import { monotonicNow, tsrError } from '@tsrun/core'
+import type { RankPlan } from '../plan/rank-plan.ts'
+import { CONTROL_FD, CONTROL_VARIABLE, LAUNCHER_PID_VARIABLE } from '../rank/control-message.ts'
+import type { ControlMessage, ErrorReport, ExitReport, ResourceUsage } from '../rank/control-message.ts'
+import { readControlMessages } from './control-channel.ts'
+import { groupExists, signalGroup } from './process-group.ts'
+
+/** How a rank ended. */
+export interface RankEnd {
+  /** On the host's monotonic clock. */
+  readonly at: number
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** Milliseconds that the reports of a rank may arrive after its end. */
+const REPORT_TIME = 200
+
+/** A running copy of the script: the leader of a process group of its own. */
+export class RankProcess {
+  readonly rank: number
+  readonly pid: number
+  readonly startedAt = monotonicNow()
+  readonly stdout: Readable
+  readonly stderr: Readable
+  /** Resolves when the process has ended and all it reported has arrived. */
+  readonly ended: Promise<RankEnd>
+  end: RankEnd | undefined
+  error: ErrorReport | undefined
+  exitReport: ExitReport | undefined
+  /** The last look at /proc, for ranks that cannot report their usage. */
+  sampledUsage: ResourceUsage | undefined
+  /** The signals that the launcher sent, strongest last. */
+  stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
+  stoppedAt = Infinity
+  readonly #child: ChildProcess
+  #groupGone = false
+
+  private constructor(rank: number, pid: number, child: ChildProcess) {
+    this.rank = rank
+    this.pid = pid
+    this.#child = child
+    this.stdout = child.stdout!
+    this.stderr = child.stderr!
+    const control = child.stdio[CONTROL_FD] as Readable
+    readControlMessages(control, (message) => {
+      this.#take(message)
+    })
+    this.ended = this.#waitForEnd(control)
+  }
+
+  /** @throws ERR_TSR_SPAWN */
+  static async start(plan: RankPlan, worldSize: number, env: NodeJS.ProcessEnv): Promise<RankProcess> {
+    const [program, ...args] = plan.command
+    try {
+      const child = spawn(program, args, {
+        detached: true,
+        env: {
+          ...env,
+          ...plan.environment,
+          [CONTROL_VARIABLE]: String(CONTROL_FD),
+          [LAUNCHER_PID_VARIABLE]: String(process.pid),
+        },
+        stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      })
+      // Without a process number there will be an error event that says why.
+      if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
+      return new RankProcess(plan.rank, child.pid, child)
+    } catch (cause) {
+      const reason = (cause as Error).message
+      throw tsrError('ERR_TSR_SPAWN', { rank: plan.rank, worldSize, reason }, { cause })
+    }
+  }
+
+  /** Resolves when the process has ended and nobody holds its output streams any more. */
+  get closed(): Promise<void> {
+    const open = [this.stdout, this.stderr].filter((stream) => !stream.closed)
+    return Promise.all(open.map((stream) => onceClosed(stream))).then(() => undefined)
+  }
+
+  get usage(): ResourceUsage | undefined {
+    return this.exitReport?.usage ?? this.sampledUsage
+  }
+
+  /** Whether any process of the rank's group is left; once gone, it is never signalled again. */
+  get groupAlive(): boolean {
+    this.#groupGone ||= !groupExists(this.pid)
+    return !this.#groupGone
+  }
+
+  /** Tells the whole group to stop. */
+  stop(signal: 'SIGTERM' | 'SIGKILL'): void {
+    if (!this.groupAlive) return
+    if (this.#child.exitCode === null && this.#child.signalCode === null) {
+      if (this.stopSignal === undefined) this.stoppedAt = monotonicNow()
+      this.stopSignal = signal
+    }
+    signalGroup(this.pid, signal)
+    // A stopped (SIGSTOP) process sees SIGTERM only when it goes on.
+    if (signal === 'SIGTERM') signalGroup(this.pid, 'SIGCONT')
+  }
+
+  /** Passes job control on: Ctrl-Z and fg. */
+  relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    if (this.groupAlive) signalGroup(this.pid, signal)
+  }
+
+  /** Lets go of the streams, whoever else holds them. */
+  release(): void {
+    this.stdout.destroy()
+    this.stderr.destroy()
+  }
+
+  #take(message: ControlMessage): void {
+    if (message.kind === 'error') this.error = message
+    else this.exitReport = message
+  }
+
+  async #waitForEnd(control: Readable): Promise<RankEnd> {
+    const reported = onceClosed(control)
+    const end = await new Promise<RankEnd>((resolve) => {
+      this.#child.once('exit', (exitCode, signal) => {
+        resolve({ at: monotonicNow(), exitCode, signal })
+      })
+    })
+    // Only the rank holds the other end, unless it forked without exec.
+    await Promise.race([reported, pause(REPORT_TIME, undefined, { ref: false })])
+    this.end = end
+    return end
+  }
+}
+
+function onceClosed(stream: Readable): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.closed) resolve()
+    else stream.once('close', resolve)
+  })
+}

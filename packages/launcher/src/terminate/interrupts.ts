@@ -1,0 +1,60 @@
+import { constants } from 'node:os'
+import { monotonicNow } from '@tsrun/core'
+
+/** Why a job is stopped from outside. */
+export interface Interruption {
+  /** What the launcher exits with. */
+  readonly exitCode: number
+  /** For the message; undefined when nothing should be said. */
+  readonly reason: string | undefined
+}
+
+export interface Interrupts {
+  /** Aborted, with an `Interruption` as reason, when the job has to stop. */
+  readonly stop: AbortSignal
+  /** Aborted when it has to stop without grace: a second Ctrl-C. */
+  readonly kill: AbortSignal
+  /** Stops the job as a signal does. */
+  interrupt(interruption: Interruption): void
+  dispose(): void
+}
+
+/** Milliseconds: npx passes the terminal's Ctrl-C on a second time; that is no second Ctrl-C. */
+const SAME_PRESS = 300
+
+const handled = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
+
+/** Ends the job quietly: nobody reads its output any more (exit code as if by SIGPIPE). */
+export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefined }
+
+/** Turns the signals that ask a program to stop into abort signals. */
+export function listenForInterrupts(): Interrupts {
+  const stop = new AbortController()
+  const kill = new AbortController()
+  const interrupt = (interruption: Interruption): void => {
+    if (stop.signal.aborted) kill.abort(interruption)
+    else stop.abort(interruption)
+  }
+  const listeners = handled.map((signal) => {
+    const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
+    let last = -Infinity
+    const listener = (): void => {
+      const now = monotonicNow()
+      if (now - last < SAME_PRESS) return
+      last = now
+      interrupt({ exitCode: 128 + constants.signals[signal], reason })
+    }
+    process.on(signal, listener)
+    return () => process.off(signal, listener)
+  })
+  return {
+    stop: stop.signal,
+    kill: kill.signal,
+    interrupt: (interruption) => {
+      if (!stop.signal.aborted) interrupt(interruption)
+    },
+    dispose: () => {
+      for (const remove of listeners) remove()
+    },
+  }
+}

@@ -1,0 +1,33 @@
+import type { RankProcess } from '../spawn/rank-process.ts'
+
+/** Milliseconds that the real culprit gets to be seen before its victims' end stops the job. */
+const SETTLING_TIME = 300
+
+/**
+ * Waits until it is clear who failed first: while the only failures so far may be the consequence
+ * of another rank's, or a rank that has reported an error is still on its way out.
+ */
+export async function settle(ranks: readonly RankProcess[], cut: AbortSignal): Promise<void> {
+  const limit = AbortSignal.any([cut, AbortSignal.timeout(SETTLING_TIME)])
+  const reached = new Promise<void>((resolve) => {
+    limit.addEventListener('abort', () => {
+      resolve()
+    })
+  })
+  while (!limit.aborted && !isClear(ranks)) {
+    const running = ranks.filter((rank) => rank.end === undefined)
+    await Promise.race([reached, ...running.map((rank) => rank.ended)])
+  }
+}
+
+function isClear(ranks: readonly RankProcess[]): boolean {
+  const running = ranks.filter((rank) => rank.end === undefined)
+  if (running.length === 0) return true
+  if (running.some((rank) => rank.error !== undefined)) return false
+  return ranks.some((rank) => rank.end !== undefined && isCulprit(rank))
+}
+
+function isCulprit({ end, error }: RankProcess): boolean {
+  if (end?.signal != null) return true
+  return end?.exitCode !== 0 && error !== undefined && !error.consequence && error.peers.length === 0
+}
