@@ -1,0 +1,78 @@
+import type { ScheduleName } from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+
+export interface Configuration {
+  readonly title: string
+  readonly schedule: ScheduleName
+  readonly stages: number
+  readonly microbatches: number
+  readonly batch: number
+  readonly layers: number
+}
+
+const usual = { batch: 16, layers: 6 }
+
+/** Every schedule at every number of stages and micro-batches, all of which must train alike. */
+const product = (['naive', 'gpipe', '1f1b'] as const).flatMap((schedule) =>
+  [2, 3, 4].flatMap((stages) =>
+    [1, 2, 4, 8].map((microbatches): Configuration => ({
+      title: `${schedule}, ${stages} stages, ${microbatches} micro-batches`,
+      schedule,
+      stages,
+      microbatches,
+      ...usual,
+    })),
+  ),
+)
+
+/** The list of layouts that are held against the single process. */
+export const configurations: readonly Configuration[] = [
+  ...product,
+  { title: 'one rank', schedule: '1f1b', stages: 1, microbatches: 4, ...usual },
+  {
+    title: 'batch not divisible',
+    schedule: '1f1b',
+    stages: 3,
+    microbatches: 4,
+    batch: 15,
+    layers: 6,
+  },
+  {
+    title: 'batch not divisible, gpipe',
+    schedule: 'gpipe',
+    stages: 2,
+    microbatches: 8,
+    batch: 11,
+    layers: 6,
+  },
+  {
+    title: 'fewer examples than micro-batches',
+    schedule: '1f1b',
+    stages: 2,
+    microbatches: 8,
+    batch: 3,
+    layers: 6,
+  },
+  {
+    title: 'fewer micro-batches than stages',
+    schedule: '1f1b',
+    stages: 6,
+    microbatches: 3,
+    ...usual,
+  },
+  {
+    title: 'layers not divisible',
+    schedule: 'gpipe',
+    stages: 4,
+    microbatches: 4,
+    batch: 16,
+    layers: 7,
+  },
+  {
+    title: 'one layer a stage',
+    schedule: '1f1b',
+    stages: 4,
+    microbatches: 8,
+    batch: 16,
+    layers: 4,
+  },
+]

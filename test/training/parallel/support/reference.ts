@@ -1,0 +1,77 @@
+import { crossEntropy, record, tf, type Module, type Optimizer, type Tensor } from '@tsrun/training'
+
+export type Values = Record<string, Float32Array>
+
+export interface Snapshot {
+  readonly loss: number
+  readonly gradients: Values
+  /** After the update. */
+  readonly parameters: Values
+}
+
+/** Batch number `step` of a small problem that can be learned. */
+export function exampleBatch(
+  step: number,
+  size: number,
+  inputs: number,
+  classes: number,
+): { inputs: () => Tensor; labels: () => Tensor } {
+  const value = (row: number, column: number): number =>
+    Math.sin(1 + row * 12.9898 + column * 78.233 + step * 37.719)
+  const rows = Array.from({ length: size }, (_, row) =>
+    Array.from({ length: inputs }, (_, column) => value(row, column)),
+  )
+  const label = (row: number[]): number =>
+    row.slice(0, classes).indexOf(Math.max(...row.slice(0, classes)))
+  return {
+    inputs: () => tf.tensor2d(rows, [size, inputs], 'float32'),
+    labels: () => tf.tensor1d(rows.map(label), 'int32'),
+  }
+}
+
+/** One step of the whole model in one piece: what every layout has to reproduce. */
+export function singleProcessStep(
+  module: Module,
+  batch: { inputs: () => Tensor; labels: () => Tensor },
+  optimizer: Optimizer,
+): Snapshot {
+  const [x, labels] = [batch.inputs(), batch.labels()]
+  const forward = (input: Tensor): Tensor => crossEntropy(module.forward(input), labels)
+  const recording = record(forward, x, module.parameters, { needsInputGradient: false })
+  const gradients = new Map<string, Tensor>()
+  const one = tf.scalar(1)
+  recording.backward(one, ({ name }, gradient) => gradients.set(name, gradient))
+  const loss = recording.value.dataSync()[0]!
+  const snapshot = { loss, gradients: values(gradients) }
+  optimizer.step(module.parameters, gradients)
+  recording.dispose()
+  tf.dispose([x, labels, one])
+  return { ...snapshot, parameters: parameterValues(module) }
+}
+
+export function values(tensors: ReadonlyMap<string, Tensor>): Values {
+  return Object.fromEntries([...tensors].map(([name, tensor]) => [name, copy(tensor)]))
+}
+
+export function parameterValues(module: Module): Values {
+  return Object.fromEntries(module.parameters.map(({ name, value }) => [name, copy(value)]))
+}
+
+/** Largest excess of |a - b| over atol + rtol |b|; at most 0 when all are close. */
+export function excess(actual: Values, wanted: Values, rtol = 1e-5, atol = 1e-6): number {
+  expect(Object.keys(actual).sort()).toEqual(Object.keys(wanted).sort())
+  let worst = -Infinity
+  for (const [name, array] of Object.entries(wanted)) {
+    const other = actual[name]!
+    expect(other).toHaveLength(array.length)
+    array.forEach((value, at) => {
+      const over = Math.abs(other[at]! - value) - atol - rtol * Math.abs(value)
+      if (!(over <= worst)) worst = over
+    })
+  }
+  return worst
+}
+
+function copy(tensor: Tensor): Float32Array {
+  return new Float32Array(tensor.dataSync())
+}
