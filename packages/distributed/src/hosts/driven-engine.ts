@@ -14,13 +14,21 @@ const ROUNDS = 1024
 export class DrivenEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
+  readonly #sleep: (milliseconds: number) => void
   #rounds = 0
   #idle = 0
   #nextDeadline = 0
 
-  constructor(engine: Engine, transport: BlockingTransport | undefined) {
+  constructor(
+    engine: Engine,
+    transport: BlockingTransport | undefined,
+    sleep = (milliseconds: number): void => {
+      transport?.sleep(milliseconds)
+    },
+  ) {
     this.engine = engine
     this.#transport = transport
+    this.#sleep = sleep
   }
 
   /** Runs until `isDone`, at most `milliseconds`. */
@@ -53,7 +61,7 @@ export class DrivenEngine {
     const now = this.#lookAtDeadlines()
     if (now >= end) return true
     const until = Math.min(end, this.#nextDeadline, now + SLICE)
-    this.#transport?.sleep(Math.max(0, Math.ceil(until - now)))
+    this.#sleep(Math.max(0, Math.ceil(until - now)))
     return false
   }
 

@@ -1,0 +1,106 @@
+import { readRankEnvironment, tsrError, type RankEnvironment } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import type { Store } from '@tsrun/store'
+import type { TransportName } from '../transports/open-transport.ts'
+import { checkTimeout } from './arguments.ts'
+
+export interface InitOptions {
+  /** Default: RANK. */
+  readonly rank?: number
+  /** Default: WORLD_SIZE, or 1. */
+  readonly worldSize?: number
+  /** Default: the store at MASTER_ADDR:MASTER_PORT. */
+  readonly store?: Store
+  /** Default: TSRUN_TRANSPORT, or `auto`: tcp where koffi works, else node. */
+  readonly transport?: TransportName | 'auto'
+  /**
+   * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
+   * engine inside the waits of this thread: lower latency, no overlap.
+   */
+  readonly engine?: 'worker' | 'inline'
+  /** Default time-out of operations in milliseconds; default 10 minutes. */
+  readonly timeout?: number
+  /** Bytes of the arena and the engine's memory; default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
+  readonly arena?: number
+  /** Secret of the job; default: TSRUN_TOKEN. */
+  readonly token?: string
+}
+
+/** The options with every default filled in. */
+export interface InitSettings {
+  readonly environment: RankEnvironment | undefined
+  readonly rank: number
+  readonly worldSize: number
+  readonly store: Store | undefined
+  readonly transport: TransportName
+  readonly engine: 'worker' | 'inline'
+  readonly timeout: number
+  readonly arena: number
+  readonly token: string
+}
+
+const TEN_MINUTES = 600_000
+const SMALLEST_ARENA = 2 * 1024 * 1024
+const LARGEST_ARENA = 4 * 1024 ** 3
+
+/** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE */
+export function resolveOptions(options: InitOptions): InitSettings {
+  const environment = options.worldSize === undefined ? readRankEnvironment() : undefined
+  const worldSize = options.worldSize ?? environment?.worldSize ?? 1
+  const rank = options.rank ?? environment?.rank ?? 0
+  if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
+    const expected = `an integer from 0 to ${worldSize - 1}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: rank, expected })
+  }
+  const transport = chooseTransport(
+    options.transport ?? choice('TSRUN_TRANSPORT', ['auto', 'tcp', 'node']) ?? 'auto',
+  )
+  const engine = options.engine ?? choice('TSRUN_ENGINE', ['worker', 'inline']) ?? 'worker'
+  if (engine === 'inline' && transport === 'node' && worldSize > 1) {
+    const reason = 'the inline engine needs a transport that can block, and node:net cannot'
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
+  }
+  return {
+    environment,
+    rank,
+    worldSize,
+    store: options.store,
+    transport,
+    engine,
+    timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
+    arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
+    token: options.token ?? environment?.token ?? '',
+  }
+}
+
+function chooseTransport(wanted: TransportName | 'auto'): TransportName {
+  if (wanted !== 'auto') return wanted
+  return isAvailable().available ? 'tcp' : 'node'
+}
+
+function choice<T extends string>(variable: string, choices: readonly T[]): T | undefined {
+  const value = process.env[variable]
+  if (value === undefined || value === '') return undefined
+  const found = choices.find((known) => known === value)
+  if (found !== undefined) return found
+  const expected = `one of ${choices.join(', ')}`
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(value), expected })
+}
+
+function parseBytes(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)?$/.exec(text)
+  const powers = { KiB: 1, MiB: 2, GiB: 3 }
+  if (match === null) {
+    const expected = 'bytes, as in 512MiB or 2GiB'
+    throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_ARENA', value: text, expected })
+  }
+  return Number(match[1]) * 1024 ** (powers[match[2] as keyof typeof powers] ?? 0)
+}
+
+function checkArena(bytes: number): number {
+  if (!(bytes >= SMALLEST_ARENA && bytes < LARGEST_ARENA)) {
+    const expected = 'from 2 MiB to less than 4 GiB, in bytes'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'arena', value: bytes, expected })
+  }
+  return bytes
+}

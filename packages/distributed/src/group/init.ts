@@ -1,0 +1,136 @@
+import { isTsrError, tsrError } from '@tsrun/core'
+import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } from '@tsrun/store'
+import { Arena } from '../arena/arena.ts'
+import { createMemory, heapOf } from '../arena/heap.ts'
+import { Engine } from '../engine/engine.ts'
+import type { EngineHost } from '../hosts/host.ts'
+import { InlineHost } from '../hosts/inline-host.ts'
+import { WorkerHost } from '../hosts/worker/worker-host.ts'
+import type { ProcessGroup } from '../process-group.ts'
+import type { Endpoint, MeshOptions } from '../transports/connect/mesh.ts'
+import { prepareTransport } from '../transports/open-transport.ts'
+import { resolveOptions, type InitOptions, type InitSettings } from './init-options.ts'
+import { localAddressTowards } from './local-address.ts'
+import { createWorldGroup } from './world-group.ts'
+
+/** A store and how to let go of it. */
+interface Rendezvous {
+  readonly store: Store
+  close(): Promise<void>
+}
+
+/** Joins the job that the environment describes; a world of one without it. */
+export async function joinWorld(options: InitOptions): Promise<ProcessGroup> {
+  const settings = resolveOptions(options)
+  const { rank, worldSize, timeout } = settings
+  const rendezvous = await openRendezvous(settings)
+  try {
+    const generation = settings.environment?.restartCount ?? 0
+    const store = prefixStore(rendezvous.store, `world/${generation}/`)
+    const host = await openHost(settings, store)
+    return createWorldGroup({
+      rank,
+      worldSize,
+      host,
+      store,
+      timeout,
+      onDestroyed: () => rendezvous.close(),
+    })
+  } catch (error) {
+    await rendezvous.close()
+    throw error
+  }
+}
+
+async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
+  const { environment, worldSize, rank, token, timeout, store } = settings
+  if (store !== undefined) return { store, close: () => Promise.resolve() }
+  if (worldSize === 1 || environment === undefined) {
+    if (worldSize > 1) {
+      const expected = 'also a store, for a world of more than one rank'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'worldSize', value: worldSize, expected })
+    }
+    const alone = memoryStore()
+    return { store: alone, close: () => alone.close() }
+  }
+  const { masterAddr: host, masterPort: port } = environment
+  // Without a launcher that hosts the store, rank 0 does, as torch's env:// rendezvous.
+  const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
+  const server = isHost ? await startStoreServer({ host, port, token }) : undefined
+  const client = await connectStore({ host, port, token, timeout })
+  return {
+    store: client,
+    close: async () => {
+      await client.close()
+      await server?.close()
+    },
+  }
+}
+
+async function openHost(settings: InitSettings, store: Store): Promise<EngineHost> {
+  const { rank, worldSize, engine, transport, arena } = settings
+  const memory = createMemory(arena)
+  if (worldSize === 1) {
+    const heap = heapOf(memory)
+    const alone = new Engine({ heap, rank, worldSize, transport: undefined })
+    return new InlineHost(alone, new Arena(heap, rank), undefined)
+  }
+  const host = await listeningAddress(settings)
+  const exchange = (endpoint: Endpoint): Promise<MeshOptions> =>
+    exchangeEndpoints(settings, store, endpoint)
+  if (engine === 'worker') {
+    const worker = new WorkerHost({ memory, rank, worldSize, transport, host })
+    await worker.start(exchange)
+    return worker
+  }
+  const heap = heapOf(memory)
+  const prepared = await prepareTransport(transport, host)
+  const opened = await prepared.connect(heap, await exchange(prepared.endpoint))
+  if (opened.kind !== 'blocking') {
+    const reason = 'it cannot block, which the inline engine needs'
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
+  }
+  const inline = new Engine({ heap, rank, worldSize, transport: opened.transport })
+  return new InlineHost(inline, new Arena(heap, rank), opened.transport)
+}
+
+async function listeningAddress({ environment }: InitSettings): Promise<string> {
+  if (environment === undefined) return '127.0.0.1'
+  return await localAddressTowards(environment.masterAddr, environment.masterPort)
+}
+
+/** Publishes where this rank listens and waits for all others. */
+async function exchangeEndpoints(
+  { rank, worldSize, token, timeout, environment }: InitSettings,
+  store: Store,
+  endpoint: Endpoint,
+): Promise<MeshOptions> {
+  const keyOf = (peer: number): string => `endpoint/${peer}`
+  await store.set(keyOf(rank), JSON.stringify(endpoint))
+  const peers = Array.from({ length: worldSize }, (_, peer) => peer)
+  try {
+    await store.wait(peers.map(keyOf), { timeout })
+  } catch (error) {
+    if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
+    const missing = await missingRanks(store, peers, keyOf)
+    const what = `rank ${rank}: waiting for ranks ${missing.join(', ')} to join the job`
+    throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout }, { cause: error })
+  }
+  const endpoints = await Promise.all(
+    peers.map(async (peer) => {
+      const text = new TextDecoder().decode(await store.get(keyOf(peer)))
+      return JSON.parse(text) as Endpoint
+    }),
+  )
+  const life = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
+  return { token, purpose: `data ${life}`, rank, endpoints, timeout }
+}
+
+async function missingRanks(
+  store: Store,
+  peers: readonly number[],
+  keyOf: (peer: number) => string,
+): Promise<number[]> {
+  const present = await Promise.all(peers.map((peer) => store.check([keyOf(peer)])))
+  return peers.filter((peer) => present[peer] !== true)
+}

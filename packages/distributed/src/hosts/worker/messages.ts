@@ -1,0 +1,41 @@
+import type { MessagePort } from 'node:worker_threads'
+import type { SerializedTsrError } from '@tsrun/core'
+import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
+import type { TransportName } from '../../transports/open-transport.ts'
+
+/** What the worker starts with. */
+export interface WorkerInput {
+  readonly memory: WebAssembly.Memory
+  readonly shared: SharedArrayBuffer
+  /** Errors of operations, and groups to add. */
+  readonly port: MessagePort
+  readonly rank: number
+  readonly worldSize: number
+  readonly transport: TransportName
+  readonly host: string
+}
+
+/** Main to worker, while it starts. */
+export interface ConnectMessage {
+  readonly connect: MeshOptions
+}
+
+/** Worker to main, while it starts. */
+export type StartMessage =
+  | { readonly listening: Endpoint }
+  /** The eventfd that wakes the worker; undefined when a message does. */
+  | { readonly ready: { readonly doorbell: number | undefined } }
+  | { readonly failed: SerializedTsrError }
+
+/** Worker to main through the port, before the slot's state says `failed`. */
+export interface FailureMessage {
+  readonly slot: number
+  readonly error: SerializedTsrError
+}
+
+/** Main to worker through the port, before the command that names it. */
+export interface GroupMessage {
+  readonly id: number
+  readonly name: string
+  readonly ranks: readonly number[]
+}

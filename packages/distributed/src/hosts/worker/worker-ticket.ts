@@ -1,0 +1,42 @@
+import type { TsrError } from '@tsrun/core'
+import type { WorkTiming } from '../../process-group.ts'
+import type { Ticket } from '../host.ts'
+import type { WorkerHost } from './worker-host.ts'
+
+/** An operation in the worker: a slot of the shared state until its end was seen. */
+export class WorkerTicket implements Ticket {
+  readonly slot: number
+  readonly #host: WorkerHost
+  #outcome: { readonly error: TsrError | undefined; readonly timing: WorkTiming } | undefined
+
+  constructor(host: WorkerHost, slot: number) {
+    this.#host = host
+    this.slot = slot
+  }
+
+  get isSettled(): boolean {
+    this.#outcome ??= this.#host.collect(this)
+    return this.#outcome !== undefined
+  }
+
+  get error(): TsrError | undefined {
+    return this.isSettled ? this.#outcome?.error : undefined
+  }
+
+  get timing(): WorkTiming | undefined {
+    return this.isSettled ? this.#outcome?.timing : undefined
+  }
+
+  onSettled(callback: () => void): void {
+    if (this.isSettled) queueMicrotask(callback)
+    else this.#host.notify(this, callback)
+  }
+
+  block(): void {
+    this.#host.block(this)
+  }
+
+  abort(): void {
+    if (!this.isSettled) this.#host.abort(this)
+  }
+}

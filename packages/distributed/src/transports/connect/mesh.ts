@@ -1,0 +1,148 @@
+import { Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
+import type { ByteChannel } from './byte-channel.ts'
+import { greetCalled, greetCaller, welcome, type Credentials } from './greeting.ts'
+
+/** Where a rank listens for the connections of its peers. */
+export interface Endpoint {
+  readonly host: string
+  readonly port: number
+}
+
+/** How one transport listens and calls. */
+export interface Dialer<Channel extends ByteChannel> {
+  /** Where it listens. */
+  readonly endpoint: Endpoint
+  /** The next caller; rejects when `stopListening` is called. */
+  accept(): Promise<Channel>
+  dial(endpoint: Endpoint): Promise<Channel>
+  stopListening(): void
+}
+
+export interface MeshOptions extends Credentials {
+  readonly rank: number
+  /** By rank. */
+  readonly endpoints: readonly Endpoint[]
+  /** Milliseconds until ERR_TSR_CONNECT. */
+  readonly timeout: number
+}
+
+/** A stranger has so long to prove itself, in milliseconds. */
+const GREETING_TIME = 5000
+/** Strangers that are greeted at once; more are turned away. */
+const LARGEST_QUEUE = 256
+
+/**
+ * Connects every rank with every other: each calls the ranks below it and hears those above.
+ * Strangers (wrong token, random bytes, silence) are turned away and disturb nobody.
+ *
+ * @returns the connection to each rank, undefined for this one
+ * @throws ERR_TSR_CONNECT naming a peer that can't be reached, or that never called
+ */
+export async function connectMesh<Channel extends ByteChannel>(
+  dialer: Dialer<Channel>,
+  options: MeshOptions,
+): Promise<(Channel | undefined)[]> {
+  const { rank, endpoints, timeout } = options
+  const deadline = Deadline.after(timeout)
+  const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
+  const calls = endpoints.slice(0, rank).map(async (_, peer) => {
+    channels[peer] = await callPeer(dialer, options, peer, deadline)
+  })
+  const heard = hearPeers(dialer, options, channels)
+  try {
+    await Promise.all(calls)
+    await waitOrAbort(heard, 'hearing from the other ranks', deadline).catch((cause: unknown) => {
+      const peer = channels.findIndex((channel, i) => channel === undefined && i > rank)
+      throw connectError(options, peer, 'it has not called', cause)
+    })
+  } catch (error) {
+    for (const channel of channels) channel?.close()
+    throw error
+  } finally {
+    dialer.stopListening()
+  }
+  return channels
+}
+
+async function callPeer<Channel extends ByteChannel>(
+  dialer: Dialer<Channel>,
+  options: MeshOptions,
+  peer: number,
+  deadline: Deadline,
+): Promise<Channel> {
+  const attempt = async (): Promise<Channel> => {
+    const channel = await dialer.dial(options.endpoints[peer]!)
+    try {
+      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', deadline)
+    } catch (error) {
+      channel.close()
+      throw error
+    }
+    return channel
+  }
+  return await retry(attempt, { deadline }).catch((cause: unknown) => {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw connectError(options, peer, reason, cause)
+  })
+}
+
+/** Resolves when every rank above this one has called. */
+async function hearPeers<Channel extends ByteChannel>(
+  dialer: Dialer<Channel>,
+  options: MeshOptions,
+  channels: (Channel | undefined)[],
+): Promise<void> {
+  const { rank, endpoints } = options
+  let missing = endpoints.length - 1 - rank
+  let greeting = 0
+  if (missing === 0) return
+  await new Promise<void>((resolve) => {
+    const greet = async (channel: Channel): Promise<void> => {
+      const caller = await waitOrAbort(
+        greetCaller(channel, options),
+        'greeting',
+        Deadline.after(GREETING_TIME),
+      )
+      const isExpected =
+        caller !== undefined &&
+        caller > rank &&
+        caller < endpoints.length &&
+        channels[caller] === undefined
+      if (!isExpected) throw new Error('not a rank that is waited for')
+      await welcome(channel)
+      channels[caller] = channel
+      if (--missing === 0) resolve()
+    }
+    const listen = async (): Promise<void> => {
+      while (missing > 0) {
+        const channel = await dialer.accept()
+        if (greeting >= LARGEST_QUEUE) {
+          channel.close()
+          continue
+        }
+        greeting++
+        void greet(channel)
+          .catch(() => {
+            channel.close()
+          })
+          .finally(() => greeting--)
+      }
+    }
+    listen().catch(() => undefined)
+  })
+}
+
+function connectError(
+  { rank, endpoints, timeout }: MeshOptions,
+  peer: number,
+  reason: string,
+  cause: unknown,
+): Error {
+  const { host, port } = endpoints[peer]!
+  const endpoint = `${host}:${port}`
+  return tsrError(
+    'ERR_TSR_CONNECT',
+    { rank, peer, endpoint, milliseconds: timeout, reason },
+    { cause },
+  )
+}

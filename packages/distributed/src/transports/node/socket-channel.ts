@@ -1,0 +1,62 @@
+import type { Socket } from 'node:net'
+import type { ByteChannel } from '../connect/byte-channel.ts'
+
+/** A node:net socket while it is greeted; `release` hands it over with what was read too far. */
+export class SocketChannel implements ByteChannel {
+  readonly socket: Socket
+  #rest: Buffer[] = []
+  #wake: (() => void) | undefined
+  #ended: string | undefined
+  readonly #onData = (chunk: Buffer): void => {
+    this.#rest.push(chunk)
+    this.#wake?.()
+  }
+
+  constructor(socket: Socket) {
+    this.socket = socket
+    const end = (reason: string): void => {
+      this.#ended ??= reason
+      this.#wake?.()
+    }
+    socket.on('data', this.#onData)
+    socket.on('error', (error) => {
+      end(error.message)
+    })
+    socket.on('close', () => {
+      end('the connection ended')
+    })
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.socket.write(bytes, (error) => {
+        if (error === undefined || error === null) resolve()
+        else reject(error)
+      })
+    })
+  }
+
+  async read(length: number): Promise<Uint8Array> {
+    for (;;) {
+      const bytes = Buffer.concat(this.#rest)
+      if (bytes.length >= length) {
+        this.#rest = bytes.length > length ? [bytes.subarray(length)] : []
+        return new Uint8Array(bytes.subarray(0, length))
+      }
+      if (this.#ended !== undefined) throw new Error(this.#ended)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+  }
+
+  /** Stops reading; the bytes that came after the greeting. */
+  release(): Buffer[] {
+    this.socket.off('data', this.#onData)
+    return this.#rest
+  }
+
+  close(): void {
+    this.socket.destroy()
+  }
+}

@@ -1,0 +1,52 @@
+import { tsrError } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import type { Heap } from '../arena/heap.ts'
+import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
+import { openNodeDialer } from './node/node-dialer.ts'
+import { NodeTransport } from './node/node-transport.ts'
+import { openTcpDialer } from './tcp/tcp-dialer.ts'
+import { TcpTransport } from './tcp/tcp-transport.ts'
+import type { BlockingTransport, EventTransport } from './transport.ts'
+
+export type TransportName = 'tcp' | 'node'
+
+export type OpenedTransport =
+  | { readonly kind: 'blocking'; readonly transport: BlockingTransport }
+  | { readonly kind: 'event'; readonly transport: EventTransport }
+
+/** A transport that listens already; `connect` once the peers' endpoints are known. */
+export interface PreparedTransport {
+  readonly endpoint: Endpoint
+  connect(heap: Heap, options: MeshOptions): Promise<OpenedTransport>
+}
+
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE */
+export async function prepareTransport(
+  name: TransportName,
+  host: string,
+): Promise<PreparedTransport> {
+  if (name === 'node') {
+    const dialer = await openNodeDialer(host)
+    return {
+      endpoint: dialer.endpoint,
+      connect: async (heap, options) => ({
+        kind: 'event',
+        transport: new NodeTransport(heap, await connectMesh(dialer, options)),
+      }),
+    }
+  }
+  const native = isAvailable()
+  if (!native.available) {
+    const { reason } = native
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: name, reason })
+  }
+  const dialer = openTcpDialer(host)
+  return {
+    endpoint: dialer.endpoint,
+    connect: async (heap, options) => {
+      const channels = await connectMesh(dialer, options)
+      const fds = channels.map((channel) => channel?.fd)
+      return { kind: 'blocking', transport: new TcpTransport(heap, fds) }
+    },
+  }
+}

@@ -1,0 +1,47 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  acceptTcp,
+  addressOf,
+  closeSocket,
+  connectError,
+  connectTcp,
+  listenTcp,
+  pollFds,
+  POLLOUT,
+} from '@tsrun/native'
+import type { Dialer, Endpoint } from '../connect/mesh.ts'
+import { DescriptorChannel } from './descriptor-channel.ts'
+
+/** Listens on `host` with a libc socket; the kernel picks the port. */
+export function openTcpDialer(host: string): Dialer<DescriptorChannel> {
+  const { fd: listener, endpoint } = listenTcp({ host, port: 0 })
+  let listening = true
+  return {
+    endpoint,
+    async accept() {
+      while (listening) {
+        const fd = acceptTcp(listener)
+        if (fd >= 0) return new DescriptorChannel(fd)
+        await sleep(1)
+      }
+      throw new Error('stopped listening')
+    },
+    async dial(to: Endpoint) {
+      const fd = connectTcp(to)
+      const pollfd = Int32Array.of(fd, POLLOUT)
+      try {
+        while (pollFds(addressOf(pollfd), 1, 0) === 0) await sleep(1)
+        const errno = connectError(fd)
+        if (errno !== 0) throw new Error(`connect failed with error number ${errno}`)
+      } catch (error) {
+        closeSocket(fd)
+        throw error
+      }
+      return new DescriptorChannel(fd)
+    },
+    stopListening() {
+      if (listening) closeSocket(listener)
+      listening = false
+    },
+  }
+}

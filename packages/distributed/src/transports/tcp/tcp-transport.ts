@@ -1,0 +1,102 @@
+import {
+  addressOf,
+  closeSocket,
+  drainEventfd,
+  EAGAIN,
+  EINTR,
+  openEventfd,
+  pollFds,
+  POLLIN,
+  POLLOUT,
+  receiveBytes,
+  sendBytes,
+  tuneTcp,
+  yieldCore,
+} from '@tsrun/native'
+import type { Heap } from '../../arena/heap.ts'
+import { CLOSED, type BlockingTransport } from '../transport.ts'
+
+/** Unacknowledged data ends a connection after so many milliseconds (a pulled cable). */
+const USER_TIMEOUT = 30_000
+
+/** libc sockets: payloads go straight between the kernel and the arena. */
+export class TcpTransport implements BlockingTransport {
+  readonly name = 'tcp'
+  readonly doorbell = openEventfd()
+  readonly #base: number
+  /** Descriptor of each peer; -1 for this rank and for peers that are gone. */
+  readonly #fds: number[]
+  readonly #reasons: string[]
+  /** One struct pollfd a rank, the doorbell last: [fd, events | revents << 16]. */
+  readonly #pollfds: Int32Array
+  readonly #pollAddress: number
+
+  constructor(heap: Heap, fds: readonly (number | undefined)[]) {
+    this.#base = addressOf(heap.bytes)
+    this.#fds = fds.map((fd) => fd ?? -1)
+    this.#reasons = fds.map(() => '')
+    this.#pollfds = new Int32Array(2 * (fds.length + 1))
+    this.#pollAddress = addressOf(this.#pollfds)
+    for (const [peer, fd] of [...this.#fds, this.doorbell].entries()) {
+      this.#pollfds[2 * peer] = fd
+      this.#pollfds[2 * peer + 1] = POLLIN
+    }
+    for (const fd of this.#fds) if (fd >= 0) tuneTcp(fd, USER_TIMEOUT)
+  }
+
+  trySend(peer: number, at: number, length: number, more: boolean): number {
+    const fd = this.#fds[peer]!
+    return fd < 0 ? CLOSED : this.#result(peer, sendBytes(fd, this.#base + at, length, more))
+  }
+
+  tryReceive(peer: number, at: number, length: number): number {
+    const fd = this.#fds[peer]!
+    if (fd < 0) return CLOSED
+    const taken = receiveBytes(fd, this.#base + at, length)
+    if (taken > 0) return taken
+    return taken === 0 ? this.#end(peer, 'it closed the connection') : this.#result(peer, taken)
+  }
+
+  wantSend(peer: number, wanted: boolean): void {
+    this.#pollfds[2 * peer + 1] = wanted ? POLLIN | POLLOUT : POLLIN
+  }
+
+  closeReason(peer: number): string {
+    return this.#reasons[peer] ?? ''
+  }
+
+  closePeer(peer: number): void {
+    this.#end(peer, 'this rank closed the connection')
+  }
+
+  close(): void {
+    for (const peer of this.#fds.keys()) this.closePeer(peer)
+    closeSocket(this.doorbell)
+  }
+
+  sleep(milliseconds: number): void {
+    const ready = pollFds(this.#pollAddress, this.#fds.length + 1, milliseconds)
+    if (ready > 0) drainEventfd(this.doorbell)
+  }
+
+  yield(): void {
+    yieldCore()
+  }
+
+  #result(peer: number, result: number): number {
+    if (result > 0) return result
+    if (result === 0 || result === -EAGAIN || result === -EINTR) return 0
+    return this.#end(peer, `the connection failed with error number ${-result}`)
+  }
+
+  #end(peer: number, reason: string): typeof CLOSED {
+    const fd = this.#fds[peer]!
+    if (fd >= 0) {
+      closeSocket(fd)
+      this.#reasons[peer] = reason
+      this.#fds[peer] = -1
+      this.#pollfds[2 * peer] = -1
+    }
+    return CLOSED
+  }
+}
