@@ -16,11 +16,6 @@ export {
   type ScheduleName,
   type ScheduleOptions,
 } from './schedule.ts'
-export type {
-  Durations,
-  SimulatedRank,
-  Simulation,
-  SimulationOptions,
-  TimedAction,
-} from './simulate.ts'
+export type { Durations, SimulatedRank, Simulation, SimulationOptions } from './simulate.ts'
+export type { TimedAction } from './timing.ts'
 export { validateSchedule } from './validate.ts'

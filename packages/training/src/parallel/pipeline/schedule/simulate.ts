@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ActionKind, ActionLists } from './action.ts'
-import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
+import { executionOrder, extentOf } from './dependencies.ts'
+import { timeActions, type TimedAction } from './timing.ts'
 
 /** One duration for all stages, or one for each. */
 export type Durations = number | readonly number[]
@@ -17,11 +18,8 @@ export interface SimulationOptions {
   readonly weightGradient?: Durations
   /** Until a result of a stage is there on another rank; the sender goes on meanwhile. Default 0. */
   readonly transfer?: Durations
-}
-
-export interface TimedAction extends PlacedAction {
-  readonly start: number
-  readonly end: number
+  /** Cores that the ranks share: with fewer than compute at once, all slow down. Default: enough. */
+  readonly cores?: number
 }
 
 export interface SimulatedRank {
@@ -38,6 +36,7 @@ export interface Simulation {
   /** Idle share of all ranks' time: 1 - busy / (ranks x makespan). */
   readonly bubble: number
   readonly ranks: readonly SimulatedRank[]
+  /** In the order in which they end. */
   readonly spans: readonly TimedAction[]
 }
 
@@ -48,9 +47,9 @@ export interface Simulation {
  */
 export function simulateSchedule(
   actions: ActionLists,
-  { forward = 1, backward = 2, transfer = 0, ...halves }: SimulationOptions = {},
+  { forward = 1, backward = 2, transfer = 0, cores = Infinity, ...halves }: SimulationOptions = {},
 ): Simulation {
-  const { stages, rankOfStage } = extentOf(actions)
+  const { stages } = extentOf(actions)
   const half = (): number[] => perStage('backward', backward, stages).map((time) => time / 2)
   const durations: Record<ActionKind, number[]> = {
     F: perStage('forward', forward, stages),
@@ -59,20 +58,14 @@ export function simulateSchedule(
     W: perStage('weightGradient', halves.weightGradient ?? half(), stages),
   }
   const transfers = perStage('transfer', transfer, stages)
-  const free = actions.map(() => 0)
-  const produced = new Map<string, { rank: number; stage: number; at: number }>()
-  const spans = executionOrder(actions).map((action): TimedAction => {
-    const { kind, stage, rank } = action
-    let start = free[rank]!
-    for (const need of needsOf(action, stages)) {
-      const from = produced.get(need)!
-      start = Math.max(start, from.at + (from.rank === rank ? 0 : transfers[from.stage]!))
-    }
-    const end = start + durations[kind][stage]!
-    free[rank] = end
-    const product = productOf(action)
-    if (product !== undefined) produced.set(product, { rank: rankOfStage[stage]!, stage, at: end })
-    return { ...action, start, end }
+  if (!(cores > 0)) {
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'cores', value: cores, expected: 'more than 0' })
+  }
+  executionOrder(actions)
+  const spans = timeActions(actions, {
+    work: ({ kind, stage }) => durations[kind][stage]!,
+    transfer: (stage) => transfers[stage]!,
+    cores,
   })
   return summarize(spans, actions.length)
 }
