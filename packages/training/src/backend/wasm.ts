@@ -1,9 +1,12 @@
 import { requireBackend, tf } from './tensorflow.ts'
 import { installTransposedMatMul } from './wasm-matmul.ts'
 
+let installed = false
+
 /** XNNPACK kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
 export async function loadWasm(): Promise<void> {
   requireBackend('@tensorflow/tfjs-backend-wasm')
   if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
-  installTransposedMatMul()
+  if (!installed) installTransposedMatMul()
+  installed = true
 }

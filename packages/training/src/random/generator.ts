@@ -3,13 +3,17 @@ export type Generator = () => number
 
 /**
  * A generator whose stream depends on `name` and `seed` alone, so that every rank and every layout
- * draws the same numbers for the same thing.
- *
- * The name is hashed to 128 bits that start an xoshiro128** generator (Blackman & Vigna, 2018).
- * Integer arithmetic only: the same bits on every machine and version of Node.
+ * draws the same numbers for the same thing: the hash of both starts an xoshiro128**.
  */
 export function generator(name: string, seed: number): Generator {
-  let [a, b, c, d] = hash128(`${String(seed)}:${name}`)
+  return xoshiro128(hash128(`${String(seed)}:${name}`))
+}
+
+/**
+ * xoshiro128** (Blackman & Vigna, 2018), from a state that is not all zeros. Integer arithmetic
+ * only: the same bits on every machine and version of Node.
+ */
+export function xoshiro128([a, b, c, d]: readonly [number, number, number, number]): Generator {
   return () => {
     const result = Math.imul(rotateLeft(Math.imul(b, 5), 7), 9) >>> 0
     const t = b << 9

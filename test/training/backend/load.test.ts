@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { loadBackend, tf } from '@tsrun/training'
+
+const tsx = import.meta.resolve('tsx')
+const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))
+
+/** Runs a module in a process of its own. */
+function run(script: string, env: Record<string, string> = {}) {
+  const source = `import { loadBackend, tf, record } from ${JSON.stringify(entry)}\n${script}`
+  const flags = ['--import', tsx, '--conditions=@tsrun/source', '--input-type=module', '-e', source]
+  return promisify(execFile)(process.execPath, flags, {
+    env: { ...process.env, ...env, NODE_OPTIONS: '' },
+  })
+}
+
+describe('loadBackend', () => {
+  it('takes wasm when nothing is said', async () => {
+    expect(await loadBackend('auto')).toEqual({ name: 'wasm' })
+    expect(tf.getBackend()).toBe('wasm')
+  })
+
+  it('changes to another backend and back', async () => {
+    await loadBackend('cpu')
+    expect(tf.getBackend()).toBe('cpu')
+    expect(await tf.square(tf.scalar(3)).data()).toEqual(Float32Array.of(9))
+    await loadBackend('wasm')
+    expect(tf.getBackend()).toBe('wasm')
+    expect(await tf.square(tf.scalar(4)).data()).toEqual(Float32Array.of(16))
+  })
+
+  it('refuses an unknown name and lists the known ones', async () => {
+    await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
+      code: 'ERR_TSR_ARGUMENT',
+      message: expect.stringContaining('auto, wasm, cpu') as string,
+    })
+    await expect(loadBackend('toString' as 'cpu')).rejects.toMatchObject({
+      code: 'ERR_TSR_ARGUMENT',
+    })
+  })
+
+  it.each(['wasm', 'cpu'])('%s comes from TSRUN_BACKEND and prints nothing', async (name) => {
+    const { stdout, stderr } = await run(
+      `await loadBackend(); tf.square(tf.scalar(3)).dataSync(); process.stdout.write(tf.getBackend())`,
+      { TSRUN_BACKEND: name },
+    )
+    expect(stdout).toBe(name)
+    expect(stderr).toBe('')
+  })
+
+  it('is the engine of a script that imports TensorFlow.js itself, with its gradients', async () => {
+    const { stdout } = await run(`
+      await loadBackend('wasm')
+      const umbrella = await import('@tensorflow/tfjs')
+      const [g] = umbrella.grads((x) => umbrella.square(x))([tf.scalar(3)])
+      process.stdout.write(String(umbrella.engine() === tf.engine()) + g.dataSync()[0] + umbrella.getBackend())
+    `)
+    expect(stdout).toBe('true6wasm')
+  })
+})

@@ -1,0 +1,112 @@
+import { countCorrect, crossEntropy, loadBackend, record, tf, type Tensor } from '@tsrun/training'
+
+describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
+  beforeAll(() => loadBackend(backend))
+
+  const build = (rows: number, classes = 10) => ({
+    logits: tf.randomNormal([rows, classes], 0, 3, 'float32', 1),
+    labels: tf.tensor1d(
+      Array.from({ length: rows }, (_, i) => (i * 7) % classes),
+      'int32',
+    ),
+  })
+  const composed = (logits: Tensor, labels: Tensor) => {
+    const target = tf.oneHot(labels, logits.shape[1]!)
+    return tf.neg(tf.mean(tf.sum(tf.mul(tf.logSoftmax(logits), target), -1)))
+  }
+  const gradientOf = (loss: (logits: Tensor) => Tensor, logits: Tensor) => {
+    const recording = record(loss, logits, [], { needsInputGradient: true })
+    return recording.backward(tf.scalar(1), () => undefined)!
+  }
+
+  it('is the mean of -log softmax at the labels, and so is its gradient', () => {
+    const { logits, labels } = build(9)
+    const value = crossEntropy(logits, labels)
+    expect(value.shape).toEqual([])
+    expect(value.dataSync()[0]).toBeCloseTo(composed(logits, labels).dataSync()[0]!, 5)
+    const actual = gradientOf((x) => crossEntropy(x, labels), logits).dataSync()
+    const expected = gradientOf((x) => composed(x, labels), logits).dataSync()
+    actual.forEach((g, i) => {
+      expect(g).toBeCloseTo(expected[i]!, 6)
+    })
+  })
+
+  it('works inside tf.grads, and scales with dy', () => {
+    const { logits, labels } = build(4)
+    const [gradient] = tf.grads((x: Tensor) => tf.mul(crossEntropy(x, labels), 3))([logits])
+    const once = gradientOf((x) => crossEntropy(x, labels), logits).dataSync()
+    gradient!.dataSync().forEach((g, i) => {
+      expect(g).toBeCloseTo(3 * once[i]!, 6)
+    })
+  })
+
+  it('adds up over micro-batches of unequal sizes when summed', () => {
+    const { logits, labels } = build(7)
+    const parts = [
+      [0, 4],
+      [4, 3],
+    ].map(([from, count]) => ({
+      logits: tf.slice(logits, [from!, 0], [count!, 10]),
+      labels: tf.slice(labels, [from!], [count!]),
+    }))
+    const sum = parts
+      .map((part) => crossEntropy(part.logits, part.labels, 'sum').dataSync()[0]!)
+      .reduce((a, b) => a + b)
+    expect(sum / 7).toBeCloseTo(crossEntropy(logits, labels).dataSync()[0]!, 5)
+    const whole = gradientOf((x) => crossEntropy(x, labels), logits).dataSync()
+    const first = gradientOf((x) => crossEntropy(x, parts[0]!.labels, 'sum'), parts[0]!.logits)
+    first.dataSync().forEach((g, i) => {
+      expect(g / 7).toBeCloseTo(whole[i]!, 6)
+    })
+  })
+
+  it('stays finite for huge logits', () => {
+    const logits = tf.tensor2d([[1e30, -1e30, 0]])
+    const labels = tf.tensor1d([0], 'int32')
+    expect(crossEntropy(logits, labels).dataSync()[0]).toBe(0)
+    const wrong = tf.tensor1d([1], 'int32')
+    expect(crossEntropy(tf.tensor2d([[500, -500, 0]]), wrong).dataSync()[0]).toBeCloseTo(1000, 3)
+    const gradient = gradientOf((x) => crossEntropy(x, wrong), tf.tensor2d([[500, -500, 0]]))
+    expect([...gradient.dataSync()]).toEqual([1, -1, 0])
+  })
+
+  it('leaves nothing behind', () => {
+    const { logits, labels } = build(5)
+    const before = tf.memory()
+    crossEntropy(logits, labels).dispose()
+    expect(tf.memory()).toEqual(before)
+    const recording = record((x) => crossEntropy(x, labels), logits, [], {
+      needsInputGradient: true,
+    })
+    const one = tf.scalar(1)
+    recording.backward(one, () => undefined)!.dispose()
+    recording.dispose()
+    one.dispose()
+    expect(tf.memory()).toEqual(before)
+  })
+
+  it('refuses shapes that do not fit and labels out of range', () => {
+    const { logits } = build(2)
+    const refused = [
+      tf.tensor1d([1], 'int32'),
+      tf.tensor1d([1, 2], 'float32'),
+      tf.tensor1d([0, 10], 'int32'),
+      tf.tensor1d([-1, 0], 'int32'),
+      tf.tensor2d([[1, 2]], [1, 2], 'int32'),
+    ]
+    for (const labels of refused) {
+      expect(() => crossEntropy(logits, labels)).toThrow(
+        expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }),
+      )
+    }
+  })
+
+  it('counts right answers, the first of equals', () => {
+    const logits = tf.tensor2d([
+      [0, 2, 1],
+      [5, 5, 1],
+      [-3, -2, -1],
+    ])
+    expect(countCorrect(logits, tf.tensor1d([1, 0, 0], 'int32'))).toBe(2)
+  })
+})

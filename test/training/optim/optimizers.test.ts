@@ -1,0 +1,186 @@
+import {
+  Adam,
+  loadBackend,
+  SGD,
+  sumInto,
+  tf,
+  type Optimizer,
+  type Parameter,
+  type Tensor,
+} from '@tsrun/training'
+
+type Rule = () => (value: number, gradient: number) => number
+
+/** One scalar by the formulas of torch.optim.SGD. */
+const sgd =
+  (rate: number, momentum: number): Rule =>
+  () => {
+    let velocity: number | undefined
+    return (value, gradient) => {
+      velocity = velocity === undefined ? gradient : momentum * velocity + gradient
+      return value - rate * velocity
+    }
+  }
+
+/** One scalar by the formulas of torch.optim.Adam. */
+const adam =
+  (rate: number, beta1: number, beta2: number, epsilon: number): Rule =>
+  () => {
+    let [m, v, t] = [0, 0, 0]
+    return (value, gradient) => {
+      t += 1
+      m = beta1 * m + (1 - beta1) * gradient
+      v = beta2 * v + (1 - beta2) * gradient ** 2
+      const corrected = Math.sqrt(v / (1 - beta2 ** t))
+      return value - (rate * (m / (1 - beta1 ** t))) / (corrected + epsilon)
+    }
+  }
+
+const build = (name: string, values: number[]): Parameter => ({
+  name,
+  shape: [values.length],
+  value: tf.tensor1d(values),
+})
+const gradient = (values: number[]) => tf.tensor1d(values)
+
+describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
+  beforeAll(() => loadBackend(backend))
+
+  const cases: [string, () => Optimizer, Rule][] = [
+    ['SGD', () => new SGD({ learningRate: 0.1 }), sgd(0.1, 0)],
+    ['SGD with momentum', () => new SGD({ learningRate: 0.1, momentum: 0.9 }), sgd(0.1, 0.9)],
+    ['Adam', () => new Adam(), adam(1e-3, 0.9, 0.999, 1e-8)],
+    [
+      'Adam with options',
+      () => new Adam({ learningRate: 0.02, betas: [0.8, 0.95], epsilon: 1e-3 }),
+      adam(0.02, 0.8, 0.95, 1e-3),
+    ],
+  ]
+
+  it.each(cases)('%s follows its scalar reference for 50 steps', (_, make, rule) => {
+    const start = [0.5, -1.25, 3, 0]
+    const parameter = build('p', start)
+    const optimizer = make()
+    const updates = start.map(() => rule())
+    let expected = start
+    for (let step = 0; step < 50; step++) {
+      const g = expected.map((value, i) => Math.fround(Math.sin(step + i) * 0.3 + value * 0.1))
+      optimizer.step([parameter], new Map([['p', gradient(g)]]))
+      expected = expected.map((value, i) => updates[i]!(value, g[i]!))
+    }
+    parameter.value.dataSync().forEach((value, i) => {
+      expect(Math.abs(value - expected[i]!)).toBeLessThan(
+        2e-6 * Math.max(1, Math.abs(expected[i]!)),
+      )
+    })
+  })
+
+  it("makes torch's first steps", () => {
+    const momentum = build('a', [1])
+    const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+    optimizer.step([momentum], new Map([['a', gradient([1])]]))
+    expect(momentum.value.dataSync()[0]).toBeCloseTo(0.9, 6)
+    optimizer.step([momentum], new Map([['a', gradient([1])]]))
+    expect(momentum.value.dataSync()[0]).toBeCloseTo(0.71, 6)
+
+    // With bias correction the first step is learningRate * sign(g), whatever the size of g.
+    const adaptive = build('b', [1, 1, 1])
+    new Adam({ learningRate: 0.01 }).step([adaptive], new Map([['b', gradient([1e-4, -250, 0])]]))
+    const [small, large, none] = adaptive.value.dataSync()
+    expect(small).toBeCloseTo(0.99, 5)
+    expect(large).toBeCloseTo(1.01, 6)
+    expect(none).toBe(1)
+  })
+
+  it.each(cases)('%s keeps its state by name: order and subsets do not matter', (_, make) => {
+    const run = (orders: string[][]) => {
+      const parameters = new Map(['a', 'b'].map((name) => [name, build(name, [1, 2])]))
+      const optimizer = make()
+      for (const order of orders) {
+        const gradients = new Map(
+          order.map((name) => [name, gradient(name === 'a' ? [1, 2] : [-3, 1])]),
+        )
+        optimizer.step(
+          order.map((name) => parameters.get(name)!),
+          gradients,
+        )
+      }
+      return [...parameters.values()].map(({ value }) => [...value.dataSync()])
+    }
+    expect(run([['a'], ['b', 'a'], ['b']])).toEqual(
+      run([
+        ['a', 'b'],
+        ['a', 'b'],
+      ]),
+    )
+  })
+
+  it.each(cases)('%s takes a new learning rate between steps', (_, make) => {
+    const parameter = build('p', [1])
+    const optimizer = make()
+    optimizer.learningRate = 0
+    optimizer.step([parameter], new Map([['p', gradient([1])]]))
+    expect(parameter.value.dataSync()[0]).toBe(1)
+  })
+
+  it.each(cases)('%s replaces values, frees what it used and skips the rest', (_, make) => {
+    const [used, unused] = [build('used', [1, 2]), build('unused', [3])]
+    const old = used.value
+    const optimizer = make()
+    const before = tf.memory()
+    for (let step = 0; step < 3; step++) {
+      optimizer.step([used, unused], new Map([['used', gradient([1, 1])]]))
+    }
+    expect(tf.memory()).toEqual(before)
+    expect(old.isDisposed).toBe(true)
+    expect([...unused.value.dataSync()]).toEqual([3])
+  })
+
+  it('is not fooled by packed copies of a weight', () => {
+    const weight: Parameter = { name: 'w', shape: [2, 2], value: tf.ones([2, 2]) }
+    const x = tf.ones([1, 2])
+    expect([...tf.matMul(x, weight.value).dataSync()]).toEqual([2, 2])
+    new SGD({ learningRate: 1 }).step([weight], new Map([['w', tf.ones([2, 2])]]))
+    expect([...tf.matMul(x, weight.value).dataSync()]).toEqual([0, 0])
+  })
+
+  it('refuses a gradient of another shape, naming the parameter', () => {
+    const step = () => {
+      new SGD({ learningRate: 1 }).step(
+        [build('layers.0.bias', [1, 2])],
+        new Map([['layers.0.bias', gradient([1])]]),
+      )
+    }
+    expect(step).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_ARGUMENT',
+        message: expect.stringContaining('layers.0.bias') as string,
+      }),
+    )
+  })
+
+  it.each([
+    () => new SGD({ learningRate: -1 }),
+    () => new SGD({ learningRate: Number.NaN }),
+    () => new SGD({ learningRate: 1, momentum: 1 }),
+    () => new Adam({ betas: [0.9, 1.5] }),
+    () => new Adam({ epsilon: -1 }),
+  ])('refuses impossible options', (make) => {
+    expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+  })
+})
+
+it('sums the gradients of micro-batches by name', async () => {
+  await loadBackend('wasm')
+  const gradients = new Map<string, Tensor>()
+  const before = tf.memory().numTensors
+  const add = sumInto(gradients)
+  for (const values of [
+    [1, 2],
+    [3, 4],
+    [5, 6],
+  ])
+    add(build('p', [0, 0]), gradient(values))
+  expect([...gradients.get('p')!.dataSync()]).toEqual([9, 12])
+  expect(tf.memory().numTensors - before).toBe(4)
+})
