@@ -21,6 +21,6 @@ export function* copyAlone(channel: Channel, operation: Operation): Steps {
   const { input, output, count } = operation
   const { bytesPerElement, finish } = arithmeticOf(channel, operation)
   const bytes = count * bytesPerElement
-  if (output !== input) channel.heap.bytes.copyWithin(output, input, input + bytes)
+  if (output !== input) channel.kernels.copy(output, input, bytes)
   finish(output, bytes)
 }

@@ -130,11 +130,11 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
 
 /** Every rank's `input` goes to slice r of every `output`. */
 export function* ringAllGather(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n, heap } = channel
+  const { rank, size: n, kernels } = channel
   const { input, output, count } = operation
   const slice = count * arithmeticOf(channel, operation).bytesPerElement
   const own = output + rank * slice
-  if (own !== input) heap.bytes.copyWithin(own, input, input + slice)
+  if (own !== input) kernels.copy(own, input, slice)
   const chunks = Array.from({ length: n }, (_, i) => ({ at: i * slice, bytes: slice }))
   const segment = segmentBytes(slice)
   const next = (rank + 1) % n

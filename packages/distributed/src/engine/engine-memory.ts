@@ -12,13 +12,16 @@ const EAGER_BLOCK = HEADER_BYTES + EAGER_LIMIT
 /** The engine's part of the heap: blocks for frames, and scratch for algorithms. */
 export class EngineMemory {
   readonly heap: Heap
+  /** Copies bytes within the heap; the ranges may overlap. */
+  readonly copy: (to: number, from: number, bytes: number) => void
   readonly #rank: number
   readonly #allocator: Allocator
   readonly #headerBlocks: number[] = []
   readonly #eagerBlocks: number[] = []
 
-  constructor(heap: Heap, rank: number) {
+  constructor(heap: Heap, rank: number, copy: EngineMemory['copy']) {
     this.heap = heap
+    this.copy = copy
     this.#allocator = new Allocator(HEADER_BLOCK, heap.engineBytes)
     this.#rank = rank
   }

@@ -49,8 +49,8 @@ export class Engine {
   constructor({ heap, rank, worldSize, transport }: EngineOptions) {
     this.rank = rank
     this.heap = heap
-    this.memory = new EngineMemory(heap, rank)
     this.kernels = instantiateKernels(heap.memory)
+    this.memory = new EngineMemory(heap, rank, this.kernels.copy)
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
         ? undefined

@@ -103,12 +103,7 @@ export class Inbound {
     if (staged > 0) {
       taken = Math.min(left, staged)
       if (destination.at !== undefined) {
-        const source = this.#stage + this.#from
-        this.#memory.heap.bytes.copyWithin(
-          destination.at + this.#filled,
-          source,
-          source + taken,
-        )
+        this.#memory.copy(destination.at + this.#filled, this.#stage + this.#from, taken)
       }
       this.#from += taken
     } else if (destination.at === undefined) {
@@ -126,10 +121,7 @@ export class Inbound {
 
   #fillStage(wanted: number): number {
     if (this.#from > 0) {
-      const start = this.#stage + this.#from
-      if (this.#to > this.#from) {
-        this.#memory.heap.bytes.copyWithin(this.#stage, start, this.#stage + this.#to)
-      }
+      this.#memory.copy(this.#stage, this.#stage + this.#from, this.#to - this.#from)
       this.#to -= this.#from
       this.#from = 0
     }

@@ -114,7 +114,7 @@ export class Link {
         return
       }
       if (isEager) {
-        this.#memory.heap.bytes.copyWithin(transfer.at, early.at, early.at + bytes)
+        this.#memory.copy(transfer.at, early.at, bytes)
         this.#events.onStarted(transfer)
         this.#events.onDone(transfer)
         return

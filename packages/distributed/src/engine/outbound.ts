@@ -51,7 +51,7 @@ export class Outbound {
     const block = this.#memory.takeFrameBlock(header.bytes)
     const { heap } = this.#memory
     writeHeader(heap, block, header)
-    if (header.bytes > 0) heap.bytes.copyWithin(block + HEADER_BYTES, at, at + header.bytes)
+    if (header.bytes > 0) this.#memory.copy(block + HEADER_BYTES, at, header.bytes)
     this.#push({
       block,
       blockPayload: header.bytes,

@@ -22,10 +22,12 @@ export interface WorldOptions {
   readonly memory?: number
 }
 
-/** A stand-still is only reported when no time-out is nearer than this, in milliseconds. */
-const PATIENCE = 60_000
-/** Turns of the event loop without progress after which the world stands still. */
-const QUIET_TURNS = 20
+/** Milliseconds without progress after which the thread rests between its looks. */
+const RESTLESS = 5
+/** Milliseconds without progress after which the world may be said to stand still. */
+const PATIENCE = 500
+/** A time-out that is nearer than this, in milliseconds, ends the wait anyway. */
+const FAR = 60_000
 
 /**
  * Runs `program` as every rank of a world within this thread, over in-memory transports with a
@@ -85,16 +87,17 @@ class World {
     }
     const all = Promise.all(programs)
     all.catch(() => undefined)
-    for (let quiet = 0; settled < programs.length; ) {
+    let lastActive = monotonicNow()
+    while (settled < programs.length) {
       const before = this.#activity
       while (this.#progressOnce());
       await new Promise((resolve) => setImmediate(resolve))
-      quiet = this.#activity === before ? quiet + 1 : 0
       const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines()))
-      if (quiet < QUIET_TURNS) continue
-      if (nearest === Infinity || nearest - monotonicNow() < PATIENCE) {
-        await new Promise((resolve) => setTimeout(resolve, 5))
-      }
+      const now = monotonicNow()
+      if (this.#activity !== before) lastActive = now
+      if (now - lastActive < RESTLESS) continue
+      await new Promise((resolve) => setTimeout(resolve, 1))
+      if (now - lastActive < PATIENCE || nearest - now < FAR) continue
       this.#reportDeadlock(programs.length - settled)
     }
     return await all
