@@ -128,8 +128,11 @@ export class Engine {
       onSettled,
     }
     this.#running.add(task)
-    if (group.failure !== undefined && operation.sequence >= group.failure.from) {
-      this.fail(task, this.#refusal(task, group.failure.error), false)
+    const { failure } = group
+    const isRefused =
+      failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
+    if (isRefused) {
+      this.fail(task, this.#refusal(task, failure.error), false)
       return task
     }
     if (isCollective(operation)) {
@@ -245,6 +248,7 @@ export class Engine {
     transfer.done = true
     const { task } = transfer
     task.open.delete(transfer)
+    if (task.state === 'failed') this.#releaseScratch(task)
     if (task.waitingFor === transfer) {
       task.waitingFor = undefined
       this.#ready.push(task)
@@ -258,14 +262,23 @@ export class Engine {
     if (task.started === 0) task.started = task.completed
     task.steps = undefined
     this.#running.delete(task)
-    for (const transfer of task.open) transfer.stream.link.cancel(transfer)
-    for (const at of task.scratch) this.memory.release(at)
+    for (const transfer of task.open) {
+      transfer.stream.link.cancel(transfer)
+      if (!transfer.leaving) task.open.delete(transfer)
+    }
+    this.#releaseScratch(task)
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)
       remember(group, operation.sequence, fingerprint)
       if (state === 'done') this.#closeStreams(task)
     }
     task.onSettled(task)
+  }
+
+  /** Gives scratch back once nothing leaves from it any more. */
+  #releaseScratch(task: Task): void {
+    if (task.open.size > 0) return
+    for (const at of task.scratch.splice(0)) this.memory.release(at)
   }
 
   #closeStreams(task: Task): void {

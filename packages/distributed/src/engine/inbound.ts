@@ -7,9 +7,9 @@ const STAGE_BYTES = 64 * 1024
 /** Payload bytes taken in one call, so that sending gets its turn. */
 const SLICE = 1024 * 1024
 
-/** Where the payload of a frame goes. `at` is undefined when it is thrown away. */
+/** Where the payload of a frame goes. `at` is, or becomes, undefined when it is thrown away. */
 export interface Destination {
-  readonly at: number | undefined
+  at: number | undefined
   readonly onArrived: () => void
 }
 
@@ -67,11 +67,6 @@ export class Inbound {
       budget -= taken
     }
     return moved
-  }
-
-  /** Throws the rest of the payload in progress away instead of storing it. */
-  redirect(destination: Destination, to: Destination): void {
-    if (this.#destination === destination) this.#destination = to
   }
 
   #readHeader(): number {

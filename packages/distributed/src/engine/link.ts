@@ -44,6 +44,8 @@ export class Link {
   /** Large receives whose data has not begun to come. */
   #clearedReceives = 0
   #saidGoodbye = false
+  /** The receive whose payload is coming in. */
+  #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
   constructor(peer: number, transport: Transport, memory: EngineMemory, events: LinkEvents) {
     this.peer = peer
@@ -130,6 +132,7 @@ export class Link {
   /** Lets go of a transfer whose operation failed; a payload that still comes is thrown away. */
   cancel(transfer: Transfer): void {
     transfer.cancelled = true
+    if (this.#arriving?.receive === transfer) this.#arriving.destination.at = undefined
     takeIndex(transfer.stream.sends, transfer.index)
   }
 
@@ -239,14 +242,17 @@ export class Link {
     if (receive.bytes > EAGER_LIMIT) this.#clearedReceives--
     const fits = sameFingerprint(receive.fingerprint, fingerprint) && receive.bytes === bytes
     if (!fits && !receive.cancelled) this.#events.onMismatch(stream, fingerprint, receive)
-    if (fits) this.#events.onStarted(receive)
-    return {
-      at: fits && !receive.cancelled ? receive.at : undefined,
-      onArrived: () => {
-        this.#consume(bytes)
-        if (fits) this.#events.onDone(receive)
-      },
+    if (!fits) {
+      return {
+        at: undefined,
+        onArrived: () => {
+          this.#consume(bytes)
+        },
+      }
     }
+    return this.#arrive(receive, () => {
+      this.#consume(bytes)
+    })
   }
 
   #matchLate(stream: Stream, early: Stream['unexpected'][number]): void {
@@ -261,13 +267,21 @@ export class Link {
     const receive = takeIndex(stream.receives, index)
     this.#clearedReceives--
     if (receive === undefined) return { at: undefined, onArrived: () => undefined }
-    this.#events.onStarted(receive)
-    return {
+    return this.#arrive(receive, () => undefined)
+  }
+
+  #arrive(receive: Transfer, onArrived: () => void): Destination {
+    if (!receive.cancelled) this.#events.onStarted(receive)
+    const destination: Destination = {
       at: receive.cancelled ? undefined : receive.at,
       onArrived: () => {
-        this.#events.onDone(receive)
+        this.#arriving = undefined
+        onArrived()
+        if (!receive.cancelled) this.#events.onDone(receive)
       },
     }
+    this.#arriving = { receive, destination }
+    return destination
   }
 
   #onFaultFrame(header: FrameHeader): Destination {
@@ -290,6 +304,7 @@ export class Link {
       return
     }
     this.#events.onStarted(transfer)
+    transfer.leaving = true
     const header = this.#header(frameKinds.data, stream, index, transfer.bytes, fingerprint)
     this.outbound.pushDirect(header, transfer)
   }

@@ -35,6 +35,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
       bytes,
       fingerprint,
       done: false,
+      leaving: false,
       cancelled: false,
     }
     task.open.add(transfer)

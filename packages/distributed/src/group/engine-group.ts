@@ -35,6 +35,9 @@ export interface GroupIdentity {
   readonly timeout: number
 }
 
+/** Milliseconds that `destroy` waits for operations under way. */
+const DESTROY_TIME = 5000
+
 /** What a call adds to its buffers. */
 interface Call {
   readonly name: OperationName
@@ -61,7 +64,7 @@ export class EngineProcessGroup extends CallForms {
   readonly #timeout: number
   readonly #onDestroyed: () => Promise<void>
   readonly #objects: ObjectMessages
-  readonly #pending = new Set<PendingWork<void>>()
+  readonly #pending = new Set<{ readonly work: Work; readonly abort: () => void }>()
   #collectives = 0
   #messages = 0
   #destroyed = false
@@ -207,9 +210,18 @@ export class EngineProcessGroup extends CallForms {
   async destroy(): Promise<void> {
     if (this.#destroyed) return
     this.#destroyed = true
-    await Promise.allSettled(this.#pending)
+    await this.#finishPending()
     this.#host.removeGroup(this.#id)
     await this.#onDestroyed()
+  }
+
+  /** Waits for what is under way; what does not end soon is aborted. */
+  async #finishPending(): Promise<void> {
+    const timer = setTimeout(() => {
+      for (const { abort } of this.#pending) abort()
+    }, DESTROY_TIME)
+    await Promise.allSettled([...this.#pending].map(({ work }) => work))
+    clearTimeout(timer)
   }
 
   /** Reserves the next `count` positions among the group's collectives. */
@@ -290,19 +302,28 @@ export class EngineProcessGroup extends CallForms {
       tag: call.tag ?? 0,
       timeout,
     })
-    const work: PendingWork<void> = new PendingWork<void>({
+    let entry: { readonly work: Work; readonly abort: () => void } | undefined
+    const work = new PendingWork<void>({
       operation: name,
       sequence,
       ticket,
       signal: options?.signal,
       finish: (error) => {
-        this.#pending.delete(work)
+        if (entry !== undefined) this.#pending.delete(entry)
         if (error === undefined && output !== undefined) placedOutput?.copyBack()
         placedInput?.free()
         if (placedOutput !== placedInput) placedOutput?.free()
       },
     })
-    if (!work.isCompleted()) this.#pending.add(work)
+    if (!work.isCompleted()) {
+      entry = {
+        work,
+        abort: () => {
+          ticket.abort()
+        },
+      }
+      this.#pending.add(entry)
+    }
     return work
   }
 }

@@ -21,12 +21,17 @@ export class InlineHost implements EngineHost {
   readonly #driven: DrivenEngine
   readonly #attended = new Set<Ticket>()
   #pumping = false
+  /** A script that just ends leaves in order, one that fails does not. */
+  readonly #onExit = (code: number): void => {
+    if (code === 0) this.#driven.leave()
+  }
 
   constructor(engine: Engine, arena: Arena, transport: BlockingTransport | undefined) {
     this.#engine = engine
     this.arena = arena
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
+    process.on('exit', this.#onExit)
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
@@ -50,6 +55,7 @@ export class InlineHost implements EngineHost {
   }
 
   async close(): Promise<void> {
+    process.off('exit', this.#onExit)
     this.#driven.leave()
     await Promise.resolve()
   }

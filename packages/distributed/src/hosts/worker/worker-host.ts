@@ -156,6 +156,9 @@ export class WorkerHost implements EngineHost {
       if (this.#doorbell !== undefined) yieldCore()
     }
     while (Atomics.load(states, ticket.slot) === slotStates.running) {
+      if (Atomics.load(this.#shared.control, control.closed) === 1) {
+        throw tsrError('ERR_TSR_INTERNAL', { what: "the engine's worker has ended" })
+      }
       Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
     }
   }

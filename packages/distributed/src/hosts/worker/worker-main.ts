@@ -24,6 +24,7 @@ import {
 const input = workerData as WorkerInput
 const shared = sharedStateOf(input.shared)
 const tasks = new Map<number, Task>()
+let isReady = false
 
 function tell(message: StartMessage): void {
   parentPort?.postMessage(message)
@@ -159,6 +160,7 @@ async function main(): Promise<void> {
   const opened = await prepared.connect(heap, connect)
   const { rank, worldSize } = input
   const engine = new Engine({ heap, rank, worldSize, transport: opened.transport })
+  isReady = true
   if (opened.kind === 'blocking') {
     tell({ ready: { doorbell: opened.transport.doorbell } })
     runBlocking(engine, opened.transport)
@@ -171,6 +173,7 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: unknown) => {
-  tell({ failed: serialize(error) })
   reportClosed()
+  if (isReady) throw error
+  tell({ failed: serialize(error) })
 })
