@@ -1,0 +1,115 @@
+// Step 1: the whole network in one process.
+//
+//   npx tsx examples/01-monolith.ts [--epochs 3] [--batch 128] [--lr 0.001] [--seed 0]
+//
+// 16 linear layers learn to read digits. Nothing is parallel here; this is what all later steps
+// have to reproduce, number by number, and the time that they have to beat. Look at the three parts
+// of a training step, since a pipeline will take them apart:
+//
+//   forward    activations go through the layers to the loss; each layer keeps its input
+//   backward   the gradient comes back through the layers, and each one finds its own
+//   update     the optimizer moves the parameters against their gradients
+
+import { parseArgs } from 'node:util'
+import {
+  Adam,
+  batches,
+  countCorrect,
+  crossEntropy,
+  loadBackend,
+  mnist,
+  record,
+  recordModule,
+  ShardedMLP,
+  sumInto,
+  tf,
+  type ExampleBatch,
+  type Tensor,
+} from '@tsrun/training'
+
+const { values } = parseArgs({
+  options: {
+    epochs: { type: 'string', default: '3' },
+    batch: { type: 'string', default: '128' },
+    lr: { type: 'string', default: '0.001' },
+    seed: { type: 'string', default: '0' },
+  },
+})
+const [epochs, batch, seed] = [Number(values.epochs), Number(values.batch), Number(values.seed)]
+const learningRate = Number(values.lr)
+
+await loadBackend()
+const model = new ShardedMLP({ layers: 16, seed })
+const optimizer = new Adam({ learningRate })
+const train = mnist({ split: 'train' })
+const test = mnist({ split: 'test' })
+
+const started = performance.now()
+let steps = 0
+let accuracy = 0
+for (let epoch = 0; epoch < epochs; epoch++) {
+  const order = batches(train, { batch, seed, epoch })
+  for (const examples of order) {
+    // Large steps to get there, small ones to settle: the rate falls to zero in a straight line.
+    optimizer.learningRate = learningRate * (1 - steps / (epochs * order.length))
+    const loss = trainStep(examples)
+    steps += 1
+    if (steps % 100 === 0) report(epoch, loss, epochs * order.length)
+  }
+  accuracy = evaluate()
+  console.log(
+    `epoch ${epoch + 1} of ${epochs}: ${(100 * accuracy).toFixed(2)} % of the test images`,
+  )
+}
+const seconds = (performance.now() - started) / 1000
+console.log(
+  `result ${JSON.stringify({ accuracy, seconds: round(seconds), msPerStep: round((1000 * seconds) / steps) })}`,
+)
+
+/** Forward, backward, update. Tensors are not garbage-collected: what is made here is freed here. */
+function trainStep(examples: ExampleBatch): number {
+  const [inputs, labels, one] = [examples.inputs(), examples.labels(), tf.scalar(1)]
+
+  const outputs = recordModule(model, inputs, { needsInputGradient: false })
+  const loss = record((scores) => crossEntropy(scores, labels), outputs.value, [], {
+    needsInputGradient: true,
+  })
+  const [value] = loss.value.dataSync()
+
+  // d loss / d loss = 1, and from there back: first through the loss, then through the layers.
+  const gradients = new Map<string, Tensor>()
+  const outputGradient = loss.backward(one, () => undefined)!
+  outputs.backward(outputGradient, sumInto(gradients))
+
+  optimizer.step(model.parameters, gradients)
+
+  for (const done of [outputs, loss, inputs, labels, one, outputGradient]) done.dispose()
+  return value!
+}
+
+/** The share of test images that the network reads correctly. */
+function evaluate(): number {
+  let correct = 0
+  for (const examples of batches(test, { batch: 1000, shuffle: false })) {
+    tf.tidy(() => {
+      const [inputs, labels] = [examples.inputs(), examples.labels()]
+      correct += countCorrect(model.forward(inputs), labels)
+      tf.dispose([inputs, labels])
+    })
+  }
+  return correct / test.size
+}
+
+function report(epoch: number, loss: number, total: number): void {
+  const elapsed = (performance.now() - started) / 1000
+  const left = (elapsed / steps) * (total - steps)
+  const speed = (steps * batch) / elapsed
+  console.log(
+    `epoch ${epoch + 1}  step ${steps}/${total}  loss ${loss.toFixed(4)}  ` +
+      `${speed.toFixed(0)} images/s  ${left.toFixed(0)} s left`,
+  )
+}
+
+function round(value: number): number {
+  return Math.round(value * 100) / 100
+}
