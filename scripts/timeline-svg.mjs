@@ -1,7 +1,7 @@
 // Draws docs/images/timeline.svg, the README's picture, from the schedules themselves:
 // npm run build && node scripts/timeline-svg.mjs
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { schedule } from '../packages/training/dist/parallel/pipeline/schedule/index.js'
+import { schedule } from '@tsrun/training'
 
 const STAGES = 4
 const MICROBATCHES = 8
@@ -16,7 +16,7 @@ const MARGIN = 20
 const HEAD = 64
 const TITLE = 34
 
-/** @typedef {import('../packages/training/dist/parallel/pipeline/schedule/index.js').TimedAction} Span */
+/** @typedef {import('@tsrun/training').TimedAction} Span */
 
 const charts = /** @type {const} */ (['naive', 'gpipe', '1f1b']).map((name) => ({
   title: { naive: 'Naive', gpipe: 'GPipe', '1f1b': '1F1B' }[name],

@@ -40,7 +40,7 @@ it.each([
   [['collectives', '--ops', 'allreduce'], /--ops: unknown "allreduce"; did you mean allReduce\?/],
   [['collectives', '--peers', 'nccl'], /--peers: unknown "nccl"; choose from torch, openmpi/],
   [['collectives', '--sizes', '4parsec'], /"4parsec" is not a size/],
-  [['collectives', '--sizes', '2GiB'], /at most 1GiB/],
+  [['collectives', '--sizes', '2GiB'], /at most 256MiB/],
   [['collectives', '--json=yes'], /--json takes no value/],
   [['collectives', 'fast'], /unexpected "fast"/],
   [

@@ -13,7 +13,8 @@ import { measure, nameOf } from './systems/system.mjs'
 import { findTorch } from './systems/torch.mjs'
 import { tsrunSystems } from './systems/tsrun.mjs'
 
-const LARGEST = 2 ** 30
+// Two buffers of it fit an arena of the default size.
+const LARGEST = 2 ** 28
 
 /** @type {import('../command-line.mjs').Command} */
 export const collectives = {
@@ -44,7 +45,7 @@ function readOptions(values) {
   const ops = readList('ops', values['ops'], operations)
   const sizes = splitList(values['sizes']).map(parseSize)
   if (ops.length === 0 || sizes.length === 0) throw new UsageError('--ops or --sizes is empty')
-  if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 1GiB')
+  if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 256MiB')
   const transports = readList(
     'transport',
     values['transport'],
