@@ -1,0 +1,102 @@
+// Step 3: what does a message cost?
+//
+//   npx tsrun --nproc 2 examples/03-ping-pong.ts
+//   TSRUN_ENGINE=inline npx tsrun --nproc 2 examples/03-ping-pong.ts
+//
+// A pipeline sends activations forward and gradients back, so before building one we ask how long
+// a message takes. Rank 0 sends a buffer ("ping"), rank 1 sends it back ("pong"): half of the round
+// trip is the time of one message, and one clock is enough to take it.
+//
+// The result follows  time(bytes) = latency + bytes / bandwidth  (the alpha-beta model): small
+// messages cost the latency whatever they carry, large ones the bandwidth. The two are even at
+// latency x bandwidth bytes: a pipeline should cut its batch into micro-batches no finer than that.
+//
+// By default messages move on a thread of their own, so that a rank can compute meanwhile; getting
+// there and back is part of the latency. The inline engine (second line) has neither.
+
+import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
+
+const KIB = 2 ** 10
+const MIB = 2 ** 20
+const SIZES = [4, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
+
+interface Measured {
+  readonly bytes: number
+  /** Microseconds for one message: the median, and what 99 of 100 stay below. */
+  readonly p50: number
+  readonly p99: number
+}
+
+const group = await initProcessGroup()
+
+if (group.size === 2) {
+  const measured = SIZES.map((bytes) => pingPong(group, bytes))
+  if (group.rank === 0) report(measured)
+} else {
+  process.exitCode = 2
+  if (group.rank === 0) {
+    console.error(
+      `Ping-pong is a game for two ranks, and this job has ${group.size}. ` +
+        'Start it with: npx tsrun --nproc 2 examples/03-ping-pong.ts',
+    )
+  }
+}
+await group.destroy()
+
+/** Plays `bytes` back and forth many times. Both ranks call it; the times are those of rank 0. */
+function pingPong(group: ProcessGroup, bytes: number): Measured {
+  const buffer = group.alloc('float32', bytes / 4)
+  const other = 1 - group.rank
+  const warmUps = 10
+  const repeats = Math.max(20, Math.min(1000, Math.floor((64 * MIB) / bytes)))
+  const times: number[] = []
+
+  for (let i = -warmUps; i < repeats; i++) {
+    const start = performance.now()
+    if (group.rank === 0) {
+      group.sendSync(buffer, other)
+      group.recvSync(buffer, other)
+    } else {
+      group.recvSync(buffer, other)
+      group.sendSync(buffer, other)
+    }
+    if (i >= 0) times.push(((performance.now() - start) / 2) * 1000)
+  }
+
+  group.free(buffer)
+  times.sort((a, b) => a - b)
+  return { bytes, p50: times[repeats >> 1]!, p99: times[Math.floor(repeats * 0.99)]! }
+}
+
+function report(measured: readonly Measured[]): void {
+  console.log('     bytes     p50 us     p99 us       GB/s')
+  for (const { bytes, p50, p99 } of measured) {
+    const cells = [String(bytes), p50.toFixed(1), p99.toFixed(1), gigabytes(bytes, p50).toFixed(3)]
+    console.log(cells.map((cell) => cell.padStart(10)).join(' '))
+  }
+  const latency = measured[0]!
+  const largest = measured.at(-1)!
+  const bandwidth = gigabytes(largest.bytes, largest.p50)
+  const even = latency.p50 * bandwidth * 1000
+
+  console.log(
+    `\nA message costs ${latency.p50.toFixed(0)} us, and ${bandwidth.toFixed(2)} GB/s flow.`,
+  )
+  console.log(`At ${(even / KIB).toFixed(0)} KiB a message spends half of its time on each.`)
+  const result = {
+    latencyUs: round(latency.p50),
+    latencyP99Us: round(latency.p99),
+    bandwidthGBs: round(bandwidth),
+    evenBytes: Math.round(even),
+  }
+  console.log(`result ${JSON.stringify(result)}`)
+}
+
+/** Gigabytes (10^9 bytes) a second. */
+function gigabytes(bytes: number, microseconds: number): number {
+  return bytes / microseconds / 1000
+}
+
+function round(value: number): number {
+  return Number(value.toPrecision(4))
+}
