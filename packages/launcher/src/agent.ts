@@ -32,12 +32,14 @@ export async function runJob(job: Job, around: Surroundings): Promise<number> {
     const cause = findRootCause(outcomes)
     if (cause === undefined) return 0
     const failure = describeFailure(cause, outcomes, memory(), logs)
-    announcer.show('failure', failureText(failure), failure)
+    announcer.show('failure', failureText(failure, job.colour.stderr), failure)
 
     const last = restartCount === options.maxRestarts || interrupts.stop.aborted
     if (last) return failure.jobExitCode
     const number = `restart ${restartCount + 1} of ${options.maxRestarts}`
-    announcer.say('restart', `starting all ranks again (${number})`, { restartCount: restartCount + 1 })
+    announcer.say('restart', `starting all ranks again (${number})`, {
+      restartCount: restartCount + 1,
+    })
     await pauseBeforeRestart(restartCount, interrupts.stop)
   }
 }
@@ -61,7 +63,11 @@ async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Prom
   await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
 }
 
-function showSummary({ options }: Job, outcomes: readonly RankOutcome[], { announcer }: Surroundings): void {
+function showSummary(
+  { options }: Job,
+  outcomes: readonly RankOutcome[],
+  { announcer }: Surroundings,
+): void {
   const usages = outcomes.map(rankUsage)
   const wanted = options.summary && options.nproc > 1 && options.logFormat === 'pretty'
   announcer.show('summary', wanted ? summaryText(usages) : '', { ranks: usages })

@@ -1,7 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { isTsrError } from '@tsrun/core'
 import { runJob } from './agent.ts'
-import { answerCompletion, helpText, readCommandLine, showCompletionScript } from './args/command-line.ts'
+import {
+  answerCompletion,
+  helpText,
+  readCommandLine,
+  showCompletionScript,
+} from './args/command-line.ts'
 import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
 import { cores, planLife, prepareJob } from './job.ts'
@@ -14,7 +19,7 @@ import { listenForInterrupts, outputClosed } from './terminate/interrupts.ts'
 const USAGE = 2
 
 /**
- * The `tsrun` command.
+ * The `tsrun` command: takes over the signals and the output of this process.
  *
  * @param argv - without the program and its script
  * @returns the exit code: 0, that of the rank that failed first, 128 + n for signal n, 2 for usage
@@ -58,7 +63,6 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     return USAGE
   } finally {
     await Promise.race([console.flush(), aborted(interrupts.kill)])
-    interrupts.dispose()
   }
 }
 

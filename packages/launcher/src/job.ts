@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import type { JobOptions } from './args/job-options.ts'
 import { colourLevel, wantsColour } from './logs/colour.ts'
 import type { StreamName } from './logs/line.ts'
@@ -41,7 +42,11 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
       '--enable-source-maps',
       '--import',
       preload.href,
-      ...loaderArguments(script, nodeAbilities(env), cwd),
+      ...loaderArguments(script, nodeAbilities(env), [
+        join(cwd, 'any.js'),
+        script.path,
+        import.meta.url,
+      ]),
     ],
   }
 }

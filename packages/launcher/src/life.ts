@@ -111,17 +111,17 @@ async function stopRanks(
     kill: interrupts.kill,
     onGraceOver: (left) => {
       const who = `${left.length === 1 ? 'rank' : 'ranks'} ${formatRankList(left)}`
-      announcer.say('kill', `${who} did not stop within ${grace / 1000} s: SIGKILL`, { ranks: left })
+      announcer.say('kill', `${who} did not stop within ${grace / 1000} s: SIGKILL`, {
+        ranks: left,
+      })
     },
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
   // A slow reader of our own output may take its time; a stranger who holds a pipe may not.
-  const isWaiting = (): boolean => !interrupts.kill.aborted && console.isWaiting()
-  let open = true
+  let drained: boolean
   do {
-    const rest = closed.then(() => (open = false))
-    await Promise.race([rest, pause(DRAIN_TIME, undefined, { ref: false })])
-  } while (open && isWaiting())
+    drained = await Promise.race([closed.then(() => true), pause(DRAIN_TIME, false)])
+  } while (!drained && console.isWaiting() && !interrupts.kill.aborted)
   for (const rank of ranks) rank.release()
 }
 

@@ -28,7 +28,8 @@ export async function readCommandLine(argv: readonly string[]): Promise<CommandL
   const values: FlagValues = {}
   for (const { name } of flagTable) {
     const value = parsed[name]
-    if (value !== undefined) values[name] = String(value as string | boolean)
+    if (value !== undefined)
+      values[name] = typeof value === 'string' ? value : JSON.stringify(value)
   }
   return { action: 'run', values, command: (parsed['--'] as string[] | undefined) ?? [] }
 }
@@ -68,7 +69,9 @@ function makeParser(argv: readonly string[], spelling: 'dash' | 'both'): Argv {
     .exitProcess(false)
     .fail((message: string, error: Error | undefined) => {
       if (error !== undefined && message !== error.message) throw error
-      throw usageError(message.replace(/^Not enough arguments following: (.*)$/, '--$1 needs a value'))
+      throw usageError(
+        message.replace(/^Not enough arguments following: (.*)$/, '--$1 needs a value'),
+      )
     })
     .option('help', { type: 'boolean', describe: 'show this page' })
     .option('version', { type: 'boolean', describe: 'show the version' })
@@ -93,14 +96,22 @@ function yargsOption(flag: Flag, spelling: 'dash' | 'both'): Options {
 }
 
 function refuseUnknown(keys: readonly string[], argv: readonly string[]): void {
-  const names = [...flagTable.flatMap((flag: Flag) => [flag.name, ...(flag.aliases ?? [])]), 'help', 'version']
+  const names = [
+    ...flagTable.flatMap((flag: Flag) => [flag.name, ...(flag.aliases ?? [])]),
+    'help',
+    'version',
+  ]
   const known = new Set(['_', '--', '$0', ...names, ...names.map(underscored)])
   const unknown = keys.find((key) => !known.has(key))
   if (unknown === undefined) return
-  const flag = argv.map((word) => word.split('=', 1)[0]!).find((word) => word === `-${unknown}`) ?? `--${unknown}`
+  const flag =
+    argv.map((word) => word.split('=', 1)[0]!).find((word) => word === `-${unknown}`) ??
+    `--${unknown}`
   const guess = nearest(unknown.replaceAll('_', '-').toLowerCase(), names)
   throw usageError(
-    guess === undefined ? `Unknown flag ${flag}` : `Unknown flag ${flag} (the nearest is --${guess})`,
+    guess === undefined
+      ? `Unknown flag ${flag}`
+      : `Unknown flag ${flag} (the nearest is --${guess})`,
   )
 }
 

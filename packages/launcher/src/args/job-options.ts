@@ -4,7 +4,7 @@ import { parseRankList } from './rank-list.ts'
 import type { Setting, Settings } from './settings.ts'
 
 export const LARGEST_NPROC = 4096
-export const logFormats = ['pretty', 'json', 'raw'] as const
+const logFormats = ['pretty', 'json', 'raw'] as const
 export type LogFormat = (typeof logFormats)[number]
 
 /** Everything a job needs to know, checked and complete. */
@@ -42,12 +42,17 @@ export function toJobOptions(
   const nproc = readNproc(settings, cores)
   return {
     nproc,
-    masterAddr: read(settings, 'master-addr', 'a host name or address', (text) => text || undefined),
+    masterAddr: read(
+      settings,
+      'master-addr',
+      'a host name or address',
+      (text) => text || undefined,
+    ),
     masterPort: readInteger(settings, 'master-port', 0, 65535),
     maxRestarts: readInteger(settings, 'max-restarts', 0, 1_000_000),
     grace: read(settings, 'grace', 'a number of seconds from 0 to 86400', readSeconds) * 1000,
     logDir: settings['log-dir']?.value,
-    logFormat: read(settings, 'log-format', logFormats.join(', or '), (text) =>
+    logFormat: read(settings, 'log-format', 'pretty, json or raw', (text) =>
       logFormats.find((format) => format === text),
     ),
     ranks: readRanks(settings.ranks, nproc),

@@ -20,7 +20,11 @@ export function editDistance(from: string, to: string): number {
     const current = [row]
     for (let column = 1; column <= to.length; column++) {
       const same = from[row - 1] === to[column - 1]
-      let edits = Math.min(last[column]! + 1, current[column - 1]! + 1, last[column - 1]! + (same ? 0 : 1))
+      let edits = Math.min(
+        last[column]! + 1,
+        current[column - 1]! + 1,
+        last[column - 1]! + (same ? 0 : 1),
+      )
       if (from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1]) {
         edits = Math.min(edits, beforeLast[column - 2]! + 1)
       }

@@ -18,7 +18,8 @@ export function prettyLibraryLine(text: string): string | undefined {
   if (!text.startsWith('{"level":')) return undefined
   const entry = parse(text)
   const level = levels[Number(entry?.['level'])]
-  if (entry === undefined || level === undefined || typeof entry['name'] !== 'string') return undefined
+  if (entry === undefined || level === undefined || typeof entry['name'] !== 'string')
+    return undefined
   if (typeof entry['runId'] !== 'string') return undefined
   const message = typeof entry['msg'] === 'string' ? ` ${entry['msg']}` : ''
   const facts = Object.entries(entry)

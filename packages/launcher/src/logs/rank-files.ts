@@ -27,25 +27,25 @@ export function openRankFiles(
   onFailure: (reason: string) => void,
 ): RankFiles {
   const own = join(directory, String(rank))
-  const open: Partial<Record<StreamName, number>> = {}
+  const open = new Map<StreamName, number>()
   try {
     mkdirSync(own, { recursive: true })
     for (const stream of ['stdout', 'stderr'] as const) {
-      open[stream] = openSync(join(own, `${stream}.log`), 'w')
+      open.set(stream, openSync(join(own, `${stream}.log`), 'w'))
     }
   } catch (cause) {
-    throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory, reason: (cause as Error).message }, { cause })
+    const reason = (cause as Error).message
+    throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory, reason }, { cause })
   }
   const close = (): void => {
-    for (const stream of ['stdout', 'stderr'] as const) {
-      if (open[stream] !== undefined) closeSync(open[stream])
-      delete open[stream]
-    }
+    for (const fd of open.values()) closeSync(fd)
+    open.clear()
   }
   const write = (stream: StreamName, { text, end }: Line): void => {
-    if (open[stream] === undefined) return
+    const fd = open.get(stream)
+    if (fd === undefined) return
     try {
-      writeSync(open[stream], stripVTControlCharacters(text) + end)
+      writeSync(fd, stripVTControlCharacters(text) + end)
     } catch (error) {
       close()
       onFailure((error as Error).message)

@@ -37,7 +37,9 @@ function missing(path: string): string {
 }
 
 function alternative(path: string, suffix: string): string {
-  const found = [...typescript, ...javascript].find((extension) => existsSync(path + suffix + extension))
+  const found = [...typescript, ...javascript].find((extension) =>
+    existsSync(path + suffix + extension),
+  )
   return found === undefined ? '' : `, but there is ${path}${suffix}${found}`
 }
 

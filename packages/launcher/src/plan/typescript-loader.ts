@@ -1,5 +1,4 @@
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
 import type { Script } from './script.ts'
@@ -23,19 +22,23 @@ export function nodeAbilities(env: NodeJS.ProcessEnv): NodeAbilities {
 
 /**
  * The arguments with which Node runs the script's language: none where Node strips types itself or
- * the user brings a loader, else `--import` of tsx, looked for from the working directory, then
- * from the script, then from the launcher.
+ * the user brings a loader, else `--import` of tsx.
  *
+ * @param places - files or URLs from where to look for tsx, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
  */
-export function loaderArguments(script: Script, node: NodeAbilities, cwd: string): string[] {
+export function loaderArguments(
+  script: Script,
+  node: NodeAbilities,
+  places: readonly string[],
+): string[] {
   if (script.language === 'javascript') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
   if (/(^|\s)(--import|--loader|--experimental-loader|--require|-r)[\s=]/.test(node.nodeOptions)) {
     return []
   }
-  for (const from of [join(cwd, 'any.js'), join(dirname(script.path), 'any.js'), import.meta.url]) {
-    const loader = resolveFrom(from, 'tsx')
+  for (const place of places) {
+    const loader = resolveFrom(place, 'tsx')
     if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
   }
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'

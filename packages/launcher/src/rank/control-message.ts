@@ -37,7 +37,3 @@ export interface ResourceUsage {
 
 /** Number of the descriptor that a rank finds its control pipe at. */
 export const CONTROL_FD = 3
-
-/** Variables between launcher and preload; the preload removes them. */
-export const CONTROL_VARIABLE = 'TSRUN_CONTROL_FD'
-export const LAUNCHER_PID_VARIABLE = 'TSRUN_LAUNCHER_PID'

@@ -29,7 +29,7 @@ export function describeError(thrown: unknown): Description {
 /** The error, its cause, the cause of that, … */
 function causes(thrown: unknown): unknown[] {
   const chain: unknown[] = []
-  for (let next = thrown; next !== undefined && next !== null && !chain.includes(next); ) {
+  for (let next = thrown; next !== undefined && next !== null && !chain.includes(next);) {
     chain.push(next)
     next = typeof next === 'object' ? (next as { cause?: unknown }).cause : undefined
   }

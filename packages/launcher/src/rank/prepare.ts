@@ -1,13 +1,12 @@
-import { CONTROL_VARIABLE, LAUNCHER_PID_VARIABLE } from './control-message.ts'
 import { dieWithLauncher } from './parent-death.ts'
 import { reportToLauncher } from './reporter.ts'
 
 /** Ties this process to its launcher: it reports errors and usage, and dies with the launcher. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
-  const controlFd = Number(env[CONTROL_VARIABLE])
-  const launcherPid = Number(env[LAUNCHER_PID_VARIABLE])
-  delete env[CONTROL_VARIABLE]
-  delete env[LAUNCHER_PID_VARIABLE]
+  const controlFd = Number(env['TSRUN_CONTROL_FD'])
+  const launcherPid = Number(env['TSRUN_LAUNCHER_PID'])
+  delete env['TSRUN_CONTROL_FD']
+  delete env['TSRUN_LAUNCHER_PID']
   reportToLauncher(controlFd)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)

@@ -11,6 +11,9 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
       'NODE_OPTIONS=--max-old-space-size=8192 (MiB, for every rank), or keep less in memory.'
     )
   }
+  if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
+    return 'Node only strips types; to run enums and the like through tsx: NODE_OPTIONS="--import tsx".'
+  }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]
@@ -32,12 +35,15 @@ const exitCodes: Readonly<Record<number, string>> = {
 }
 
 function explainKill({ usage }: RankOutcome, { kills, available, limit }: MemoryEvents): string {
-  const peak = usage === undefined ? '' : ` Its memory was last seen at ${formatBytes(usage.peakBytes)}.`
-  const room = limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
+  const peak =
+    usage === undefined ? '' : ` Its memory was last seen at ${formatBytes(usage.peakBytes)}.`
+  const room =
+    limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
   if (kills > 0) {
     return `The kernel’s out-of-memory killer was at work while the job ran.${peak}${room}`
   }
-  const free = available === undefined ? '' : ` ${formatBytes(available)} of memory are available now.`
+  const free =
+    available === undefined ? '' : ` ${formatBytes(available)} of memory are available now.`
   const who =
     kills === 0
       ? 'Somebody sent it SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'

@@ -2,16 +2,19 @@ import type { Failure } from './failure.ts'
 import { formatSeconds } from './units.ts'
 
 const WIDTH = 80
+const MARGIN = 13
+const TITLE = ' tsrun: the job failed '
 
 /** The report of a failed job: the cause first, what followed, where to read on. */
-export function failureText(failure: Failure): string {
-  const { rank, worldSize, pid, host, ended, seconds, explanation, error, stderr, others, logs } = failure
+export function failureText(failure: Failure, colour: boolean): string {
+  const { rank, worldSize, pid, host, ended, seconds, explanation, error, stderr, others, logs } =
+    failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
   const lines = [
-    rule(' tsrun: the job failed '),
+    colour ? `\x1b[1;31m${rule(TITLE)}\x1b[0m` : rule(TITLE),
     `first cause  ${ranks} ${ended}, ${formatSeconds(seconds)} after its start`,
     `process      ${pid} on ${host}`,
-    ...titled('meaning', explanation?.split('\n') ?? []),
+    ...titled('meaning', explanation === undefined ? [] : wrap(explanation)),
     ...titled('error', error?.split('\n') ?? []),
     ...titled('stderr', stderr),
     ...titled('others', others),
@@ -24,8 +27,20 @@ export function failureText(failure: Failure): string {
 /** Aligns a block under its title: one line beside it, several below it. */
 function titled(title: string, lines: readonly string[]): string[] {
   if (lines.length === 0) return []
-  const column = title.padEnd(13)
-  return lines.map((line, index) => (index === 0 ? column : ' '.repeat(13)) + line)
+  return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
+}
+
+/** Breaks a paragraph into lines of what is left beside the titles. */
+function wrap(text: string): string[] {
+  const lines = ['']
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!
+    if (line === '') lines[lines.length - 1] = word
+    else if (line.length + 1 + word.length <= WIDTH - MARGIN)
+      lines[lines.length - 1] = `${line} ${word}`
+    else lines.push(word)
+  }
+  return lines
 }
 
 function rule(title: string): string {

@@ -66,7 +66,8 @@ export function describeFailure(
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
 export function describeEnd(outcome: RankOutcome): string {
   const { exitCode, signal, error, heapExhausted, exitedAt } = outcome
-  if (heapExhausted) return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
+  if (heapExhausted)
+    return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
   if (signal !== null) return `was killed by ${signal}`
   if (exitCode === 0) return 'left the job early, with exit code 0'
   const code = String(exitCode)
@@ -77,7 +78,10 @@ export function describeEnd(outcome: RankOutcome): string {
   return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
 }
 
-function explainCause({ culprit, witness, presumed }: RootCause, memory: MemoryEvents): string | undefined {
+function explainCause(
+  { culprit, witness, presumed }: RootCause,
+  memory: MemoryEvents,
+): string | undefined {
   if (witness !== undefined) {
     return (
       `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: ` +
@@ -108,13 +112,16 @@ function describeOthers(outcomes: readonly RankOutcome[], culprit: RankOutcome):
 
 function describeOther(outcome: RankOutcome, culprit: RankOutcome): string {
   const { error } = outcome
-  if (error !== undefined) {
-    const same = error.text === culprit.error?.text
-    return same ? 'the same error' : firstLine(`${error.name}: ${error.message}`)
-  }
   if (succeeded(outcome)) return 'had finished'
-  if (!wasStopped(outcome)) return describeEnd(outcome)
-  return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
+  if (wasStopped(outcome)) {
+    return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
+  }
+  if (error === undefined) return describeEnd(outcome)
+  if (error.text === culprit.error?.text) return 'the same error'
+  if (error.code !== undefined && error.peers.length > 0) {
+    return `failed because of rank ${formatRankList(error.peers)} (${error.code})`
+  }
+  return firstLine(`${error.name}: ${error.message}`)
 }
 
 /** In the form of an error with its stack. */

@@ -17,7 +17,9 @@ export interface RootCause {
  * earliest of the errors that only follow from another rank's failure.
  */
 export function findRootCause(outcomes: readonly RankOutcome[]): RootCause | undefined {
-  const inOrder = outcomes.filter((outcome) => !succeeded(outcome)).sort((a, b) => failedAt(a) - failedAt(b))
+  const inOrder = outcomes
+    .filter((outcome) => !succeeded(outcome))
+    .sort((a, b) => failedAt(a) - failedAt(b))
   const failures = inOrder.filter((outcome) => !wasStopped(outcome))
   const own =
     failures.find((outcome) => !isVictim(outcome)) ??

@@ -24,7 +24,9 @@ const titles = ['rank', 'time', 'CPU time', 'CPU', 'peak memory']
 export function summaryText(usages: readonly RankUsage[]): string {
   const rows = [titles, ...usages.map(toRow)]
   const widths = titles.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
-  return rows.map((row) => row.map((cell, i) => cell.padStart(widths[i]!)).join('  ') + '\n').join('')
+  return rows
+    .map((row) => row.map((cell, i) => cell.padStart(widths[i]!)).join('  ') + '\n')
+    .join('')
 }
 
 function toRow({ rank, seconds, cpuSeconds, peakBytes }: RankUsage): string[] {
@@ -32,7 +34,9 @@ function toRow({ rank, seconds, cpuSeconds, peakBytes }: RankUsage): string[] {
     String(rank),
     formatSeconds(seconds),
     cpuSeconds === undefined ? '–' : formatSeconds(cpuSeconds),
-    cpuSeconds === undefined || seconds === 0 ? '–' : `${Math.round((100 * cpuSeconds) / seconds)} %`,
+    cpuSeconds === undefined || seconds === 0
+      ? '–'
+      : `${Math.round((100 * cpuSeconds) / seconds)} %`,
     peakBytes === undefined ? '–' : formatBytes(peakBytes),
   ]
 }

@@ -3,7 +3,10 @@ import { LineSplitter } from '../logs/line-splitter.ts'
 import type { ControlMessage } from '../rank/control-message.ts'
 
 /** Reads the control pipe of a rank; what is no message of ours is ignored. */
-export function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
+export function readControlMessages(
+  pipe: Readable,
+  onMessage: (message: ControlMessage) => void,
+): void {
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) {

@@ -4,8 +4,13 @@ import type { Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import type { RankPlan } from '../plan/rank-plan.ts'
-import { CONTROL_FD, CONTROL_VARIABLE, LAUNCHER_PID_VARIABLE } from '../rank/control-message.ts'
-import type { ControlMessage, ErrorReport, ExitReport, ResourceUsage } from '../rank/control-message.ts'
+import { CONTROL_FD } from '../rank/control-message.ts'
+import type {
+  ControlMessage,
+  ErrorReport,
+  ExitReport,
+  ResourceUsage,
+} from '../rank/control-message.ts'
 import { readControlMessages } from './control-channel.ts'
 import { groupExists, signalGroup } from './process-group.ts'
 
@@ -54,7 +59,11 @@ export class RankProcess {
   }
 
   /** @throws ERR_TSR_SPAWN */
-  static async start(plan: RankPlan, worldSize: number, env: NodeJS.ProcessEnv): Promise<RankProcess> {
+  static async start(
+    plan: RankPlan,
+    worldSize: number,
+    env: NodeJS.ProcessEnv,
+  ): Promise<RankProcess> {
     const [program, ...args] = plan.command
     try {
       const child = spawn(program, args, {
@@ -62,8 +71,8 @@ export class RankProcess {
         env: {
           ...env,
           ...plan.environment,
-          [CONTROL_VARIABLE]: String(CONTROL_FD),
-          [LAUNCHER_PID_VARIABLE]: String(process.pid),
+          TSRUN_CONTROL_FD: String(CONTROL_FD),
+          TSRUN_LAUNCHER_PID: String(process.pid),
         },
         stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       })
@@ -128,7 +137,7 @@ export class RankProcess {
       })
     })
     // Only the rank holds the other end, unless it forked without exec.
-    await Promise.race([reported, pause(REPORT_TIME, undefined, { ref: false })])
+    await Promise.race([reported, pause(REPORT_TIME)])
     this.end = end
     return end
   }

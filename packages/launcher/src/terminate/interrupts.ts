@@ -16,7 +16,6 @@ export interface Interrupts {
   readonly kill: AbortSignal
   /** Stops the job as a signal does. */
   interrupt(interruption: Interruption): void
-  dispose(): void
 }
 
 /** Milliseconds: npx passes the terminal's Ctrl-C on a second time; that is no second Ctrl-C. */
@@ -27,7 +26,7 @@ const handled = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 /** Ends the job quietly: nobody reads its output any more (exit code as if by SIGPIPE). */
 export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefined }
 
-/** Turns the signals that ask a program to stop into abort signals. */
+/** Turns the signals that ask a program to stop into abort signals, as long as the process lives. */
 export function listenForInterrupts(): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
@@ -35,26 +34,21 @@ export function listenForInterrupts(): Interrupts {
     if (stop.signal.aborted) kill.abort(interruption)
     else stop.abort(interruption)
   }
-  const listeners = handled.map((signal) => {
+  for (const signal of handled) {
     const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
     let last = -Infinity
-    const listener = (): void => {
+    process.on(signal, () => {
       const now = monotonicNow()
       if (now - last < SAME_PRESS) return
       last = now
       interrupt({ exitCode: 128 + constants.signals[signal], reason })
-    }
-    process.on(signal, listener)
-    return () => process.off(signal, listener)
-  })
+    })
+  }
   return {
     stop: stop.signal,
     kill: kill.signal,
     interrupt: (interruption) => {
       if (!stop.signal.aborted) interrupt(interruption)
-    },
-    dispose: () => {
-      for (const remove of listeners) remove()
     },
   }
 }

@@ -24,10 +24,11 @@ function isClear(ranks: readonly RankProcess[]): boolean {
   const running = ranks.filter((rank) => rank.end === undefined)
   if (running.length === 0) return true
   if (running.some((rank) => rank.error !== undefined)) return false
-  return ranks.some((rank) => rank.end !== undefined && isCulprit(rank))
+  return ranks.some(isCulprit)
 }
 
 function isCulprit({ end, error }: RankProcess): boolean {
-  if (end?.signal != null) return true
-  return end?.exitCode !== 0 && error !== undefined && !error.consequence && error.peers.length === 0
+  if (end === undefined || end.exitCode === 0) return false
+  if (end.signal !== null) return true
+  return error !== undefined && !error.consequence && error.peers.length === 0
 }

@@ -1,0 +1,233 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import {
+  killLeftovers,
+  Run,
+  tsrun,
+  until,
+  untilGone,
+  type Finished,
+  type RankLine,
+} from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+afterEach(killLeftovers)
+
+/** The figure of the project: how long the job may outlive the rank that died, in ms. */
+const LIMIT = 2000
+
+interface Death {
+  how: string
+  env?: NodeJS.ProcessEnv
+  code: number
+  cause: string
+  report: (string | RegExp)[]
+}
+
+const deaths: Death[] = [
+  {
+    how: 'throw',
+    code: 1,
+    cause: 'died of an uncaught error (exit code 1)',
+    report: [
+      'TypeError: the loss is not a number',
+      /die\.mjs:\d+:\d+/,
+      'stderr       a last word on stderr',
+    ],
+  },
+  {
+    how: 'reject',
+    code: 1,
+    cause: 'died of an unhandled rejection (exit code 1)',
+    report: ['Error: nobody caught this', '[cause]: Error: the root of it'],
+  },
+  {
+    how: 'value',
+    code: 1,
+    cause: 'died of an uncaught error (exit code 1)',
+    report: ["'just text'"],
+  },
+  {
+    how: 'exit',
+    code: 3,
+    cause: 'called process.exit(3)',
+    report: [/process\.exit\(3\) called\n +at .*die\.mjs:\d+:\d+/],
+  },
+  { how: 'code', code: 5, cause: 'exited with code 5', report: ['a last word on stderr'] },
+  { how: 'segfault', code: 139, cause: 'was killed by SIGSEGV', report: ['Segmentation fault'] },
+  { how: 'crash', code: 139, cause: 'was killed by SIGSEGV', report: ['Segmentation fault'] },
+  {
+    how: 'kill',
+    code: 137,
+    cause: 'was killed by SIGKILL',
+    report: ['Somebody sent it SIGKILL', 'a last word on stderr'],
+  },
+  {
+    how: 'heap',
+    env: { NODE_OPTIONS: '--max-old-space-size=40' },
+    code: 134,
+    cause: 'ran out of JavaScript heap (SIGABRT)',
+    report: ['--max-old-space-size', 'a last word on stderr'],
+  },
+]
+
+it.each(deaths)('names a rank that dies by $how, and ends the whole job at once', async (death) => {
+  const run = new Run(['--nproc', '4', 'die.mjs', death.how, '1', 'asked'], {
+    env: death.env ?? {},
+  })
+  const ranks = await run.announced(4)
+  run.ask(ranks, (rank) => rank === 1)
+  const [dying] = await run.announced(1, 'asked')
+  // An exhausted heap takes its time to be noticed: V8 says when.
+  const isLong = death.how === 'heap'
+  if (isLong) await until(() => run.stderr.includes('FATAL ERROR'), 'V8 gives up')
+  const diedAt = isLong ? performance.now() : 0
+  const { code, stdout, stderr, at } = await run.finished
+  expect(code).toBe(death.code)
+  if (isLong) expect(performance.now() - diedAt).toBeLessThan(LIMIT)
+  else expect(at - dying!.at).toBeLessThan(LIMIT)
+  await untilGone(
+    ranks.map(({ pid }) => pid),
+    LIMIT,
+  )
+
+  const report = stderr.slice(stderr.indexOf('── tsrun: the job failed'))
+  expect(report).toContain(`first cause  rank 1 of 4 ${death.cause}`)
+  expect(report).toContain(`process      ${dying!.pid} on `)
+  expect(report).toMatch(/others +ranks 0, 2-3: stopped by tsrun, after /)
+  for (const part of death.report) expect(report).toMatch(part)
+  expect(report).toMatch(new RegExp(`── exit code ${death.code} ─+\n$`))
+  expect(stdout).not.toContain('first cause')
+})
+
+/** The part of the report that names the cause. */
+function firstCause({ stderr }: Finished): string | undefined {
+  return /first cause {2}(.*), [\d.]+ s after its start/.exec(stderr)?.[1]
+}
+
+describe('victims never pass for culprits', () => {
+  const start = async (story: string): Promise<{ run: Run; ranks: RankLine[] }> => {
+    const run = new Run(['--nproc', '4', 'victims.mjs', story])
+    return { run, ranks: await run.announced(4) }
+  }
+  const isCulprit = (rank: number): boolean => rank === 2
+  const isVictim = (rank: number): boolean => rank !== 2
+
+  it('waits for the culprit that dies after those who lost it', async () => {
+    const { run, ranks } = await start('late')
+    run.ask(ranks, isVictim)
+    await run.announced(3, 'asked')
+    run.ask(ranks, isCulprit)
+    const finished = await run.finished
+    expect(firstCause(finished)).toBe('rank 2 of 4 called process.exit(7)')
+    expect(finished.code).toBe(7)
+    expect(finished.stderr).toContain(
+      'ranks 0-1, 3: failed because of rank 2 (ERR_TSR_PEER_LOST), after',
+    )
+  })
+
+  it('names a rank that left early and well, with the error of one that missed it', async () => {
+    const { run, ranks } = await start('early')
+    run.ask(ranks, isCulprit)
+    await untilGone([ranks.find(({ rank }) => isCulprit(rank))!.pid])
+    run.ask(ranks, isVictim)
+    const finished = await run.finished
+    expect(firstCause(finished)).toBe('rank 2 of 4 left the job early, with exit code 0')
+    expect(finished.code).toBe(1)
+    expect(finished.stderr).toContain('ERR_TSR_PEER_LEFT')
+    expect(finished.stderr).toContain('uneven batches')
+  })
+
+  it('says so when only consequences are known', async () => {
+    const { run, ranks } = await start('elsewhere')
+    run.ask(ranks)
+    const finished = await run.finished
+    expect(firstCause(finished)).toMatch(/^rank \d of 4 died of an uncaught error/)
+    expect(finished.stderr).toContain('follows from another rank’s end')
+  })
+
+  it('is not misled by errors that the script survived', async () => {
+    const { run, ranks } = await start('survived')
+    run.ask(ranks, isVictim)
+    await run.announced(3, 'survived')
+    run.ask(ranks, isCulprit)
+    const finished = await run.finished
+    expect(firstCause(finished)).toBe('rank 2 of 4 called process.exit(7)')
+    expect(finished.stderr).not.toContain('ERR_TSR_PEER_LOST')
+  })
+})
+
+it('shows where a syntax error is', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'tsrun-syntax-'))
+  try {
+    const script = join(directory, 'broken.mjs')
+    writeFileSync(script, 'const broken = ;\n')
+    const { code, stderr } = await tsrun(['--nproc', '3', script])
+    expect(code).toBe(1)
+    const report = stderr.slice(stderr.indexOf('── tsrun: the job failed'))
+    expect(report).toMatch(/error +file:.*broken\.mjs:1\n +const broken = ;\n +\^/)
+    expect(report).toContain("SyntaxError: Unexpected token ';'")
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
+it('points into the TypeScript source', async () => {
+  const { code, stderr } = await tsrun(['--nproc', '2', 'typed-throws.ts'])
+  expect(code).toBe(1)
+  expect(stderr).toContain('RangeError: no area for 2 sides')
+  expect(stderr).toMatch(/at area \(.*typed-throws\.ts:6:\d+\)/)
+})
+
+it('explains a top-level await that never settles', async () => {
+  const { code, stderr } = await tsrun(['--nproc', '2', 'never.mjs'])
+  expect(code).toBe(13)
+  expect(stderr).toContain('top-level await that never settled')
+})
+
+it('is an event with all facts under --log-format json', async () => {
+  const { code, stdout } = await tsrun(['--nproc', '2', '--log-format', 'json', 'die.mjs', 'throw'])
+  expect(code).toBe(1)
+  const events = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { event?: string })
+  expect(events.find(({ event }) => event === 'failure')).toMatchObject({
+    rank: 1,
+    worldSize: 2,
+    exitCode: 1,
+    signal: null,
+    error: expect.stringContaining('the loss is not a number'),
+    stderr: ['a last word on stderr'],
+    others: [expect.stringMatching(/^rank 0: stopped by tsrun/)],
+    jobExitCode: 1,
+  })
+})
+
+it('kills a rank that does not stop within the grace, and says so', async () => {
+  const run = new Run(['--nproc', '3', '--grace', '0.3', 'deaf.mjs', '2'])
+  const ranks = await run.announced(3)
+  process.kill(ranks.find(({ rank }) => rank === 0)!.pid, 'SIGKILL')
+  const { code, stdout, stderr } = await run.finished
+  expect(code).toBe(137)
+  expect(stdout).toContain('[rank 2] not now')
+  expect(stderr).toContain('tsrun: rank 2 did not stop within 0.3 s: SIGKILL\n')
+  expect(stderr).toContain('rank 2: stopped by tsrun, with SIGKILL')
+  await untilGone(ranks.map(({ pid }) => pid))
+})
+
+it.each(['well', 'throw'])(
+  'leaves no child of a rank behind when the job ends (%s)',
+  async (end) => {
+    const run = new Run(['--nproc', '2', 'family.mjs', end])
+    const { code, stdout } = await run.finished
+    expect(code).toBe(end === 'throw' ? 1 : 0)
+    const children = Array.from(stdout.matchAll(/child rank=\d pid=(\d+)/g), ([, pid]) =>
+      Number(pid),
+    )
+    expect(children.length).toBeGreaterThan(0)
+    await untilGone(children, 200)
+  },
+)

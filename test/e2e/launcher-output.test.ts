@@ -1,0 +1,203 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { killLeftovers, Run, tsrun, untilGone } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+afterEach(killLeftovers)
+
+interface Entry {
+  time: string
+  rank?: number
+  stream?: string
+  line?: string
+  event?: string
+}
+
+const sorted = (text: string): string[] => text.trimEnd().split('\n').sort()
+const entries = (text: string): Entry[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Entry)
+
+describe('what reaches the console', () => {
+  it('is a whole line with the padded name of its rank', async () => {
+    const { code, stdout } = await tsrun(['--nproc', '11', '--ranks', '0,2-3,10', 'hello.mjs'])
+    expect(code).toBe(0)
+    expect(sorted(stdout)).toEqual([
+      '[rank 0]  hello from rank 0 of 11',
+      '[rank 10] hello from rank 10 of 11',
+      '[rank 2]  hello from rank 2 of 11',
+      '[rank 3]  hello from rank 3 of 11',
+    ])
+  })
+
+  it('has no prefix when there is one rank, and moves progress bars in place', async () => {
+    const { stdout } = await tsrun(['streams.mjs'])
+    expect(stdout).toContain('begin and end\n')
+    expect(stdout).toContain('\r10 %\r20 %\r')
+    expect(stdout).toMatch(/\r100 %\nno newline at the end\n$/)
+  })
+
+  it('keeps partial lines together, ends progress bars in one line, keeps the streams apart', async () => {
+    const { stdout, stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
+    const lines = stdout.trimEnd().split('\n')
+    expect(lines).toEqual([
+      '[rank 1] begin and end',
+      '[rank 1] \x1b[31mred\x1b[39m',
+      ...lines.slice(2, -2),
+      '[rank 1] 100 %',
+      '[rank 1] no newline at the end',
+    ])
+    expect(lines.length).toBeLessThan(7)
+    expect(stderr).toContain('[rank 1] plain on stderr\n')
+  })
+
+  it('shows the lines of the library’s own logger for people', async () => {
+    const { stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
+    expect(stderr).toContain('[rank 1] WARN engine: rank 3 is silent peer=3\n')
+  })
+
+  it('is what the ranks wrote, under --log-format raw', async () => {
+    const { stdout, stderr } = await tsrun(['--nproc', '2', '--log-format', 'raw', 'hello.mjs'])
+    expect(sorted(stdout)).toEqual(['hello from rank 0 of 2', 'hello from rank 1 of 2'])
+    expect(stderr).toBe('')
+    const logged = await tsrun(['--log-format', 'raw', 'streams.mjs'])
+    expect(logged.stderr).toMatch(/^\{"level":40.*"msg":"rank 3 is silent"\}$/m)
+  })
+
+  it('is one JSON object a line on stdout, under --log-format json', async () => {
+    const { stdout, stderr } = await tsrun(['--nproc', '2', '--log-format', 'json', 'streams.mjs'])
+    expect(stderr).toBe('')
+    const all = entries(stdout)
+    expect(all).toContainEqual({
+      time: expect.any(String),
+      rank: 1,
+      stream: 'stdout',
+      line: 'begin and end',
+    })
+    expect(all).toContainEqual({
+      time: expect.any(String),
+      rank: 0,
+      stream: 'stderr',
+      line: 'plain on stderr',
+    })
+    expect(all.at(-1)).toMatchObject({ event: 'summary', ranks: [{ rank: 0 }, { rank: 1 }] })
+  })
+
+  it('is never coloured when it is no terminal, and always with FORCE_COLOR', async () => {
+    const plain = await tsrun(['--nproc', '2', 'environment.mjs'])
+    expect(plain.stdout).not.toContain('\x1b[')
+    expect(plain.stdout).not.toContain('FORCE_COLOR')
+    const forced = await tsrun(['--nproc', '2', 'hello.mjs'], { env: { FORCE_COLOR: '1' } })
+    expect(forced.stdout).toContain('\x1b[36m[rank 0]\x1b[39m hello from rank 0 of 2\n')
+    const refused = await tsrun(['--nproc', '2', 'hello.mjs'], {
+      env: { FORCE_COLOR: '1', NO_COLOR: '1' },
+    })
+    expect(refused.stdout).not.toContain('\x1b[')
+  })
+
+  it('loses nothing when a rank prints much and leaves at once', async () => {
+    const count = 20_000
+    const { code, stdout } = await tsrun([
+      '--nproc',
+      '2',
+      '--log-format',
+      'raw',
+      'much.mjs',
+      String(count),
+    ])
+    expect(code).toBe(0)
+    const lines = stdout.trimEnd().split('\n')
+    expect(lines).toHaveLength(2 * count)
+    expect(lines.filter((line) => /^line \d+ \.{100}$/.test(line))).toHaveLength(2 * count)
+  })
+
+  it('waits for a slow reader, and loses nothing', async () => {
+    const count = 20_000
+    const run = new Run(['--nproc', '2', 'much.mjs', String(count)])
+    run.child.stdout!.pause()
+    await run.idle()
+    run.child.stdout!.resume()
+    const { code, stdout } = await run.finished
+    expect(code).toBe(0)
+    expect(stdout.trimEnd().split('\n')).toHaveLength(2 * count)
+  })
+
+  it('cuts endless lines, but keeps every character', async () => {
+    const { stdout } = await tsrun(['--nproc', '2', '--ranks', '0', 'exit-loudly.mjs'])
+    const pieces = stdout.trimEnd().split('\n')
+    expect(pieces.length).toBe(Math.ceil(999_999 / 65_536))
+    expect(pieces.join('').replaceAll('[rank 0] ', '')).toBe('y'.repeat(999_999))
+  })
+
+  it('ends the job quietly when nobody reads any more', async () => {
+    const run = new Run(['--nproc', '2', 'flood.mjs'])
+    const ranks = await run.announced(2)
+    run.child.stdout!.destroy()
+    const { code, stderr } = await run.finished
+    expect({ code, stderr }).toEqual({ code: 141, stderr: '' })
+    await untilGone(ranks.map(({ pid }) => pid))
+  })
+})
+
+describe('--log-dir', () => {
+  let directory = ''
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
+  })
+  afterEach(() => {
+    rmSync(directory, { recursive: true })
+  })
+
+  it('writes the lines of each rank to its own files, without prefix or colour', async () => {
+    const { code } = await tsrun([
+      '--nproc',
+      '2',
+      '--ranks',
+      '0',
+      '--log-dir',
+      directory,
+      'streams.mjs',
+    ])
+    expect(code).toBe(0)
+    const [runId] = readdirSync(directory)
+    const own = join(directory, runId!, 'attempt_0', '1')
+    const stdout = readFileSync(join(own, 'stdout.log'), 'utf8')
+    expect(stdout).toMatch(/^begin and end\nred\n\r10 %\r|^begin and end\nred\n\r0 %\r/)
+    expect(stdout).toMatch(/100 %\nno newline at the end\n$/)
+    expect(readFileSync(join(own, 'stderr.log'), 'utf8')).toMatch(/^plain on stderr\n\{"level":40/)
+  })
+
+  it('has a directory for each life, which the report names', async () => {
+    const args = ['--nproc', '2', '--max-restarts', '1', '--log-dir', directory, 'flaky.mjs', '9']
+    const { code, stderr } = await tsrun(args)
+    expect(code).toBe(4)
+    const [runId] = readdirSync(directory)
+    const lives = readdirSync(join(directory, runId!)).sort()
+    expect(lives).toEqual(['attempt_0', 'attempt_1'])
+    for (const life of lives) expect(stderr).toContain(join(directory, runId!, life))
+    const log = readFileSync(join(directory, runId!, 'attempt_1', '0', 'stdout.log'), 'utf8')
+    expect(log).toContain('rank 0 in life 1')
+  })
+})
+
+describe('the summary at the end', () => {
+  it('shows time, CPU and memory of each rank', async () => {
+    const { stderr } = await tsrun(['--nproc', '2', 'hello.mjs'])
+    const [titles, ...rows] = stderr.trimEnd().split('\n')
+    expect(titles).toMatch(/rank +time +CPU time +CPU +peak memory/)
+    expect(rows).toHaveLength(2)
+    for (const row of rows) expect(row).toMatch(/^ +[01] +[\d.]+ s +[\d.]+ s +\d+ % +\d+ MiB$/)
+  })
+
+  it('is left out for one rank and with --no-summary', async () => {
+    expect((await tsrun(['hello.mjs'])).stderr).toBe('')
+    expect((await tsrun(['--nproc', '2', '--no-summary', 'hello.mjs'])).stderr).toBe('')
+    expect(
+      (await tsrun(['--nproc', '2', 'hello.mjs'], { env: { TSRUN_SUMMARY: '0' } })).stderr,
+    ).toContain('TSRUN_SUMMARY')
+  })
+})

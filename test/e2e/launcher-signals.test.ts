@@ -1,0 +1,150 @@
+import { readFileSync } from 'node:fs'
+import { jest } from '@jest/globals'
+import {
+  killLeftovers,
+  now,
+  processState,
+  Run,
+  until,
+  untilGone,
+} from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+afterEach(killLeftovers)
+
+/** The figure of the project: no rank survives its launcher by more, in ms. */
+const LIMIT = 2000
+
+const pidsOf = (ranks: readonly { pid: number }[]): number[] => ranks.map(({ pid }) => pid)
+
+describe('Ctrl-C', () => {
+  it('once: stops the ranks and exits with 130', async () => {
+    const run = new Run(['--nproc', '4', 'wait.mjs'])
+    const ranks = await run.announced(4)
+    const pressed = now()
+    run.signal('SIGINT')
+    const { code, stderr, at } = await run.finished
+    expect(code).toBe(130)
+    expect(at - pressed).toBeLessThan(LIMIT)
+    expect(stderr).toBe(
+      'tsrun: Ctrl-C: stopping the ranks (SIGKILL after 10 s; Ctrl-C again: kill them now)\n',
+    )
+    await untilGone(pidsOf(ranks), LIMIT)
+  })
+
+  it('once: gives ranks time to put things in order', async () => {
+    const run = new Run(['--nproc', '2', 'tidy.mjs'])
+    await run.announced(2)
+    run.signal('SIGINT')
+    const { code, stdout } = await run.finished
+    expect(code).toBe(130)
+    expect(stdout.match(/saved/g)).toHaveLength(2)
+  })
+
+  it('twice: kills them now', async () => {
+    const run = new Run(['--nproc', '2', '--grace', '600', 'deaf.mjs'])
+    const ranks = await run.announced(2)
+    run.signal('SIGINT')
+    await until(() => run.stdout.match(/not now/g)?.length === 2, 'both ranks refuse')
+    const again = setInterval(() => {
+      run.signal('SIGINT')
+    }, 50)
+    await until(() => run.stderr.includes('tsrun: killing the ranks now\n'), 'the second is heard')
+    clearInterval(again)
+    expect((await run.finished).code).toBe(130)
+    await untilGone(pidsOf(ranks), LIMIT)
+  })
+
+  it('passed on by npx: counts once', async () => {
+    const run = new Run(['--nproc', '2', 'tidy.mjs'])
+    await run.announced(2)
+    run.signal('SIGINT')
+    run.signal('SIGINT')
+    const { code, stdout, stderr } = await run.finished
+    expect(code).toBe(130)
+    expect(stderr).not.toContain('killing')
+    expect(stdout.match(/saved/g)).toHaveLength(2)
+  })
+
+  it('also stops a rank whose main thread is blocked', async () => {
+    const run = new Run(['--nproc', '2', 'blocked.mjs'])
+    const ranks = await run.announced(2)
+    const pressed = now()
+    run.signal('SIGINT')
+    expect((await run.finished).at - pressed).toBeLessThan(LIMIT)
+    await untilGone(pidsOf(ranks), LIMIT)
+  })
+
+  it('does not start the ranks again', async () => {
+    const run = new Run(['--nproc', '2', '--max-restarts', '5', 'wait.mjs'])
+    await run.announced(2)
+    run.signal('SIGINT')
+    const { code, stdout } = await run.finished
+    expect(code).toBe(130)
+    expect(stdout.match(/ready/g)).toHaveLength(2)
+  })
+})
+
+it.each([
+  ['SIGTERM', 143],
+  ['SIGHUP', 129],
+  ['SIGQUIT', 131],
+] as const)('%s stops the job with exit code %d', async (signal, expected) => {
+  const run = new Run(['--nproc', '2', 'wait.mjs'])
+  const ranks = await run.announced(2)
+  run.signal(signal)
+  const { code, stderr } = await run.finished
+  expect(code).toBe(expected)
+  expect(stderr).toContain(`tsrun: ${signal}: stopping the ranks`)
+  await untilGone(pidsOf(ranks), LIMIT)
+})
+
+it('Ctrl-Z stops the ranks too, and fg lets them go on', async () => {
+  const run = new Run(['--nproc', '2', 'wait.mjs'])
+  const ranks = await run.announced(2)
+  const everybody = [run.pid, ...pidsOf(ranks)]
+  run.signal('SIGTSTP')
+  await until(() => everybody.every((pid) => processState(pid) === 'T'), 'all are stopped')
+  run.signal('SIGCONT')
+  await until(() => everybody.every((pid) => processState(pid) !== 'T'), 'all go on')
+  run.signal('SIGINT')
+  expect((await run.finished).code).toBe(130)
+})
+
+it('a rank that somebody stopped (SIGSTOP) does not keep the job from ending', async () => {
+  const run = new Run(['--nproc', '2', 'wait.mjs'])
+  const ranks = await run.announced(2)
+  process.kill(ranks[0]!.pid, 'SIGSTOP')
+  await until(() => processState(ranks[0]!.pid) === 'T', 'the rank is stopped')
+  const pressed = now()
+  run.signal('SIGINT')
+  expect((await run.finished).at - pressed).toBeLessThan(LIMIT)
+  await untilGone(pidsOf(ranks), LIMIT)
+})
+
+describe('when the launcher is SIGKILLed, no rank survives', () => {
+  it.each([
+    ['that waits', 'wait.mjs', {}],
+    ['whose main thread is blocked', 'blocked.mjs', {}],
+    ['that ignores SIGTERM', 'deaf.mjs', {}],
+    ['without native bindings', 'wait.mjs', { TSRUN_NATIVE: 'off' }],
+    ['without native bindings, blocked', 'blocked.mjs', { TSRUN_NATIVE: 'off' }],
+  ])('%s', async (_, script, env) => {
+    const run = new Run(['--nproc', '4', script], { env })
+    const ranks = await run.announced(4)
+    run.signal('SIGKILL')
+    await untilGone(pidsOf(ranks), LIMIT)
+    expect((await run.finished).signal).toBe('SIGKILL')
+  })
+
+  it('while they start', async () => {
+    const run = new Run(['--nproc', '4', 'wait.mjs'])
+    const file = `/proc/${run.pid}/task/${run.pid}/children`
+    const children = (): number[] =>
+      readFileSync(file, 'utf8').trim().split(' ').filter(Boolean).map(Number)
+    await until(() => children().length >= 2, 'the first ranks are started')
+    const ranks = children()
+    run.signal('SIGKILL')
+    await untilGone(ranks, LIMIT)
+  })
+})

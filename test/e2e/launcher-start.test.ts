@@ -1,0 +1,172 @@
+import { availableParallelism } from 'node:os'
+import { jest } from '@jest/globals'
+import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+afterEach(killLeftovers)
+
+interface Seen {
+  environment: Record<string, string | undefined>
+  arguments: string[]
+}
+
+/** What each rank printed, in order of rank. */
+function seen(stdout: string): Seen[] {
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line.replace(/^\[rank \d+\] /, '')) as Seen)
+    .sort((a, b) => Number(a.environment['RANK']) - Number(b.environment['RANK']))
+}
+
+describe('what a rank gets', () => {
+  it('is the rank environment, and its arguments untouched', async () => {
+    const script = ['environment.mjs', '--nproc', '9', '-n', '09', '--lr=0.10', '--', 'a b']
+    const { code, stdout } = await tsrun(['--nproc_per_node=2', ...script])
+    expect(code).toBe(0)
+    const ranks = seen(stdout)
+    const token = ranks[0]!.environment['TSRUN_TOKEN']
+    expect(token).toMatch(/^[0-9a-f]{64}$/)
+    const port = ranks[0]!.environment['MASTER_PORT']
+    expect(Number(port)).toBeGreaterThan(0)
+    ranks.forEach(({ environment }, rank) => {
+      expect(environment).toEqual({
+        RANK: String(rank),
+        LOCAL_RANK: String(rank),
+        WORLD_SIZE: '2',
+        LOCAL_WORLD_SIZE: '2',
+        NODE_RANK: '0',
+        GROUP_RANK: '0',
+        MASTER_ADDR: '127.0.0.1',
+        MASTER_PORT: port,
+        TSRUN_NNODES: '1',
+        TSRUN_RUN_ID: expect.stringMatching(/^\d{8}-\d{6}-[0-9a-f]{6}$/),
+        TSRUN_TOKEN: token,
+        TSRUN_RESTART_COUNT: '0',
+      })
+    })
+    expect(ranks[1]!.arguments).toEqual(script.slice(1))
+  })
+
+  it('differs from job to job where it must', async () => {
+    const [one, other] = await Promise.all([tsrun(['environment.mjs']), tsrun(['environment.mjs'])])
+    const [a, b] = [seen(one.stdout)[0]!.environment, seen(other.stdout)[0]!.environment]
+    for (const name of ['TSRUN_TOKEN', 'TSRUN_RUN_ID', 'MASTER_PORT'])
+      expect(a[name]).not.toBe(b[name])
+  })
+
+  it('is the token of TSRUN_TOKEN, if that is set', async () => {
+    const token = 'ab'.repeat(32)
+    const { stdout } = await tsrun(['environment.mjs'], { env: { TSRUN_TOKEN: token } })
+    expect(seen(stdout)[0]!.environment['TSRUN_TOKEN']).toBe(token)
+  })
+})
+
+describe('how many ranks', () => {
+  it('one without a flag', async () => {
+    expect((await tsrun(['hello.mjs'])).stdout).toBe('hello from rank 0 of 1\n')
+  })
+
+  it('one per core with auto', async () => {
+    const { stdout } = await tsrun(['--nproc', 'auto', 'hello.mjs'])
+    expect(stdout).toContain(`of ${availableParallelism()}\n`)
+  })
+
+  it('flag before TSRUN_* before PET_*, and one line says what came from the environment', async () => {
+    const env = { TSRUN_NPROC: '2', PET_NPROC_PER_NODE: '3', PET_MAX_RESTARTS: '1' }
+    const both = await tsrun(['hello.mjs'], { env })
+    expect(both.stdout).toContain('of 2\n')
+    const origins =
+      'tsrun: from the environment: nproc=2 (TSRUN_NPROC), max-restarts=1 (PET_MAX_RESTARTS)\n'
+    expect(both.stderr.startsWith(origins)).toBe(true)
+    const flag = await tsrun(['--nproc', '1', 'hello.mjs'], { env: { TSRUN_NPROC: '2' } })
+    expect(flag).toMatchObject({ stdout: 'hello from rank 0 of 1\n', stderr: '' })
+  })
+})
+
+describe('the script', () => {
+  it('may be TypeScript', async () => {
+    const { code, stdout } = await tsrun(['--nproc', '2', 'typed.ts'])
+    expect(code).toBe(0)
+    expect(stdout.split('\n').sort()).toEqual([
+      '',
+      '[rank 0] typed hello from rank 0',
+      '[rank 1] typed hello from rank 1',
+    ])
+  })
+
+  it('may be CommonJS', async () => {
+    expect((await tsrun(['common.cjs'])).stdout).toBe('common hello from rank 0\n')
+  })
+
+  it('may start worker threads and children, which are no ranks', async () => {
+    const { code, stdout, stderr } = await tsrun(['forks.mjs'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toBe('hello from rank 0 of 1\nhello from rank 0 of 1\ndone\n')
+  })
+
+  it('is found from the directory in which tsrun is called', async () => {
+    const { code } = await tsrun(['./launcher/hello.mjs'], { cwd: `${fixtures}/..` })
+    expect(code).toBe(0)
+  })
+})
+
+describe('--dry-run', () => {
+  it('prints environment and command of each rank, without the secret, and starts nothing', async () => {
+    const { code, stdout, stderr } = await tsrun(['--nproc', '2', '--dry-run', 'hello.mjs', 'a b'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain('rank 1\n  RANK=1\n  WORLD_SIZE=2\n')
+    expect(stdout).toContain('  MASTER_PORT=(chosen at the start)\n')
+    expect(stdout).toMatch(/^ {2}.*\/node .*--import file:.*preload\.js .*hello\.mjs 'a b'$/m)
+    expect(stdout).not.toMatch(/TOKEN|hello from/)
+  })
+
+  it('is JSON for programs', async () => {
+    const { stdout } = await tsrun([
+      '--nproc',
+      '2',
+      '--dry_run',
+      '--log-format',
+      'json',
+      'hello.mjs',
+    ])
+    const ranks = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown)
+    expect(ranks).toMatchObject([
+      {
+        rank: 0,
+        environment: { RANK: '0', WORLD_SIZE: '2' },
+        command: expect.arrayContaining(['--enable-source-maps']),
+      },
+      { rank: 1 },
+    ])
+    expect(stdout).not.toContain('TOKEN')
+  })
+})
+
+describe('--max-restarts', () => {
+  it('starts all ranks again together until they succeed', async () => {
+    const { code, stdout, stderr } = await tsrun([
+      '--nproc',
+      '2',
+      '--max-restarts',
+      '3',
+      'flaky.mjs',
+      '1',
+    ])
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/rank 1 in life 1/)
+    expect(stdout).not.toMatch(/in life 2/)
+    expect(stderr).toContain('first cause  rank 0 of 2 called process.exit(4)')
+    expect(stderr).toContain('tsrun: starting all ranks again (restart 1 of 3)\n')
+  })
+
+  it('gives up when the budget is spent, with the code of the last failure', async () => {
+    const { code, stdout } = await tsrun(['--nproc', '2', '--max-restarts', '2', 'flaky.mjs', '9'])
+    expect(code).toBe(4)
+    expect(stdout).toContain('rank 0 in life 2')
+    expect(stdout).not.toContain('in life 3')
+  })
+})
