@@ -111,6 +111,29 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(tensors.map(({ isDisposed }) => isDisposed)).toEqual(new Array(6).fill(false))
   })
 
+  it.each([[[4, 5]], [[6]], [[0, 6]], [[1, 4, 6]]])('refuse an input of shape %j', (shape) => {
+    const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
+    expect(() => recordModule(module, tf.ones(shape), { needsInputGradient: true })).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_ARGUMENT',
+        message: expect.stringContaining('layers.0.weight') as string,
+      }),
+    )
+  })
+
+  it('refuse a gradient of another shape than the output', () => {
+    const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
+    for (const recording of [
+      recordModule(module, tf.ones([4, 6]), { needsInputGradient: false }),
+      record((x) => module.forward(x), tf.ones([4, 6]), [], { needsInputGradient: true }),
+    ]) {
+      expect(() => recording.backward(tf.ones([4, 9]), () => undefined)).toThrow(
+        expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }),
+      )
+      recording.backward(tf.ones([4, 10]), () => undefined)
+    }
+  })
+
   it('refuse a second backward pass, and changed parameters', () => {
     const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
     const recordings = [1, 2].map(() =>

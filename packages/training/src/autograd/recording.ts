@@ -23,6 +23,8 @@ export interface Recording {
    * @param onGradient - called once a parameter, as soon as its gradient is complete, in reverse
    *   order of use; the tensor is the callee's to dispose
    * @returns the gradient of the input, the caller's to dispose; undefined when not asked for
+   * @throws ERR_TSR_BACKWARD_TWICE, ERR_TSR_ARGUMENT when `dy` has another shape,
+   *   ERR_TSR_STALE_RECORDING when a parameter was replaced that the pass still needs
    */
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 

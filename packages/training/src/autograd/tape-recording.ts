@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../nn/parameter.ts'
+import { checkOutputGradient } from './output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from './recording.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward } from './walk.ts'
@@ -24,6 +25,7 @@ export function recordOnTape(
     value,
     backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
       if (spent || disposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
       spent = true
       return walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient })
     },

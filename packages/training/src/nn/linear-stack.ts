@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { NamedTensorMap, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
@@ -18,6 +19,7 @@ export function recordLinearStack(
   x: Tensor,
   { needsInputGradient }: RecordOptions,
 ): Recording {
+  checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
   const activations = [tf.keep(tf.clone(x))]
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
@@ -26,6 +28,11 @@ export function recordLinearStack(
     value: activations.at(-1)!,
     backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
       if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, activations.at(-1)!)
+      const stale = layers.find(({ weight }, i) => weight.value !== weights[i])
+      if (stale !== undefined) {
+        throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
+      }
       state = 'spent'
       let gradient = dy
       const free = () => {
@@ -33,11 +40,8 @@ export function recordLinearStack(
       }
       for (let i = layers.length - 1; i >= 0; i--) {
         const layer = layers[i]!
-        if (layer.weight.value !== weights[i]) {
-          throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: layer.weight.name })
-        }
-        const { dz, db } = backwardActivation(layer, activations[i + 1]!, gradient)
-        onGradient(layer.bias, db)
+        const dz = activationGradient(layer, activations[i + 1]!, gradient)
+        onGradient(layer.bias, biasGradient(layer, dz))
         onGradient(layer.weight, matMul(activations[i]!, dz, true, false))
         const dx = i > 0 || needsInputGradient ? matMul(dz, weights[i]!, false, true) : undefined
         if (dz !== gradient) dz.dispose()
@@ -53,6 +57,16 @@ export function recordLinearStack(
       for (const activation of activations) activation.dispose()
     },
   }
+}
+
+/** Kernels trust shapes, and would read beyond the end. */
+function checkInput({ shape }: Tensor, { weight }: Linear): void {
+  if (shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the input of ${weight.name}`,
+    value: `a tensor of shape [${shape.join(', ')}]`,
+    expected: `[batch, ${String(weight.shape[0])}]`,
+  })
 }
 
 /** activation(x W + b) in one kernel. */
@@ -73,42 +87,22 @@ function forwardLayer(x: Tensor, { weight, bias, activation }: Linear): Tensor {
   return value
 }
 
-/** The gradient before the activation, and its sum over the batch: the gradient of the bias. */
-function backwardActivation(
-  { activation, bias }: Linear,
-  y: Tensor,
-  dy: Tensor,
-): { dz: Tensor; db: Tensor } {
-  const columns = bias.shape[0]!
-  const sums = new Float64Array(columns)
-  const dz =
-    activation === 'relu'
-      ? createTensor(dy.shape, (out) => {
-          reluBackward(out, sums, viewOf(y), viewOf(dy))
-        })
-      : dy
-  if (dz === dy) addRows(sums, viewOf(dy))
-  const db = createTensor([columns], (out) => {
-    out.set(sums)
-  })
-  return { dz, db }
+/** The gradient before the activation. Kernels, as a branch a value is mispredicted half the time. */
+function activationGradient({ activation }: Linear, y: Tensor, dy: Tensor): Tensor {
+  if (activation === 'linear') return dy
+  const positive = kernel('Step', { x: y }, { alpha: 0 })
+  const dz = tf.keep(kernel('Multiply', { a: positive, b: dy }))
+  positive.dispose()
+  return dz
 }
 
-function reluBackward(
-  dz: Float32Array,
-  sums: Float64Array,
-  y: Float32Array,
-  dy: Float32Array,
-): void {
-  const columns = sums.length
-  for (let row = 0; row < dz.length; row += columns) {
-    for (let column = 0; column < columns; column++) {
-      const p = row + column
-      const value = y[p]! > 0 ? dy[p]! : 0
-      dz[p] = value
-      sums[column]! += value
-    }
-  }
+/** The sum over the batch, in double precision. */
+function biasGradient({ bias }: Linear, dz: Tensor): Tensor {
+  const sums = new Float64Array(bias.shape[0]!)
+  return createTensor(bias.shape, (out) => {
+    addRows(sums, viewOf(dz))
+    out.set(sums)
+  })
 }
 
 function addRows(sums: Float64Array, values: Float32Array): void {
@@ -125,7 +119,7 @@ function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean):
 function kernel(
   name: string,
   inputs: Record<string, TensorInfo>,
-  attrs: Record<string, string | boolean>,
+  attrs: Record<string, string | number | boolean> = {},
 ): Tensor {
   return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
 }
