@@ -5,20 +5,13 @@ import { dtypes } from '../dtype.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import type { Transport } from '../transports/transport.ts'
 import { EngineMemory } from './engine-memory.ts'
-import { decodeFault, encodeFault, faultError, type Fault } from './fault.ts'
-import { spaces, type FrameHeader } from './frame.ts'
-import { createGroup, recall, remember, type EngineGroup } from './group.ts'
+import { Failures } from './failures.ts'
+import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
-import {
-  describeFingerprint,
-  fingerprintOf,
-  sameFingerprint,
-  type Fingerprint,
-  type Operation,
-} from './operation.ts'
-import { streamKey, type Stream } from './stream.ts'
+import { fingerprintOf, isCollective, type Operation } from './operation.ts'
+import { abortError, refusalError, thrownError } from './task-errors.ts'
 import { createChannel } from './task-channel.ts'
-import type { Task } from './task.ts'
+import { nameOf, peersOf, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 export interface EngineOptions {
@@ -45,6 +38,7 @@ export class Engine {
   readonly #groups = new Map<number, EngineGroup>()
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
+  readonly #failures: Failures
 
   constructor({ heap, rank, worldSize, transport }: EngineOptions) {
     this.rank = rank
@@ -62,20 +56,30 @@ export class Engine {
               if (transfer.task.started === 0) transfer.task.started = monotonicNow()
             },
             onMismatch: (stream, theirs, transfer) => {
-              this.#onMismatch(stream, theirs, transfer)
+              this.#failures.onMismatch(stream, theirs, transfer)
             },
             onUnexpected: (stream, theirs) => {
-              this.#onUnexpected(stream, theirs)
+              this.#failures.onUnexpected(stream, theirs)
             },
             onFault: (link, header, payload) => {
-              this.#onFault(link, header, decodeFault(payload))
+              this.#failures.onFault(link, header, payload)
             },
             onClosed: (link) => {
-              this.#onClosed(link)
+              this.#failures.onClosed(link)
             },
           }),
     )
     this.#open = this.links.filter((link) => link !== undefined)
+    this.#failures = new Failures({
+      rank,
+      memory: this.memory,
+      links: this.links,
+      groups: this.#groups,
+      running: this.#running,
+      settle: (task, state) => {
+        this.#settle(task, state)
+      },
+    })
   }
 
   get hasRunning(): boolean {
@@ -132,12 +136,12 @@ export class Engine {
     const isRefused =
       failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
     if (isRefused) {
-      this.fail(task, this.#refusal(task, failure.error), false)
+      this.#failures.fail(task, refusalError(task, failure.error, this.rank), false)
       return task
     }
     if (isCollective(operation)) {
       group.active.set(operation.sequence, task)
-      if (!this.#checkEarlyMessages(task)) return task
+      if (!this.#failures.checkEarlyMessages(task)) return task
     }
     const algorithm = findAlgorithm(operation.name, operation.algorithm, group.ranks.length)
     task.steps = algorithm(createChannel(this, task), operation)
@@ -157,34 +161,11 @@ export class Engine {
 
   /** Fails what is past its deadline; returns the earliest deadline of the rest. */
   checkDeadlines(): number {
-    const now = monotonicNow()
-    let earliest = Infinity
-    for (const task of this.#running) {
-      if (task.deadline <= now) this.fail(task, this.#timeoutError(task), true)
-      else if (task.deadline < earliest) earliest = task.deadline
-    }
-    return earliest
+    return this.#failures.checkDeadlines(monotonicNow())
   }
 
   abort(task: Task): void {
-    const { rank } = this
-    const error = tsrError('ERR_TSR_OPERATION_ABORTED', {
-      rank,
-      operation: nameOf(task),
-      group: task.group.name,
-    })
-    this.fail(task, error, true)
-  }
-
-  /** Ends an operation with an error; `tellOthers` makes the group's other ranks fail as well. */
-  fail(task: Task, error: TsrError, tellOthers: boolean): void {
-    if (task.state !== 'running') return
-    if (isCollective(task.operation)) {
-      task.group.failure ??= { from: task.operation.sequence + 1, error }
-      if (tellOthers) this.#tellGroup(task, error)
-    }
-    task.error = error
-    this.#settle(task, 'failed')
+    this.#failures.fail(task, abortError(task, this.rank), true)
   }
 
   /** Tells all peers that this rank leaves in order. */
@@ -194,16 +175,15 @@ export class Engine {
 
   /** For people: what runs and whom it waits for. */
   describeWaiting(): string {
-    const tasks = [...this.#running].map((task) => {
-      const peers = [...new Set([...task.open].map(({ stream }) => stream.link.peer))]
-      return `${nameOf(task)} waits for rank ${peers.join(', ')}`
-    })
+    const tasks = [...this.#running].map(
+      (task) => `${nameOf(task)} waits for rank ${peersOf(task).join(', ')}`,
+    )
     return `rank ${this.rank}: ${tasks.join(', ')}`
   }
 
   /** Fails everything that runs. */
   failAll(error: TsrError): void {
-    for (const task of [...this.#running]) this.fail(task, error, false)
+    for (const task of [...this.#running]) this.#failures.fail(task, error, false)
   }
 
   #resolve(operation: Operation, group: EngineGroup): Operation {
@@ -239,8 +219,7 @@ export class Engine {
         }
       }
     } catch (cause) {
-      const error = isTsr(cause) ? cause : internalError(cause)
-      this.fail(task, error, true)
+      this.#failures.fail(task, thrownError(cause), true)
     }
   }
 
@@ -285,161 +264,8 @@ export class Engine {
     for (const stream of task.streams) {
       const leftover = stream?.link.closeStream(stream)
       if (stream !== undefined && leftover !== undefined) {
-        this.#onMismatch(stream, leftover, undefined)
+        this.#failures.onMismatch(stream, leftover, undefined)
       }
     }
   }
-
-  /** Compares messages that came before this collective was called with it. */
-  #checkEarlyMessages(task: Task): boolean {
-    const { group, operation, fingerprint } = task
-    const key = streamKey(spaces.collective, group.id, operation.sequence)
-    for (const peer of group.ranks) {
-      const stream = this.links[peer]?.streams.get(key)
-      const odd = stream?.unexpected
-        .concat(stream.clearances.map((clearance) => ({ ...clearance, at: -1 })))
-        .find((message) => !sameFingerprint(message.fingerprint, fingerprint))
-      if (stream !== undefined && odd !== undefined) {
-        this.#onMismatch(stream, odd.fingerprint, undefined)
-        return false
-      }
-    }
-    return true
-  }
-
-  #onUnexpected(stream: Stream, theirs: Fingerprint): void {
-    if (stream.space !== spaces.collective) return
-    const group = this.#groups.get(stream.group)
-    const running = group?.active.get(stream.sequence)
-    const mine =
-      running?.fingerprint ?? (group === undefined ? undefined : recall(group, stream.sequence))
-    if (mine === undefined || group?.failure !== undefined) return
-    if (!sameFingerprint(mine, theirs)) this.#onMismatch(stream, theirs, undefined)
-  }
-
-  #onMismatch(stream: Stream, theirs: Fingerprint, transfer: Transfer | undefined): void {
-    const group = this.#groups.get(stream.group)
-    const task = transfer?.task ?? group?.active.get(stream.sequence)
-    const mine = transfer?.fingerprint ?? task?.fingerprint ?? (group && recall(group, stream.sequence))
-    if (group === undefined || mine === undefined) return
-    const { link, space, sequence } = stream
-    const error = tsrError('ERR_TSR_MISMATCH', {
-      group: group.name,
-      sequence,
-      rank: this.rank,
-      mine: describeFingerprint(mine),
-      peer: link.peer,
-      theirs: describeFingerprint(theirs),
-    })
-    this.#tell(link, space, group.id, sequence, { kind: 'mismatch', mine, theirs })
-    if (task === undefined) group.failure ??= { from: sequence + 1, error }
-    else this.fail(task, error, true)
-  }
-
-  #onFault(link: Link, header: FrameHeader, fault: Fault): void {
-    const group = this.#groups.get(header.group)
-    if (group === undefined) return
-    const { space, sequence } = header
-    const tasks =
-      space === spaces.collective
-        ? [group.active.get(sequence)]
-        : [...this.#running].filter((task) => concerns(task, link, header))
-    const error = (operation: string): TsrError =>
-      faultError(fault, { group: group.name, sequence, rank: this.rank, peer: link.peer, operation })
-    let failed = false
-    for (const task of tasks) {
-      if (task === undefined) continue
-      failed = true
-      this.fail(task, error(nameOf(task)), false)
-    }
-    if (!failed || space === spaces.collective) {
-      const called = recall(group, sequence)
-      const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
-      const from = called === undefined && space === spaces.collective ? sequence : 0
-      group.failure ??= { from, error: error(name) }
-    }
-  }
-
-  #onClosed(link: Link): void {
-    for (const task of [...this.#running]) {
-      for (const transfer of task.open) {
-        if (transfer.stream.link !== link) continue
-        this.fail(task, this.peerError(task, link), true)
-        break
-      }
-    }
-  }
-
-  /** The error of an operation that needs a peer that is gone. */
-  peerError(task: Task, link: Link): TsrError {
-    const facts = {
-      peer: link.peer,
-      rank: this.rank,
-      operation: nameOf(task),
-      group: task.group.name,
-    }
-    if (link.closed === 'left') return tsrError('ERR_TSR_PEER_LEFT', facts)
-    return tsrError('ERR_TSR_PEER_LOST', { ...facts, reason: link.closeReason })
-  }
-
-  #refusal(task: Task, error: TsrError): TsrError {
-    const facts = { rank: this.rank, operation: nameOf(task), group: task.group.name }
-    if (error.code === 'ERR_TSR_MISMATCH') return error
-    return tsrError('ERR_TSR_GROUP_FAILED', { ...facts, reason: error.message }, { cause: error })
-  }
-
-  #timeoutError(task: Task): TsrError {
-    const peers = [...new Set([...task.open].map(({ stream }) => stream.link.peer))]
-    return tsrError('ERR_TSR_OPERATION_TIMEOUT', {
-      rank: this.rank,
-      operation: nameOf(task),
-      group: task.group.name,
-      milliseconds: task.operation.timeout,
-      peers: peers.sort((a, b) => a - b).join(', '),
-    })
-  }
-
-  #tellGroup(task: Task, error: TsrError): void {
-    const { group, operation } = task
-    for (const peer of group.ranks) {
-      const link = this.links[peer]
-      if (link === undefined) continue
-      const fault: Fault = { kind: 'failed', reason: error.message }
-      this.#tell(link, spaces.collective, group.id, operation.sequence, fault)
-    }
-  }
-
-  #tell(link: Link, space: number, group: number, sequence: number, fault: Fault): void {
-    const bytes = encodeFault(fault)
-    const at = this.memory.allocate(bytes.length)
-    this.heap.bytes.set(bytes, at)
-    link.sendFault(space, group, sequence, at, bytes.length)
-    this.memory.release(at)
-  }
-}
-
-export function isCollective({ name }: Operation): boolean {
-  return name !== 'send' && name !== 'recv'
-}
-
-/** For people: `allReduce(sum) float32[4096] by ring, #12`. */
-function nameOf({ operation, fingerprint }: Task): string {
-  if (isCollective(operation)) return `${describeFingerprint(fingerprint)} #${operation.sequence}`
-  const { name, peer, tag, dtype, count } = operation
-  const direction = name === 'send' ? 'to' : 'from'
-  return `${name} ${dtype}[${count}] ${direction} rank ${peer}, tag ${tag}`
-}
-
-function concerns({ operation, open }: Task, link: Link, { sequence, group }: FrameHeader): boolean {
-  if (isCollective(operation) || operation.group !== group) return false
-  return [...open].some(({ stream }) => stream.link === link && stream.sequence === sequence)
-}
-
-function isTsr(error: unknown): error is TsrError {
-  return typeof error === 'object' && error !== null && 'facts' in error && 'code' in error
-}
-
-function internalError(cause: unknown): TsrError {
-  const what = cause instanceof Error ? cause.message : String(cause)
-  return tsrError('ERR_TSR_INTERNAL', { what }, { cause })
 }

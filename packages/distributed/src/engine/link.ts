@@ -148,7 +148,13 @@ export class Link {
   }
 
   /** Tells the peer that its operation cannot finish here. */
-  sendFault(space: number, group: number, sequence: number, payloadAt: number, bytes: number): void {
+  sendFault(
+    space: number,
+    group: number,
+    sequence: number,
+    payloadAt: number,
+    bytes: number,
+  ): void {
     if (this.closed !== undefined) return
     this.outbound.pushCopied(
       {

@@ -15,10 +15,13 @@ export const operationCodes = {
 
 export type OperationName = keyof typeof operationCodes
 
-export const reductionCodes = { sum: 1, avg: 2, product: 3, min: 4, max: 5 } as const satisfies Record<
-  ReduceOp,
-  number
->
+export const reductionCodes = {
+  sum: 1,
+  avg: 2,
+  product: 3,
+  min: 4,
+  max: 5,
+} as const satisfies Record<ReduceOp, number>
 
 export const algorithmNames = [
   'auto',
@@ -54,6 +57,10 @@ export interface Operation {
   readonly timeout: number
 }
 
+export function isCollective({ name }: Operation): boolean {
+  return name !== 'send' && name !== 'recv'
+}
+
 /** What both sides of a message must agree on, as three words of the frame header. */
 export interface Fingerprint {
   /** operation | dtype << 8 | reduction << 16 | algorithm << 24. */
@@ -66,7 +73,7 @@ export interface Fingerprint {
 /** Messages look alike from both ends: a receive has the fingerprint of its send. */
 export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerprint {
   const { name, reduction, algorithm, peer, count } = operation
-  const isMessage = name === 'send' || name === 'recv'
+  const isMessage = !isCollective(operation)
   const reduces = name === 'reduce' || name === 'allReduce' || name === 'reduceScatter'
   const kind =
     operationCodes[isMessage ? 'send' : name] |

@@ -73,7 +73,14 @@ export class Outbound {
   pushDirect(header: FrameHeader, transfer: Transfer): void {
     const block = this.#memory.takeFrameBlock(0)
     writeHeader(this.#memory.heap, block, header)
-    this.#push({ block, blockPayload: 0, sent: 0, at: transfer.at, bytes: transfer.bytes, transfer })
+    this.#push({
+      block,
+      blockPayload: 0,
+      sent: 0,
+      at: transfer.at,
+      bytes: transfer.bytes,
+      transfer,
+    })
   }
 
   #push(frame: OutgoingFrame): void {

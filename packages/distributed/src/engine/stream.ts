@@ -41,12 +41,7 @@ export function streamKey(space: number, group: number, sequence: number): numbe
   return (group * 4 + space) * 4294967296 + sequence
 }
 
-export function createStream(
-  link: Link,
-  space: number,
-  group: number,
-  sequence: number,
-): Stream {
+export function createStream(link: Link, space: number, group: number, sequence: number): Stream {
   return {
     link,
     key: streamKey(space, group, sequence),

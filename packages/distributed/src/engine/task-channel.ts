@@ -3,6 +3,7 @@ import type { Engine } from './engine.ts'
 import { spaces } from './frame.ts'
 import type { Link } from './link.ts'
 import type { Stream } from './stream.ts'
+import { peerError } from './task-errors.ts'
 import type { Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -50,7 +51,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
     send(to, at, bytes) {
       const stream = streamTo(to)
       const transfer = begin(stream, stream.nextSend++, at, bytes)
-      if (stream.link.closed !== undefined) throw engine.peerError(task, stream.link)
+      if (stream.link.closed !== undefined) throw peerError(task, stream.link, engine.rank)
       stream.link.send(transfer)
       return transfer
     },
@@ -59,7 +60,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
       const transfer = begin(stream, stream.nextReceive++, at, bytes)
       stream.link.receive(transfer)
       if (!transfer.done && stream.link.closed !== undefined) {
-        throw engine.peerError(task, stream.link)
+        throw peerError(task, stream.link, engine.rank)
       }
       return transfer
     },

@@ -1,6 +1,6 @@
 import type { TsrError } from '@tsrun/core'
 import type { EngineGroup } from './group.ts'
-import type { Fingerprint, Operation } from './operation.ts'
+import { describeFingerprint, isCollective, type Fingerprint, type Operation } from './operation.ts'
 import type { Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -28,4 +28,18 @@ export interface Task {
   /** Blocks of engine memory to give back at the end. */
   readonly scratch: number[]
   readonly onSettled: (task: Task) => void
+}
+
+/** For people: `allReduce(sum) float32[4096] by ring, #12`. */
+export function nameOf({ operation, fingerprint }: Task): string {
+  if (isCollective(operation)) return `${describeFingerprint(fingerprint)} #${operation.sequence}`
+  const { name, peer, tag, dtype, count } = operation
+  const direction = name === 'send' ? 'to' : 'from'
+  return `${name} ${dtype}[${count}] ${direction} rank ${peer}, tag ${tag}`
+}
+
+/** The ranks of the world whose messages it waits for, or that have not taken its own. */
+export function peersOf({ open }: Task): number[] {
+  const peers = new Set([...open].map(({ stream }) => stream.link.peer))
+  return [...peers].sort((a, b) => a - b)
 }

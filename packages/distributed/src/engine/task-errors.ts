@@ -1,0 +1,43 @@
+import { tsrError, type TsrError } from '@tsrun/core'
+import type { Link } from './link.ts'
+import { nameOf, peersOf, type Task } from './task.ts'
+
+/** The error of an operation that needs a peer that is gone. */
+export function peerError(task: Task, link: Link, rank: number): TsrError {
+  const facts = { peer: link.peer, rank, operation: nameOf(task), group: task.group.name }
+  if (link.closed === 'left') return tsrError('ERR_TSR_PEER_LEFT', facts)
+  return tsrError('ERR_TSR_PEER_LOST', { ...facts, reason: link.closeReason })
+}
+
+/** The error of an operation of a group that has failed before. */
+export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
+  if (error.code === 'ERR_TSR_MISMATCH') return error
+  const facts = { rank, operation: nameOf(task), group: task.group.name, reason: error.message }
+  return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
+}
+
+export function timeoutError(task: Task, rank: number): TsrError {
+  return tsrError('ERR_TSR_OPERATION_TIMEOUT', {
+    rank,
+    operation: nameOf(task),
+    group: task.group.name,
+    milliseconds: task.operation.timeout,
+    peers: peersOf(task).join(', '),
+  })
+}
+
+export function abortError(task: Task, rank: number): TsrError {
+  const facts = { rank, operation: nameOf(task), group: task.group.name }
+  return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
+}
+
+/** What an algorithm threw, as an error of the table. */
+export function thrownError(cause: unknown): TsrError {
+  if (isTsr(cause)) return cause
+  const what = cause instanceof Error ? cause.message : String(cause)
+  return tsrError('ERR_TSR_INTERNAL', { what }, { cause })
+}
+
+function isTsr(error: unknown): error is TsrError {
+  return typeof error === 'object' && error !== null && 'facts' in error && 'code' in error
+}
