@@ -44,7 +44,9 @@ export class Engine {
     this.rank = rank
     this.heap = heap
     this.kernels = instantiateKernels(heap.memory)
-    this.memory = new EngineMemory(heap, rank, this.kernels.copy)
+    this.memory = new EngineMemory(heap, rank, (to, from, bytes) => {
+      this.kernels.copy(to, from, bytes)
+    })
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
         ? undefined
@@ -72,7 +74,6 @@ export class Engine {
     this.#open = this.links.filter((link) => link !== undefined)
     this.#failures = new Failures({
       rank,
-      memory: this.memory,
       links: this.links,
       groups: this.#groups,
       running: this.#running,

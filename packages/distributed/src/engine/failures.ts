@@ -1,5 +1,4 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import type { EngineMemory } from './engine-memory.ts'
 import { decodeFault, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
 import { recall, type EngineGroup } from './group.ts'
@@ -18,7 +17,6 @@ import type { Transfer } from './transfer.ts'
 /** What the engine lends: it owns all of it. */
 export interface EngineState {
   readonly rank: number
-  readonly memory: EngineMemory
   readonly links: readonly (Link | undefined)[]
   readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
@@ -100,7 +98,8 @@ export class Failures {
       peer: link.peer,
       theirs: describeFingerprint(theirs),
     })
-    this.#tell(link, space, group.id, sequence, { kind: 'mismatch', mine, theirs })
+    const fault: Fault = { kind: 'mismatch', mine, theirs }
+    link.sendFault({ space, group: group.id, sequence }, encodeFault(fault))
     if (task === undefined) group.failure ??= { from: sequence + 1, error }
     else this.fail(task, error, true)
   }
@@ -144,23 +143,10 @@ export class Failures {
     }
   }
 
-  #tellGroup(task: Task, error: TsrError): void {
-    const { group, operation } = task
-    for (const peer of group.ranks) {
-      const link = this.#engine.links[peer]
-      if (link === undefined) continue
-      const fault: Fault = { kind: 'failed', reason: error.message }
-      this.#tell(link, spaces.collective, group.id, operation.sequence, fault)
-    }
-  }
-
-  #tell(link: Link, space: number, group: number, sequence: number, fault: Fault): void {
-    const { memory } = this.#engine
-    const bytes = encodeFault(fault)
-    const at = memory.allocate(bytes.length)
-    memory.heap.bytes.set(bytes, at)
-    link.sendFault(space, group, sequence, at, bytes.length)
-    memory.release(at)
+  #tellGroup({ group, operation: { sequence } }: Task, error: TsrError): void {
+    const fault = encodeFault({ kind: 'failed', reason: error.message })
+    const address = { space: spaces.collective, group: group.id, sequence }
+    for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, fault)
   }
 }
 

@@ -105,6 +105,6 @@ export function describeFingerprint({ kind, root, count }: Fingerprint): string 
   return `${name === 'send' ? 'send/recv' : name}${argument}${buffer}${by}`
 }
 
-function keyOf<T extends Record<string, number>>(table: T, code: number): string | undefined {
+function keyOf(table: Readonly<Record<string, number>>, code: number): string | undefined {
   return Object.keys(table).find((key) => table[key] === code)
 }
