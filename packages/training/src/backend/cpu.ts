@@ -1,8 +1,8 @@
-import { requireBackend, tf } from './tensorflow.ts'
+import { registerCpu, tf } from './tensorflow.ts'
 
 /** Plain JavaScript kernels: slow, everywhere available, the reference for the others. */
 export async function loadCpu(): Promise<void> {
-  requireBackend('@tensorflow/tfjs-backend-cpu')
+  registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialised')
   silenceHint()
 }

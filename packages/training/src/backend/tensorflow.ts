@@ -9,7 +9,7 @@ import { createRequire } from 'node:module'
 const require = createRequire(import.meta.url)
 export const tf = require('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
-export type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+export type { Tensor } from '@tensorflow/tfjs-core'
 
 /**
  * Registers TensorFlow.js' gradient functions, once. Only the umbrella package carries them in a
@@ -19,9 +19,10 @@ export function registerGradients(): void {
   require('@tensorflow/tfjs')
 }
 
-/** Runs the package of a backend for its side effect: it registers the backend's kernels. */
-export function requireBackend(
-  name: '@tensorflow/tfjs-backend-wasm' | '@tensorflow/tfjs-backend-cpu',
-): void {
-  require(name)
+export function registerWasm(): void {
+  require('@tensorflow/tfjs-backend-wasm')
+}
+
+export function registerCpu(): void {
+  require('@tensorflow/tfjs-backend-cpu')
 }

@@ -1,11 +1,11 @@
-import { requireBackend, tf } from './tensorflow.ts'
+import { registerWasm, tf } from './tensorflow.ts'
 import { installTransposedMatMul } from './wasm-matmul.ts'
 
 let installed = false
 
 /** XNNPACK kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
 export async function loadWasm(): Promise<void> {
-  requireBackend('@tensorflow/tfjs-backend-wasm')
+  registerWasm()
   if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
   if (!installed) installTransposedMatMul()
   installed = true
