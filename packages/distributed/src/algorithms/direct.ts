@@ -16,11 +16,10 @@ export function* receiveMessage(channel: Channel, { input, count, dtype, peer }:
   yield* until(channel.receive(peer, input, count * dtypes[dtype].bytes))
 }
 
-// eslint-disable-next-line require-yield -- a group of one never waits
 export function* copyAlone(channel: Channel, operation: Operation): Steps {
   const { input, output, count } = operation
-  const { bytesPerElement, finish } = arithmeticOf(channel, operation)
-  const bytes = count * bytesPerElement
+  const arithmetic = arithmeticOf(channel, operation)
+  const bytes = count * arithmetic.bytesPerElement
   if (output !== input) channel.kernels.copy(output, input, bytes)
-  finish(output, bytes)
+  arithmetic.finish(output, bytes)
 }

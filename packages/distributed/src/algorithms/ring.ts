@@ -24,7 +24,12 @@ interface Arrival extends Piece {
   readonly step: number
 }
 
-function arrivals(channel: Channel, chunks: readonly Piece[], size: number, order: number[]): Arrival[] {
+function arrivals(
+  channel: Channel,
+  chunks: readonly Piece[],
+  size: number,
+  order: number[],
+): Arrival[] {
   const { rank, size: n } = channel
   return order.flatMap((offset, step) => {
     const chunk = chunks[(((rank + offset) % n) + n) % n]!

@@ -54,10 +54,10 @@ export class Allocator {
     if (i < 0) i = this.#free.length
     const before = this.#free[i - 1]
     const after = this.#free[i]
-    const joinsBefore = before !== undefined && before.at + before.length === at
-    const joinsAfter = after !== undefined && at + length === after.at
-    const from = joinsBefore ? before.at : at
-    const to = joinsAfter ? after.at + after.length : at + length
+    const joinsBefore = endOf(before) === at
+    const joinsAfter = after?.at === at + length
+    const from = joinsBefore ? before!.at : at
+    const to = joinsAfter ? endOf(after)! : at + length
     const first = joinsBefore ? i - 1 : i
     this.#free.splice(first, (joinsBefore ? 1 : 0) + (joinsAfter ? 1 : 0), {
       at: from,
@@ -70,6 +70,10 @@ export class Allocator {
   contains(at: number, bytes: number): boolean {
     return at >= this.#start && at + bytes <= this.#end
   }
+}
+
+function endOf(block: Block | undefined): number | undefined {
+  return block && block.at + block.length
 }
 
 function align(value: number): number {

@@ -22,7 +22,11 @@ export class Arena {
   /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     if (!Number.isSafeInteger(length) || length < 0) {
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'length', value: length, expected: 'an integer >= 0' })
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'length',
+        value: length,
+        expected: 'an integer >= 0',
+      })
     }
     const view = dtypes[dtype].view(
       this.heap.bytes.buffer,

@@ -60,7 +60,12 @@ export function checkRoot(
 
 /** @throws ERR_TSR_ARGUMENT */
 export function checkTag(tag: number): number {
-  return checkNumber('tag', tag, Number.isInteger(tag) && tag >= 0 && tag <= LARGEST_TAG, 'an integer from 0 to 2^31 - 1')
+  return checkNumber(
+    'tag',
+    tag,
+    Number.isInteger(tag) && tag >= 0 && tag <= LARGEST_TAG,
+    'an integer from 0 to 2^31 - 1',
+  )
 }
 
 /** @throws ERR_TSR_ARGUMENT */

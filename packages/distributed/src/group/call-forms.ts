@@ -20,11 +20,7 @@ export abstract class CallForms implements ProcessGroup {
   abstract broadcast(buffer: AnyTypedArray, root: number, options?: CallOptions): Work
   abstract reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work
   abstract allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work
-  abstract reduceScatter(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    options?: ReduceOptions,
-  ): Work
+  abstract reduceScatter(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): Work
   abstract allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CallOptions): Work
   abstract barrier(options?: CallOptions): Work
   abstract sendObject(value: unknown, to: number, options?: MessageOptions): Work

@@ -232,7 +232,13 @@ export class EngineProcessGroup extends CallForms {
   }
 
   /** A message with any tag, also those above the user's. */
-  messageAt(name: 'send' | 'recv', buffer: AnyTypedArray, peer: number, tag: number, options?: CallOptions): Work {
+  messageAt(
+    name: 'send' | 'recv',
+    buffer: AnyTypedArray,
+    peer: number,
+    tag: number,
+    options?: CallOptions,
+  ): Work {
     return this.#message(name, buffer, peer, tag, options)
   }
 

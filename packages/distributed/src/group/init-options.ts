@@ -88,13 +88,13 @@ function choice<T extends string>(variable: string, choices: readonly T[]): T | 
 }
 
 function parseBytes(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)?$/.exec(text)
-  const powers = { KiB: 1, MiB: 2, GiB: 3 }
+  const match = /^(\d+(?:\.\d+)?)\s*([KMG]iB)?$/.exec(text)
   if (match === null) {
     const expected = 'bytes, as in 512MiB or 2GiB'
     throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_ARENA', value: text, expected })
   }
-  return Number(match[1]) * 1024 ** (powers[match[2] as keyof typeof powers] ?? 0)
+  const power = ['KiB', 'MiB', 'GiB'].indexOf(match[2] ?? '') + 1
+  return Number(match[1]) * 1024 ** power
 }
 
 function checkArena(bytes: number): number {

@@ -15,7 +15,11 @@ export interface MeshFacts<Axis extends string> {
 /** The ranks of a group as a grid with named axes; each axis is this rank's group along it. */
 export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<Axis, ProcessGroup>>
 
-const reserved: readonly string[] = ['shape', 'coordinate', 'world'] satisfies (keyof MeshFacts<string>)[]
+const reserved: readonly string[] = [
+  'shape',
+  'coordinate',
+  'world',
+] satisfies (keyof MeshFacts<string>)[]
 
 /**
  * Lays the ranks of `world` out as a grid, the last axis fastest, and makes this rank's group along

@@ -48,7 +48,8 @@ export async function newGroupOf(
 function checkMembers(parent: ProcessGroup, ranks: readonly number[]): number[] {
   const refuse = (problem: string): Error => tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
   if (ranks.length === 0) throw refuse('the list of ranks is empty')
-  if (new Set(ranks).size !== ranks.length) throw refuse(`a rank is named twice: ${ranks.join(', ')}`)
+  if (new Set(ranks).size !== ranks.length)
+    throw refuse(`a rank is named twice: ${ranks.join(', ')}`)
   const members = ranks.map((rank) => {
     const member = parent.ranks[rank]
     if (member === undefined) throw refuse(`rank ${rank} is not in group ${parent.name}`)

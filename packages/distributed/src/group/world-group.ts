@@ -2,7 +2,9 @@ import { EngineProcessGroup } from './engine-group.ts'
 import { registerWorld, type World } from './world.ts'
 
 /** Makes the group of all ranks, and remembers its world for `newGroup`. */
-export function createWorldGroup(world: World & { onDestroyed?: () => Promise<void> }): EngineProcessGroup {
+export function createWorldGroup(
+  world: World & { onDestroyed?: () => Promise<void> },
+): EngineProcessGroup {
   const { rank, worldSize, host, timeout } = world
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
   const group = new EngineProcessGroup(

@@ -1,4 +1,3 @@
-import type { DType } from '../../dtype.ts'
 import { dtypeByCode, dtypes } from '../../dtype.ts'
 import {
   algorithmNames,
@@ -90,7 +89,7 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     name: operationNames[commands[at + 2]!]!,
     group: commands[at + 3]!,
     sequence: commands[at + 4]!,
-    dtype: dtypeByCode(commands[at + 5]!) as DType,
+    dtype: dtypeByCode(commands[at + 5]!)!,
     reduction: reductions[commands[at + 6]!]!,
     algorithm: algorithmNames[commands[at + 7]!]!,
     input: commands[at + 8]!,

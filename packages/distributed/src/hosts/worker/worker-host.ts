@@ -188,11 +188,7 @@ export class WorkerHost implements EngineHost {
     else signalEventfd(this.#doorbell)
   }
 
-  #command(
-    kind: number,
-    slot: number,
-    fill: (commands: Float64Array, at: number) => void,
-  ): void {
+  #command(kind: number, slot: number, fill: (commands: Float64Array, at: number) => void): void {
     const { control: words, commands } = this.#shared
     const written = words[control.written]!
     for (;;) {
@@ -210,7 +206,8 @@ export class WorkerHost implements EngineHost {
   }
 
   #takeSlot(): number {
-    if (this.#freeSlots.length === 0) for (const ticket of this.#tickets) void ticket?.isSettled
+    // asking a ticket frees the slot of one that has settled
+    if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
     const slot = this.#freeSlots.pop()
     if (slot === undefined) {
       const value = `${SLOTS} operations under way`

@@ -93,6 +93,7 @@ function runCommand(engine: Engine, at: number, slot: number): void {
     case commandKinds.removeGroup:
       engine.removeGroup(commands[at + 2]!)
       return
+    case undefined:
     default:
       throw tsrError('ERR_TSR_INTERNAL', { what: 'unknown command' })
   }

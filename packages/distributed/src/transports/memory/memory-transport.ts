@@ -17,7 +17,7 @@ class Pipe {
 
   write(source: Uint8Array): number {
     const length = Math.min(source.length, PIPE_BYTES - (this.#written - this.#read))
-    for (let done = 0; done < length; ) {
+    for (let done = 0; done < length;) {
       const at = (this.#written + done) % PIPE_BYTES
       const part = Math.min(length - done, PIPE_BYTES - at)
       this.#bytes.set(source.subarray(done, done + part), at)
@@ -29,7 +29,7 @@ class Pipe {
 
   read(target: Uint8Array): number {
     const length = Math.min(target.length, this.#written - this.#read)
-    for (let done = 0; done < length; ) {
+    for (let done = 0; done < length;) {
       const at = (this.#read + done) % PIPE_BYTES
       const part = Math.min(length - done, PIPE_BYTES - at)
       target.set(this.#bytes.subarray(at, at + part), done)

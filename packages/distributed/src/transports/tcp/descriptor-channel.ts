@@ -31,7 +31,7 @@ export class DescriptorChannel implements ByteChannel {
   }
 
   async #move(bytes: Uint8Array, move: (at: number, length: number) => number): Promise<void> {
-    for (let done = 0; done < bytes.length; ) {
+    for (let done = 0; done < bytes.length;) {
       if (this.#closed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
