@@ -1,14 +1,6 @@
-import { tsrError } from '@tsrun/core'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import type { AlgorithmName, OperationName } from '../engine/operation.ts'
 import type { EngineHost } from '../hosts/host.ts'
-import type {
-  CallOptions,
-  MessageOptions,
-  ReduceOp,
-  ReduceOptions,
-  Work,
-} from '../process-group.ts'
+import type { CallOptions, MessageOptions, ReduceOptions, Work } from '../process-group.ts'
 import {
   checkAlgorithm,
   checkBuffer,
@@ -17,12 +9,10 @@ import {
   checkRoot,
   checkSlices,
   checkTag,
-  checkTimeout,
 } from './arguments.ts'
 import { CallForms } from './call-forms.ts'
 import { ObjectMessages } from './objects.ts'
-import { place } from './staging.ts'
-import { PendingWork } from './work.ts'
+import { Submissions } from './submissions.ts'
 
 export interface GroupIdentity {
   readonly id: number
@@ -35,24 +25,6 @@ export interface GroupIdentity {
   readonly timeout: number
 }
 
-/** Milliseconds that `destroy` waits for operations under way. */
-const DESTROY_TIME = 5000
-
-/** What a call adds to its buffers. */
-interface Call {
-  readonly name: OperationName
-  readonly dtype: DType
-  readonly count: number
-  readonly input: AnyTypedArray | undefined
-  readonly output: AnyTypedArray | undefined
-  readonly peer?: number
-  readonly tag?: number
-  readonly reduction?: ReduceOp
-  readonly algorithm?: AlgorithmName
-  readonly sequence?: number
-  readonly options: CallOptions | undefined
-}
-
 /** The process group on an engine: checks the arguments, places the buffers, submits. */
 export class EngineProcessGroup extends CallForms {
   readonly name: string
@@ -61,12 +33,9 @@ export class EngineProcessGroup extends CallForms {
   readonly ranks: readonly number[]
   readonly #id: number
   readonly #host: EngineHost
-  readonly #timeout: number
+  readonly #submissions: Submissions
   readonly #onDestroyed: () => Promise<void>
   readonly #objects: ObjectMessages
-  readonly #pending = new Set<{ readonly work: Work; readonly abort: () => void }>()
-  #collectives = 0
-  #messages = 0
   #destroyed = false
 
   constructor(identity: GroupIdentity, host: EngineHost, onDestroyed: () => Promise<void>) {
@@ -76,8 +45,8 @@ export class EngineProcessGroup extends CallForms {
     this.rank = identity.rank
     this.ranks = identity.ranks
     this.size = identity.ranks.length
-    this.#timeout = identity.timeout
     this.#host = host
+    this.#submissions = new Submissions(identity, host)
     this.#onDestroyed = onDestroyed
     this.#objects = new ObjectMessages(this)
     host.addGroup(identity.id, identity.name, identity.ranks)
@@ -111,7 +80,7 @@ export class EngineProcessGroup extends CallForms {
     options?: CallOptions,
   ): Work {
     checkRoot('broadcast', this, root)
-    return this.#submit({
+    return this.#submissions.submit({
       name: 'broadcast',
       dtype: checkBuffer('broadcast', 'buffer', buffer),
       count: buffer.length,
@@ -139,7 +108,7 @@ export class EngineProcessGroup extends CallForms {
       { name: 'input', buffer: input },
       { name: 'output', buffer: output },
     )
-    return this.#submit({
+    return this.#submissions.submit({
       name: 'reduceScatter',
       dtype,
       count: output.length,
@@ -168,7 +137,7 @@ export class EngineProcessGroup extends CallForms {
       { name: 'output', buffer: output },
       { name: 'input', buffer: input },
     )
-    return this.#submit({
+    return this.#submissions.submit({
       name: 'allGather',
       dtype,
       count: input.length,
@@ -180,7 +149,7 @@ export class EngineProcessGroup extends CallForms {
   }
 
   barrier(options?: CallOptions): Work {
-    return this.#submit({
+    return this.#submissions.submit({
       name: 'barrier',
       dtype: 'float32',
       count: 0,
@@ -210,25 +179,14 @@ export class EngineProcessGroup extends CallForms {
   async destroy(): Promise<void> {
     if (this.#destroyed) return
     this.#destroyed = true
-    await this.#finishPending()
+    await this.#submissions.finish()
     this.#host.removeGroup(this.#id)
     await this.#onDestroyed()
   }
 
-  /** Waits for what is under way; what does not end soon is aborted. */
-  async #finishPending(): Promise<void> {
-    const timer = setTimeout(() => {
-      for (const { abort } of this.#pending) abort()
-    }, DESTROY_TIME)
-    await Promise.allSettled([...this.#pending].map(({ work }) => work))
-    clearTimeout(timer)
-  }
-
   /** Reserves the next `count` positions among the group's collectives. */
   reserveSequences(count: number): number {
-    const first = this.#collectives
-    this.#collectives += count
-    return first
+    return this.#submissions.reserveSequences(count)
   }
 
   /** A message with any tag, also those above the user's. */
@@ -250,7 +208,7 @@ export class EngineProcessGroup extends CallForms {
     options: CallOptions | undefined,
   ): Work {
     checkPeer(name, this, peer)
-    return this.#submit({
+    return this.#submissions.submit({
       name,
       dtype: checkBuffer(name, 'buffer', buffer),
       count: buffer.length,
@@ -268,7 +226,7 @@ export class EngineProcessGroup extends CallForms {
     peer: number,
     options: ReduceOptions | undefined,
   ): Work {
-    return this.#submit({
+    return this.#submissions.submit({
       name,
       dtype: checkBuffer(name, 'buffer', buffer),
       count: buffer.length,
@@ -279,57 +237,5 @@ export class EngineProcessGroup extends CallForms {
       algorithm: checkAlgorithm(name, options?.algorithm ?? 'auto'),
       options,
     })
-  }
-
-  #submit(call: Call): Work {
-    const { name, dtype, count, input, output, options } = call
-    if (this.#destroyed) {
-      throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group: this.name })
-    }
-    const timeout = checkTimeout(options?.timeout ?? this.#timeout)
-    const { arena } = this.#host
-    const isMessage = name === 'send' || name === 'recv'
-    const first = input ?? output
-    const placedInput = first && place(arena, first, input !== undefined)
-    const placedOutput =
-      output === undefined || output === first ? placedInput : place(arena, output, false)
-    const sequence = isMessage ? this.#messages++ : (call.sequence ?? this.#collectives++)
-    const ticket = this.#host.submit({
-      name,
-      group: this.#id,
-      sequence,
-      dtype,
-      reduction: call.reduction ?? 'sum',
-      algorithm: call.algorithm ?? 'auto',
-      input: placedInput?.at ?? 0,
-      output: placedOutput?.at ?? 0,
-      count,
-      peer: call.peer ?? 0,
-      tag: call.tag ?? 0,
-      timeout,
-    })
-    let entry: { readonly work: Work; readonly abort: () => void } | undefined
-    const work = new PendingWork<void>({
-      operation: name,
-      sequence,
-      ticket,
-      signal: options?.signal,
-      finish: (error) => {
-        if (entry !== undefined) this.#pending.delete(entry)
-        if (error === undefined && output !== undefined) placedOutput?.copyBack()
-        placedInput?.free()
-        if (placedOutput !== placedInput) placedOutput?.free()
-      },
-    })
-    if (!work.isCompleted()) {
-      entry = {
-        work,
-        abort: () => {
-          ticket.abort()
-        },
-      }
-      this.#pending.add(entry)
-    }
-    return work
   }
 }

@@ -1,0 +1,118 @@
+import { tsrError } from '@tsrun/core'
+import type { AnyTypedArray, DType } from '../dtype.ts'
+import type { AlgorithmName, OperationName } from '../engine/operation.ts'
+import type { EngineHost } from '../hosts/host.ts'
+import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
+import { checkTimeout } from './arguments.ts'
+import { place } from './staging.ts'
+import { PendingWork } from './work.ts'
+
+/** Milliseconds that `finish` waits for operations under way. */
+const FINISH_TIME = 5000
+
+/** A call with checked arguments. */
+export interface Call {
+  readonly name: OperationName
+  readonly dtype: DType
+  readonly count: number
+  readonly input: AnyTypedArray | undefined
+  readonly output: AnyTypedArray | undefined
+  readonly peer?: number
+  readonly tag?: number
+  readonly reduction?: ReduceOp
+  readonly algorithm?: AlgorithmName
+  readonly sequence?: number
+  readonly options: CallOptions | undefined
+}
+
+interface Pending {
+  readonly work: Work
+  readonly abort: () => void
+}
+
+/** The operations of one group: places their buffers, submits them, keeps those under way. */
+export class Submissions {
+  readonly #group: { readonly id: number; readonly name: string; readonly timeout: number }
+  readonly #host: EngineHost
+  readonly #pending = new Set<Pending>()
+  #collectives = 0
+  #messages = 0
+  #finished = false
+
+  constructor(
+    group: { readonly id: number; readonly name: string; readonly timeout: number },
+    host: EngineHost,
+  ) {
+    this.#group = group
+    this.#host = host
+  }
+
+  /** Reserves the next `count` positions among the group's collectives. */
+  reserveSequences(count: number): number {
+    const first = this.#collectives
+    this.#collectives += count
+    return first
+  }
+
+  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
+  submit(call: Call): Work {
+    const { name, dtype, count, input, output, options } = call
+    const { id, name: group } = this.#group
+    if (this.#finished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })
+    const timeout = checkTimeout(options?.timeout ?? this.#group.timeout)
+    const { arena } = this.#host
+    const isMessage = name === 'send' || name === 'recv'
+    const first = input ?? output
+    const placedInput = first && place(arena, first, input !== undefined)
+    const placedOutput =
+      output === undefined || output === first ? placedInput : place(arena, output, false)
+    const sequence = isMessage ? this.#messages++ : (call.sequence ?? this.#collectives++)
+    const ticket = this.#host.submit({
+      name,
+      group: id,
+      sequence,
+      dtype,
+      reduction: call.reduction ?? 'sum',
+      algorithm: call.algorithm ?? 'auto',
+      input: placedInput?.at ?? 0,
+      output: placedOutput?.at ?? 0,
+      count,
+      peer: call.peer ?? 0,
+      tag: call.tag ?? 0,
+      timeout,
+    })
+    let entry: Pending | undefined
+    const work = new PendingWork<void>({
+      operation: name,
+      sequence,
+      ticket,
+      signal: options?.signal,
+      finish: (error) => {
+        if (entry !== undefined) this.#pending.delete(entry)
+        if (error === undefined && output !== undefined) placedOutput?.copyBack()
+        placedInput?.free()
+        if (placedOutput !== placedInput) placedOutput?.free()
+      },
+    })
+    if (!work.isCompleted()) {
+      entry = {
+        work,
+        abort: () => {
+          ticket.abort()
+        },
+      }
+      this.#pending.add(entry)
+    }
+    return work
+  }
+
+  /** Refuses new ones and waits for those under way; what does not end soon is aborted. */
+  async finish(): Promise<void> {
+    this.#finished = true
+    const timer = setTimeout(() => {
+      for (const { abort } of this.#pending) abort()
+    }, FINISH_TIME)
+    await Promise.allSettled([...this.#pending].map(({ work }) => work))
+    clearTimeout(timer)
+  }
+}
