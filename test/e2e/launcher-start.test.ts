@@ -169,4 +169,12 @@ describe('--max-restarts', () => {
     expect(stdout).toContain('rank 0 in life 2')
     expect(stdout).not.toContain('in life 3')
   })
+
+  it('uses the same port again when it was asked for one', async () => {
+    // An address of this test alone: nobody else takes its port.
+    const store = ['--master-addr', '127.83.41.7', '--master-port', '29533']
+    const { code, stdout } = await tsrun([...store, '--max-restarts', '2', 'flaky.mjs', '2'])
+    expect(code).toBe(0)
+    expect(stdout.match(/ at port 29533$/gm)).toHaveLength(3)
+  })
 })

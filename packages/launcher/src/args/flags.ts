@@ -54,7 +54,7 @@ export const flags = [
   {
     name: 'log-dir',
     value: 'DIR',
-    description: 'also write DIR/<run id>/attempt_<n>/<rank>/{stdout,stderr}.log',
+    description: 'also write DIR/RUN-ID/attempt_N/RANK/stdout.log and stderr.log',
     torchrun: 'log-dir',
   },
   {

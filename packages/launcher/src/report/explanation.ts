@@ -36,7 +36,7 @@ const exitCodes: Readonly<Record<number, string>> = {
 
 function explainKill({ usage }: RankOutcome, { kills, available, limit }: MemoryEvents): string {
   const peak =
-    usage === undefined ? '' : ` Its memory was last seen at ${formatBytes(usage.peakBytes)}.`
+    usage === undefined ? '' : ` The rank was last seen to use ${formatBytes(usage.peakBytes)}.`
   const room =
     limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
   if (kills > 0) {

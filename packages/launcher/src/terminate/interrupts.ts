@@ -14,7 +14,7 @@ export interface Interrupts {
   readonly stop: AbortSignal
   /** Aborted when it has to stop without grace: a second Ctrl-C. */
   readonly kill: AbortSignal
-  /** Stops the job as a signal does. */
+  /** Stops the job, as a first signal does. */
   interrupt(interruption: Interruption): void
 }
 
@@ -30,9 +30,12 @@ export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefine
 export function listenForInterrupts(): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
+  let signalled = false
   const interrupt = (interruption: Interruption): void => {
-    if (stop.signal.aborted) kill.abort(interruption)
+    // A pipeline's reader may die of the same Ctrl-C, and be noticed first: no second Ctrl-C.
+    if (signalled) kill.abort(interruption)
     else stop.abort(interruption)
+    signalled = true
   }
   for (const signal of handled) {
     const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
@@ -48,7 +51,7 @@ export function listenForInterrupts(): Interrupts {
     stop: stop.signal,
     kill: kill.signal,
     interrupt: (interruption) => {
-      if (!stop.signal.aborted) interrupt(interruption)
+      stop.abort(interruption)
     },
   }
 }

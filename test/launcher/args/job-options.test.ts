@@ -1,0 +1,48 @@
+import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
+import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
+import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
+
+const read = (values: FlagValues, command = ['train.ts', '--lr', '1']): JobOptions =>
+  toJobOptions(completeSettings(values, {}), command, 12)
+
+it('is complete and checked', () => {
+  expect(read({})).toEqual({
+    nproc: 1,
+    masterAddr: '127.0.0.1',
+    masterPort: 0,
+    maxRestarts: 0,
+    grace: 10_000,
+    logDir: undefined,
+    logFormat: 'pretty',
+    ranks: undefined,
+    summary: true,
+    dryRun: false,
+    script: 'train.ts',
+    scriptArguments: ['--lr', '1'],
+  })
+})
+
+it('counts the cores for auto, and takes fractions of seconds', () => {
+  expect(read({ nproc: 'auto', grace: '0.25' })).toMatchObject({ nproc: 12, grace: 250 })
+  expect(read({ grace: '30s', nproc: '4096' })).toMatchObject({ nproc: 4096, grace: 30_000 })
+})
+
+it.each<[FlagValues, string]>([
+  [{ nproc: '0' }, '--nproc is "0"'],
+  [{ nproc: '1.5' }, '--nproc is "1.5"'],
+  [{ nproc: '' }, '--nproc is ""'],
+  [{ nproc: '0x4' }, '--nproc is "0x4"'],
+  [{ 'max-restarts': '-1' }, '--max-restarts is "-1"'],
+  [{ 'master-addr': '' }, '--master-addr is ""'],
+  [{ grace: '-1' }, '--grace is "-1"'],
+  [{ summary: 'maybe' }, '--summary is "maybe"; expected true or false'],
+  [{ ranks: '1' }, '--ranks names rank 1, but this job has only rank 0'],
+])('refuses %j', (values, problem) => {
+  expect(() => read(values)).toThrow(
+    expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),
+  )
+})
+
+it('needs a script', () => {
+  expect(() => read({}, [])).toThrow(expect.objectContaining({ code: 'ERR_TSR_USAGE' }))
+})

@@ -1,0 +1,33 @@
+import {
+  completeSettings,
+  describeEnvironment,
+} from '../../../packages/launcher/src/args/settings.ts'
+
+it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
+  const env = {
+    TSRUN_NPROC: '2',
+    TSRUN_GRACE: '5',
+    TSRUN_MASTER_PORT: '',
+    PET_GRACE: '6',
+    PET_MAX_RESTARTS: '7',
+    PET_LOG_FORMAT: 'json',
+  }
+  expect(completeSettings({ nproc: '1' }, env)).toEqual({
+    nproc: { value: '1', source: '--nproc' },
+    'master-addr': { value: '127.0.0.1', source: 'default' },
+    'master-port': { value: '0', source: 'default' },
+    'max-restarts': { value: '7', source: 'PET_MAX_RESTARTS' },
+    grace: { value: '5', source: 'TSRUN_GRACE' },
+    'log-format': { value: 'pretty', source: 'default' },
+    summary: { value: 'true', source: 'default' },
+    'dry-run': { value: 'false', source: 'default' },
+  })
+})
+
+it('says what came from the environment, and nothing when nothing did', () => {
+  const settings = completeSettings({}, { PET_NPROC_PER_NODE: 'auto', TSRUN_RANKS: '0' })
+  expect(describeEnvironment(settings)).toBe(
+    'from the environment: nproc=auto (PET_NPROC_PER_NODE), ranks=0 (TSRUN_RANKS)',
+  )
+  expect(describeEnvironment(completeSettings({ nproc: '3' }, {}))).toBeUndefined()
+})

@@ -1,0 +1,47 @@
+import { LineSplitter } from '../../../packages/launcher/src/logs/line-splitter.ts'
+import type { Line } from '../../../packages/launcher/src/logs/line.ts'
+
+const bytes = (text: string): Buffer => Buffer.from(text)
+const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })
+
+it('holds a partial line back until it ends', () => {
+  const splitter = new LineSplitter()
+  expect(splitter.push(bytes('one\ntw'))).toEqual([line('one')])
+  expect(splitter.push(bytes('o\r\n\nthree'))).toEqual([line('two'), line('')])
+  expect(splitter.flush()).toEqual([line('three')])
+  expect(splitter.flush()).toEqual([])
+})
+
+it('keeps characters together that come in two chunks', () => {
+  const splitter = new LineSplitter()
+  const euro = bytes('€')
+  expect(splitter.push(euro.subarray(0, 1))).toEqual([])
+  expect(splitter.push(Buffer.concat([euro.subarray(1), bytes('\n')]))).toEqual([line('€')])
+})
+
+it('tells progress from lines', () => {
+  const splitter = new LineSplitter()
+  expect(splitter.push(bytes('10 %\r20 %\r'))).toEqual([line('10 %', '\r'), line('20 %', '\r')])
+  expect(splitter.push(bytes('\ndone\n'))).toEqual([line(''), line('done')])
+})
+
+it('cuts a line at the limit, without losing or adding anything', () => {
+  const splitter = new LineSplitter(4)
+  expect(splitter.push(bytes('abcdefghij'))).toEqual([line('abcd', ''), line('efgh', '')])
+  expect(splitter.push(bytes('k\nlm'))).toEqual([line('ijk')])
+  expect(splitter.flush()).toEqual([line('lm')])
+})
+
+it('gives the same whole text however it is cut into chunks', () => {
+  const text = 'a\nbb\r\nccc\rdd\n\n€€\rlast'
+  const all = bytes(text)
+  for (let size = 1; size <= all.length; size++) {
+    const splitter = new LineSplitter()
+    const lines: Line[] = []
+    for (let at = 0; at < all.length; at += size)
+      lines.push(...splitter.push(all.subarray(at, at + size)))
+    lines.push(...splitter.flush())
+    const joined = lines.map((piece) => piece.text + piece.end).join('')
+    expect(joined.replaceAll('\r\n', '\n')).toBe(text.replaceAll('\r\n', '\n') + '\n')
+  }
+})

@@ -1,0 +1,84 @@
+import { describeFailure, type Failure } from '../../../packages/launcher/src/report/failure.ts'
+import { failureText } from '../../../packages/launcher/src/report/failure-text.ts'
+import type { MemoryEvents } from '../../../packages/launcher/src/report/memory-events.ts'
+import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
+import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
+import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
+
+const quiet: MemoryEvents = { kills: 0, available: 2 ** 34, limit: undefined }
+
+function describeJob(outcomes: RankOutcome[], memory = quiet, logs?: string): Failure {
+  return describeFailure(findRootCause(outcomes)!, outcomes, memory, logs)
+}
+
+it('tells the cause first, then what followed, then where to read on', () => {
+  const victim = errorReport({
+    at: 120,
+    code: 'ERR_TSR_PEER_LOST',
+    peers: [1],
+    consequence: true,
+    text: 'TsrError: …',
+  })
+  const failure = describeJob(
+    [died(0, victim), died(1, errorReport({ at: 100 })), stopped(2), stopped(3), exited(4, 0)],
+    quiet,
+    'logs/run/attempt_0',
+  )
+  const text = failureText({ ...failure, host: 'node0' }, false)
+  expect(text)
+    .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
+first cause  rank 1 of 5 died of an uncaught error (exit code 1), 0.10 s after its start
+process      1001 on node0
+error        Error: boom
+                 at train (/train.mjs:3:9)
+others       rank 0: failed because of rank 1 (ERR_TSR_PEER_LOST), after 0.12 s
+             rank 4: had finished, after 0.20 s
+             ranks 2-3: stopped by tsrun, after 0.30 s
+logs         logs/run/attempt_0
+── exit code 1 ─────────────────────────────────────────────────────────────────
+`)
+  expect(failureText(failure, true)).toMatch(/^\x1b\[1;31m── tsrun: the job failed ─+\x1b\[0m\n/)
+})
+
+it('groups ranks that fail of the same error', () => {
+  const alike = [0, 1, 2, 3].map((rank) => died(rank, errorReport({ at: 100 + rank })))
+  expect(describeJob(alike).others).toEqual(['ranks 1-3: the same error, after 0.10 s'])
+})
+
+it('shows the source and each line of stderr once, however Node printed the error', () => {
+  const frame = ['file:///train.mjs:3', 'const x = ;', '          ^', '']
+  const stack = ['Error: boom', '    at train (/train.mjs:3:9)']
+  const tail = ['epoch 1', ...frame, ...stack, '', 'Node.js v20.20.2', 'after the end']
+  const failure = describeJob([died(0, errorReport({}), { stderrTail: tail })])
+  expect(failure.error).toBe([...frame, ...stack].join('\n'))
+  expect(failure.stderr).toEqual(['epoch 1', 'after the end'])
+})
+
+it('shows the last twenty lines of stderr of a rank that just died', () => {
+  const stderrTail = Array.from({ length: 50 }, (_, line) => `line ${line}`)
+  const failure = describeJob([killed(0, 'SIGSEGV', 10, { stderrTail })])
+  expect(failure.stderr).toHaveLength(20)
+  expect(failure.stderr.at(-1)).toBe('line 49')
+})
+
+it('leaves out the dump of an exhausted heap', () => {
+  const stderrTail = ['epoch 1', '', '<--- Last few GCs --->', 'FATAL ERROR: …', '1: 0xb78db3']
+  const failure = describeJob([crashed(0, { stderrTail })])
+  expect(failure.stderr).toEqual(['epoch 1'])
+  expect(failure.explanation).toContain('--max-old-space-size')
+})
+
+it('blames the out-of-memory killer only on evidence', () => {
+  const usage = { cpuSeconds: 1, peakBytes: 3 * 2 ** 30 }
+  const outcomes = [killed(0, 'SIGKILL', 10, { usage })]
+  expect(describeJob(outcomes).explanation).toContain('the kernel counted no out-of-memory kill')
+  const memory = { kills: 1, available: 2 ** 30, limit: 4 * 2 ** 30 }
+  expect(describeJob(outcomes, memory).explanation).toBe(
+    'The kernel’s out-of-memory killer was at work while the job ran. ' +
+      'The rank was last seen to use 3.0 GiB. The memory limit of this job’s cgroup is 4.0 GiB.',
+  )
+  const unknown = { kills: NaN, available: undefined, limit: undefined }
+  expect(describeJob([killed(0, 'SIGKILL', 10)], unknown).explanation).toBe(
+    'Somebody sent it SIGKILL: kill -9, a scheduler, or the kernel’s out-of-memory killer.',
+  )
+})
