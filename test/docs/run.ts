@@ -31,7 +31,8 @@ export function runShell(script: string, directory: string, limit: number): Prom
     child.once('error', reject)
     child.once('close', (code) => {
       clearTimeout(timer)
-      resolve({ code, output })
+      // Minified sources in stack traces make lines of many thousand characters.
+      resolve({ code, output: output.replace(/^(.{300}).+$/gm, '$1 …') })
     })
   })
 }
