@@ -29,6 +29,7 @@ export const launcherErrors = {
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
     message: 'Rank {rank} of {worldSize} could not be started: {reason}',
-    advice: 'Check the limits of this host (ulimit -u, ulimit -n, free memory), or start fewer ranks.',
+    advice:
+      'Check the limits of this host (ulimit -u, ulimit -n, free memory), or start fewer ranks.',
   },
 } as const satisfies ErrorSection
