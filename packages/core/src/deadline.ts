@@ -52,11 +52,9 @@ export async function waitOrAbort<T>(
     }
     const left = deadline.remaining()
     const timer = left === Infinity ? undefined : setTimeout(expire, Math.min(left, 0x7fffffff))
-    if (signal?.aborted === true) {
-      abort()
-      return
-    }
-    signal?.addEventListener('abort', abort, { once: true })
+    if (signal?.aborted === true) abort()
+    else signal?.addEventListener('abort', abort, { once: true })
+    // Also after an abort: a rejection that nobody handles would end the process.
     promise.then(
       (value) => {
         finish()

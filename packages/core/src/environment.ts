@@ -40,11 +40,12 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
   const worldSize = readInteger(env, 'WORLD_SIZE', 1)
   const rank = readInteger(env, 'RANK', 0, worldSize - 1)
+  const localWorldSize = readInteger(env, 'LOCAL_WORLD_SIZE', 1, worldSize, worldSize)
   return {
     rank,
     worldSize,
-    localRank: readInteger(env, 'LOCAL_RANK', 0, worldSize - 1, rank),
-    localWorldSize: readInteger(env, 'LOCAL_WORLD_SIZE', 1, worldSize, worldSize),
+    localRank: readInteger(env, 'LOCAL_RANK', 0, localWorldSize - 1, rank % localWorldSize),
+    localWorldSize,
     nodeRank: readInteger(env, 'NODE_RANK', 0, worldSize - 1, 0),
     nnodes: readInteger(env, 'TSRUN_NNODES', 1, worldSize, 1),
     masterAddr: readText(env, 'MASTER_ADDR'),

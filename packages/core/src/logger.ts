@@ -1,5 +1,6 @@
 import { pino, type Logger, type LoggerOptions } from 'pino'
 import { readRankEnvironment } from './environment.ts'
+import { tsrError } from './errors/tsr-error.ts'
 
 export type { Logger }
 
@@ -8,6 +9,8 @@ export type { Logger }
  * It writes synchronously and uses no pino transport, so no line is lost at `process.exit`.
  *
  * The level comes from TSRUN_LOG_LEVEL (default `warn`).
+ *
+ * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT
  */
 export function createLogger(name: string, options: LoggerOptions = {}): Logger {
   const rank = readRankEnvironment()
@@ -21,8 +24,13 @@ export function createLogger(name: string, options: LoggerOptions = {}): Logger 
           nodeRank: rank.nodeRank,
           runId: rank.runId,
         }
-  return pino(
-    { level: process.env['TSRUN_LOG_LEVEL'] ?? 'warn', base, ...options },
-    pino.destination({ dest: 2, sync: true }),
-  )
+  return pino({ level: readLevel(), base, ...options }, pino.destination({ dest: 2, sync: true }))
+}
+
+function readLevel(): string {
+  const level = process.env['TSRUN_LOG_LEVEL'] ?? 'warn'
+  const levels = [...Object.values(pino.levels.labels), 'silent']
+  if (levels.includes(level)) return level
+  const expected = `one of ${levels.join(', ')}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'TSRUN_LOG_LEVEL', value: level, expected })
 }

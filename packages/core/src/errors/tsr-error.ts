@@ -43,7 +43,13 @@ export class TsrError extends Error {
 
   /** The plain facts, for another thread or process; `reviveTsrError` is the way back. */
   toJSON(): SerializedTsrError {
-    return { code: this.code, message: this.message, facts: this.facts, stack: this.stack ?? '' }
+    const { code, message, stack = '' } = this
+    // JSON has no bigint.
+    const facts = Object.entries(this.facts).map(([name, fact]) => [
+      name,
+      typeof fact === 'bigint' ? String(fact) : fact,
+    ])
+    return { code, message, facts: Object.fromEntries(facts) as TsrError['facts'], stack }
   }
 }
 Object.defineProperty(TsrError.prototype, 'name', { value: 'TsrError' })
@@ -73,6 +79,7 @@ export function tsrError<Code extends TsrErrorCode>(
   return new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
 }
 
+/** The way back from `toJSON`: same code, message, facts and stack. */
 export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
   const { code, message, facts, stack } = serialized
   const error = new TsrError(code, message, facts, options)
@@ -87,10 +94,11 @@ export function isTsrError(value: unknown): value is TsrError {
     value !== null &&
     'code' in value &&
     typeof value.code === 'string' &&
-    value.code in errorTable
+    Object.hasOwn(errorTable, value.code)
   )
 }
 
+/** A process of another version may send a code that is not in this table. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
-  return errorTable[code]
+  return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }

@@ -1,0 +1,43 @@
+import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+function run(env: Record<string, string>): SpawnSyncReturns<string> {
+  const script = fileURLToPath(new URL('./fixtures/log-and-exit.ts', import.meta.url))
+  const flags = ['--import', 'tsx', '--conditions=@tsrun/source']
+  return spawnSync(process.execPath, [...flags, script], {
+    encoding: 'utf8',
+    env: { PATH: process.env['PATH'], ...env },
+    timeout: 20_000,
+  })
+}
+
+describe('the logger of a process', () => {
+  it('loses no line at process.exit, and names the rank in each', () => {
+    const { status, stderr } = run({
+      RANK: '1',
+      WORLD_SIZE: '2',
+      MASTER_ADDR: 'node0',
+      MASTER_PORT: '29500',
+      TSRUN_RUN_ID: 'run-7',
+    })
+    const lines = stderr
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object)
+    expect(status).toBe(3)
+    expect(lines).toHaveLength(1000)
+    expect(lines[999]).toMatchObject({
+      name: 'test',
+      rank: 1,
+      runId: 'run-7',
+      i: 999,
+      msg: 'a line',
+    })
+  }, 30_000)
+
+  it('says which levels there are', () => {
+    const { status, stderr } = run({ TSRUN_LOG_LEVEL: 'loud' })
+    expect(status).toBe(1)
+    expect(stderr).toContain('TSRUN_LOG_LEVEL is loud; expected one of trace, debug, info')
+  }, 30_000)
+})
