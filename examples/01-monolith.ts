@@ -18,7 +18,7 @@ import {
   crossEntropy,
   loadBackend,
   mnist,
-  record,
+  recordLoss,
   recordModule,
   ShardedMLP,
   sumInto,
@@ -71,9 +71,7 @@ function trainStep(examples: ExampleBatch): number {
   const [inputs, labels, one] = [examples.inputs(), examples.labels(), tf.scalar(1)]
 
   const outputs = recordModule(model, inputs, { needsInputGradient: false })
-  const loss = record((scores) => crossEntropy(scores, labels), outputs.value, [], {
-    needsInputGradient: true,
-  })
+  const loss = recordLoss(crossEntropy, outputs.value, labels)
   const [value] = loss.value.dataSync()
 
   // d loss / d loss = 1, and from there back: first through the loss, then through the layers.

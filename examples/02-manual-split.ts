@@ -19,7 +19,7 @@ import {
   crossEntropy,
   loadBackend,
   mnist,
-  record,
+  recordLoss,
   recordModule,
   SGD,
   shardedMLP,
@@ -113,7 +113,7 @@ function stepSplit(examples: ExampleBatch): number {
 /** The loss, and its gradient with respect to the scores. */
 function judge(scores: Tensor, examples: ExampleBatch): { value: number; gradient: Tensor } {
   const [labels, one] = [examples.labels(), tf.scalar(1)]
-  const loss = record((x) => crossEntropy(x, labels), scores, [], { needsInputGradient: true })
+  const loss = recordLoss(crossEntropy, scores, labels)
   const [value] = loss.value.dataSync()
   const gradient = loss.backward(one, () => undefined)!
   for (const done of [loss, labels, one]) done.dispose()

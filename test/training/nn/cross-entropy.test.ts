@@ -1,4 +1,13 @@
-import { countCorrect, crossEntropy, loadBackend, record, tf, type Tensor } from '@tsrun/training'
+import {
+  countCorrect,
+  crossEntropy,
+  loadBackend,
+  record,
+  recordLoss,
+  summedCrossEntropy,
+  tf,
+  type Tensor,
+} from '@tsrun/training'
 
 describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
@@ -70,19 +79,46 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     expect([...gradient.dataSync()]).toEqual([1, -1, 0])
   })
 
+  it.each([crossEntropy, summedCrossEntropy])(
+    'records without the tape what the tape says',
+    (loss) => {
+      const { logits, labels } = build(6)
+      const dy = tf.scalar(0.25)
+      const untaped = recordLoss(loss, logits, labels)
+      const taped = recordLoss((x, y) => loss(x, y), logits, labels)
+      expect(untaped.value.dataSync()).toEqual(taped.value.dataSync())
+      const [actual, expected] = [untaped, taped].map((recording) =>
+        recording.backward(dy, () => undefined)!.dataSync(),
+      )
+      expect(actual).toEqual(expected)
+    },
+  )
+
+  it('refuses a second backward pass and a gradient that is no scalar', () => {
+    const { logits, labels } = build(3)
+    const recording = recordLoss(crossEntropy, logits, labels)
+    const run = (dy: Tensor) => () => recording.backward(dy, () => undefined)
+    expect(run(tf.ones([2]))).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+    run(tf.scalar(1))()
+    expect(run(tf.scalar(1))).toThrow(expect.objectContaining({ code: 'ERR_TSR_BACKWARD_TWICE' }))
+    recording.dispose()
+    recording.dispose()
+  })
+
   it('leaves nothing behind', () => {
     const { logits, labels } = build(5)
     const before = tf.memory()
     crossEntropy(logits, labels).dispose()
+    tf.tidy(() => void tf.grads((x: Tensor) => crossEntropy(x, labels))([logits]))
     expect(tf.memory()).toEqual(before)
-    const recording = record((x) => crossEntropy(x, labels), logits, [], {
-      needsInputGradient: true,
-    })
-    const one = tf.scalar(1)
-    recording.backward(one, () => undefined)!.dispose()
-    recording.dispose()
-    one.dispose()
-    expect(tf.memory()).toEqual(before)
+    for (const loss of [crossEntropy, (x: Tensor, y: Tensor) => crossEntropy(x, y)]) {
+      const recording = recordLoss(loss, logits, labels)
+      const one = tf.scalar(1)
+      recording.backward(one, () => undefined)!.dispose()
+      recording.dispose()
+      one.dispose()
+      expect(tf.memory()).toEqual(before)
+    }
   })
 
   it('refuses shapes that do not fit and labels out of range', () => {

@@ -1,5 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkOutputGradient } from '../autograd/output-gradient.ts'
+import type { Recording } from '../autograd/recording.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 
@@ -27,8 +29,50 @@ export function crossEntropy(
   labels: Tensor,
   reduction: Reduction = 'mean',
 ): Tensor {
+  const loss = tf.customGrad((input, save) => {
+    const { value, gradient } = evaluate(input as Tensor, labels, reduction)
+    ;(save as (tensors: Tensor[]) => void)([gradient])
+    gradient.dispose()
+    return { value, gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy) }
+  })
+  return loss(logits)
+}
+crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
+
+/** The sum over the batch instead of the mean: what a pipeline adds up over micro-batches. */
+export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
+  return crossEntropy(logits, labels, 'sum')
+}
+summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
+  recordCrossEntropy(logits, labels, 'sum')
+
+/** Without the tape: the gradient is there as soon as the loss is. */
+function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
+  const { value, gradient } = evaluate(logits, labels, reduction)
+  tf.keep(value)
+  let spent = false
+  return {
+    value,
+    backward(dy: Tensor): Tensor {
+      if (spent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
+      spent = true
+      return tf.keep(tf.mul(gradient, dy))
+    },
+    dispose(): void {
+      spent = true
+      value.dispose()
+      gradient.dispose()
+    },
+  }
+}
+
+function evaluate(
+  logits: Tensor,
+  labels: Tensor,
+  reduction: Reduction,
+): { value: Tensor; gradient: Tensor } {
   const [batch, classes] = checkShapes(logits, labels)
-  const weight = reduction === 'mean' ? 1 / batch : 1
   const right = labels.dataSync<'int32'>()
   const wrong = right.find((label) => !(label >= 0 && label < classes))
   if (wrong !== undefined) {
@@ -38,19 +82,12 @@ export function crossEntropy(
       expected: `0 to ${String(classes - 1)}`,
     })
   }
-  const loss = tf.customGrad((input, save) => {
-    let sum = 0
-    const gradient = createTensor([batch, classes], (out) => {
-      sum = lossAndGradient(out, viewOf(input as Tensor), right, classes, weight)
-    })
-    ;(save as (tensors: Tensor[]) => void)([gradient])
-    gradient.dispose()
-    return {
-      value: tf.scalar(sum),
-      gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
-    }
+  let loss = 0
+  const weight = reduction === 'mean' ? 1 / batch : 1
+  const gradient = createTensor([batch, classes], (out) => {
+    loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
   })
-  return loss(logits)
+  return { value: tf.scalar(loss), gradient }
 }
 
 /** Writes weight * (softmax - one-hot) to `gradient` and returns weight * loss, row by row. */

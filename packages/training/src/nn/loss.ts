@@ -1,0 +1,25 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
+import type { Recording } from '../autograd/recording.ts'
+
+/** What a model is judged by: a differentiable function of its outputs, a scalar. */
+export interface Loss {
+  (outputs: Tensor, labels: Tensor): Tensor
+
+  /** The loss with its backward pass, where it has a faster one than the tape. */
+  readonly record?: (outputs: Tensor, labels: Tensor) => Recording
+}
+
+/**
+ * Records a loss: `backward` leads from the gradient of the loss, a scalar, to that of the outputs.
+ *
+ * @example
+ * const loss = recordLoss(crossEntropy, outputs.value, labels)
+ * const outputGradient = loss.backward(tf.scalar(1), () => undefined)
+ */
+export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recording {
+  return (
+    loss.record?.(outputs, labels) ??
+    record((x) => loss(x, labels), outputs, [], { needsInputGradient: true })
+  )
+}
