@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { nearest } from './nearest.mjs'
-import { UsageError } from './usage-error.mjs'
+import { UsageError } from './errors.mjs'
 
 /**
  * @typedef {object} Option

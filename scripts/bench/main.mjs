@@ -1,10 +1,11 @@
 import { describeOptions, parseOptions, suggest } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
 import { launcher } from './launcher/command.mjs'
-import { UsageError } from './usage-error.mjs'
+import { schedules } from './schedules/command.mjs'
+import { UsageError } from './errors.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
-const commands = { collectives, launcher }
+const commands = { collectives, schedules, launcher }
 
 const overview = `npm run bench -- <command> [options]
 
@@ -41,7 +42,7 @@ try {
   process.exitCode = await main(process.argv.slice(2))
 } catch (error) {
   const { code, message } = /** @type {UsageError} */ (error)
-  if (code !== 'ERR_BENCH_USAGE') throw error
+  if (code !== 'ERR_BENCH_USAGE' && code !== 'ERR_BENCH_RUN') throw error
   console.error(`bench: ${message}`)
-  process.exitCode = 2
+  process.exitCode = code === 'ERR_BENCH_USAGE' ? 2 : 1
 }

@@ -1,4 +1,4 @@
-import { UsageError } from './usage-error.mjs'
+import { UsageError } from './errors.mjs'
 
 /** @type {Readonly<Record<string, number>>} */
 const units = {

@@ -21,7 +21,7 @@ function bench(args: string[], env: NodeJS.ProcessEnv = {}): Promise<Outcome> {
 it('says what it can do', async () => {
   const { code, stdout } = await bench(['--help'])
   expect(code).toBe(0)
-  for (const name of ['collectives', 'launcher']) {
+  for (const name of ['collectives', 'schedules', 'launcher']) {
     expect(stdout).toContain(name)
     const help = await bench([name, '--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })

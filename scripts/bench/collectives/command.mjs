@@ -1,9 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { readInteger, readList, splitList } from '../command-line.mjs'
 import { parseSize } from '../sizes.mjs'
-import { UsageError } from '../usage-error.mjs'
+import { withFolder } from '../temporary-folder.mjs'
+import { UsageError } from '../errors.mjs'
 import { operations } from './operations.mjs'
 import { plan, stepArgument } from './plan.mjs'
 import { formatRows } from './report.mjs'
@@ -31,12 +29,7 @@ export const collectives = {
   },
   run: async (values) => {
     const options = readOptions(values)
-    const folder = await mkdtemp(join(tmpdir(), 'tsrun-bench-'))
-    try {
-      return await run(options, folder)
-    } finally {
-      await rm(folder, { recursive: true, force: true })
-    }
+    return withFolder((folder) => run(options, folder))
   },
 }
 

@@ -1,10 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import { runToEnd } from '../child.mjs'
 import { readInteger } from '../command-line.mjs'
+import { RunError } from '../errors.mjs'
+import { tsrunLine } from '../ranks.mjs'
 import { median } from '../statistics.mjs'
 import { formatTable } from '../table.mjs'
 
-const tsrun = fileURLToPath(new URL('../../../packages/launcher/bin/tsrun.js', import.meta.url))
 const empty = fileURLToPath(new URL('empty-rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
@@ -42,7 +43,7 @@ export const launcher = {
 
 /** @param {number} ranks */
 async function throughTsrun(ranks) {
-  return timed(() => start([tsrun, '--nproc', String(ranks), empty]))
+  return timed(() => start(tsrunLine(ranks, empty).args))
 }
 
 /** @param {number} ranks */
@@ -53,7 +54,7 @@ async function plainly(ranks) {
 /** @param {readonly string[]} args */
 async function start(args) {
   const { ok, reason, output } = await runToEnd(process.execPath, args)
-  if (!ok) throw new Error(`node ${args.join(' ')}: ${reason}\n${output}`)
+  if (!ok) throw new RunError(`node ${args.join(' ')}: ${reason}\n${output}`)
 }
 
 /**

@@ -1,7 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { runToEnd } from '../../child.mjs'
+import { runRanks } from '../../ranks.mjs'
 
 /**
  * Something that can be measured: ours, or a peer over one of its transports.
@@ -13,7 +10,7 @@ import { runToEnd } from '../../child.mjs'
  * @property {ReadonlySet<string>} lacks - operations that it does not have
  * @property {(ranks: number, output: string, steps: readonly string[]) => CommandLine} commandLine
  *
- * @typedef {{ command: string, args: string[], env?: NodeJS.ProcessEnv }} CommandLine
+ * @typedef {import('../../ranks.mjs').CommandLine} CommandLine
  *
  * @typedef {{ systems: System[], skipped?: string }} Found - `skipped` says why there are none
  *
@@ -35,21 +32,10 @@ export function nameOf({ system, transport, engine }) {
  * @param {number} ranks
  * @param {readonly string[]} steps - in the form of `stepArgument`
  * @returns {Promise<Sample[]>}
- * @throws when the ranks fail, with the end of their output
+ * @throws ERR_BENCH_RUN
  */
 export async function measure(system, ranks, steps) {
-  const folder = await mkdtemp(join(tmpdir(), 'tsrun-bench-'))
-  try {
-    const output = join(folder, 'samples.jsonl')
-    const { command, args, env } = system.commandLine(ranks, output, steps)
-    const outcome = await runToEnd(command, args, { env: { ...process.env, ...env } })
-    if (!outcome.ok) {
-      const last = outcome.output.trimEnd().split('\n').slice(-20).join('\n')
-      throw new Error(`${nameOf(system)} failed (${outcome.reason})\n${last}`)
-    }
-    const lines = (await readFile(output, 'utf8')).trimEnd().split('\n')
-    return lines.map((line) => /** @type {Sample} */ (JSON.parse(line)))
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+  const text = await runRanks(nameOf(system), (output) => system.commandLine(ranks, output, steps))
+  const lines = text.trimEnd().split('\n')
+  return lines.map((line) => /** @type {Sample} */ (JSON.parse(line)))
 }

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
+import { tsrunLine } from '../../ranks.mjs'
 
-const tsrun = fileURLToPath(new URL('../../../../packages/launcher/bin/tsrun.js', import.meta.url))
 const rank = fileURLToPath(new URL('../ranks/tsrun-rank.mjs', import.meta.url))
 
 /**
@@ -19,10 +19,8 @@ export function tsrunSystems(transports, engines) {
         transport,
         engine,
         lacks: new Set(['allToAll']),
-        commandLine: (ranks, output, steps) => ({
-          command: process.execPath,
-          args: [tsrun, '--nproc', String(ranks), rank, output, transport, engine, ...steps],
-        }),
+        commandLine: (ranks, output, steps) =>
+          tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
       })),
   )
 }

@@ -1,0 +1,82 @@
+import { fileURLToPath } from 'node:url'
+import { readInteger } from '../command-line.mjs'
+import { runRanks, tsrunLine } from '../ranks.mjs'
+import { significant } from '../statistics.mjs'
+import { formatTable } from '../table.mjs'
+
+const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
+
+/** @typedef {import('@tsrun/training').MeasuredSchedule} MeasuredSchedule */
+
+/** @type {import('../command-line.mjs').Command} */
+export const schedules = {
+  summary: 'step times and bubbles of naive, gpipe and 1f1b, beside the simulator',
+  options: {
+    stages: { value: '<n>', default: '2', description: 'ranks, one stage each' },
+    microbatches: { value: '<n>', default: '8', description: 'parts of a batch' },
+    layers: { value: '<n>', default: '8', description: 'linear layers of the network' },
+    hidden: { value: '<n>', default: '768', description: 'width of every layer' },
+    batch: { value: '<n>', default: '256', description: 'examples' },
+    steps: { value: '<n>', default: '9', description: 'measured, with the schedules in turn' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const stages = readInteger('stages', values['stages'], 1, 64)
+    const setup = {
+      schedules: ['naive', 'gpipe', '1f1b'],
+      microbatches: readInteger('microbatches', values['microbatches'], 1, 1024),
+      layers: readInteger('layers', values['layers'], stages, 1024),
+      hidden: readInteger('hidden', values['hidden'], 1, 8192),
+      batch: readInteger('batch', values['batch'], 1, 65536),
+      steps: readInteger('steps', values['steps'], 1, 1000),
+    }
+    const text = await runRanks('schedules', (output) =>
+      tsrunLine(stages, rank, [output, JSON.stringify(setup)]),
+    )
+    const rows = summarize(JSON.parse(text), stages, setup)
+    console.log(values.json === undefined ? formatRows(rows) : rows.map(toLine).join('\n'))
+    return 0
+  },
+}
+
+/**
+ * @param {readonly MeasuredSchedule[]} measured - naive first
+ * @param {number} stages
+ * @param {{ microbatches: number, layers: number, hidden: number, batch: number }} setup
+ */
+function summarize(measured, stages, { microbatches, layers, hidden, batch }) {
+  const naive = measured[0]?.stepTime ?? NaN
+  return measured.map((result) => ({
+    schedule: result.schedule,
+    stages,
+    microbatches,
+    layers,
+    hidden,
+    batch,
+    stepMs: significant(result.stepTime),
+    predictedStepMs: significant(result.predictedStepTime),
+    ratioToNaive: significant(result.stepTime / naive, 3),
+    bubble: significant(result.bubble, 3),
+    predictedBubble: significant(result.predictedBubble, 3),
+  }))
+}
+
+/** @param {ReturnType<typeof summarize>[number]} row */
+function toLine(row) {
+  return JSON.stringify(row)
+}
+
+/** @param {ReturnType<typeof summarize>} rows */
+function formatRows(rows) {
+  return formatTable(
+    ['schedule', 'step ms', 'predicted', 'x naive', 'bubble', 'predicted'],
+    rows.map((row) => [
+      row.schedule,
+      row.stepMs,
+      row.predictedStepMs,
+      row.ratioToNaive,
+      row.bubble,
+      row.predictedBubble,
+    ]),
+  )
+}
