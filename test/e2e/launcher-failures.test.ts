@@ -40,7 +40,7 @@ const deaths: Death[] = [
   {
     how: 'reject',
     code: 1,
-    cause: 'died of an unhandled rejection (exit code 1)',
+    cause: 'died of an uncaught error (exit code 1)',
     report: ['Error: nobody caught this', '[cause]: Error: the root of it'],
   },
   {

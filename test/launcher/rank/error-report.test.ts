@@ -12,6 +12,14 @@ it('has the error as Node prints it', () => {
   expect(text).toContain('[cause]: Error: root')
 })
 
+it('has an error of ours without its facts, which the message holds already', () => {
+  expect(describeError(lost).text).toBe(lost.stack)
+  const { text } = describeError(
+    tsrError('ERR_TSR_TIMEOUT', { what: 'it', milliseconds: 1 }, { cause: new Error('root') }),
+  )
+  expect(text).toMatch(/^TsrError: it did not finish [^]*\n\[cause\]: Error: root\n/)
+})
+
 it('sees a consequence, also behind other errors, and whom it is about', () => {
   expect(describeError(lost)).toMatchObject({
     code: 'ERR_TSR_PEER_LOST',

@@ -51,7 +51,6 @@ export function errorReport(facts: Partial<ErrorReport>): ErrorReport {
   return {
     kind: 'error',
     at: 100,
-    origin: 'uncaughtException',
     name: 'Error',
     message: 'boom',
     text: 'Error: boom\n    at train (/train.mjs:3:9)',

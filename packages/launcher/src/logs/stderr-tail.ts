@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from 'node:util'
 import type { Line } from './line.ts'
 
 const KEPT_LINES = 100
@@ -12,7 +13,7 @@ export class StderrTail {
   push({ text, end }: Line): void {
     if (end === '\r') return
     if (/^FATAL ERROR: .*JavaScript heap out of memory/.test(text)) this.heapExhausted = true
-    this.#lines.push(text.slice(0, KEPT_CHARACTERS))
+    this.#lines.push(stripVTControlCharacters(text.slice(0, KEPT_CHARACTERS)))
     if (this.#lines.length > KEPT_LINES) this.#lines.shift()
   }
 

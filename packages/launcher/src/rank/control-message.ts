@@ -6,8 +6,6 @@ export interface ErrorReport {
   readonly kind: 'error'
   /** Milliseconds of the host's monotonic clock: reports of ranks of one host can be compared. */
   readonly at: number
-  /** `uncaughtException` or `unhandledRejection`. */
-  readonly origin: string
   readonly name: string
   readonly message: string
   /** The error as Node prints it: stack, properties, causes. */

@@ -4,7 +4,7 @@ import type { ErrorReport } from './control-message.ts'
 
 const LONGEST_TEXT = 32 * 1024
 
-type Description = Omit<ErrorReport, 'kind' | 'at' | 'origin'>
+type Description = Omit<ErrorReport, 'kind' | 'at'>
 
 /** The facts of whatever was thrown; never throws itself. */
 export function describeError(thrown: unknown): Description {
@@ -15,7 +15,7 @@ export function describeError(thrown: unknown): Description {
     return {
       name: typeof name === 'string' ? name : typeof thrown,
       message: typeof message === 'string' ? message : String(thrown),
-      text: inspect(thrown).slice(0, LONGEST_TEXT),
+      text: print(thrown).slice(0, LONGEST_TEXT),
       peers: own === undefined ? [] : peersOf(own),
       consequence: own !== undefined && isConsequence(own),
       ...(known === undefined ? {} : { code: known }),
@@ -24,6 +24,14 @@ export function describeError(thrown: unknown): Description {
     const text = `a value of type ${typeof thrown} that cannot be printed`
     return { name: 'unknown', message: text, text, peers: [], consequence: false }
   }
+}
+
+/** As Node does; an error of ours without its facts, which its message holds already. */
+function print(thrown: unknown): string {
+  if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
+  return thrown.cause === undefined
+    ? thrown.stack
+    : `${thrown.stack}\n[cause]: ${inspect(thrown.cause)}`
 }
 
 /** The error, its cause, the cause of that, … */

@@ -6,9 +6,9 @@ import { describeError } from './error-report.ts'
 /** Writes uncaught errors and, at the end, the usage of this process to the control pipe. */
 export function reportToLauncher(controlFd: number): void {
   let failed = false
-  process.on('uncaughtExceptionMonitor', (error: unknown, origin) => {
+  process.on('uncaughtExceptionMonitor', (error: unknown) => {
     failed = true
-    send(controlFd, { kind: 'error', at: monotonicNow(), origin, ...describeError(error) })
+    send(controlFd, { kind: 'error', at: monotonicNow(), ...describeError(error) })
   })
   process.on('exit', (code) => {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()

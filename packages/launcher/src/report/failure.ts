@@ -71,10 +71,7 @@ export function describeEnd(outcome: RankOutcome): string {
   if (signal !== null) return `was killed by ${signal}`
   if (exitCode === 0) return 'left the job early, with exit code 0'
   const code = String(exitCode)
-  if (error !== undefined) {
-    const kind = error.origin === 'unhandledRejection' ? 'unhandled rejection' : 'uncaught error'
-    return `died of an ${kind} (exit code ${code})`
-  }
+  if (error !== undefined) return `died of an uncaught error (exit code ${code})`
   return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
 }
 
@@ -118,8 +115,9 @@ function describeOther(outcome: RankOutcome, culprit: RankOutcome): string {
   }
   if (error === undefined) return describeEnd(outcome)
   if (error.text === culprit.error?.text) return 'the same error'
-  if (error.code !== undefined && error.peers.length > 0) {
-    return `failed because of rank ${formatRankList(error.peers)} (${error.code})`
+  if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
+    const whose = error.peers.length === 0 ? 'another rank' : `rank ${formatRankList(error.peers)}`
+    return `failed because of ${whose} (${error.code})`
   }
   return firstLine(`${error.name}: ${error.message}`)
 }
