@@ -167,7 +167,7 @@ describe.each(kinds)('%s', (_, open) => {
         await expectReleased(model)
         await real.close()
       }),
-      { numRuns: 40 },
+      { numRuns: 25 },
     )
   }, 60_000)
 })

@@ -67,3 +67,17 @@ export function promiseOf<T>(): { promise: Promise<T>; resolve: (value: T) => vo
   const promise = new Promise<T>((settle) => (resolve = settle))
   return { promise, resolve }
 }
+
+/** Runs the tests of `body` on every kind of store; `stores()` is the pair of the test. */
+export function describeEveryStore(body: (stores: () => Pair) => void): void {
+  describe.each(kinds)('%s', (_, open) => {
+    let pair: Pair
+    beforeEach(async () => {
+      pair = await open()
+    })
+    afterEach(async () => {
+      await pair.close()
+    })
+    body(() => pair)
+  })
+}

@@ -1,0 +1,134 @@
+import { serverHandshake } from '@tsrun/core'
+import { connectStore, startStoreServer, type StoreProgress, type StoreServer } from '@tsrun/store'
+import { ended } from './raw-client.ts'
+import { listen } from './raw-server.ts'
+import { token } from './stores.ts'
+
+describe('connecting to the store', () => {
+  it('tries again until the server is there, and tells of it', async () => {
+    // An address of its own: nobody else can take the port between the attempts.
+    const endpoint = { host: '127.83.11.1', port: 29511 }
+    const progress: StoreProgress[] = []
+    let server: Promise<StoreServer> | undefined
+    const store = await connectStore({
+      ...endpoint,
+      token,
+      timeout: 20_000,
+      onProgress: (step) => {
+        progress.push(step)
+        server ??= startStoreServer({ ...endpoint, token })
+      },
+    })
+    await store.set('k', 'v')
+    expect(progress[0]).toMatchObject({
+      endpoint: '127.83.11.1:29511',
+      attempt: 1,
+      reason: expect.stringContaining('ECONNREFUSED') as string,
+    })
+    await store.close()
+    await (await server!).close()
+  })
+
+  it.each([
+    ['nobody listens', '127.83.11.2', /ECONNREFUSED/],
+    ['the name is unknown', `${'x'.repeat(64)}.invalid`, /ENOTFOUND|EAI_AGAIN/],
+  ])('goes on when %s, and says so', async (_, host, reason) => {
+    const abort = new AbortController()
+    const progress: StoreProgress[] = []
+    const attempt = connectStore({
+      host,
+      port: 29511,
+      token,
+      signal: abort.signal,
+      onProgress: (step) => {
+        if (progress.push(step) === 2) abort.abort()
+      },
+    })
+    await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    expect(progress[1]).toMatchObject({
+      attempt: 2,
+      reason: expect.stringMatching(reason) as string,
+    })
+  })
+
+  it('gives up after the time-out, naming the endpoint', async () => {
+    const attempt = connectStore({ host: '127.83.11.2', port: 29511, token, timeout: 50 })
+    await expect(attempt).rejects.toMatchObject({
+      code: 'ERR_TSR_STORE_UNREACHABLE',
+      message: expect.stringContaining('127.83.11.2:29511') as string,
+    })
+  })
+
+  it('is refused at once with another token', async () => {
+    const server = await startStoreServer({ token })
+    const attempt = connectStore({ ...server.endpoint, token: 'another', timeout: 60_000 })
+    await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_STORE_AUTHENTICATION' })
+    const trusted = await connectStore({ ...server.endpoint, token })
+    await trusted.set('k', '')
+    await server.close()
+  })
+
+  it('ends at an abort, before and while it tries', async () => {
+    const endpoint = { host: '127.83.11.3', port: 29511, token }
+    const gone = { code: 'ERR_TSR_ABORTED' }
+    await expect(connectStore({ ...endpoint, signal: AbortSignal.abort() })).rejects.toMatchObject(
+      gone,
+    )
+    const abort = new AbortController()
+    const attempt = connectStore({
+      ...endpoint,
+      signal: abort.signal,
+      onProgress: () => {
+        abort.abort()
+      },
+    })
+    await expect(attempt).rejects.toMatchObject(gone)
+  })
+
+  it.each([
+    [
+      'another service',
+      () => Buffer.alloc(72, 'HTTP/1.1 400 Bad Request\r\n'),
+      /no store of tsrun/,
+    ],
+    ['another version', otherVersion, /another version of tsrun/],
+  ])('recognizes %s', async (_, answer, message) => {
+    const { server, port } = await listen((socket) => {
+      socket.once('data', (hello) => socket.write(answer(hello)))
+    })
+    const attempt = connectStore({ host: '127.0.0.1', port, token, timeout: 60_000 })
+    await expect(attempt).rejects.toMatchObject({
+      code: 'ERR_TSR_STORE_UNREACHABLE',
+      message: expect.stringMatching(message) as string,
+    })
+    server.close()
+  })
+
+  it('gives up a server that accepts and says nothing, and hangs up', async () => {
+    const hangUps: Promise<void>[] = []
+    const { server, port } = await listen((socket) => hangUps.push(ended(socket)))
+    const attempt = connectStore({ host: '127.0.0.1', port, token, timeout: 50 })
+    await expect(attempt).rejects.toMatchObject({
+      code: 'ERR_TSR_STORE_UNREACHABLE',
+      message: expect.stringContaining('no answer') as string,
+    })
+    await Promise.all(hangUps)
+    server.close()
+  })
+
+  it('refuses an impossible port or time-out', async () => {
+    const argument = { code: 'ERR_TSR_ARGUMENT' }
+    const host = '127.0.0.1'
+    await expect(connectStore({ host, port: 0, token })).rejects.toMatchObject(argument)
+    await expect(connectStore({ host, port: 1, token, timeout: -1 })).rejects.toMatchObject(
+      argument,
+    )
+    await expect(connectStore({ host, port: 1, token: 5 as never })).rejects.toMatchObject(argument)
+  })
+})
+
+function otherVersion(hello: Buffer): Uint8Array {
+  const answer = serverHandshake(token, 'store').answer(hello)!
+  answer[4] = 99
+  return answer
+}
