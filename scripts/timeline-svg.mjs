@@ -106,7 +106,9 @@ function drawChart({ title, result }, top) {
     const y = rowTop(top, rank)
     return `<text class="quiet end" x="${LEFT - 12}" y="${y + 17}">rank ${rank}</text><rect class="track" x="${LEFT}" y="${y}" width="${shown * UNIT}" height="${ROW}" rx="2"/>`
   })
-  const visible = result.spans.filter(({ start }) => start < shown)
+  const visible = result.spans
+    .filter(({ start }) => start < shown)
+    .sort((a, b) => a.rank - b.rank || a.start - b.start)
   const cells = visible.map((span) => drawSpan(span, rowTop(top, span.rank)))
   const rest = result.makespan > shown ? [runsOut(result.makespan, top)] : []
   return [heading, ...rows, ...cells, ...rest].join('\n')
