@@ -6,6 +6,7 @@ import {
   AF_INET6,
   decodeSocketAddress,
   encodeSocketAddress,
+  SOCKET_ADDRESS_BYTES,
   type Endpoint,
 } from './socket-address.ts'
 
@@ -49,14 +50,27 @@ const calls = lazy(() => ({
   close: bindFunction<[number], number>('int close(int)'),
 }))
 
+/** Results and small arguments of the calls below; kept, so that no pointer outlives its memory. */
+const scratch = lazy(() => {
+  const word = new Int32Array(1)
+  const length = new Int32Array(1)
+  const address = new Uint8Array(SOCKET_ADDRESS_BYTES)
+  return {
+    word: { view: word, at: addressOf(word) },
+    length: { view: length, at: addressOf(length) },
+    address: { view: address, at: addressOf(address) },
+  }
+})
+
 function check(call: string, result: number): number {
   if (result < 0) throw systemCallError(call)
   return result
 }
 
 function setOption(fd: number, level: number, option: number, value: number): void {
-  const holder = Int32Array.of(value)
-  check('setsockopt', calls().setsockopt(fd, level, option, addressOf(holder), 4))
+  const { word } = scratch()
+  word.view[0] = value
+  check('setsockopt', calls().setsockopt(fd, level, option, word.at, 4))
 }
 
 function openSocket(host: string): number {
@@ -64,18 +78,23 @@ function openSocket(host: string): number {
   return check('socket', calls().socket(family, SOCK_STREAM_NONBLOCK_CLOEXEC, 0))
 }
 
-/** Opens a non-blocking listening TCP socket; port 0 lets the kernel pick one. */
+/**
+ * Opens a non-blocking listening TCP socket; port 0 lets the kernel pick one.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is no IP address
+ */
 export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; endpoint: Endpoint } {
+  const { address, length } = scratch()
+  const bytes = encodeSocketAddress(endpoint)
   const fd = openSocket(endpoint.host)
   try {
     setOption(fd, SOL_SOCKET, SO_REUSEADDR, 1)
-    const address = encodeSocketAddress(endpoint)
-    check('bind', calls().bind(fd, addressOf(address), address.length))
+    address.view.set(bytes)
+    check('bind', calls().bind(fd, address.at, bytes.length))
     check('listen', calls().listen(fd, backlog))
-    const bound = new Uint8Array(28)
-    const length = Int32Array.of(bound.length)
-    check('getsockname', calls().getsockname(fd, addressOf(bound), addressOf(length)))
-    return { fd, endpoint: { host: endpoint.host, port: decodeSocketAddress(bound).port } }
+    length.view[0] = SOCKET_ADDRESS_BYTES
+    check('getsockname', calls().getsockname(fd, address.at, length.at))
+    return { fd, endpoint: { host: endpoint.host, port: decodeSocketAddress(address.view).port } }
   } catch (error) {
     closeSocket(fd)
     throw error
@@ -91,13 +110,20 @@ export function acceptTcp(listener: number): number {
   throw systemCallError('accept4', errno)
 }
 
-/** Starts a non-blocking connect; writable means done, then ask `connectError`. */
+/**
+ * Starts a non-blocking connect; writable means done, then ask `connectError`.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is no IP address
+ */
 export function connectTcp(endpoint: Endpoint): number {
+  const { address } = scratch()
+  const bytes = encodeSocketAddress(endpoint)
   const fd = openSocket(endpoint.host)
-  const address = encodeSocketAddress(endpoint)
-  if (calls().connect(fd, addressOf(address), address.length) < 0) {
+  address.view.set(bytes)
+  if (calls().connect(fd, address.at, bytes.length) < 0) {
     const errno = lastErrno()
-    if (errno !== EINPROGRESS) {
+    // Interrupted by a signal, a connect goes on in the background as well.
+    if (errno !== EINPROGRESS && errno !== EINTR) {
       closeSocket(fd)
       throw systemCallError('connect', errno)
     }
@@ -107,10 +133,10 @@ export function connectTcp(endpoint: Endpoint): number {
 
 /** errno of a finished non-blocking connect, 0 when it succeeded. */
 export function connectError(fd: number): number {
-  const value = Int32Array.of(0)
-  const length = Int32Array.of(4)
-  calls().getsockopt(fd, SOL_SOCKET, SO_ERROR, addressOf(value), addressOf(length))
-  return value[0] ?? 0
+  const { word, length } = scratch()
+  length.view[0] = 4
+  check('getsockopt', calls().getsockopt(fd, SOL_SOCKET, SO_ERROR, word.at, length.at))
+  return word.view[0] ?? 0
 }
 
 /**

@@ -1,0 +1,41 @@
+import { spawnSync } from 'node:child_process'
+import { addressOf, closeSocket, isAvailable, systemCallError } from '@tsrun/native'
+import { describeNative, fixture, sourceFlags } from './support.ts'
+
+describe('the bindings', () => {
+  it('say whether they work here, and why not', () => {
+    const native = isAvailable()
+    if (!native.available) expect(native.reason).toMatch(/koffi|platform|C library|TSRUN_NATIVE/)
+  })
+
+  it('can be switched off, and then fail with the reason', () => {
+    const { stdout } = spawnSync(process.execPath, [...sourceFlags, fixture('availability.ts')], {
+      encoding: 'utf8',
+      env: { ...process.env, TSRUN_NATIVE: 'off' },
+    })
+    expect(JSON.parse(stdout)).toEqual({
+      available: { available: false, reason: 'TSRUN_NATIVE=off' },
+      code: 'ERR_TSR_NATIVE_UNAVAILABLE',
+    })
+  }, 30_000)
+})
+
+describeNative('addresses and errors', () => {
+  it('gives a view the address of its first byte', () => {
+    const bytes = new Uint8Array(new SharedArrayBuffer(64))
+    expect(addressOf(bytes.subarray(8))).toBe(addressOf(bytes) + 8)
+    expect(addressOf(new Float64Array(bytes.buffer, 16))).toBe(addressOf(bytes) + 16)
+  })
+
+  it('names the call, the number and the name of an error', () => {
+    expect(systemCallError('connect', 111)).toMatchObject({
+      code: 'ERR_TSR_SYSTEM_CALL',
+      facts: { call: 'connect', errno: 111, description: 'ECONNREFUSED' },
+    })
+    expect(systemCallError('connect', 9999).message).toContain('9999 (unknown error)')
+  })
+
+  it('closes what is not open without harm', () => {
+    closeSocket(-1)
+  })
+})
