@@ -1,22 +1,7 @@
-import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { bench } from './support/bench.ts'
 
-const main = fileURLToPath(new URL('../../scripts/bench/main.mjs', import.meta.url))
-
-interface Outcome {
-  code: number
-  stdout: string
-  stderr: string
-}
-
-function bench(args: string[], env: NodeJS.ProcessEnv = {}): Promise<Outcome> {
-  return new Promise((resolve) => {
-    const options = { env: { ...process.env, ...env } }
-    const child = execFile(process.execPath, [main, ...args], options, (_, stdout, stderr) => {
-      resolve({ code: child.exitCode ?? -1, stdout, stderr })
-    })
-  })
-}
+jest.setTimeout(60_000)
 
 it('says what it can do', async () => {
   const { code, stdout } = await bench(['--help'])
