@@ -3,11 +3,11 @@ import { SpanRecorder, spanKinds } from '@tsrun/telemetry'
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {
     const recorder = new SpanRecorder({ rank: 2 })
-    recorder.record('F', 10.25, 12.5, { stage: 0, microbatch: 7 })
+    recorder.record('F', 10.25, 12.5, { stage: 0, microbatch: 7, cpu: 1.5 })
     recorder.record('recv', 1, 4, { bytes: 2 ** 40, peer: 0, waited: 2.5 })
     recorder.record('optimizer', 5, 6)
     expect(recorder.spans()).toEqual([
-      { rank: 2, kind: 'F', start: 10.25, end: 12.5, stage: 0, microbatch: 7 },
+      { rank: 2, kind: 'F', start: 10.25, end: 12.5, stage: 0, microbatch: 7, cpu: 1.5 },
       { rank: 2, kind: 'recv', start: 1, end: 4, bytes: 2 ** 40, peer: 0, waited: 2.5 },
       { rank: 2, kind: 'optimizer', start: 5, end: 6 },
     ])

@@ -10,6 +10,9 @@ export interface SpanRecorderOptions {
 
 const NONE = -1
 
+const factNames = ['stage', 'microbatch', 'bytes', 'peer', 'waited', 'cpu'] as const
+const FACTS = factNames.length
+
 /**
  * Keeps the newest spans of a rank in a ring of fixed size, in typed arrays: recording one
  * allocates nothing.
@@ -42,7 +45,7 @@ export class SpanRecorder {
     this.capacity = capacity
     this.#kinds = new Uint8Array(capacity)
     this.#times = new Float64Array(2 * capacity)
-    this.#facts = new Float64Array(5 * capacity)
+    this.#facts = new Float64Array(FACTS * capacity)
   }
 
   /** Number of spans recorded so far, those that have left the ring included. */
@@ -57,11 +60,10 @@ export class SpanRecorder {
     this.#kinds[slot] = spanKinds.indexOf(kind)
     this.#times[2 * slot] = start
     this.#times[2 * slot + 1] = end
-    this.#facts[5 * slot] = facts?.stage ?? NONE
-    this.#facts[5 * slot + 1] = facts?.microbatch ?? NONE
-    this.#facts[5 * slot + 2] = facts?.bytes ?? NONE
-    this.#facts[5 * slot + 3] = facts?.peer ?? NONE
-    this.#facts[5 * slot + 4] = facts?.waited ?? NONE
+    const at = FACTS * slot
+    for (let fact = 0; fact < FACTS; fact++) {
+      this.#facts[at + fact] = facts?.[factNames[fact]!] ?? NONE
+    }
   }
 
   /** The spans from the `since`-th recorded one on that are still kept, in the order of recording. */
@@ -79,22 +81,15 @@ export class SpanRecorder {
 
   #read(index: number): Span {
     const slot = index % this.capacity
-    const fact = (at: number): number | undefined => {
-      const value = this.#facts[5 * slot + at]!
-      return value === NONE ? undefined : value
-    }
-    const span = {
+    const facts = factNames
+      .map((name, fact) => [name, this.#facts[FACTS * slot + fact]!] as const)
+      .filter(([, value]) => value !== NONE)
+    return {
       rank: this.rank,
       kind: spanKinds[this.#kinds[slot]!]!,
       start: this.#times[2 * slot]!,
       end: this.#times[2 * slot + 1]!,
-      stage: fact(0),
-      microbatch: fact(1),
-      bytes: fact(2),
-      peer: fact(3),
-      waited: fact(4),
+      ...Object.fromEntries(facts),
     }
-    const known = Object.entries(span).filter(([, value]) => value !== undefined)
-    return Object.fromEntries(known) as unknown as Span
   }
 }

@@ -27,6 +27,8 @@ export interface SpanFacts {
   readonly peer?: number | undefined
   /** Milliseconds of the span until the peer was there: the rest is transfer. */
   readonly waited?: number | undefined
+  /** Milliseconds of CPU time that the process used, all its threads together. */
+  readonly cpu?: number | undefined
 }
 
 /** One thing that a rank did; times in milliseconds of `monotonicNow()`, which all processes of a host share. */

@@ -72,7 +72,9 @@ export class Activations {
     if (!work.isCompleted()) {
       const start = monotonicNow()
       await work
-      this.#recorder.record('wait', start, monotonicNow(), { microbatch })
+      const end = monotonicNow()
+      const waited = Math.min(Math.max(0, (work.timing?.started ?? end) - start), end - start)
+      this.#recorder.record('wait', start, end, { microbatch, waited })
     }
     await work
     this.#record('recv', work, { direction, microbatch, bytes: buffer.byteLength })

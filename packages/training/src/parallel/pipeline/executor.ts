@@ -2,10 +2,10 @@ import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Loss } from '../../nn/loss.ts'
 import type { Module } from '../../nn/module.ts'
 import { Activations, type Message } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
-import type { SummedLoss } from './model.ts'
 import type { Action } from './schedule/action.ts'
 import { Stage } from './stage.ts'
 
@@ -30,7 +30,7 @@ export class StageWorker {
   readonly #isFirst: boolean
   readonly #isLast: boolean
 
-  constructor(module: Module, loss: SummedLoss, group: ProcessGroup, recorder: SpanRecorder) {
+  constructor(module: Module, loss: Loss, group: ProcessGroup, recorder: SpanRecorder) {
     this.#index = group.rank
     this.#isFirst = group.rank === 0
     this.#isLast = group.rank === group.size - 1
@@ -83,17 +83,17 @@ export class StageWorker {
   async #forward(microbatch: number, batch: Microbatches): Promise<void> {
     const input = await this.#input(microbatch, batch)
     const labels = this.#isLast ? batch.labels(microbatch) : undefined
-    const start = monotonicNow()
-    const output = this.#stage.forward(microbatch, input, labels)
-    this.#recorder.record('F', start, monotonicNow(), { stage: this.#index, microbatch })
+    const output = this.#timed('F', microbatch, () =>
+      this.#stage.forward(microbatch, input, labels),
+    )
     if (!this.#isLast) this.#activations.send({ direction: 'forward', microbatch }, output)
   }
 
   async #backward(microbatch: number): Promise<void> {
     const outputGradient = this.#isLast ? undefined : await this.#activations.receive()
-    const start = monotonicNow()
-    const inputGradient = this.#stage.backward(microbatch, outputGradient)
-    this.#recorder.record('B', start, monotonicNow(), { stage: this.#index, microbatch })
+    const inputGradient = this.#timed('B', microbatch, () =>
+      this.#stage.backward(microbatch, outputGradient),
+    )
     if (inputGradient === undefined) return
     this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
     inputGradient.dispose()
@@ -101,6 +101,17 @@ export class StageWorker {
 
   async #input(microbatch: number, batch: Microbatches): Promise<Tensor> {
     return this.#isFirst ? batch.inputs(microbatch) : await this.#activations.receive()
+  }
+
+  #timed<T>(kind: 'F' | 'B', microbatch: number, compute: () => T): T {
+    const before = process.cpuUsage()
+    const start = monotonicNow()
+    const result = compute()
+    const end = monotonicNow()
+    const { user, system } = process.cpuUsage(before)
+    const cpu = (user + system) / 1e3
+    this.#recorder.record(kind, start, end, { stage: this.#index, microbatch, cpu })
+    return result
   }
 
   /** What this stage receives when it runs `actions`, in the order of use. */

@@ -1,4 +1,6 @@
-export type { Batch, PipelineModel, SummedLoss } from './model.ts'
+export { measureSchedules, type MeasuredSchedule, type MeasureOptions } from './measure.ts'
+export { StepMeter, type StepSample } from './meter.ts'
+export type { Batch, PipelineModel } from './model.ts'
 export {
   pipeline,
   type Evaluation,
@@ -7,5 +9,6 @@ export {
   type PipelineOptions,
   type StepResult,
 } from './pipeline.ts'
+export { pipelineReport, type PipelineReport, type RankReport } from './report.ts'
 export * from './schedule/index.ts'
 export { splitLayers, type LayerRange } from './split-layers.ts'

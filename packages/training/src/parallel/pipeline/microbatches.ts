@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Batch } from './model.ts'
 
@@ -55,6 +56,18 @@ function sizeOf({ size, inputs, labels }: Batch): number {
   return given
 }
 
+function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
+  const [size, ...rest] = tensor.shape as [number, ...number[]]
+  if (tensor.dtype !== 'float32') {
+    return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
+  }
+  // The slice kernel of wasm copies the whole tensor for each slice.
+  const row = tensor.size / size
+  return createTensor([count, ...rest], (values) => {
+    values.set(viewOf(tensor).subarray(from * row, (from + count) * row))
+  })
+}
+
 /** The whole batch's tensor, made when first asked for. */
 class Source {
   readonly #name: string
@@ -80,8 +93,7 @@ class Source {
         expected: `${this.#size} rows, the size of the batch`,
       })
     }
-    const rest = shape.slice(1)
-    return tf.slice(this.#tensor, [from, ...rest.map(() => 0)], [count, ...rest])
+    return rowsOf(this.#tensor, from, count)
   }
 
   dispose(): void {

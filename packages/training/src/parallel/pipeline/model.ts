@@ -10,14 +10,6 @@ export interface PipelineModel {
 }
 
 /**
- * What the last stage is judged by.
- *
- * @param outputs - of the model, for one micro-batch
- * @returns the loss *summed* over the examples of the micro-batch, a scalar
- */
-export type SummedLoss = (outputs: Tensor, labels: Tensor) => Tensor
-
-/**
  * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`; a
  * function is called only there and its tensor freed after use, a tensor stays the caller's.
  */
@@ -26,6 +18,6 @@ export interface Batch {
   readonly size?: number
   /** [size, ...] float32 */
   readonly inputs: Tensor | (() => Tensor)
-  /** [size] int32 */
+  /** [size, ...]; for the default loss [size] int32 */
   readonly labels: Tensor | (() => Tensor)
 }

@@ -2,12 +2,13 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '../../backend/tensorflow.ts'
-import { crossEntropy } from '../../nn/cross-entropy.ts'
+import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
+import type { Loss } from '../../nn/loss.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
-import type { Batch, PipelineModel, SummedLoss } from './model.ts'
+import type { Batch, PipelineModel } from './model.ts'
 import { Plan } from './plan.ts'
 import type { Schedule, ScheduleName } from './schedule/schedule.ts'
 import { splitLayers, type LayerRange } from './split-layers.ts'
@@ -19,8 +20,8 @@ export interface PipelineOptions {
   readonly microbatches?: number
   /** Changes the parameters in `step`. */
   readonly optimizer?: Optimizer
-  /** Default: the sum of the cross-entropies. */
-  readonly loss?: SummedLoss
+  /** The *sum* of the losses of a micro-batch's examples; default: `summedCrossEntropy`. */
+  readonly loss?: Loss
   /** Where spans go; default: one of its own, see `Pipeline.recorder`. */
   readonly recorder?: SpanRecorder
 }
@@ -171,8 +172,4 @@ export class Pipeline {
     await this.#group.broadcast(this.#figures, this.#group.size - 1, { label: 'loss' })
     return [this.#figures[0]!, this.#figures[1]!]
   }
-}
-
-function summedCrossEntropy(outputs: Tensor, labels: Tensor): Tensor {
-  return crossEntropy(outputs, labels, 'sum')
 }

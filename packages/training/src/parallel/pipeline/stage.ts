@@ -1,16 +1,17 @@
-import { record, recordModule } from '../../autograd/record.ts'
+import { recordModule } from '../../autograd/record.ts'
 import type { Recording } from '../../autograd/recording.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
+import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { countCorrect } from '../../nn/accuracy.ts'
 import { sumInto } from '../../optim/gradients.ts'
-import type { SummedLoss } from './model.ts'
 
 /** A micro-batch between its forward and its backward. */
 interface InFlight {
   readonly input: Tensor
   readonly recording: Recording
   readonly loss: Recording | undefined
+  readonly labels: Tensor | undefined
 }
 
 /**
@@ -20,15 +21,18 @@ interface InFlight {
 export class Stage {
   readonly #module: Module
   readonly #needsInputGradient: boolean
-  readonly #loss: SummedLoss
+  readonly #loss: Loss
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #batchSize = 1
   #lossSum = 0
   #peakInFlight = 0
 
-  /** @param needsInputGradient - false on the first stage: nobody is behind it */
-  constructor(module: Module, needsInputGradient: boolean, loss: SummedLoss) {
+  /**
+   * @param needsInputGradient - false on the first stage: nobody is behind it
+   * @param loss - summed over the examples
+   */
+  constructor(module: Module, needsInputGradient: boolean, loss: Loss) {
     this.#module = module
     this.#needsInputGradient = needsInputGradient
     this.#loss = loss
@@ -56,7 +60,7 @@ export class Stage {
 
   /**
    * @param input - becomes the stage's
-   * @param labels - on the last stage, where they end in the loss; freed here
+   * @param labels - on the last stage, where they end in the loss; become the stage's
    * @returns the output; valid until the micro-batch's backward
    */
   forward(microbatch: number, input: Tensor, labels?: Tensor): Tensor {
@@ -65,12 +69,10 @@ export class Stage {
     })
     let loss: Recording | undefined
     if (labels !== undefined) {
-      const judge = (outputs: Tensor): Tensor => this.#loss(outputs, labels)
-      loss = record(judge, recording.value, [], { needsInputGradient: true })
+      loss = recordLoss(this.#loss, recording.value, labels)
       this.#lossSum += loss.value.dataSync()[0]!
-      labels.dispose()
     }
-    this.#inFlight.set(microbatch, { input, recording, loss })
+    this.#inFlight.set(microbatch, { input, recording, loss, labels })
     this.#peakInFlight = Math.max(this.#peakInFlight, this.#inFlight.size)
     return recording.value
   }
@@ -127,9 +129,10 @@ export class Stage {
   }
 
   #free(microbatch: number): void {
-    const { input, recording, loss } = this.#inFlight.get(microbatch)!
+    const { input, recording, loss, labels } = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)
     loss?.dispose()
+    labels?.dispose()
     recording.dispose()
     input.dispose()
   }

@@ -1,0 +1,81 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { createTensor } from '../../backend/host-memory.ts'
+import { tf } from '../../backend/tensorflow.ts'
+import { shardedMLP } from '../../nn/sharded-mlp.ts'
+import { StepMeter } from './meter.ts'
+import type { Batch } from './model.ts'
+import { pipeline } from './pipeline.ts'
+import { pipelineReport, type PipelineReport } from './report.ts'
+import { schedule, type ScheduleName } from './schedule/schedule.ts'
+import { splitLayers } from './split-layers.ts'
+
+export interface MeasureOptions {
+  /** Width of all layers, inputs and outputs included. */
+  readonly hidden: number
+  readonly layers: number
+  /** Examples a batch. */
+  readonly batch: number
+  readonly microbatches: number
+  readonly schedules: readonly ScheduleName[]
+  /** Measured steps of each schedule, after one to warm up. */
+  readonly steps: number
+}
+
+export interface MeasuredSchedule extends PipelineReport {
+  readonly schedule: ScheduleName
+}
+
+/**
+ * Runs forward and backward passes of a plain network of equal layers through each of the schedules,
+ * in turns, and reports every one beside what the simulator predicts. The same on every rank of
+ * `group`; needs a loaded backend.
+ *
+ * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_ARGUMENT
+ */
+export async function measureSchedules(
+  group: ProcessGroup,
+  { hidden, layers, batch: size, microbatches, schedules, steps }: MeasureOptions,
+): Promise<MeasuredSchedule[]> {
+  const own = splitLayers(layers, group.size)[group.rank]!
+  const mlp = shardedMLP({ layers, inputs: hidden, hidden, outputs: hidden })
+  const module = mlp.slice(own.from, own.to)
+  const runs = schedules.map((name) => {
+    const pipe = pipeline({ layers, slice: () => module }, group, { schedule: name, microbatches })
+    return { name, pipe, meter: new StepMeter(pipe.recorder) }
+  })
+  const batch = testBatch(size, hidden)
+  const pass = async ({ pipe }: (typeof runs)[number]): Promise<void> => {
+    const { gradients } = await pipe.forwardBackward(batch)
+    for (const gradient of gradients.values()) gradient.dispose()
+  }
+  for (let step = -1; step < steps; step++) {
+    for (const run of runs) {
+      await group.barrier()
+      await (step < 0 ? pass(run) : run.meter.time(() => pass(run)))
+    }
+  }
+  const parts = Math.min(microbatches, size)
+  const reports: MeasuredSchedule[] = []
+  for (const { name, meter } of runs) {
+    const made = schedule(name, { stages: group.size, microbatches: parts })
+    const report = pipelineReport(await meter.gather(group), made)
+    reports.push({ schedule: name, ...report })
+  }
+  for (const { pipe } of runs) pipe.dispose()
+  return reports
+}
+
+function testBatch(size: number, width: number): Batch {
+  return {
+    size,
+    inputs: () =>
+      createTensor([size, width], (values) => {
+        for (let at = 0; at < values.length; at++) values[at] = Math.sin(at)
+      }),
+    labels: () =>
+      tf.tensor1d(
+        Int32Array.from({ length: size }, (_, row) => row % width),
+        'int32',
+      ),
+  }
+}

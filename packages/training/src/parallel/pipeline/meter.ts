@@ -1,0 +1,89 @@
+import { monotonicNow } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Span, SpanRecorder } from '@tsrun/telemetry'
+
+/** What one rank did in one training step; times in milliseconds. */
+export interface StepSample {
+  /** From the start of the first action to the end of the last. */
+  readonly length: number
+  /** In all forwards, and how many they were. */
+  readonly forward: number
+  readonly forwards: number
+  readonly backward: number
+  readonly backwards: number
+  /** CPU time of the forwards and backwards. */
+  readonly forwardCpu: number
+  readonly backwardCpu: number
+  /** Blocked until a neighbour began to send. */
+  readonly waiting: number
+  /** Blocked while a message arrived. */
+  readonly transfer: number
+  /** The whole step, optimizer included, and the CPU time of the process in it. */
+  readonly wall: number
+  readonly cpu: number
+}
+
+/**
+ * Takes samples of training steps from the spans that a pipeline records.
+ *
+ * @example
+ * const meter = new StepMeter(pipe.recorder)
+ * for (const batch of batches) await meter.time(() => pipe.step(batch))
+ * const report = pipelineReport(await meter.gather(group), schedule('1f1b', { stages, microbatches }))
+ */
+export class StepMeter {
+  readonly #recorder: SpanRecorder
+  readonly #samples: StepSample[] = []
+  #lastSpans: readonly Span[] = []
+
+  constructor(recorder: SpanRecorder) {
+    this.#recorder = recorder
+  }
+
+  async time<T>(step: () => Promise<T>): Promise<T> {
+    const mark = this.#recorder.recorded
+    const before = process.cpuUsage()
+    const start = monotonicNow()
+    const result = await step()
+    const wall = monotonicNow() - start
+    const { user, system } = process.cpuUsage(before)
+    const spans = this.#recorder.spans(mark)
+    this.#lastSpans = spans
+    this.#samples.push({ ...sampleOf(spans), wall, cpu: (user + system) / 1e3 })
+    return result
+  }
+
+  /** What the last step recorded on this rank. */
+  get lastSpans(): readonly Span[] {
+    return this.#lastSpans
+  }
+
+  /** The samples of every rank, in rank order, on every rank. */
+  async gather(group: ProcessGroup): Promise<StepSample[][]> {
+    return await group.allGatherObject(this.#samples)
+  }
+}
+
+function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
+  const of = (kind: Span['kind']): Span[] => spans.filter((span) => span.kind === kind)
+  const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
+  const [forwards, backwards, waits] = [of('F'), of('B'), of('wait')]
+  const compute = [...forwards, ...backwards]
+  const waiting = sum(waits.map(({ waited }) => waited ?? 0))
+  return {
+    length:
+      Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
+    forward: time(forwards),
+    forwards: forwards.length,
+    backward: time(backwards),
+    backwards: backwards.length,
+    forwardCpu: sum(forwards.map(({ cpu }) => cpu ?? 0)),
+    backwardCpu: sum(backwards.map(({ cpu }) => cpu ?? 0)),
+    waiting,
+    transfer: time(waits) - waiting,
+  }
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}
