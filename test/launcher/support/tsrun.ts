@@ -3,9 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
-export const bin = fileURLToPath(
-  new URL('../../../packages/launcher/bin/tsrun.js', import.meta.url),
-)
+const bin = fileURLToPath(new URL('../../../packages/launcher/bin/tsrun.js', import.meta.url))
 export const fixtures = fileURLToPath(new URL('../../fixtures/launcher/', import.meta.url))
 
 export interface Finished {
@@ -100,7 +98,7 @@ export async function tsrun(args: readonly string[], options?: Options): Promise
   return await new Run(args, options).finished
 }
 
-export function announcements(stdout: string, word = 'ready'): RankLine[] {
+function announcements(stdout: string, word = 'ready'): RankLine[] {
   const pattern = new RegExp(`${word} rank=(\\d+) pid=(\\d+) at=([\\d.]+)$`, 'gm')
   return Array.from(stdout.matchAll(pattern), ([, rank, pid, at]) => ({
     rank: Number(rank),

@@ -13,7 +13,7 @@ export interface Flag {
 }
 
 /** In the order of the help page. Every flag may be spelled with dashes or underscores. */
-export const flags = [
+const flags = [
   {
     name: 'nproc',
     aliases: ['nproc-per-node'],

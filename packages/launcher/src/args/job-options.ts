@@ -3,7 +3,7 @@ import type { FlagName } from './flags.ts'
 import { parseRankList } from './rank-list.ts'
 import type { Setting, Settings } from './settings.ts'
 
-export const LARGEST_NPROC = 4096
+const LARGEST_NPROC = 4096
 const logFormats = ['pretty', 'json', 'raw'] as const
 export type LogFormat = (typeof logFormats)[number]
 

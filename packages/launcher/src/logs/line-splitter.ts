@@ -2,7 +2,7 @@ import { StringDecoder } from 'node:string_decoder'
 import type { Line } from './line.ts'
 
 /** Longest piece in characters; a longer line comes in several, so that memory stays bounded. */
-export const LINE_LIMIT = 64 * 1024
+const LINE_LIMIT = 64 * 1024
 
 /** Cuts a byte stream into lines; a partial line waits for its end. */
 export class LineSplitter {

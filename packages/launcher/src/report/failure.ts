@@ -64,7 +64,7 @@ export function describeFailure(
 }
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
-export function describeEnd(outcome: RankOutcome): string {
+function describeEnd(outcome: RankOutcome): string {
   const { exitCode, signal, error, heapExhausted, exitedAt } = outcome
   if (heapExhausted)
     return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
