@@ -42,6 +42,12 @@ describe('the store server', () => {
     await expectToServe()
   })
 
+  it('names an IPv6 endpoint as one writes it', async () => {
+    const { port } = server.endpoint
+    const attempt = startStoreServer({ host: '2001:db8::1', port, token })
+    await expect(attempt).rejects.toThrow(`[2001:db8::1]:${String(port)}`)
+  })
+
   it('says why it cannot listen elsewhere', async () => {
     await expect(startStoreServer({ host: '192.0.2.1', token })).rejects.toMatchObject({
       code: 'ERR_TSR_STORE_LISTEN',

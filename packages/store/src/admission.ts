@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { nameEndpoint } from './endpoint.ts'
 import { greetClient } from './handshake.ts'
 
 export interface AdmissionOptions {
@@ -27,7 +28,7 @@ export class Admission {
   /** Calls `admit` when the socket has proven the token, else destroys it; never throws. */
   receive(socket: Socket, admit: (socket: Socket) => void): void {
     const { token, handshakeTimeout, maxUnauthenticated } = this.#options
-    const peer = `${socket.remoteAddress ?? 'unknown'}:${String(socket.remotePort ?? 0)}`
+    const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
     const refuse = (reason: string): void => {
       clearTimeout(timer)
       socket.destroy()

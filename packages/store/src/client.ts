@@ -4,6 +4,7 @@ import { argumentError, checkDuration, checkToken } from './arguments.ts'
 import { Calls } from './calls.ts'
 import { Connection } from './connection.ts'
 import { dial, reasonOf } from './dial.ts'
+import { nameEndpoint } from './endpoint.ts'
 import { LinkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeMessage } from './protocol.ts'
@@ -48,7 +49,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
   if (!Number.isInteger(port) || port < 1 || port > 65535) {
     throw argumentError('port', port, 'an integer from 1 to 65535')
   }
-  const endpoint = `${host}:${String(port)}`
+  const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   const started = performance.now()
   try {

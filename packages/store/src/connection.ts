@@ -33,10 +33,12 @@ export class Connection {
     socket.on('readable', read).on('drain', read)
     socket.on('error', (error) => (this.#reason = error.message))
     this.closed = new Promise((resolve) => {
-      socket.on('close', () => {
+      const close = (): void => {
         events.onClose(this.#reason)
         resolve()
-      })
+      }
+      if (socket.closed) queueMicrotask(close)
+      else socket.on('close', close)
     })
   }
 

@@ -3,7 +3,7 @@ import { tsrError } from '@tsrun/core'
 import { FRAME_LIMIT } from './limits.ts'
 
 /** A frame is its length (4 bytes, little-endian) and that many bytes. */
-export const FRAME_HEADER_BYTES = 4
+const FRAME_HEADER_BYTES = 4
 
 export function frameHeader(length: number): Uint8Array {
   const header = new Uint8Array(FRAME_HEADER_BYTES)

@@ -5,6 +5,7 @@ import { Admission } from './admission.ts'
 import { argumentError, checkDuration, checkToken } from './arguments.ts'
 import type { Connection } from './connection.ts'
 import { StoreData } from './data.ts'
+import { nameEndpoint } from './endpoint.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { serveConnection } from './serving.ts'
 import type { Store } from './store.ts'
@@ -80,7 +81,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     })
   })
   const endpoint = { host, port: await listen(server, host, port) }
-  const local = localStore(data, `${host}:${String(endpoint.port)}`, timeout)
+  const local = localStore(data, nameEndpoint(host, endpoint.port), timeout)
   return {
     endpoint,
     local: local.store,
@@ -115,7 +116,7 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
     await once(server, 'listening')
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
-    const endpoint = `${host}:${String(port)}`
+    const endpoint = nameEndpoint(host, port)
     if (code === 'EADDRINUSE') throw tsrError('ERR_TSR_STORE_PORT_TAKEN', { endpoint }, { cause })
     throw tsrError('ERR_TSR_STORE_LISTEN', { endpoint, reason: message }, { cause })
   }
