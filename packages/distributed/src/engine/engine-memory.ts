@@ -6,8 +6,11 @@ import { HEADER_BYTES } from './frame.ts'
 /** Largest payload in bytes that travels eagerly, in one block with its header. */
 export const EAGER_LIMIT = 16 * 1024
 
-const HEADER_BLOCK = 64
-const EAGER_BLOCK = HEADER_BYTES + EAGER_LIMIT
+/** Smallest frame block; the others are twice as large each, the last holds an eager frame. */
+const SMALLEST_BLOCK = 64
+const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
+/** Free blocks of one size that are kept for the next frames. */
+const KEPT = 64
 
 /** The engine's part of the heap: blocks for frames, and scratch for algorithms. */
 export class EngineMemory {
@@ -16,13 +19,13 @@ export class EngineMemory {
   readonly copy: (to: number, from: number, bytes: number) => void
   readonly #rank: number
   readonly #allocator: Allocator
-  readonly #headerBlocks: number[] = []
-  readonly #eagerBlocks: number[] = []
+  /** Free frame blocks by the size of their class. */
+  readonly #blocks: number[][] = []
 
   constructor(heap: Heap, rank: number, copy: EngineMemory['copy']) {
     this.heap = heap
     this.copy = copy
-    this.#allocator = new Allocator(HEADER_BLOCK, heap.engineBytes)
+    this.#allocator = new Allocator(SMALLEST_BLOCK, heap.engineBytes)
     this.#rank = rank
   }
 
@@ -46,13 +49,19 @@ export class EngineMemory {
 
   /** A block for a header and `payload` bytes (at most EAGER_LIMIT); freed blocks are reused. */
   takeFrameBlock(payload: number): number {
-    const isSmall = payload <= HEADER_BLOCK - HEADER_BYTES
-    const pool = isSmall ? this.#headerBlocks : this.#eagerBlocks
-    return pool.pop() ?? this.allocate(isSmall ? HEADER_BLOCK : EAGER_BLOCK)
+    const size = classOf(payload)
+    return this.#blocks[size]?.pop() ?? this.allocate(Math.min(2 ** size, LARGEST_BLOCK))
   }
 
   giveFrameBlock(at: number, payload: number): void {
-    const isSmall = payload <= HEADER_BLOCK - HEADER_BYTES
-    ;(isSmall ? this.#headerBlocks : this.#eagerBlocks).push(at)
+    const size = classOf(payload)
+    const free = (this.#blocks[size] ??= [])
+    if (free.length < KEPT) free.push(at)
+    else this.release(at)
   }
+}
+
+/** The power of two that a frame with this payload needs, at least SMALLEST_BLOCK. */
+function classOf(payload: number): number {
+  return 32 - Math.clz32(Math.max(HEADER_BYTES + payload, SMALLEST_BLOCK) - 1)
 }

@@ -63,6 +63,9 @@ export class Engine {
             onUnexpected: (stream, theirs) => {
               this.#failures.onUnexpected(stream, theirs)
             },
+            onWithdrawn: (transfer) => {
+              this.#failures.onWithdrawn(transfer)
+            },
             onFault: (link, header, payload) => {
               this.#failures.onFault(link, header, payload)
             },
@@ -94,6 +97,7 @@ export class Engine {
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
     this.#groups.set(id, createGroup(id, name, ranks.indexOf(this.rank), ranks))
+    this.#failures.onGroupAdded(id)
   }
 
   removeGroup(id: number): void {
@@ -228,7 +232,6 @@ export class Engine {
     transfer.done = true
     const { task } = transfer
     task.open.delete(transfer)
-    if (task.state === 'failed') this.#releaseScratch(task)
     if (task.waitingFor === transfer) {
       task.waitingFor = undefined
       this.#ready.push(task)
@@ -242,23 +245,14 @@ export class Engine {
     if (task.started === 0) task.started = task.completed
     task.steps = undefined
     this.#running.delete(task)
-    for (const transfer of task.open) {
-      transfer.stream.link.cancel(transfer)
-      if (!transfer.leaving) task.open.delete(transfer)
-    }
-    this.#releaseScratch(task)
+    for (const transfer of task.open) transfer.stream.link.cancel(transfer)
+    for (const at of task.scratch) this.memory.release(at)
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)
       remember(group, operation.sequence, fingerprint)
       if (state === 'done') this.#closeStreams(task)
     }
     task.onSettled(task)
-  }
-
-  /** Gives scratch back once nothing leaves from it any more. */
-  #releaseScratch(task: Task): void {
-    if (task.open.size > 0) return
-    for (const at of task.scratch.splice(0)) this.memory.release(at)
   }
 
   #closeStreams(task: Task): void {

@@ -10,7 +10,7 @@ import {
   type Fingerprint,
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
-import { peerError, timeoutError } from './task-errors.ts'
+import { peerError, refusalError, timeoutError, withdrawnError } from './task-errors.ts'
 import { nameOf, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -23,12 +23,20 @@ export interface EngineState {
   readonly settle: (task: Task, state: 'failed') => void
 }
 
+/** Groups that are not made yet, whose faults are kept. */
+const EARLY_GROUPS = 64
+
 /**
- * Ends operations that cannot finish, and tells the other ranks: mismatches, lost peers, time-outs,
- * and what other ranks report.
+ * Ends operations that cannot finish, and tells the other ranks.
+ *
+ * A message that times out, is aborted or is withdrawn fails alone. A collective that fails, and a
+ * mismatch, leave the ranks of a group in different places: then the group fails on every rank,
+ * with all that runs on it from there on, and refuses what is called later.
  */
 export class Failures {
   readonly #engine: EngineState
+  /** Faults of groups that this rank has not made yet. */
+  readonly #early = new Map<number, (() => void)[]>()
 
   constructor(engine: EngineState) {
     this.#engine = engine
@@ -37,12 +45,15 @@ export class Failures {
   /** Ends an operation with an error; `tellOthers` makes the group's other ranks fail as well. */
   fail(task: Task, error: TsrError, tellOthers: boolean): void {
     if (task.state !== 'running') return
-    if (isCollective(task.operation)) {
-      task.group.failure ??= { from: task.operation.sequence + 1, error }
-      if (tellOthers) this.#tellGroup(task, error)
+    const { group, operation } = task
+    if (!isCollective(operation)) {
+      this.#end(task, error)
+      return
     }
-    task.error = error
-    this.#engine.settle(task, 'failed')
+    const { sequence } = operation
+    if (tellOthers) this.#tellGroup(group, spaces.collective, sequence, error)
+    this.#end(task, error)
+    this.#failGroup(group, sequence, error)
   }
 
   /** Fails what is past its deadline; returns the earliest deadline of the rest. */
@@ -61,9 +72,9 @@ export class Failures {
     const key = streamKey(spaces.collective, group.id, operation.sequence)
     for (const peer of group.ranks) {
       const stream = this.#engine.links[peer]?.streams.get(key)
-      const odd = stream?.unexpected
-        .concat(stream.clearances.map((clearance) => ({ ...clearance, at: -1 })))
-        .find((message) => !sameFingerprint(message.fingerprint, fingerprint))
+      const odd = [...(stream?.unexpected ?? []), ...(stream?.clearances ?? [])].find(
+        (message) => !sameFingerprint(message.fingerprint, fingerprint),
+      )
       if (stream !== undefined && odd !== undefined) {
         this.onMismatch(stream, odd.fingerprint, undefined)
         return false
@@ -74,22 +85,22 @@ export class Failures {
 
   /** A message came for which nothing waits: compares it with what runs, or ran, there. */
   onUnexpected(stream: Stream, theirs: Fingerprint): void {
-    if (stream.space !== spaces.collective) return
     const group = this.#engine.groups.get(stream.group)
-    const running = group?.active.get(stream.sequence)
-    const mine =
-      running?.fingerprint ?? (group === undefined ? undefined : recall(group, stream.sequence))
-    if (mine === undefined || group?.failure !== undefined) return
+    if (stream.space !== spaces.collective || group === undefined) return
+    const running = group.active.get(stream.sequence)
+    const mine = running?.fingerprint ?? recall(group, stream.sequence)
+    if (mine === undefined || group.failure !== undefined) return
     if (!sameFingerprint(mine, theirs)) this.onMismatch(stream, theirs, undefined)
   }
 
   onMismatch(stream: Stream, theirs: Fingerprint, transfer: Transfer | undefined): void {
-    const group = this.#engine.groups.get(stream.group)
-    const task = transfer?.task ?? group?.active.get(stream.sequence)
-    const mine =
-      transfer?.fingerprint ?? task?.fingerprint ?? (group && recall(group, stream.sequence))
-    if (group === undefined || mine === undefined) return
     const { link, space, sequence } = stream
+    const group = this.#engine.groups.get(stream.group)
+    if (group === undefined) return
+    const task = transfer?.task ?? group.active.get(sequence)
+    const mine = task?.fingerprint ?? recall(group, sequence)
+    if (mine === undefined) return
+    const fault: Fault = { kind: 'mismatch', mine, theirs }
     const error = tsrError('ERR_TSR_MISMATCH', {
       group: group.name,
       sequence,
@@ -98,63 +109,94 @@ export class Failures {
       peer: link.peer,
       theirs: describeFingerprint(theirs),
     })
-    const fault: Fault = { kind: 'mismatch', mine, theirs }
     link.sendFault({ space, group: group.id, sequence }, encodeFault(fault))
-    if (task === undefined) group.failure ??= { from: sequence + 1, error }
-    else this.fail(task, error, true)
+    if (task !== undefined) this.fail(task, error, true)
+    if (space === spaces.message) this.#tellGroup(group, space, sequence, error)
+    this.#failGroup(group, space === spaces.message ? 0 : sequence, error)
   }
 
   /** Another rank says that an operation cannot finish. */
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void {
-    const { groups, running, rank } = this.#engine
-    const group = groups.get(header.group)
-    if (group === undefined) return
-    const fault = decodeFault(payload)
+    const group = this.#engine.groups.get(header.group)
+    if (group === undefined) {
+      this.#keep(header.group, () => {
+        this.onFault(link, header, payload)
+      })
+      return
+    }
     const { space, sequence } = header
-    const tasks =
-      space === spaces.collective
-        ? [group.active.get(sequence)]
-        : [...running].filter((task) => concerns(task, link, header))
-    const error = (operation: string): TsrError =>
-      faultError(fault, { group: group.name, sequence, rank, peer: link.peer, operation })
-    let failed = false
-    for (const task of tasks) {
-      if (task === undefined) continue
-      failed = true
-      this.fail(task, error(nameOf(task)), false)
-    }
-    if (!failed || space === spaces.collective) {
-      const called = recall(group, sequence)
-      const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
-      const from = called === undefined && space === spaces.collective ? sequence : 0
-      group.failure ??= { from, error: error(name) }
-    }
+    const task = space === spaces.collective ? group.active.get(sequence) : undefined
+    const called = recall(group, sequence)
+    const operation =
+      space === spaces.message
+        ? `a message with tag ${sequence}`
+        : task !== undefined
+          ? nameOf(task)
+          : called !== undefined
+            ? describeFingerprint(called)
+            : `operation #${sequence}`
+    const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
+    const error = faultError(decodeFault(payload), { ...facts, operation })
+    if (task !== undefined) this.fail(task, error, false)
+    this.#failGroup(group, space === spaces.message ? 0 : sequence, error)
   }
 
-  /** A peer is gone: fails what needs it. */
+  /** Faults that came before the group was made. */
+  onGroupAdded(id: number): void {
+    const faults = this.#early.get(id) ?? []
+    this.#early.delete(id)
+    for (const fault of faults) fault()
+  }
+
+  onWithdrawn(receive: Transfer): void {
+    const { task, stream } = receive
+    this.fail(task, withdrawnError(task, stream.link, this.#engine.rank), true)
+  }
+
+  /** A peer is gone. One that has left fails what needs it; one that is lost, all its groups. */
   onClosed(link: Link): void {
-    const { running, rank } = this.#engine
+    const { running, rank, groups } = this.#engine
     for (const task of [...running]) {
-      for (const transfer of task.open) {
-        if (transfer.stream.link !== link) continue
-        this.fail(task, peerError(task, link, rank), true)
-        break
-      }
+      const needsIt = [...task.open].some(({ stream }) => stream.link === link)
+      const isLost = link.closed === 'lost' && task.group.ranks.includes(link.peer)
+      if (needsIt || isLost) this.fail(task, peerError(task, link, rank), true)
+    }
+    if (link.closed !== 'lost') return
+    for (const group of groups.values()) {
+      if (!group.ranks.includes(link.peer)) continue
+      this.#failGroup(group, 0, peerError(undefined, link, rank, group.name))
     }
   }
 
-  #tellGroup({ group, operation: { sequence } }: Task, error: TsrError): void {
+  /** The group fails from one of its collectives on; its messages fail all. */
+  #failGroup(group: EngineGroup, from: number, error: TsrError): void {
+    const { rank, running } = this.#engine
+    const failure = group.failure
+    if (failure !== undefined && failure.from <= from) return
+    group.failure = { from, error: failure?.error ?? error }
+    for (const task of [...running]) {
+      if (task.group !== group) continue
+      if (isCollective(task.operation) && task.operation.sequence < from) continue
+      this.#end(task, refusalError(task, group.failure.error, rank))
+    }
+  }
+
+  #end(task: Task, error: TsrError): void {
+    if (task.state !== 'running') return
+    task.error = error
+    this.#engine.settle(task, 'failed')
+  }
+
+  #tellGroup(group: EngineGroup, space: number, sequence: number, error: TsrError): void {
     const fault = encodeFault({ kind: 'failed', reason: error.message })
-    const address = { space: spaces.collective, group: group.id, sequence }
+    const address = { space, group: group.id, sequence }
     for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, fault)
   }
-}
 
-function concerns(
-  { operation, open }: Task,
-  link: Link,
-  { sequence, group }: FrameHeader,
-): boolean {
-  if (isCollective(operation) || operation.group !== group) return false
-  return [...open].some(({ stream }) => stream.link === link && stream.sequence === sequence)
+  #keep(group: number, fault: () => void): void {
+    const faults = this.#early.get(group) ?? []
+    this.#early.set(group, [...faults, fault])
+    const [oldest] = this.#early.keys()
+    if (this.#early.size > EARLY_GROUPS && oldest !== undefined) this.#early.delete(oldest)
+  }
 }

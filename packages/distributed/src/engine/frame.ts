@@ -13,10 +13,10 @@ export const HEADER_BYTES = 48
 const MAGIC = 0x31525354
 
 /**
- * What a frame does. *Eager* frames carry small payloads at once. Large payloads travel by
- * *rendezvous*: the sender may announce (`announce`), the receiver clears (`clear`) as soon as it
- * has a place for the payload, and only then `data` follows. So an unexpected message never blocks
- * the stream behind it.
+ * What a frame does. *Eager* frames carry small payloads at once, as long as the receiver has room
+ * for those it does not expect yet. All others travel by *rendezvous*: the sender may announce
+ * (`announce`), the receiver clears (`clear`) as soon as it has a place for the payload, and only
+ * then `data` follows. So an unexpected message never blocks the stream behind it.
  */
 export const frameKinds = {
   eager: 1,
@@ -26,6 +26,8 @@ export const frameKinds = {
   credit: 5,
   fault: 6,
   goodbye: 7,
+  /** The sender has given up a message that the receiver cleared. */
+  withdrawn: 8,
 } as const
 
 /** Independent series of messages between two ranks of a group. */

@@ -7,7 +7,7 @@ import type { Transfer } from './transfer.ts'
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
 
 /** The stream of messages that a frame belongs to. */
-interface Address {
+export interface Address {
   readonly space: number
   readonly group: number
   readonly sequence: number
@@ -38,40 +38,44 @@ export class Frames {
     this.#ended = true
   }
 
-  /** Calls `push` as soon as the peer has room for a frame with `payload` bytes. */
-  spend(payload: number, push: () => void, isWanted: () => boolean): void {
-    this.#credit.spend(payload, push, isWanted)
-  }
-
   /** A frame came: takes over what the peer has consumed. */
   onCredit(consumedByPeer: number): void {
     this.#credit.update(consumedByPeer)
   }
 
-  /** Counts a frame of the peer as consumed, and tells it when it may be waiting for that. */
+  /** Counts an eager frame as consumed, and tells the peer when it may need to know. */
   consume(payload: number): void {
     if (this.#credit.consume(payload) && !this.#ended) this.writeBare(frameKinds.credit)
   }
 
-  writeEager(transfer: Transfer): void {
-    this.#outbound.pushCopied(
-      this.#header(frameKinds.eager, transfer.stream, transfer),
-      transfer.at,
-    )
+  /** A header and its payload, copied; false when the peer has no room. */
+  tryWriteEager(transfer: Transfer): boolean {
+    if (!this.#credit.trySpend(transfer.bytes)) return false
+    const header = this.#header(frameKinds.eager, transfer.stream, transfer)
+    this.#outbound.pushCopied(header, transfer.at)
+    return true
   }
 
-  writeHeader(kind: number, transfer: Transfer): void {
-    this.#outbound.pushHeader(this.#header(kind, transfer.stream, transfer))
+  /** A header about a message. */
+  write(kind: number, address: Address, about: About): void {
+    if (!this.#ended) this.#outbound.pushHeader(this.#header(kind, address, about))
   }
 
+  /** A header and a payload that leaves straight from its place. */
   writeData(transfer: Transfer): void {
     this.#outbound.pushDirect(this.#header(frameKinds.data, transfer.stream, transfer), transfer)
   }
 
-  /** The payload, `bytes` bytes at `at`, says what is wrong. */
-  writeFault(address: Address, at: number, bytes: number): void {
-    const header = this.#header(frameKinds.fault, address, { ...ABOUT_NOTHING, bytes })
-    if (!this.#ended) this.#outbound.pushCopied(header, at)
+  /** Lets go of a payload's place. Returns whether nothing of it had left, and nothing will. */
+  withdrawData(transfer: Transfer): boolean {
+    return this.#outbound.withdraw(transfer)
+  }
+
+  /** The payload says what is wrong. */
+  writeFault(address: Address, payload: Uint8Array): void {
+    if (this.#ended) return
+    const about = { ...ABOUT_NOTHING, bytes: payload.length }
+    this.#outbound.pushBytes(this.#header(frameKinds.fault, address, about), payload)
   }
 
   /** A frame that belongs to no message. */

@@ -1,13 +1,13 @@
 import type { Transport } from '../transports/transport.ts'
 import type { EngineMemory } from './engine-memory.ts'
 import { frameKinds, HEADER_BYTES, type FrameHeader } from './frame.ts'
-import { Frames } from './frames.ts'
+import { Frames, type Address } from './frames.ts'
 import { Inbound, type Destination } from './inbound.ts'
 import type { Fingerprint } from './operation.ts'
 import { Outbound } from './outbound.ts'
 import { Receives } from './receives.ts'
 import { Sends } from './sends.ts'
-import { createStream, streamKey, takeIndex, type Stream } from './stream.ts'
+import { createStream, streamKey, type Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the link tells the engine. */
@@ -18,6 +18,8 @@ export interface LinkEvents {
   onMismatch(stream: Stream, theirs: Fingerprint, transfer: Transfer | undefined): void
   /** A message came for which nothing waits: compare it with what runs, or ran, there. */
   onUnexpected(stream: Stream, theirs: Fingerprint): void
+  /** The peer has given up the message that this receive waits for. */
+  onWithdrawn(transfer: Transfer): void
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void
   onClosed(link: Link): void
 }
@@ -37,6 +39,7 @@ export class Link {
   readonly #sends: Sends
   readonly #receives: Receives
   #saidGoodbye = false
+  #sentGarbage = false
 
   constructor(peer: number, transport: Transport, memory: EngineMemory, events: LinkEvents) {
     this.peer = peer
@@ -51,7 +54,10 @@ export class Link {
     this.#receives = new Receives(this.#frames, memory, events)
     this.inbound = new Inbound(transport, memory, peer, {
       onFrame: (header) => this.#onFrame(header),
-      onGarbage: () => undefined,
+      onGarbage: () => {
+        this.#sentGarbage = true
+        transport.closePeer(peer)
+      },
       onClosed: () => {
         this.#close('lost')
       },
@@ -60,6 +66,7 @@ export class Link {
   }
 
   get closeReason(): string {
+    if (this.#sentGarbage) return 'it sent bytes that are no frame'
     return this.#transport.closeReason(this.peer)
   }
 
@@ -87,7 +94,7 @@ export class Link {
   cancel(transfer: Transfer): void {
     transfer.cancelled = true
     this.#receives.cancel(transfer)
-    takeIndex(transfer.stream.sends, transfer.index)
+    this.#sends.cancel(transfer)
   }
 
   /** Forgets a collective's stream. Returns messages that nobody took, for the mismatch report. */
@@ -98,14 +105,12 @@ export class Link {
   }
 
   /** Tells the peer that its operation cannot finish here. */
-  sendFault(
-    address: { readonly space: number; readonly group: number; readonly sequence: number },
-    payload: Uint8Array,
-  ): void {
-    const at = this.#memory.allocate(payload.length)
-    this.#memory.heap.bytes.set(payload, at)
-    this.#frames.writeFault(address, at, payload.length)
-    this.#memory.release(at)
+  sendFault(address: Address, payload: Uint8Array): void {
+    try {
+      this.#frames.writeFault(address, payload)
+    } catch {
+      // no engine memory left: the peer finds out by its time-out
+    }
   }
 
   sayGoodbye(): void {
@@ -129,6 +134,9 @@ export class Link {
       }
       case frameKinds.clear:
         this.#sends.onClear(this.stream(space, group, sequence), { index, fingerprint, bytes })
+        return undefined
+      case frameKinds.withdrawn:
+        this.#receives.onWithdrawn(this.stream(space, group, sequence), index)
         return undefined
       case frameKinds.fault:
         return this.#onFault(header)

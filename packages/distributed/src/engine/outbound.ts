@@ -12,10 +12,12 @@ interface OutgoingFrame {
   readonly blockPayload: number
   sent: number
   /** Payload outside the block. */
-  readonly at: number
+  at: number
   readonly bytes: number
   /** Done when the last byte has left. */
-  readonly transfer: Transfer | undefined
+  transfer: Transfer | undefined
+  /** Engine memory to release when the frame has left. */
+  copy?: number
 }
 
 /** Frames on their way to one peer, in order. */
@@ -52,21 +54,23 @@ export class Outbound {
     const { heap } = this.#memory
     writeHeader(heap, block, header)
     if (header.bytes > 0) this.#memory.copy(block + HEADER_BYTES, at, header.bytes)
-    this.#push({
-      block,
-      blockPayload: header.bytes,
-      sent: 0,
-      at: 0,
-      bytes: 0,
-      transfer: undefined,
-    })
+    this.#pushBlock(block, header.bytes)
+  }
+
+  /** Queues a frame with a payload from outside the heap. */
+  pushBytes(header: FrameHeader, payload: Uint8Array): void {
+    const block = this.#memory.takeFrameBlock(payload.length)
+    const { heap } = this.#memory
+    writeHeader(heap, block, header)
+    heap.bytes.set(payload, block + HEADER_BYTES)
+    this.#pushBlock(block, payload.length)
   }
 
   /** Queues a header alone; `header.bytes` may still count what is announced or cleared. */
   pushHeader(header: FrameHeader): void {
     const block = this.#memory.takeFrameBlock(0)
     writeHeader(this.#memory.heap, block, header)
-    this.#push({ block, blockPayload: 0, sent: 0, at: 0, bytes: 0, transfer: undefined })
+    this.#pushBlock(block, 0)
   }
 
   /** Queues a frame whose payload leaves straight from its place. */
@@ -81,6 +85,41 @@ export class Outbound {
       bytes: transfer.bytes,
       transfer,
     })
+  }
+
+  /**
+   * Lets go of the place that a payload leaves from. A frame cannot end in the middle: when it has
+   * begun, its rest is copied and still leaves.
+   *
+   * @returns whether it had not begun: then it never leaves
+   */
+  withdraw(transfer: Transfer): boolean {
+    const i = this.#queue.findIndex((frame) => frame.transfer === transfer)
+    const frame = this.#queue[i]
+    if (frame === undefined) return false
+    if (frame.sent === 0) {
+      this.#queue.splice(i, 1)
+      this.#release(frame)
+      if (this.isEmpty) this.#want(false)
+      return true
+    }
+    const done = Math.max(0, frame.sent - HEADER_BYTES)
+    try {
+      frame.copy = this.#memory.allocate(frame.bytes - done)
+    } catch {
+      // no room for the rest: a broken connection is better than a wrong payload
+      this.#transport.closePeer(this.#peer)
+      this.discard()
+      return false
+    }
+    this.#memory.copy(frame.copy, frame.at + done, frame.bytes - done)
+    frame.at = frame.copy - done
+    frame.transfer = undefined
+    return false
+  }
+
+  #pushBlock(block: number, blockPayload: number): void {
+    this.#push({ block, blockPayload, sent: 0, at: 0, bytes: 0, transfer: undefined })
   }
 
   #push(frame: OutgoingFrame): void {
@@ -123,11 +162,11 @@ export class Outbound {
     this.#queue = []
     this.#head = 0
     this.#want(false)
-    for (const frame of rest) this.#memory.giveFrameBlock(frame.block, frame.blockPayload)
+    for (const frame of rest) this.#release(frame)
   }
 
   #finish(frame: OutgoingFrame): void {
-    this.#memory.giveFrameBlock(frame.block, frame.blockPayload)
+    this.#release(frame)
     this.#head++
     if (this.#head === this.#queue.length) {
       this.#queue.length = 0
@@ -137,6 +176,11 @@ export class Outbound {
       this.#head = 0
     }
     if (frame.transfer !== undefined) this.#onSent(frame.transfer)
+  }
+
+  #release({ block, blockPayload, copy }: OutgoingFrame): void {
+    this.#memory.giveFrameBlock(block, blockPayload)
+    if (copy !== undefined) this.#memory.release(copy)
   }
 
   #want(wanted: boolean): void {

@@ -12,8 +12,8 @@ export class Receives {
   readonly #frames: Frames
   readonly #memory: EngineMemory
   readonly #events: LinkEvents
-  /** Large receives whose data has not begun to come. */
-  #cleared = 0
+  /** Receives that were cleared, and whose data has not begun to come. */
+  readonly #cleared = new Set<Transfer>()
   /** The receive whose payload is coming in. */
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
@@ -23,64 +23,65 @@ export class Receives {
     this.#events = events
   }
 
-  /** Whether the data of a large message may come next. */
+  /** Whether data may come next for which there is a place. */
   get expectsData(): boolean {
-    return this.#cleared > 0
+    return this.#cleared.size > 0
   }
 
   /** Starts a receive; it may be done when this returns. */
   start(transfer: Transfer): void {
-    const { stream, index, bytes, fingerprint } = transfer
+    const { stream, index } = transfer
     const early = takeIndex(stream.unexpected, index)
-    if (early !== undefined) {
-      const isEager = early.at >= 0
-      if (isEager) this.#memory.giveFrameBlock(early.at - HEADER_BYTES, early.bytes)
-      this.#frames.consume(isEager ? early.bytes : 0)
-      if (!sameFingerprint(early.fingerprint, fingerprint) || early.bytes !== bytes) {
-        this.#events.onMismatch(stream, early.fingerprint, transfer)
-        return
-      }
-      if (isEager) {
-        this.#memory.copy(transfer.at, early.at, bytes)
-        this.#events.onStarted(transfer)
-        this.#events.onDone(transfer)
-        return
-      }
-    }
-    stream.receives.push(transfer)
-    if (bytes > EAGER_LIMIT) {
-      this.#cleared++
-      this.#frames.writeHeader(frameKinds.clear, transfer)
+    if (early === undefined) {
+      stream.receives.push(transfer)
+      if (transfer.bytes > EAGER_LIMIT) this.#clear(transfer)
+    } else if (!fits(transfer, early)) {
+      this.discard([early])
+      this.#events.onMismatch(stream, early.fingerprint, transfer)
+    } else if (early.at < 0) {
+      stream.receives.push(transfer)
+      this.#clear(transfer)
+    } else {
+      this.#memory.copy(transfer.at, early.at, early.bytes)
+      this.discard([early])
+      this.#events.onStarted(transfer)
+      this.#events.onDone(transfer)
     }
   }
 
   /** What still comes for this receive is thrown away. */
   cancel(transfer: Transfer): void {
+    this.#cleared.delete(transfer)
     if (this.#arriving?.receive === transfer) this.#arriving.destination.at = undefined
   }
 
-  /** Throws away what nobody took from a stream. */
+  /** Throws away what came for nobody. */
   discard(unexpected: readonly Unexpected[]): void {
     for (const { at, bytes } of unexpected) {
-      if (at >= 0) this.#memory.giveFrameBlock(at - HEADER_BYTES, bytes)
-      this.#frames.consume(at >= 0 ? bytes : 0)
+      if (at < 0) continue
+      this.#memory.giveFrameBlock(at - HEADER_BYTES, bytes)
+      this.#frames.consume(bytes)
     }
   }
 
-  /** A large message waits at the peer. */
+  /** A message waits at the peer until it is cleared. */
   onAnnounce(stream: Stream, announced: Unexpected): void {
-    const { index, fingerprint, bytes } = announced
+    const { index, fingerprint } = announced
     const receive = stream.receives.find((posted) => posted.index === index)
-    if (receive === undefined && index >= stream.nextReceive) {
+    if (receive === undefined) {
+      if (index < stream.nextReceive) return
       stream.unexpected.push(announced)
       this.#events.onUnexpected(stream, fingerprint)
-      return
+    } else if (receive.cancelled) {
+      // let it come, to be thrown away; a large receive was cleared when it was posted
+      if (receive.bytes <= EAGER_LIMIT) this.#frames.write(frameKinds.clear, stream, announced)
+    } else if (!fits(receive, announced)) {
+      takeIndex(stream.receives, index)
+      this.#cleared.delete(receive)
+      this.#events.onMismatch(stream, fingerprint, receive)
+    } else if (receive.bytes <= EAGER_LIMIT) {
+      this.#clear(receive)
     }
-    this.#frames.consume(0)
-    if (receive === undefined) return
-    if (sameFingerprint(receive.fingerprint, fingerprint) && receive.bytes === bytes) return
-    takeIndex(stream.receives, index)
-    this.#events.onMismatch(stream, fingerprint, receive)
   }
 
   /** A small message comes. */
@@ -88,21 +89,34 @@ export class Receives {
     const { index, fingerprint, bytes } = header
     const receive = takeIndex(stream.receives, index)
     if (receive === undefined) return this.#keep(stream, header)
-    if (receive.bytes > EAGER_LIMIT) this.#cleared--
-    const fits = sameFingerprint(receive.fingerprint, fingerprint) && receive.bytes === bytes
-    if (!fits && !receive.cancelled) this.#events.onMismatch(stream, fingerprint, receive)
+    this.#cleared.delete(receive)
     const onArrived = (): void => {
       this.#frames.consume(bytes)
     }
-    return fits ? this.#arrive(receive, onArrived) : { at: undefined, onArrived }
+    if (fits(receive, header)) return this.#arrive(receive, onArrived)
+    if (!receive.cancelled) this.#events.onMismatch(stream, fingerprint, receive)
+    return { at: undefined, onArrived }
   }
 
-  /** The payload of a large message comes. */
+  /** The payload of a cleared message comes. */
   onData(stream: Stream, { index }: FrameHeader): Destination {
     const receive = takeIndex(stream.receives, index)
-    this.#cleared--
     if (receive === undefined) return { at: undefined, onArrived: () => undefined }
+    this.#cleared.delete(receive)
     return this.#arrive(receive, () => undefined)
+  }
+
+  /** The peer has given up a message that was cleared. */
+  onWithdrawn(stream: Stream, index: number): void {
+    const receive = takeIndex(stream.receives, index)
+    if (receive === undefined || receive.cancelled) return
+    this.#cleared.delete(receive)
+    this.#events.onWithdrawn(receive)
+  }
+
+  #clear(receive: Transfer): void {
+    this.#cleared.add(receive)
+    this.#frames.write(frameKinds.clear, receive.stream, receive)
   }
 
   /** Stores a small message that nobody waits for. */
@@ -121,9 +135,13 @@ export class Receives {
   /** The receive was posted while the payload came in: it is matched now. */
   #matchLate(stream: Stream, index: number): void {
     const receive = takeIndex(stream.receives, index)
-    if (receive === undefined) return
-    if (receive.bytes > EAGER_LIMIT) this.#cleared--
-    this.start(receive)
+    if (receive?.cancelled === false) {
+      this.#cleared.delete(receive)
+      this.start(receive)
+    } else {
+      const late = takeIndex(stream.unexpected, index)
+      if (late !== undefined) this.discard([late])
+    }
   }
 
   #arrive(receive: Transfer, onArrived: () => void): Destination {
@@ -139,4 +157,10 @@ export class Receives {
     this.#arriving = { receive, destination }
     return destination
   }
+}
+
+function fits(receive: Transfer, message: Pick<Unexpected, 'fingerprint' | 'bytes'>): boolean {
+  return (
+    sameFingerprint(receive.fingerprint, message.fingerprint) && receive.bytes === message.bytes
+  )
 }

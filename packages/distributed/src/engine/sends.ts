@@ -2,11 +2,11 @@ import { EAGER_LIMIT } from './engine-memory.ts'
 import { frameKinds } from './frame.ts'
 import type { Frames } from './frames.ts'
 import type { LinkEvents } from './link.ts'
-import { sameFingerprint, type Fingerprint } from './operation.ts'
+import { sameFingerprint } from './operation.ts'
 import { takeIndex, type Clearance, type Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
-/** The outgoing messages of one link: small ones leave at once, large ones wait for clearance. */
+/** The outgoing messages of one link: small ones leave at once, others wait for clearance. */
 export class Sends {
   readonly #frames: Frames
   readonly #events: LinkEvents
@@ -19,44 +19,50 @@ export class Sends {
   /** Starts a send; it may be done when this returns. */
   start(transfer: Transfer): void {
     const { stream, index, bytes } = transfer
-    if (bytes <= EAGER_LIMIT) {
-      const push = (): void => {
-        this.#frames.writeEager(transfer)
-        this.#events.onDone(transfer)
-      }
-      this.#frames.spend(bytes, push, () => !transfer.cancelled)
+    if (bytes <= EAGER_LIMIT && this.#frames.tryWriteEager(transfer)) {
+      this.#events.onDone(transfer)
       return
     }
     const clearance = takeIndex(stream.clearances, index)
     if (clearance !== undefined) {
-      this.#sendData(transfer, clearance.fingerprint, clearance.bytes)
+      this.#sendData(transfer, clearance)
       return
     }
     stream.sends.push(transfer)
-    const push = (): void => {
-      this.#frames.writeHeader(frameKinds.announce, transfer)
-    }
-    this.#frames.spend(0, push, () => stream.sends.includes(transfer))
+    this.#frames.write(frameKinds.announce, stream, transfer)
   }
 
-  /** The peer has a place for a large message. */
+  /** The peer has a place for a message that was, or will be, announced. */
   onClear(stream: Stream, clearance: Clearance): void {
-    const send = takeIndex(stream.sends, clearance.index)
+    const { index, fingerprint } = clearance
+    const send = takeIndex(stream.sends, index)
     if (send !== undefined) {
-      this.#sendData(send, clearance.fingerprint, clearance.bytes)
-    } else if (clearance.index >= stream.nextSend) {
+      this.#sendData(send, clearance)
+    } else if (index >= stream.nextSend) {
       stream.clearances.push(clearance)
-      this.#events.onUnexpected(stream, clearance.fingerprint)
+      this.#events.onUnexpected(stream, fingerprint)
+    } else {
+      this.#frames.write(frameKinds.withdrawn, stream, clearance)
     }
   }
 
-  #sendData(transfer: Transfer, theirs: Fingerprint, bytes: number): void {
-    if (!sameFingerprint(theirs, transfer.fingerprint) || bytes !== transfer.bytes) {
-      this.#events.onMismatch(transfer.stream, theirs, transfer)
+  /** Gives a send up: the receiver learns of it when it asks for the payload. */
+  cancel(transfer: Transfer): void {
+    const { stream } = transfer
+    const waiting = stream.sends.indexOf(transfer)
+    if (waiting >= 0) stream.sends.splice(waiting, 1)
+    else if (this.#frames.withdrawData(transfer)) {
+      this.#frames.write(frameKinds.withdrawn, stream, transfer)
+    }
+  }
+
+  #sendData(transfer: Transfer, clearance: Clearance): void {
+    const { fingerprint, bytes } = clearance
+    if (!sameFingerprint(fingerprint, transfer.fingerprint) || bytes !== transfer.bytes) {
+      this.#events.onMismatch(transfer.stream, fingerprint, transfer)
       return
     }
     this.#events.onStarted(transfer)
-    transfer.leaving = true
     this.#frames.writeData(transfer)
   }
 }

@@ -36,7 +36,6 @@ export function createChannel(engine: Engine, task: Task): Channel {
       bytes,
       fingerprint,
       done: false,
-      leaving: false,
       cancelled: false,
     }
     task.open.add(transfer)

@@ -2,9 +2,15 @@ import { tsrError, type TsrError } from '@tsrun/core'
 import type { Link } from './link.ts'
 import { nameOf, peersOf, type Task } from './task.ts'
 
-/** The error of an operation that needs a peer that is gone. */
-export function peerError(task: Task, link: Link, rank: number): TsrError {
-  const facts = { peer: link.peer, rank, operation: nameOf(task), group: task.group.name }
+/** The error of an operation, or of a group where nothing ran, that needs a peer that is gone. */
+export function peerError(
+  task: Task | undefined,
+  link: Link,
+  rank: number,
+  group = task?.group.name ?? '',
+): TsrError {
+  const operation = task === undefined ? 'no operation' : nameOf(task)
+  const facts = { peer: link.peer, rank, operation, group }
   if (link.closed === 'left') return tsrError('ERR_TSR_PEER_LEFT', facts)
   return tsrError('ERR_TSR_PEER_LOST', { ...facts, reason: link.closeReason })
 }
@@ -14,6 +20,17 @@ export function refusalError(task: Task, error: TsrError, rank: number): TsrErro
   if (error.code === 'ERR_TSR_MISMATCH') return error
   const facts = { rank, operation: nameOf(task), group: task.group.name, reason: error.message }
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
+}
+
+/** The error of a receive whose sender has timed out, or was aborted. */
+export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
+  return tsrError('ERR_TSR_PEER_FAILED', {
+    rank,
+    operation: nameOf(task),
+    group: task.group.name,
+    peer: link.peer,
+    reason: 'it has given up sending the message',
+  })
 }
 
 export function timeoutError(task: Task, rank: number): TsrError {

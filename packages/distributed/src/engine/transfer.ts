@@ -13,8 +13,6 @@ export interface Transfer {
   readonly bytes: number
   readonly fingerprint: Fingerprint
   done: boolean
-  /** Its payload is on the way out, straight from `at`: that memory must stay until it has left. */
-  leaving: boolean
   /** The operation failed: a payload that still comes is thrown away. */
   cancelled: boolean
 }
