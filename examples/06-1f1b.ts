@@ -1,0 +1,58 @@
+// Step 6: one forward, one backward (PipeDream-Flush; Narayanan et al., 2021).
+//
+//   npx tsrun --nproc 4 examples/06-1f1b.ts
+//
+// The last rank can run micro-batch 0 backward as soon as it went forward: no need to wait for the
+// others. So each rank warms up with one forward for every rank behind it, then does one forward,
+// one backward in turns, and ends with the backwards that are left:
+//
+//   rank 0  F0 F1 F2 F3 .  .  .  B0 F4 B1 F5 B2 ...
+//   rank 1  .  F0 F1 F2 .  .  B0 F3 B1 F4 B2 ...
+//   rank 2  .  .  F0 F1 .  B0 F2 B1 F3 B2 ...
+//   rank 3  .  .  .  F0 B0 F1 B1 F2 B2 ...
+//
+// It is idle just as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before
+// the next forward takes more: rank r holds at most S - r micro-batches, however many there are.
+
+import { initProcessGroup } from '@tsrun/distributed'
+import { runLesson } from './lib/lesson.ts'
+
+const MICROBATCHES = 8
+
+const group = await initProcessGroup()
+const { rank, size } = group
+
+await runLesson(group, '1f1b', MICROBATCHES, async (stage, neighbours) => {
+  // In the middle of the pipe rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
+  // the other to receive, both would wait for ever: sends must not block the schedule.
+  const sends: Promise<void>[] = []
+
+  const forward = async (m: number): Promise<void> => {
+    const input = stage.isFirst ? stage.inputs(m) : await neighbours.receiveForward(m)
+    const output = stage.forward(m, input)
+    if (!stage.isLast) sends.push(neighbours.sendForward(m, output))
+  }
+
+  const backward = async (m: number): Promise<void> => {
+    const outputGradient = stage.isLast ? undefined : await neighbours.receiveBackward(m)
+    const inputGradient = stage.backward(m, outputGradient)
+    if (inputGradient !== undefined) {
+      sends.push(neighbours.sendBackward(m, inputGradient))
+      inputGradient.dispose()
+    }
+  }
+
+  const warmUp = Math.min(size - rank - 1, MICROBATCHES)
+  const steady = MICROBATCHES - warmUp
+
+  for (let m = 0; m < warmUp; m++) await forward(m)
+  for (let m = 0; m < steady; m++) {
+    await forward(m + warmUp)
+    await backward(m)
+  }
+  for (let m = steady; m < MICROBATCHES; m++) await backward(m)
+
+  await Promise.all(sends)
+})
+
+await group.destroy()

@@ -1,0 +1,82 @@
+import { parseArgs } from 'node:util'
+
+/** A command-line flag that takes a value. */
+export interface Flag<T> {
+  readonly fallback: T
+  readonly expected: string
+  /** Undefined when `text` is not what is expected. */
+  readonly read: (text: string) => T | undefined
+}
+
+export function count(fallback: number): Flag<number> {
+  return {
+    fallback,
+    expected: 'a whole number from 1',
+    read: (text) => (/^[1-9]\d{0,8}$/.test(text) ? Number(text) : undefined),
+  }
+}
+
+export function integer(fallback: number): Flag<number> {
+  return {
+    fallback,
+    expected: 'a whole number from 0',
+    read: (text) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined),
+  }
+}
+
+export function positive(fallback: number): Flag<number> {
+  return {
+    fallback,
+    expected: 'a number above 0',
+    read: (text) => (Number(text) > 0 && Number(text) < Infinity ? Number(text) : undefined),
+  }
+}
+
+export function choice<Name extends string>(
+  names: readonly Name[],
+  fallback: NoInfer<Name>,
+): Flag<Name> {
+  return {
+    fallback,
+    expected: `one of ${names.join(', ')}`,
+    read: (text) => names.find((name) => name === text),
+  }
+}
+
+/**
+ * Reads the script's arguments. A mistake ends the process with exit code 2 and says what is
+ * expected; in a job only rank 0 speaks.
+ */
+export function readFlags<Flags extends Record<string, Flag<unknown>>>(
+  flags: Flags,
+): { [Name in keyof Flags]: Flags[Name]['fallback'] } {
+  const options = Object.fromEntries(
+    Object.keys(flags).map((name) => [name, { type: 'string' as const }]),
+  )
+  let given: Record<string, string | boolean | undefined>
+  try {
+    given = parseArgs({ options }).values
+  } catch (error) {
+    return refuse((error as Error).message, flags)
+  }
+  const read = Object.entries(flags).map(([name, flag]) => {
+    const text = given[name]
+    const value = typeof text === 'string' ? flag.read(text) : flag.fallback
+    if (value === undefined) {
+      refuse(`--${name} is ${JSON.stringify(text)}; expected ${flag.expected}`, flags)
+    }
+    return [name, value] as const
+  })
+  return Object.fromEntries(read) as { [Name in keyof Flags]: Flags[Name]['fallback'] }
+}
+
+function refuse(problem: string, flags: Record<string, Flag<unknown>>): never {
+  if ((process.env['RANK'] ?? '0') === '0') {
+    const lines = Object.entries(flags).map(
+      ([name, { expected, fallback }]) =>
+        `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
+    )
+    console.error([problem, '', 'Flags:', ...lines].join('\n'))
+  }
+  process.exit(2)
+}

@@ -1,0 +1,124 @@
+import { availableParallelism } from 'node:os'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { drawTimeline, SpanRecorder } from '@tsrun/telemetry'
+import {
+  batches,
+  disposeModule,
+  loadBackend,
+  mnist,
+  pipelineReport,
+  schedule,
+  SGD,
+  shardedMLP,
+  splitLayers,
+  StepMeter,
+  type ScheduleName,
+} from '@tsrun/training'
+import { LessonStage, type Microbatch } from './lesson-stage.ts'
+import { Neighbours } from './neighbours.ts'
+import { percent } from './progress.ts'
+import { printResult } from './result.ts'
+
+/** One training step's forwards and backwards, in the order of a schedule. */
+export type Step = (stage: LessonStage, neighbours: Neighbours) => Promise<void>
+
+const STEPS = 12
+const ROWS = 64
+const HIDDEN = 256
+const LAYERS = 16
+const learningRate = 0.05
+
+/**
+ * Trains a network of 16 layers on some digits with `step`, shows how the ranks spent their time,
+ * and holds the losses against those of a single process.
+ */
+export async function runLesson(
+  group: ProcessGroup,
+  name: ScheduleName,
+  microbatches: number,
+  step: Step,
+): Promise<void> {
+  await loadBackend()
+  const { rank, size } = group
+  const batchSize = microbatches * ROWS
+  const recipe = shardedMLP({ layers: LAYERS, hidden: HIDDEN })
+  const { from, to } = splitLayers(LAYERS, size)[rank]!
+  const module = recipe.slice(from, to)
+  const recorder = new SpanRecorder({ rank })
+  const stage = new LessonStage(module, rank, size, recorder)
+  const neighbours = new Neighbours(group, [ROWS, HIDDEN], recorder)
+  const optimizer = new SGD({ learningRate })
+  let meter = new StepMeter(recorder)
+  const losses: number[] = []
+
+  for (const batch of lessonBatches(microbatches, ROWS)) {
+    stage.begin(batch, batchSize)
+    await group.barrier()
+    await meter.time(() => step(stage, neighbours))
+    // The first step also compiles: it does not count.
+    if (losses.length === 0) meter = new StepMeter(recorder)
+    optimizer.step(module.parameters, stage.gradients)
+    stage.gradients.clear()
+    losses.push(stage.lossSum / batchSize)
+  }
+
+  const ideal = schedule(name, { stages: size, microbatches })
+  const report = pipelineReport(await meter.gather(group), ideal)
+  const peaks = await group.allGatherObject(stage.peakInFlight)
+  const spans = (await group.allGatherObject(meter.lastSpans)).flat()
+  const trained = (await group.allGatherObject(losses))[size - 1]!
+  if (rank === 0) {
+    const cores = availableParallelism()
+    const { bubble } = ideal.simulate()
+    console.log(`${size} ranks, ${microbatches} micro-batches of ${ROWS} images. The schedule:\n`)
+    console.log(`${ideal.grid()}\n\nOne step as it was:\n\n${drawTimeline(spans)}\n`)
+    report.ranks.forEach((times, at) => {
+      const idle = times.idle / (times.idle + times.compute)
+      console.log(`rank ${at}: idle ${percent(idle, 0)}, holds at most ${peaks[at]!} in flight`)
+    })
+    console.log(`All ranks: idle ${percent(report.bubble)}, ideal ${percent(bubble)}.`)
+    if (cores < size) {
+      console.log(
+        `${size} ranks share ${cores} cores here: what is not idle includes waiting for a core.`,
+      )
+    }
+    const maxDifference = compareLosses(trained, batchSize)
+    printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
+  }
+  disposeModule(module)
+}
+
+/** Trains the whole network in this process, batch by batch. @returns |difference| at most */
+function compareLosses(trained: readonly number[], batchSize: number): number {
+  const whole = shardedMLP({ layers: LAYERS, hidden: HIDDEN }).build()
+  const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }))
+  const optimizer = new SGD({ learningRate })
+  const differences = [...lessonBatches(1, batchSize)].map((batch, at) => {
+    stage.begin(batch, batchSize)
+    stage.forward(0, stage.inputs(0))
+    stage.backward(0)
+    optimizer.step(whole.parameters, stage.gradients)
+    stage.gradients.clear()
+    return Math.abs(stage.lossSum / batchSize - trained[at]!)
+  })
+  disposeModule(whole)
+  const largest = Math.max(...differences)
+  console.log(`Loss after ${trained.length} steps: ${trained.at(-1)!.toFixed(6)}.`)
+  console.log(`A single process differs by at most ${largest.toExponential(1)}.\n`)
+  if (!(largest < 1e-4)) throw new Error('The pipeline does not train like a single process.')
+  return largest
+}
+
+/** The batches of the lesson, each as a list of micro-batches of `rows` examples. */
+function* lessonBatches(microbatches: number, rows: number): Generator<Microbatch[]> {
+  let batch: Microbatch[] = []
+  let left = STEPS
+  for (const part of batches(mnist({ split: 'train' }), { batch: rows })) {
+    if (left === 0) return
+    batch.push(part)
+    if (batch.length < microbatches) continue
+    yield batch
+    batch = []
+    left -= 1
+  }
+}

@@ -1,0 +1,8 @@
+type Figure = number | string | boolean | readonly Figure[]
+
+/** Prints the line that every example ends with: its figures as JSON, numbers to four digits. */
+export function printResult(figures: Readonly<Record<string, Figure>>): void {
+  const short = (_key: string, value: unknown): unknown =>
+    typeof value === 'number' ? Number(value.toPrecision(4)) : value
+  console.log(`result ${JSON.stringify(figures, short)}`)
+}

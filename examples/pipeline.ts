@@ -1,0 +1,119 @@
+// The main job: a network of 16 layers learns to read digits as a pipeline, one stage a rank.
+//
+//   npx tsrun --nproc 4 examples/pipeline.ts
+//   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
+//   node --import tsx examples/pipeline.ts        (one process: the same script)
+//
+// Each rank builds its own layers only. Activations travel from rank to rank, gradients back, in the
+// order of the schedule; the result equals that of a single process, whatever the layout.
+
+import { availableParallelism } from 'node:os'
+import { initProcessGroup } from '@tsrun/distributed'
+import { drawTimeline } from '@tsrun/telemetry'
+import * as training from '@tsrun/training'
+import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { explainBubble, formatReport } from './lib/pipeline-report.ts'
+import { grouped, percent, Progress } from './lib/progress.ts'
+import { printResult } from './lib/result.ts'
+
+const flags = readFlags({
+  schedule: choice(training.scheduleNames, '1f1b'),
+  microbatches: count(8),
+  epochs: count(2),
+  batch: count(256),
+  seed: integer(0),
+  lr: positive(0.003),
+})
+const { batch, epochs, seed } = flags
+
+const group = await initProcessGroup()
+await training.loadBackend()
+const { rank, size } = group
+const speaks = rank === 0
+
+const optimizer = new training.Adam()
+const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
+  schedule: flags.schedule,
+  microbatches: flags.microbatches,
+  optimizer,
+})
+const train = training.mnist({ split: 'train' })
+const test = training.mnist({ split: 'test' })
+const [testBatch] = training.batches(test, { batch: test.size, shuffle: false })
+
+const progress = new Progress()
+const steps = Math.ceil(train.size / batch) * epochs
+let meter = new training.StepMeter(pipe.recorder)
+let done = 0
+let peakInFlight = 0
+let accuracy = 0
+const begin = performance.now()
+
+for (let epoch = 0; epoch < epochs; epoch++) {
+  const epochBegin = performance.now()
+  // The figures are those of the last epoch: the first one also compiles.
+  meter = new training.StepMeter(pipe.recorder)
+  let images = 0
+  for (const examples of training.batches(train, { batch, seed, epoch })) {
+    optimizer.learningRate = learningRate(done)
+    const full = examples.size === batch
+    const run = () => pipe.step(examples)
+    const { loss, ...step } = await (full ? meter.time(run) : run())
+    peakInFlight = Math.max(peakInFlight, step.peakInFlight)
+    done += 1
+    images += examples.size
+    if (!speaks) continue
+    progress.update(() => {
+      const speed = images / ((performance.now() - epochBegin) / 1000)
+      const left = ((performance.now() - begin) / done) * (steps - done)
+      return (
+        `epoch ${epoch + 1}/${epochs}  step ${done}/${steps}  loss ${loss.toFixed(4)}  ` +
+        `${grouped(speed)} images/s  ETA ${(left / 1000).toFixed(0)} s`
+      )
+    })
+  }
+  const trained = performance.now()
+  const judged = await pipe.evaluate(testBatch!)
+  accuracy = judged.accuracy
+  if (speaks) {
+    progress.log(
+      `epoch ${epoch + 1}/${epochs}  test accuracy ${percent(accuracy, 2)}  test loss ` +
+        `${judged.loss.toFixed(4)}  ${grouped(images / ((trained - epochBegin) / 1000))} images/s`,
+    )
+  }
+}
+
+const schedule = training.schedule(flags.schedule, {
+  stages: size,
+  microbatches: Math.min(flags.microbatches, batch),
+})
+const cores = availableParallelism()
+const report = training.pipelineReport(await meter.gather(group), schedule, cores)
+const facts = await group.allGatherObject({
+  layers: pipe.layers.to - pipe.layers.from,
+  parameters: pipe.module.parameters.reduce((sum, { value }) => sum + value.size, 0),
+  peakInFlight,
+})
+const spans = await group.allGatherObject(meter.lastSpans)
+
+if (speaks) {
+  console.log(`\n${formatReport(report, facts, schedule)}`)
+  console.log(`\n${explainBubble(report, size, cores)}`)
+  console.log(`\nThe last full step, measured (F forward, B backward, o optimizer, . waiting):`)
+  console.log(drawTimeline(spans.flat()))
+  console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
+  printResult({
+    accuracy,
+    seconds: process.uptime(),
+    bubble: report.bubble,
+    predictedBubble: report.predictedBubble,
+  })
+}
+pipe.dispose()
+await group.destroy()
+
+/** Up for the first tenth of all steps, then down to nothing: more accurate than a constant rate. */
+function learningRate(step: number): number {
+  const warmUp = 0.1 * steps
+  return flags.lr * Math.min((step + 1) / warmUp, (steps - step) / (steps - warmUp))
+}
