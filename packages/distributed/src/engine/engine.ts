@@ -144,6 +144,10 @@ export class Engine {
       this.#failures.fail(task, refusalError(task, failure.error, this.rank), false)
       return task
     }
+    if (operation.aborted) {
+      this.abort(task)
+      return task
+    }
     if (isCollective(operation)) {
       group.active.set(operation.sequence, task)
       if (!this.#failures.checkEarlyMessages(task)) return task

@@ -55,6 +55,8 @@ export interface Operation {
   readonly tag: number
   /** Milliseconds. */
   readonly timeout: number
+  /** Its signal was aborted before it began. */
+  readonly aborted: boolean
 }
 
 export function isCollective({ name }: Operation): boolean {

@@ -38,6 +38,8 @@ export class Submissions {
   #collectives = 0
   #messages = 0
   #finished = false
+  /** Number of pending operations at which to look for those that nobody awaits. */
+  #sweepAt = 100
 
   constructor(
     group: { readonly id: number; readonly name: string; readonly timeout: number },
@@ -80,6 +82,7 @@ export class Submissions {
       peer: call.peer ?? 0,
       tag: call.tag ?? 0,
       timeout,
+      aborted: options?.signal?.aborted === true,
     })
     let entry: Pending | undefined
     const work = new PendingWork<void>({
@@ -94,7 +97,9 @@ export class Submissions {
         if (placedOutput !== placedInput) placedOutput?.free()
       },
     })
-    if (!work.isCompleted()) {
+    if (ticket.isSettled) {
+      work.isCompleted()
+    } else {
       entry = {
         work,
         abort: () => {
@@ -102,8 +107,15 @@ export class Submissions {
         },
       }
       this.#pending.add(entry)
+      if (this.#pending.size > this.#sweepAt) this.#sweep()
     }
     return work
+  }
+
+  /** Frees what belongs to operations that have ended and that nobody asked for. */
+  #sweep(): void {
+    for (const { work } of this.#pending) work.isCompleted()
+    this.#sweepAt = 2 * this.#pending.size + 100
   }
 
   /** Refuses new ones and waits for those under way; what does not end soon is aborted. */

@@ -32,7 +32,6 @@ export class PendingWork<T> implements Work<T> {
     this.#finish = finish
     this.#signal = signal
     signal?.addEventListener('abort', this.#abort, { once: true })
-    if (signal?.aborted === true) this.#abort()
   }
 
   get elapsed(): number {
@@ -44,7 +43,9 @@ export class PendingWork<T> implements Work<T> {
   }
 
   isCompleted(): boolean {
-    return this.#ticket.isSettled
+    if (!this.#ticket.poll()) return false
+    this.#settle()
+    return true
   }
 
   wait(): T {

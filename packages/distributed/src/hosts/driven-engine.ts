@@ -45,6 +45,11 @@ export class DrivenEngine {
     }
   }
 
+  /** Moves what can move now. */
+  poll(): void {
+    if (!this.engine.progress()) this.engine.checkDeadlines()
+  }
+
   /** Sends what is queued, then tells the peers goodbye and ends the connections. */
   leave(): void {
     this.engine.sayGoodbye()

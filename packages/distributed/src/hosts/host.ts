@@ -6,6 +6,8 @@ import type { WorkTiming } from '../process-group.ts'
 /** An operation handed to an engine. */
 export interface Ticket {
   readonly isSettled: boolean
+  /** Moves what can move now, where the caller's thread does that; whether it is settled. */
+  poll(): boolean
   /** Why it failed; undefined while it runs and when it is done. */
   readonly error: TsrError | undefined
   readonly timing: WorkTiming | undefined

@@ -44,6 +44,9 @@ export class InlineHost implements EngineHost {
 
   submit(operation: Operation): Ticket {
     return new TaskTicket(this.#engine, operation, {
+      poll: () => {
+        this.#driven.poll()
+      },
       block: (ticket) => {
         this.#driven.runUntil(() => ticket.isSettled, Infinity)
       },

@@ -7,6 +7,8 @@ import type { Ticket } from './host.ts'
 
 /** How a host of the caller's own thread waits. */
 export interface Waiting {
+  /** Moves what can move, without waiting. */
+  poll(): void
   block(ticket: Ticket, operation: string): void
   /** Somebody waits asynchronously: keep the engine going until the ticket is settled. */
   attend(ticket: Ticket): void
@@ -38,6 +40,11 @@ export class TaskTicket implements Ticket {
   get timing(): WorkTiming | undefined {
     const { posted, started, completed } = this.#task
     return this.isSettled ? { posted, started, completed } : undefined
+  }
+
+  poll(): boolean {
+    if (!this.isSettled) this.#waiting.poll()
+    return this.isSettled
   }
 
   onSettled(callback: () => void): void {

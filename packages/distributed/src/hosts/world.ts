@@ -140,6 +140,7 @@ class World {
     const submit = (operation: Operation): Ticket => {
       this.#activity++
       return new TaskTicket(engine, operation, {
+        poll: () => undefined,
         block: (_, name) => {
           throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })
         },

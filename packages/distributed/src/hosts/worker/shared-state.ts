@@ -82,6 +82,7 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 11] = operation.peer
   commands[at + 12] = operation.tag
   commands[at + 13] = operation.timeout
+  commands[at + 14] = operation.aborted ? 1 : 0
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -98,5 +99,6 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     peer: commands[at + 11]!,
     tag: commands[at + 12]!,
     timeout: commands[at + 13]!,
+    aborted: commands[at + 14] === 1,
   }
 }

@@ -27,6 +27,10 @@ export class WorkerTicket implements Ticket {
     return this.isSettled ? this.#outcome?.timing : undefined
   }
 
+  poll(): boolean {
+    return this.isSettled
+  }
+
   onSettled(callback: () => void): void {
     if (this.isSettled) queueMicrotask(callback)
     else this.#host.notify(this, callback)
