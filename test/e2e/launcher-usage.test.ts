@@ -2,7 +2,13 @@ import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import {
+  announcements,
+  fixtures,
+  killLeftovers,
+  tsrun,
+  untilGone,
+} from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -85,6 +91,13 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     } finally {
       server.close()
     }
+  })
+
+  it('says which rank could not be started, and leaves none of the others behind', async () => {
+    const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 60 })
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)
+    await untilGone(announcements(stdout).map(({ pid }) => pid))
   })
 
   it('says so when the log directory cannot be made', async () => {

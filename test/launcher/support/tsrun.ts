@@ -18,6 +18,8 @@ export interface Finished {
 export interface Options {
   readonly env?: NodeJS.ProcessEnv
   readonly cwd?: string
+  /** How many files each process may have open. */
+  readonly openFiles?: number
 }
 
 export interface RankLine {
@@ -34,11 +36,16 @@ export class Run {
   stderr = ''
 
   constructor(args: readonly string[], options: Options = {}) {
-    this.child = spawn(process.execPath, [bin, ...args], {
-      cwd: options.cwd ?? fixtures,
-      env: { ...cleanEnvironment(), ...options.env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
+    const limit = options.openFiles === undefined ? '' : `ulimit -n ${options.openFiles}; `
+    this.child = spawn(
+      'bash',
+      ['-c', `${limit}exec "$@"`, 'bash', process.execPath, bin, ...args],
+      {
+        cwd: options.cwd ?? fixtures,
+        env: { ...cleanEnvironment(), ...options.env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    )
     running.add(this)
     this.child.stdout!.setEncoding('utf8').on('data', (text: string) => (this.stdout += text))
     this.child.stderr!.setEncoding('utf8').on('data', (text: string) => (this.stderr += text))
@@ -98,7 +105,7 @@ export async function tsrun(args: readonly string[], options?: Options): Promise
   return await new Run(args, options).finished
 }
 
-function announcements(stdout: string, word = 'ready'): RankLine[] {
+export function announcements(stdout: string, word = 'ready'): RankLine[] {
   const pattern = new RegExp(`${word} rank=(\\d+) pid=(\\d+) at=([\\d.]+)$`, 'gm')
   return Array.from(stdout.matchAll(pattern), ([, rank, pid, at]) => ({
     rank: Number(rank),
