@@ -2,9 +2,16 @@ import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 
-/** Rounds of giving the core away before sleeping: with more ranks than cores, better than both
- * spinning and sleeping at once. */
+/**
+ * Rounds of giving the core away before sleeping: with more ranks than cores, better than both
+ * spinning and sleeping at once.
+ */
 const YIELDS = 100
+/**
+ * Milliseconds of it: when others compute, each round lasts as long as they like, but a sleeper is
+ * woken as soon as its message comes.
+ */
+const YIELD_TIME = 0.2
 /** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
 const SLICE = 100
 /** Rounds of work between two looks at the deadlines. */
@@ -17,6 +24,7 @@ export class DrivenEngine {
   readonly #sleep: (milliseconds: number) => void
   #rounds = 0
   #idle = 0
+  #idleSince = 0
   #nextDeadline = 0
 
   constructor(
@@ -59,7 +67,7 @@ export class DrivenEngine {
 
   /** One step of waiting; true when `end` has come. */
   #rest(end: number): boolean {
-    if (this.#transport !== undefined && ++this.#idle <= YIELDS) {
+    if (this.#transport !== undefined && this.#mayYield()) {
       this.#transport.yield()
       return false
     }
@@ -68,6 +76,13 @@ export class DrivenEngine {
     const until = Math.min(end, this.#nextDeadline, now + SLICE)
     this.#sleep(Math.max(0, Math.ceil(until - now)))
     return false
+  }
+
+  #mayYield(): boolean {
+    if (++this.#idle > YIELDS) return false
+    const now = monotonicNow()
+    if (this.#idle === 1) this.#idleSince = now
+    return now - this.#idleSince < YIELD_TIME
   }
 
   #lookAtDeadlines(): number {
