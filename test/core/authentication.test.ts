@@ -55,6 +55,12 @@ describe('the handshake of two processes', () => {
     expect(server.accepts(recorded.proof)).toBe(false)
   })
 
+  it('refuses the hello of a server recorded from an earlier connection', () => {
+    const server = serverHandshake('secret', 'store')
+    const recorded = server.answer(clientHandshake('secret', 'store').hello)!
+    expect(clientHandshake('secret', 'store').answer(recorded)).toEqual({ refused: 'token' })
+  })
+
   it('refuses a proof that comes before the hello', () => {
     expect(serverHandshake('secret', 'store').accepts(new Uint8Array(32))).toBe(false)
   })

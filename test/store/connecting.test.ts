@@ -68,7 +68,20 @@ describe('connecting to the store', () => {
     await server.close()
   })
 
-  it('ends at an abort, before and while it tries', async () => {
+  it('ends at an abort while it waits for an answer, and hangs up', async () => {
+    const abort = new AbortController()
+    const hangUps: Promise<void>[] = []
+    const { server, port } = await listen((socket) => {
+      hangUps.push(ended(socket))
+      abort.abort()
+    })
+    const attempt = connectStore({ host: '127.0.0.1', port, token, signal: abort.signal })
+    await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    await Promise.all(hangUps)
+    server.close()
+  })
+
+  it('ends at an abort, before and between its attempts', async () => {
     const endpoint = { host: '127.83.11.3', port: 29511, token }
     const gone = { code: 'ERR_TSR_ABORTED' }
     await expect(connectStore({ ...endpoint, signal: AbortSignal.abort() })).rejects.toMatchObject(

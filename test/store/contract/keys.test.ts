@@ -47,6 +47,8 @@ describeEveryStore((stores) => {
         facts: { bytes: value.length + 1, limit: value.length },
       })
       expect(await one.check(['k'])).toBe(false)
+      const tooLong = one.check(['k', 'x'.repeat(8193)])
+      await expect(tooLong).rejects.toMatchObject({ code: 'ERR_TSR_STORE_LIMIT' })
     })
 
     it('says whether all keys exist', async () => {
