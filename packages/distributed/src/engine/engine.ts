@@ -128,6 +128,7 @@ export class Engine {
       started: 0,
       completed: 0,
       deadline: posted + operation.timeout,
+      hasInquired: false,
       state: 'running',
       error: undefined,
       waitingFor: undefined,

@@ -23,6 +23,9 @@ export interface EngineState {
   readonly settle: (task: Task, state: 'failed') => void
 }
 
+/** Milliseconds after which a collective asks the ranks it waits for what they run. */
+const INQUIRY_TIME = 200
+
 /** Groups that are not made yet, whose faults are kept. */
 const EARLY_GROUPS = 64
 
@@ -62,8 +65,19 @@ export class Failures {
     for (const task of this.#engine.running) {
       if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank), true)
       else if (task.deadline < earliest) earliest = task.deadline
+      if (now - task.posted > INQUIRY_TIME && !task.hasInquired) this.#inquire(task)
     }
     return earliest
+  }
+
+  /**
+   * Ranks that wait for each other in different collectives may exchange nothing (each takes the
+   * other for the root): so one that waits says what it runs.
+   */
+  #inquire(task: Task): void {
+    task.hasInquired = true
+    if (!isCollective(task.operation)) return
+    for (const transfer of task.open) transfer.stream.link.inquire(transfer)
   }
 
   /** Compares messages that came before this collective was called with it. */

@@ -28,6 +28,8 @@ export const frameKinds = {
   goodbye: 7,
   /** The sender has given up a message that the receiver cleared. */
   withdrawn: 8,
+  /** A collective waits for long: is the receiver of this frame in the same one? */
+  inquiry: 9,
 } as const
 
 /** Independent series of messages between two ranks of a group. */

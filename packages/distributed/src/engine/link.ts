@@ -104,6 +104,11 @@ export class Link {
     return stream.unexpected[0]?.fingerprint
   }
 
+  /** Asks whether the peer runs the same collective. */
+  inquire({ stream, fingerprint }: Transfer): void {
+    this.#frames.write(frameKinds.inquiry, stream, { index: 0, fingerprint, bytes: 0 })
+  }
+
   /** Tells the peer that its operation cannot finish here. */
   sendFault(address: Address, payload: Uint8Array): void {
     try {
@@ -137,6 +142,10 @@ export class Link {
         return undefined
       case frameKinds.withdrawn:
         this.#receives.onWithdrawn(this.stream(space, group, sequence), index)
+        return undefined
+      case frameKinds.inquiry:
+        // a stream that is over is not opened again
+        this.#events.onUnexpected(createStream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
         return this.#onFault(header)

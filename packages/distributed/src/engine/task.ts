@@ -18,6 +18,8 @@ export interface Task {
   started: number
   completed: number
   readonly deadline: number
+  /** Whether it has asked the ranks it waits for what they run. */
+  hasInquired: boolean
   state: 'running' | 'done' | 'failed'
   error: TsrError | undefined
   waitingFor: Transfer | undefined
