@@ -1,6 +1,10 @@
+import { jest } from '@jest/globals'
 import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } from '@tsrun/store'
 
 export const token = 'a token of the tests'
+
+// Most take milliseconds, but values of 8 MiB take longer on a busy machine.
+jest.setTimeout(30_000)
 
 /** Two ways to the same data: what `one` writes, `other` reads. */
 export interface Pair {
