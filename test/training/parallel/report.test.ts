@@ -1,0 +1,116 @@
+import { runWorld } from '@tsrun/distributed'
+import {
+  loadBackend,
+  measureSchedules,
+  pipeline,
+  pipelineReport,
+  schedule,
+  SGD,
+  shardedMLP,
+  StepMeter,
+  type StepSample,
+} from '@tsrun/training'
+import { exampleBatch } from './support/reference.ts'
+
+const microbatches = 4
+const plan = schedule('1f1b', { stages: 2, microbatches })
+
+function sample(times: Partial<StepSample>): StepSample {
+  const { forward = 4, backward = 8, ...rest } = times
+  return {
+    ...{ length: 15, forward, forwards: microbatches, backward, backwards: microbatches },
+    ...{ forwardCpu: forward, backwardCpu: backward, waiting: 0, transfer: 0, wall: 16, cpu: 8 },
+    ...rest,
+  }
+}
+
+describe('pipelineReport', () => {
+  it('agrees with the simulator where nothing is lost', () => {
+    const report = pipelineReport([[sample({})], [sample({ length: 12 })]], plan)
+    expect(report.stepTime).toBe(15)
+    expect(report.bubble).toBeCloseTo(1 / 5, 12)
+    expect(report.predictedStepTime).toBe(15)
+    expect(report.predictedBubble).toBeCloseTo(1 / 5, 12)
+    expect(report.ranks[0]).toMatchObject({
+      forward: 1,
+      backward: 2,
+      compute: 12,
+      idle: 3,
+      cpuShare: 0.5,
+    })
+  })
+
+  it('takes the median of the steps, so that one slow step does not count', () => {
+    const slow = sample({ length: 1500 })
+    const ranks = [0, 1].map(() => [sample({}), slow, sample({})])
+    expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
+  })
+
+  it('simulates unequal stages with their own times', () => {
+    const report = pipelineReport(
+      [[sample({ length: 27 })], [sample({ forward: 8, backward: 16 })]],
+      plan,
+    )
+    expect(report.predictedStepTime).toBe(4 * 6 + 3)
+    expect(report.predictedBubble).toBeCloseTo(report.bubble, 12)
+    expect(report.predictedIdle[0]).toBeCloseTo(15 / 27, 12)
+  })
+
+  it('lets ranks that share cores share them in the simulation, on their CPU times', () => {
+    const stretched = { forwardCpu: 2, backwardCpu: 4 }
+    const samples = [[sample(stretched)], [sample(stretched)]]
+    const { predictedStepTime } = pipelineReport(samples, plan, 1)
+    expect(predictedStepTime).toBeCloseTo(2 * 4 * 1.5, 12)
+    expect(pipelineReport(samples, plan, 2).predictedStepTime).toBe(15)
+  })
+})
+
+describe('StepMeter', () => {
+  it('samples every step on every rank, and keeps the spans of the last', async () => {
+    await loadBackend('wasm')
+    const ranks = await runWorld({ size: 2 }, async (group) => {
+      const optimizer = new SGD({ learningRate: 0.1 })
+      const model = shardedMLP({ layers: 4, inputs: 8, hidden: 8, outputs: 3 })
+      const pipe = pipeline(model, group, { microbatches, optimizer })
+      const meter = new StepMeter(pipe.recorder)
+      for (let step = 0; step < 3; step++) {
+        await meter.time(() => pipe.step({ size: 8, ...exampleBatch(step, 8, 8, 3) }))
+      }
+      const samples = await meter.gather(group)
+      pipe.dispose()
+      return { samples, kinds: meter.lastSpans.map(({ kind }) => kind) }
+    })
+    expect(ranks[1]!.samples).toEqual(ranks[0]!.samples)
+    expect(ranks[0]!.samples.map((steps) => steps.length)).toEqual([3, 3])
+    for (const step of ranks[0]!.samples.flat()) {
+      expect(step).toMatchObject({ forwards: microbatches, backwards: microbatches })
+      expect(step.forward + step.backward).toBeLessThanOrEqual(step.length)
+      expect(step.length).toBeLessThanOrEqual(step.wall)
+      expect(step.waiting).toBeGreaterThanOrEqual(0)
+    }
+    for (const { kinds } of ranks) {
+      expect(kinds.filter((kind) => kind === 'F')).toHaveLength(microbatches)
+      expect(kinds).toContain('optimizer')
+    }
+  })
+})
+
+describe('measureSchedules', () => {
+  it('reports each schedule, the same on every rank', async () => {
+    await loadBackend('wasm')
+    const schedules = ['naive', 'gpipe', '1f1b'] as const
+    const reports = await runWorld({ size: 2 }, (group) =>
+      measureSchedules(group, {
+        ...{ hidden: 16, layers: 4, batch: 10, microbatches, schedules, steps: 2 },
+      }),
+    )
+    expect(reports[1]).toEqual(reports[0])
+    expect(reports[0]!.map(({ schedule: name }) => name)).toEqual(schedules)
+    for (const { steps, bubble, predictedBubble } of reports[0]!) {
+      expect(steps).toBe(2)
+      expect(bubble).toBeGreaterThan(0)
+      expect(bubble).toBeLessThan(1)
+      expect(predictedBubble).toBeGreaterThan(0)
+    }
+  })
+})
