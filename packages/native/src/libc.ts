@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core/errors'
 import type * as Koffi from 'koffi'
 
 type KoffiModule = typeof Koffi

@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import { tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core/errors'
 
 export const AF_INET = 2
 export const AF_INET6 = 10
