@@ -169,9 +169,12 @@ export class Engine {
     return this.#runReady() || moved
   }
 
-  /** Fails what is past its deadline; returns the earliest deadline of the rest. */
-  checkDeadlines(): number {
-    return this.#failures.checkDeadlines(monotonicNow())
+  /**
+   * Fails what is past its deadline; returns the earliest deadline of the rest. Collectives older
+   * than `patience` milliseconds ask whom they wait for what they run.
+   */
+  checkDeadlines(patience = 200): number {
+    return this.#failures.checkDeadlines(monotonicNow(), patience)
   }
 
   abort(task: Task): void {

@@ -23,9 +23,6 @@ export interface EngineState {
   readonly settle: (task: Task, state: 'failed') => void
 }
 
-/** Milliseconds after which a collective asks the ranks it waits for what they run. */
-const INQUIRY_TIME = 200
-
 /** Groups that are not made yet, whose faults are kept. */
 const EARLY_GROUPS = 64
 
@@ -59,13 +56,13 @@ export class Failures {
     this.#failGroup(group, sequence, error)
   }
 
-  /** Fails what is past its deadline; returns the earliest deadline of the rest. */
-  checkDeadlines(now: number): number {
+  /** See `Engine`. */
+  checkDeadlines(now: number, patience: number): number {
     let earliest = Infinity
     for (const task of this.#engine.running) {
       if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank), true)
       else if (task.deadline < earliest) earliest = task.deadline
-      if (now - task.posted > INQUIRY_TIME && !task.hasInquired) this.#inquire(task)
+      if (now - task.posted >= patience && !task.hasInquired) this.#inquire(task)
     }
     return earliest
   }

@@ -12,6 +12,7 @@ import {
 } from './arguments.ts'
 import { CallForms } from './call-forms.ts'
 import { ObjectMessages } from './objects.ts'
+import type { FollowedWork } from './stepped-work.ts'
 import { Submissions } from './submissions.ts'
 
 export interface GroupIdentity {
@@ -78,7 +79,7 @@ export class EngineProcessGroup extends CallForms {
     root: number,
     sequence: number | undefined,
     options?: CallOptions,
-  ): Work {
+  ): FollowedWork<void> {
     checkRoot('broadcast', this, root)
     return this.#submissions.submit({
       name: 'broadcast',
@@ -130,7 +131,7 @@ export class EngineProcessGroup extends CallForms {
     input: AnyTypedArray,
     sequence: number | undefined,
     options?: CallOptions,
-  ): Work {
+  ): FollowedWork<void> {
     const dtype = checkSlices(
       'allGather',
       this.size,
@@ -196,7 +197,7 @@ export class EngineProcessGroup extends CallForms {
     peer: number,
     tag: number,
     options?: CallOptions,
-  ): Work {
+  ): FollowedWork<void> {
     return this.#message(name, buffer, peer, tag, options)
   }
 
@@ -206,7 +207,7 @@ export class EngineProcessGroup extends CallForms {
     peer: number,
     tag: number,
     options: CallOptions | undefined,
-  ): Work {
+  ): FollowedWork<void> {
     checkPeer(name, this, peer)
     return this.#submissions.submit({
       name,

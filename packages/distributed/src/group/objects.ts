@@ -14,7 +14,7 @@ const OBJECT_TAGS = 2 ** 31
 export class ObjectMessages {
   readonly #group: EngineProcessGroup
   /** The last receive of each peer and tag: the next one waits for it, to keep their order. */
-  readonly #lastReceives = new Map<string, Work<unknown>>()
+  readonly #lastReceives = new Map<string, SteppedWork<unknown>>()
   #count = 0
 
   constructor(group: EngineProcessGroup) {
@@ -41,7 +41,7 @@ export class ObjectMessages {
     const tag = OBJECT_TAGS + userTag
     const key = `${from}:${userTag}`
     const previous = this.#lastReceives.get(key)
-    const work: Work<unknown> = new SteppedWork<unknown>(
+    const work = new SteppedWork<unknown>(
       this.#count++,
       (function* () {
         if (previous !== undefined && !previous.isCompleted()) yield previous

@@ -1,19 +1,31 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Work, WorkTiming } from '../process-group.ts'
 
-/** A work made of several, as a generator that yields each one it waits for. */
-export class SteppedWork<T> implements Work<T> {
+/** A work that others are made of. */
+export interface FollowedWork<T> extends Work<T> {
+  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
+  follow(callback: () => void): void
+}
+
+type Outcome<T> = { readonly value: T } | { readonly error: unknown }
+
+/**
+ * A work made of several, as a generator that yields each one it waits for. It goes on by itself,
+ * so that ranks may wait for such works in different orders.
+ */
+export class SteppedWork<T> implements FollowedWork<T> {
   readonly sequence: number
-  readonly #steps: Generator<Work<unknown>, T, void>
+  readonly #steps: Generator<FollowedWork<unknown>, T, void>
   readonly #called = monotonicNow()
-  #current: Work<unknown> | undefined
-  #outcome: { readonly value: T } | { readonly error: unknown } | undefined
+  readonly #followers: (() => void)[] = []
+  #current: FollowedWork<unknown> | undefined
+  #outcome: Outcome<T> | undefined
   #promise: Promise<T> | undefined
   #firstTiming: WorkTiming | undefined
   #completed = 0
 
   /** Runs up to the first wait at once. */
-  constructor(sequence: number, steps: Generator<Work<unknown>, T, void>) {
+  constructor(sequence: number, steps: Generator<FollowedWork<unknown>, T, void>) {
     this.sequence = sequence
     this.#steps = steps
     this.#advance()
@@ -38,13 +50,17 @@ export class SteppedWork<T> implements Work<T> {
     while (this.#outcome === undefined) {
       try {
         this.#current?.wait()
-      } catch (error) {
-        this.#settle({ error })
-        break
+      } catch {
+        // the step learns of it in #advance
       }
       this.#advance()
     }
     return this.#result()
+  }
+
+  follow(callback: () => void): void {
+    if (this.#outcome === undefined) this.#followers.push(callback)
+    else queueMicrotask(callback)
   }
 
   then<Result = T, Failure = never>(
@@ -57,15 +73,14 @@ export class SteppedWork<T> implements Work<T> {
 
   async #run(): Promise<T> {
     while (this.#outcome === undefined) {
-      const waitedFor = this.#current
+      const current = this.#current
       try {
-        await waitedFor
-      } catch (error) {
-        this.#settle({ error })
-        break
+        await current
+      } catch {
+        // the step learns of it in #advance
       }
-      // `wait` or `isCompleted` may have gone on meanwhile
-      if (waitedFor === this.#current) this.#advance()
+      // it may have gone on meanwhile
+      if (current === this.#current) this.#advance()
     }
     return this.#result()
   }
@@ -76,20 +91,37 @@ export class SteppedWork<T> implements Work<T> {
     return outcome.value
   }
 
+  /** Goes on to the next wait: the current one is over. */
   #advance(): void {
     this.#firstTiming ??= this.#current?.timing
     try {
-      const { done, value } = this.#steps.next()
-      if (done === true) this.#settle({ value })
-      else this.#current = value
+      const { done, value } = this.#resume()
+      if (done === true) {
+        this.#settle({ value })
+        return
+      }
+      this.#current = value
+      value.follow(() => {
+        this.isCompleted()
+      })
     } catch (error) {
       this.#settle({ error })
     }
   }
 
-  #settle(outcome: { readonly value: T } | { readonly error: unknown }): void {
+  #resume(): IteratorResult<FollowedWork<unknown>, T> {
+    try {
+      this.#current?.wait()
+    } catch (error) {
+      return this.#steps.throw(error)
+    }
+    return this.#steps.next()
+  }
+
+  #settle(outcome: Outcome<T>): void {
     this.#outcome = outcome
     this.#completed = monotonicNow()
     this.#current = undefined
+    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
   }
 }

@@ -5,6 +5,7 @@ import type { EngineHost } from '../hosts/host.ts'
 import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
 import { checkTimeout } from './arguments.ts'
 import { place } from './staging.ts'
+import type { FollowedWork } from './stepped-work.ts'
 import { PendingWork } from './work.ts'
 
 /** Milliseconds that `finish` waits for operations under way. */
@@ -57,7 +58,7 @@ export class Submissions {
   }
 
   /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
-  submit(call: Call): Work {
+  submit(call: Call): FollowedWork<void> {
     const { name, dtype, count, input, output, options } = call
     const { id, name: group } = this.#group
     if (this.#finished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })

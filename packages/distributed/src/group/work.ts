@@ -1,6 +1,7 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
 import type { Ticket } from '../hosts/host.ts'
-import type { Work, WorkTiming } from '../process-group.ts'
+import type { WorkTiming } from '../process-group.ts'
+import type { FollowedWork } from './stepped-work.ts'
 
 export interface PendingWorkOptions<T> {
   /** For errors of synchronous waiting. */
@@ -15,7 +16,7 @@ export interface PendingWorkOptions<T> {
 type Outcome<T> = { readonly value: T } | { readonly error: TsrError }
 
 /** The `Work` of one operation of an engine. */
-export class PendingWork<T> implements Work<T> {
+export class PendingWork<T> implements FollowedWork<T> {
   readonly sequence: number
   readonly #operation: string
   readonly #ticket: Ticket
@@ -55,6 +56,10 @@ export class PendingWork<T> implements Work<T> {
     return outcome.value
   }
 
+  follow(callback: () => void): void {
+    this.#ticket.onSettled(callback, false)
+  }
+
   then<Result = T, Failure = never>(
     onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
     onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
@@ -64,7 +69,7 @@ export class PendingWork<T> implements Work<T> {
         const outcome = this.#settle()
         if ('error' in outcome) reject(outcome.error)
         else resolve(outcome.value)
-      })
+      }, true)
     })
     return this.#promise.then(onFulfilled, onRejected)
   }

@@ -11,8 +11,11 @@ export interface Ticket {
   /** Why it failed; undefined while it runs and when it is done. */
   readonly error: TsrError | undefined
   readonly timing: WorkTiming | undefined
-  /** Calls back once when it is settled, never before this returns. */
-  onSettled(callback: () => void): void
+  /**
+   * Calls back once when it is settled, never before this returns. `isAwaited`: the process must
+   * not end before, and an engine on the caller's thread must go on until then.
+   */
+  onSettled(callback: () => void, isAwaited: boolean): void
   /** Blocks the calling thread until it is settled. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(operation: string): void
   abort(): void

@@ -47,13 +47,13 @@ export class TaskTicket implements Ticket {
     return this.isSettled
   }
 
-  onSettled(callback: () => void): void {
+  onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) {
       queueMicrotask(callback)
       return
     }
     this.#callbacks.push(callback)
-    this.#waiting.attend(this)
+    if (isAwaited) this.#waiting.attend(this)
   }
 
   block(operation: string): void {

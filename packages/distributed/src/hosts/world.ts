@@ -92,13 +92,14 @@ class World {
       const before = this.#activity
       while (this.#progressOnce());
       await new Promise((resolve) => setImmediate(resolve))
-      const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines()))
+      const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines(Infinity)))
       const now = monotonicNow()
       if (this.#activity !== before) lastActive = now
       if (now - lastActive < RESTLESS) continue
       await new Promise((resolve) => setTimeout(resolve, 1))
       if (now - lastActive < PATIENCE || nearest - now < FAR) continue
-      this.#reportDeadlock(programs.length - settled)
+      for (const engine of this.#engines) engine.checkDeadlines(0)
+      if (!this.#progressOnce()) this.#reportDeadlock(programs.length - settled)
     }
     return await all
   }

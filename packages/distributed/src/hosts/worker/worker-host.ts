@@ -135,16 +135,16 @@ export class WorkerHost implements EngineHost {
     return { error, timing }
   }
 
-  /** Calls back when the slot's operation has ended; keeps the process alive until then. */
-  notify(ticket: WorkerTicket, callback: () => void): void {
+  /** Calls back when the slot's operation has ended; an awaited one keeps the process alive. */
+  notify(ticket: WorkerTicket, callback: () => void, isAwaited: boolean): void {
     const waiting = Atomics.waitAsync(this.#shared.states, ticket.slot, slotStates.running)
     if (!waiting.async) {
       queueMicrotask(callback)
       return
     }
-    if (this.#listeners++ === 0) this.#worker.ref()
+    if (isAwaited && this.#listeners++ === 0) this.#worker.ref()
     void waiting.value.then(() => {
-      if (--this.#listeners === 0) this.#worker.unref()
+      if (isAwaited && --this.#listeners === 0) this.#worker.unref()
       callback()
     })
   }

@@ -31,9 +31,9 @@ export class WorkerTicket implements Ticket {
     return this.isSettled
   }
 
-  onSettled(callback: () => void): void {
+  onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) queueMicrotask(callback)
-    else this.#host.notify(this, callback)
+    else this.#host.notify(this, callback, isAwaited)
   }
 
   block(): void {
