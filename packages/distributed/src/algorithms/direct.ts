@@ -1,5 +1,5 @@
 import { until, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
+import { SKIPPED, type Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
@@ -13,7 +13,8 @@ export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Op
 }
 
 export function* receiveMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
-  yield* until(channel.receive(peer, input, count * dtypes[dtype].bytes))
+  if (count === SKIPPED) channel.skip(peer)
+  else yield* until(channel.receive(peer, input, count * dtypes[dtype].bytes))
 }
 
 export function* copyAlone(channel: Channel, operation: Operation): Steps {

@@ -21,6 +21,10 @@ export class Arena {
 
   /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
+    if (!Object.hasOwn(dtypes, dtype)) {
+      const expected = `one of ${Object.keys(dtypes).join(', ')}`
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'dtype', value: JSON.stringify(dtype), expected })
+    }
     if (!Number.isSafeInteger(length) || length < 0) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: 'length',
@@ -65,6 +69,6 @@ export class Arena {
 
   /** Whether `view` lies in the arena, so that it needs no staging. */
   contains(view: ArrayBufferView): boolean {
-    return view.buffer === this.heap.bytes.buffer
+    return ArrayBuffer.isView(view) && view.buffer === this.heap.bytes.buffer
   }
 }

@@ -13,6 +13,8 @@ export interface Channel {
   send(to: number, at: number, bytes: number): Transfer
   /** Starts to receive; messages between two ranks match in the order of their calls. */
   receive(from: number, at: number, bytes: number): Transfer
+  /** Throws the next message from a rank away, whatever it is. */
+  skip(from: number): void
   /** Offset of engine memory that lives until the operation ends. */
   scratch(bytes: number): number
 }

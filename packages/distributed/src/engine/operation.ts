@@ -34,6 +34,9 @@ export const algorithmNames = [
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
+/** The count of a receive that throws its message away. */
+export const SKIPPED = -1
+
 /** One call of a collective or a message, as the engine takes it. Offsets are bytes in the heap. */
 export interface Operation {
   readonly name: OperationName
@@ -48,7 +51,10 @@ export interface Operation {
   readonly input: number
   /** Output where it is another buffer, else the same as `input`. */
   readonly output: number
-  /** Elements of the fingerprint: of the whole buffer, of the slice for reduceScatter/allGather. */
+  /**
+   * Elements of the fingerprint: of the whole buffer, of the slice for reduceScatter/allGather.
+   * A receive of SKIPPED throws its message away, whatever it is.
+   */
   readonly count: number
   /** Root, or the peer of a message (group rank); 0 where there is none. */
   readonly peer: number

@@ -35,6 +35,12 @@ export class Receives {
     if (early === undefined) {
       stream.receives.push(transfer)
       if (transfer.bytes > EAGER_LIMIT) this.#clear(transfer)
+    } else if (transfer.cancelled) {
+      this.discard([early])
+      if (early.at < 0) {
+        stream.receives.push(transfer)
+        this.#frames.write(frameKinds.clear, stream, early)
+      }
     } else if (!fits(transfer, early)) {
       this.discard([early])
       this.#events.onMismatch(stream, early.fingerprint, transfer)

@@ -63,6 +63,13 @@ export function createChannel(engine: Engine, task: Task): Channel {
       }
       return transfer
     },
+    skip(from) {
+      const stream = streamTo(from)
+      const transfer = begin(stream, stream.nextReceive++, 0, 0)
+      task.open.delete(transfer)
+      transfer.cancelled = true
+      stream.link.receive(transfer)
+    },
     scratch(bytes) {
       const at = engine.memory.allocate(bytes)
       task.scratch.push(at)

@@ -70,7 +70,12 @@ export function checkTag(tag: number): number {
 
 /** @throws ERR_TSR_ARGUMENT */
 export function checkTimeout(timeout: number): number {
-  return checkNumber('timeout', timeout, timeout > 0, 'milliseconds above 0')
+  return checkNumber(
+    'timeout',
+    timeout,
+    typeof timeout === 'number' && timeout > 0,
+    'milliseconds above 0',
+  )
 }
 
 /** @throws ERR_TSR_ARGUMENT */

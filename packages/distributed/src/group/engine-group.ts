@@ -1,4 +1,5 @@
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
+import { SKIPPED } from '../engine/operation.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import type { CallOptions, MessageOptions, ReduceOptions, Work } from '../process-group.ts'
 import {
@@ -199,6 +200,20 @@ export class EngineProcessGroup extends CallForms {
     options?: CallOptions,
   ): FollowedWork<void> {
     return this.#message(name, buffer, peer, tag, options)
+  }
+
+  /** Throws the next message away. */
+  skipMessage(from: number, tag: number): void {
+    this.#submissions.submit({
+      name: 'recv',
+      dtype: 'int32',
+      count: SKIPPED,
+      input: undefined,
+      output: undefined,
+      peer: from,
+      tag,
+      options: undefined,
+    })
   }
 
   #message(

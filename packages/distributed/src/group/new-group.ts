@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '../process-group.ts'
 import { EngineProcessGroup } from './engine-group.ts'
 import { registerWorld, worldOf, type World } from './world.ts'
@@ -11,14 +11,15 @@ export interface NewGroupOptions {
 }
 
 /** How many groups of the same members each world has made so far. */
-const made = new WeakMap<World, Map<string, number>>()
+const calls = new WeakMap<World, Map<string, number>>()
 
 /**
  * Makes a group of some ranks of the world. Only the members call it, all with the same list; its
  * order is the order of ranks in the group.
  *
  * @param parent - a group of the same world; `ranks` are ranks of this group
- * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_STORE_TIMEOUT when a member does not call it
+ * @throws ERR_TSR_GROUP_MEMBERS, also when another member gave another order; ERR_TSR_TIMEOUT when
+ *   the lowest rank does not call it
  */
 export async function newGroupOf(
   parent: ProcessGroup,
@@ -27,12 +28,12 @@ export async function newGroupOf(
 ): Promise<ProcessGroup> {
   const world = worldOf(parent)
   const members = checkMembers(parent, ranks)
-  const key = members.join(',')
-  const id = await agreeOnId(world, key, members[0] === world.rank, timeout ?? world.timeout)
+  const label = name ?? `[${members.join(',')}]`
+  const id = await agreeOnId(world, members, label, timeout ?? world.timeout)
   const group = new EngineProcessGroup(
     {
       id,
-      name: name ?? `[${key}]`,
+      name: label,
       rank: members.indexOf(world.rank),
       ranks: members,
       timeout: timeout ?? world.timeout,
@@ -61,22 +62,40 @@ function checkMembers(parent: ProcessGroup, ranks: readonly number[]): number[] 
   return members
 }
 
-/** The first member takes a number from the store and shares it with the others. */
+/** The lowest rank of the members takes a number from the store and shares it with the others. */
 async function agreeOnId(
   world: World,
-  members: string,
-  isFirst: boolean,
+  members: readonly number[],
+  name: string,
   timeout: number,
 ): Promise<number> {
-  const counts = made.get(world) ?? new Map<string, number>()
-  made.set(world, counts)
-  const nth = counts.get(members) ?? 0
-  counts.set(members, nth + 1)
-  const key = `group/${members}/${nth}`
-  if (isFirst) {
+  const order = members.join(', ')
+  const sorted = [...members].sort((a, b) => a - b)
+  const [first] = sorted
+  const key = `group/${sorted.join(',')}/${countCall(world, sorted.join(','))}`
+  if (first === world.rank) {
     const id = await world.store.add('groups', 1)
-    await world.store.set(key, String(id))
+    await world.store.set(key, JSON.stringify({ id, order }))
     return id
   }
-  return Number(new TextDecoder().decode(await world.store.get(key, { timeout })))
+  const text = await world.store.get(key, { timeout }).catch((cause: unknown) => {
+    if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
+    const what = `rank ${world.rank}: waiting for rank ${first} to make group ${name}`
+    throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout }, { cause })
+  })
+  const made = JSON.parse(new TextDecoder().decode(text)) as { id: number; order: string }
+  if (made.order !== order) {
+    const problem = `rank ${first} made it as ${made.order}, but rank ${world.rank} as ${order}`
+    throw tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
+  }
+  return made.id
+}
+
+/** How often this rank has made a group of these members before. */
+function countCall(world: World, members: string): number {
+  const counts = calls.get(world) ?? new Map<string, number>()
+  calls.set(world, counts)
+  const before = counts.get(members) ?? 0
+  counts.set(members, before + 1)
+  return before
 }

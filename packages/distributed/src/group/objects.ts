@@ -1,6 +1,6 @@
 import { decode, encode } from '@tsrun/core'
 import type { CallOptions, MessageOptions, Work } from '../process-group.ts'
-import { checkTag } from './arguments.ts'
+import { checkPeer, checkTag } from './arguments.ts'
 import type { EngineProcessGroup } from './engine-group.ts'
 import { SteppedWork } from './stepped-work.ts'
 
@@ -37,6 +37,7 @@ export class ObjectMessages {
 
   receive(from: number, options: MessageOptions | undefined): Work<unknown> {
     const group = this.#group
+    checkPeer('recvObject', group, from)
     const userTag = checkTag(options?.tag ?? 0)
     const tag = OBJECT_TAGS + userTag
     const key = `${from}:${userTag}`
@@ -46,7 +47,14 @@ export class ObjectMessages {
       (function* () {
         if (previous !== undefined && !previous.isCompleted()) yield previous
         const length = new Int32Array(1)
-        yield group.messageAt('recv', length, from, tag, options)
+        const takesTurn = options?.signal?.aborted !== true
+        try {
+          yield group.messageAt('recv', length, from, tag, options)
+        } catch (error) {
+          // the payload that belongs to it must not be taken for the next length
+          if (takesTurn) trySkip(group, from, tag)
+          throw error
+        }
         const words = new Int32Array(wordsFor(length[0]!))
         yield group.messageAt('recv', words, from, tag, options)
         return fromWords(words, length[0]!)
@@ -93,6 +101,14 @@ export class ObjectMessages {
         )
       })(),
     )
+  }
+}
+
+function trySkip(group: EngineProcessGroup, from: number, tag: number): void {
+  try {
+    group.skipMessage(from, tag)
+  } catch {
+    // the group was destroyed: nothing comes any more
   }
 }
 

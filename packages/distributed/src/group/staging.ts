@@ -2,7 +2,7 @@ import type { Arena } from '../arena/arena.ts'
 import type { AnyTypedArray } from '../dtype.ts'
 
 /** Where in the arena the engine finds a caller's buffer. */
-export interface Placed {
+interface Placed {
   readonly at: number
   readonly isStaged: boolean
   /** Copies a staged result back to the caller's buffer. */
@@ -11,7 +11,7 @@ export interface Placed {
 }
 
 /** Places a buffer: those of the arena stay where they are, others get a copy there. */
-export function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
+function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
   if (arena.contains(buffer)) {
     return {
       at: buffer.byteOffset,
@@ -33,5 +33,23 @@ export function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): P
     free: () => {
       arena.releaseBytes(at)
     },
+  }
+}
+
+/** Places the buffers of a call: both at one place where they are the same, or one is missing. */
+export function placeBoth(
+  arena: Arena,
+  input: AnyTypedArray | undefined,
+  output: AnyTypedArray | undefined,
+): [Placed | undefined, Placed | undefined] {
+  const first = input ?? output
+  if (first === undefined) return [undefined, undefined]
+  const placedFirst = place(arena, first, input !== undefined)
+  if (output === undefined || output === first) return [placedFirst, placedFirst]
+  try {
+    return [placedFirst, place(arena, output, false)]
+  } catch (error) {
+    placedFirst.free()
+    throw error
   }
 }

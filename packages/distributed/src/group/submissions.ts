@@ -4,7 +4,7 @@ import type { AlgorithmName, OperationName } from '../engine/operation.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
 import { checkTimeout } from './arguments.ts'
-import { place } from './staging.ts'
+import { placeBoth } from './staging.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import { PendingWork } from './work.ts'
 
@@ -65,10 +65,7 @@ export class Submissions {
     const timeout = checkTimeout(options?.timeout ?? this.#group.timeout)
     const { arena } = this.#host
     const isMessage = name === 'send' || name === 'recv'
-    const first = input ?? output
-    const placedInput = first && place(arena, first, input !== undefined)
-    const placedOutput =
-      output === undefined || output === first ? placedInput : place(arena, output, false)
+    const [placedInput, placedOutput] = placeBoth(arena, input, output)
     const sequence = isMessage ? this.#messages++ : (call.sequence ?? this.#collectives++)
     const ticket = this.#host.submit({
       name,
