@@ -1,0 +1,200 @@
+import { jest } from '@jest/globals'
+import { runWorld, type DType, type ProcessGroup } from '@tsrun/distributed'
+import {
+  arrayOf,
+  dtypes,
+  fill,
+  newArray,
+  placed,
+  placements,
+  reduced,
+  reductions,
+  sameBits,
+  valueOf,
+  type Placement,
+} from '../support/values.ts'
+
+jest.setTimeout(120_000)
+
+const sizes = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+const counts = [0, 1, 3, 100, 1000, 5000]
+/** Several segments a chunk, and the algorithms for large messages. */
+const large = 100_000
+
+/** What a case runs with; the placement of its buffers goes round, so that all come up. */
+interface Case {
+  readonly dtype: DType
+  readonly count: number
+  readonly placement: Placement
+}
+
+function casesOf(size: number): Case[] {
+  const all = size === 2 || size === 5 ? [...counts, large] : counts
+  return dtypes.flatMap((dtype, i) =>
+    all.map((count, k) => ({ dtype, count, placement: placements[(i + k + size) % 4]! })),
+  )
+}
+
+/** Runs every case on every rank of a world, one after the other. */
+async function everyCase(
+  size: number,
+  run: (group: ProcessGroup, each: Case) => Promise<void>,
+): Promise<void> {
+  await runWorld({ size, seed: size }, async (group) => {
+    for (const each of casesOf(size)) await run(group, each)
+  })
+}
+
+describe.each(sizes)('with %i ranks', (size) => {
+  it.each([{ algorithm: 'ring' }, { algorithm: 'recursive-doubling' }, {}] as const)(
+    'allReduce %j equals the reference on every rank',
+    async (choice) => {
+      await everyCase(size, async (group, { dtype, count, placement }) => {
+        for (const op of reductions) {
+          const { buffer, release } = placed(group, placement, dtype, count)
+          fill(buffer, dtype, group.rank)
+          await group.allReduce(buffer, { op, ...choice })
+          const expected = reduced(dtype, op, size, count)
+          expect(sameBits(buffer, expected)).toBe(true)
+          release()
+        }
+      })
+    },
+  )
+
+  it('reduce equals the reference on every root', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      for (let root = 0; root < size; root++) {
+        const op = reductions[root % reductions.length]!
+        const { buffer, release } = placed(group, placement, dtype, count)
+        fill(buffer, dtype, group.rank)
+        await group.reduce(buffer, root, { op })
+        const expected = reduced(dtype, op, size, count)
+        expect(group.rank !== root || sameBits(buffer, expected)).toBe(true)
+        release()
+      }
+    })
+  })
+
+  it('broadcast brings the values of every root to every rank', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      for (let root = 0; root < size; root++) {
+        const { buffer, release } = placed(group, placement, dtype, count)
+        fill(buffer, dtype, group.rank)
+        await group.broadcast(buffer, root)
+        const expected = fill(newArray(dtype, count), dtype, root)
+        expect(sameBits(buffer, expected)).toBe(true)
+        release()
+      }
+    })
+  })
+
+  it('reduceScatter gives each rank its slice and keeps the input', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      for (const op of count === large ? reductions.slice(0, 2) : reductions) {
+        const input = placed(group, placement, dtype, count * size)
+        const output = placed(group, placement, dtype, count)
+        fill(input.buffer, dtype, group.rank)
+        await group.reduceScatter(output.buffer, input.buffer, { op })
+        const all = reduced(dtype, op, size, count * size)
+        const expected = all.subarray(group.rank * count, (group.rank + 1) * count)
+        const kept = fill(newArray(dtype, count * size), dtype, group.rank)
+        expect(sameBits(output.buffer, expected)).toBe(true)
+        expect(sameBits(input.buffer, kept)).toBe(true)
+        output.release()
+        input.release()
+      }
+    })
+  })
+
+  it('allGather concatenates the inputs in the order of ranks', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      const input = placed(group, placement, dtype, count)
+      const output = placed(group, placement, dtype, count * size)
+      fill(input.buffer, dtype, group.rank)
+      await group.allGather(output.buffer, input.buffer)
+      const expected = arrayOf(dtype, count * size, (i) =>
+        valueOf(dtype, Math.floor(i / count), i % count),
+      )
+      expect(sameBits(output.buffer, expected)).toBe(true)
+      output.release()
+      input.release()
+    })
+  })
+
+  it('nobody leaves a barrier before the last has entered', async () => {
+    let entered = 0
+    const seen = await runWorld({ size, seed: size }, async (group) => {
+      const counts: number[] = []
+      for (let round = 1; round <= 20; round++) {
+        // the ranks come one after the other, in another order each round
+        const place = (group.rank * 5 + round) % size
+        for (let i = 0; i < place; i++) await new Promise((resolve) => setImmediate(resolve))
+        entered++
+        await group.barrier()
+        counts.push(entered - round * size)
+      }
+      return counts
+    })
+    expect(Math.min(...seen.flat())).toBeGreaterThanOrEqual(0)
+  })
+})
+
+describe('results', () => {
+  it.each(['ring', 'recursive-doubling'] as const)(
+    'are the same bits on all ranks where floats round (%s)',
+    async (algorithm) => {
+      for (const size of [2, 3, 4, 5, 7, 8]) {
+        const results = await runWorld({ size, seed: size }, async (group) => {
+          const buffer = new Float32Array(3001)
+          for (let i = 0; i < buffer.length; i++) {
+            buffer[i] = Math.sin(i * (group.rank + 1)) * 10 ** (i % 13)
+          }
+          const own = buffer.slice()
+          await group.allReduce(buffer, { algorithm })
+          return { buffer, own }
+        })
+        const [first] = results
+        for (const { buffer } of results) expect(sameBits(buffer, first!.buffer)).toBe(true)
+        for (let i = 0; i < first!.buffer.length; i++) {
+          const terms = results.map(({ own }) => own[i]!)
+          const sum = terms.reduce((a, b) => a + b)
+          const scale = terms.reduce((a, b) => a + Math.abs(b), 0)
+          expect(Math.abs(first!.buffer[i]! - sum)).toBeLessThanOrEqual(scale * size * 2 ** -23)
+        }
+      }
+    },
+  )
+
+  it('may be gathered in place: the input is the own slice of the output', async () => {
+    await runWorld({ size: 4, seed: 3 }, async (group) => {
+      const output = group.alloc('float64', 4 * 5000)
+      const input = output.subarray(group.rank * 5000, (group.rank + 1) * 5000)
+      input.fill(group.rank)
+      await group.allGather(output, input)
+      expect(
+        sameBits(
+          output,
+          arrayOf('float64', 4 * 5000, (i) => Math.floor(i / 5000)),
+        ),
+      ).toBe(true)
+    })
+  })
+
+  it('are kept apart when many collectives are under way at once', async () => {
+    await runWorld({ size: 5, seed: 11 }, async (group) => {
+      const buffers = Array.from({ length: 60 }, (_, i) =>
+        new Float64Array(i % 7 === 0 ? 40_000 : 10 * i).fill(i + group.rank),
+      )
+      const works = buffers.map((buffer, i) =>
+        i % 2 === 0 ? group.allReduce(buffer) : group.broadcast(buffer, i % 5),
+      )
+      // awaited from the last to the first
+      for (const work of works.reverse()) await work
+      for (const [i, buffer] of buffers.entries()) {
+        const expected = i % 2 === 0 ? 5 * i + 10 : i + (i % 5)
+        expect(buffer.every((value) => value === expected)).toBe(true)
+      }
+    })
+  })
+})

@@ -1,0 +1,230 @@
+import { jest } from '@jest/globals'
+import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { errorOf } from '../support/outcome.ts'
+import { SteppedWorld } from '../support/stepped-world.ts'
+import { newArray } from '../support/values.ts'
+
+jest.setTimeout(60_000)
+
+type Call = (group: ProcessGroup) => PromiseLike<unknown>
+
+interface Mismatch {
+  readonly name: string
+  readonly odd: Call
+  readonly others: Call
+  /** What the message says of either side. */
+  readonly words: readonly [string, string]
+}
+
+const allReduce =
+  (length: number, options = {}): Call =>
+  (group) =>
+    group.allReduce(newArray('float32', length), options)
+
+const mismatches: Mismatch[] = [
+  {
+    name: 'operations',
+    odd: allReduce(10),
+    others: (group) => group.barrier(),
+    words: ['allReduce(sum) float32[10]', 'barrier'],
+  },
+  {
+    name: 'operations with the same buffers',
+    odd: (group) => group.allGather(newArray('float32', 10 * group.size), newArray('float32', 10)),
+    others: (group) =>
+      group.reduceScatter(newArray('float32', 10), newArray('float32', 10 * group.size)),
+    words: ['allGather float32[10]', 'reduceScatter(sum) float32[10]'],
+  },
+  {
+    name: 'dtypes of the same size',
+    odd: (group) => group.allReduce(newArray('int32', 10)),
+    others: allReduce(10),
+    words: ['int32[10]', 'float32[10]'],
+  },
+  {
+    name: 'dtypes of different size',
+    odd: (group) => group.broadcast(newArray('float64', 10), 0),
+    others: (group) => group.broadcast(newArray('float32', 10), 0),
+    words: ['float64[10]', 'float32[10]'],
+  },
+  {
+    name: 'lengths',
+    odd: allReduce(10),
+    others: allReduce(11),
+    words: ['float32[10]', 'float32[11]'],
+  },
+  {
+    name: 'lengths, both large',
+    odd: allReduce(50_000),
+    others: allReduce(50_001),
+    words: ['float32[50000]', 'float32[50001]'],
+  },
+  {
+    name: 'lengths, the odd one small',
+    odd: allReduce(10),
+    others: allReduce(100_000),
+    words: ['float32[10]', 'float32[100000]'],
+  },
+  {
+    name: 'lengths, the odd one large',
+    odd: allReduce(100_000),
+    others: allReduce(10),
+    words: ['float32[100000]', 'float32[10]'],
+  },
+  {
+    name: 'lengths, the odd one empty',
+    odd: allReduce(0),
+    others: allReduce(5000),
+    words: ['float32[0]', 'float32[5000]'],
+  },
+  {
+    name: 'reductions',
+    odd: allReduce(10, { op: 'max' }),
+    others: allReduce(10),
+    words: ['allReduce(max)', 'allReduce(sum)'],
+  },
+  {
+    name: 'algorithms',
+    odd: allReduce(5000, { algorithm: 'ring' }),
+    others: allReduce(5000, { algorithm: 'recursive-doubling' }),
+    words: ['by ring', 'by recursive-doubling'],
+  },
+  {
+    name: 'roots',
+    odd: (group) => group.broadcast(newArray('float32', 10), 0),
+    others: (group) => group.broadcast(newArray('float32', 10), 1),
+    words: ['broadcast(root 0)', 'broadcast(root 1)'],
+  },
+  {
+    name: 'roots of a large reduction',
+    odd: (group) => group.reduce(newArray('float32', 50_000), 0),
+    others: (group) => group.reduce(newArray('float32', 50_000), 1),
+    words: ['reduce(sum, root 0)', 'reduce(sum, root 1)'],
+  },
+]
+
+/** Runs the call, and others after it until one fails: small calls may end before it is noticed. */
+async function failureOf(group: ProcessGroup, call: Call): Promise<Error | undefined> {
+  return (
+    (await errorOf(() => call(group))) ??
+    (await errorOf(() => group.barrier())) ??
+    (await errorOf(() => group.barrier()))
+  )
+}
+
+describe.each([2, 3, 4])('%i ranks that disagree on', (size) => {
+  it.each(mismatches)('$name fail, and the two see both sides', async ({ odd, others, words }) => {
+    for (let seed = 0; seed < 12; seed++) {
+      const oddRank = seed % size
+      const errors = await runWorld({ size, seed }, async (group) => {
+        const apart = await newGroup([...group.ranks], { parent: group, name: 'apart' })
+        const call = group.rank === oddRank ? odd : others
+        const error = await failureOf(group, call)
+        const later = await errorOf(() => group.barrier())
+        expect(['ERR_TSR_GROUP_FAILED', 'ERR_TSR_MISMATCH']).toContain(later?.code)
+        // another group of the same ranks goes on
+        const buffer = Float32Array.of(1)
+        await apart.allReduce(buffer)
+        expect(buffer[0]).toBe(size)
+        return error
+      })
+      const mismatch = errors.filter((error) => {
+        const [mine, theirs] = words
+        return (
+          (error as { code?: string } | undefined)?.code === 'ERR_TSR_MISMATCH' &&
+          error?.message.includes(mine) &&
+          error.message.includes(theirs)
+        )
+      })
+      expect(mismatch).toContain(errors[oddRank])
+      expect(mismatch.length).toBeGreaterThanOrEqual(2)
+      for (const error of errors) {
+        expect(error).toMatchObject({
+          code: expect.stringMatching(/^ERR_TSR_(MISMATCH|PEER_FAILED|GROUP_FAILED)$/),
+        })
+      }
+    }
+  })
+})
+
+describe('messages that disagree', () => {
+  const lengths = [3, 4, 50_000, 50_001]
+  const pairs = lengths.flatMap((sent) =>
+    lengths.filter((received) => received !== sent).map((received) => ({ sent, received })),
+  )
+
+  it.each(pairs)(
+    'fail on both sides: $sent sent, $received received',
+    async ({ sent, received }) => {
+      for (let seed = 0; seed < 6; seed++) {
+        const errors = await runWorld({ size: 3, seed }, async (group) => {
+          if (group.rank === 2) return await errorOf(() => group.barrier())
+          return await failureOf(group, () =>
+            group.rank === 0
+              ? group.send(newArray('float32', sent), 1)
+              : group.recv(newArray('float32', received), 0),
+          )
+        })
+        for (const error of errors.slice(0, 2)) {
+          expect(error?.message).toContain(`float32[${sent}]`)
+          expect(error?.message).toContain(`float32[${received}]`)
+          expect(error).toMatchObject({ code: 'ERR_TSR_MISMATCH' })
+        }
+        expect(errors[2]).toMatchObject({
+          code: expect.stringMatching(/GROUP_FAILED|MISMATCH/),
+        })
+      }
+    },
+  )
+
+  it('fail when only the dtype differs', async () => {
+    const errors = await runWorld({ size: 2 }, async (group) =>
+      failureOf(group, () =>
+        group.rank === 0
+          ? group.send(newArray('float32', 4), 1)
+          : group.recv(newArray('int32', 4), 0),
+      ),
+    )
+    for (const error of errors) {
+      expect(error?.message).toMatch(
+        /send\/recv (float32|int32)\[4\].*send\/recv (float32|int32)\[4\]/,
+      )
+    }
+  })
+})
+
+describe('after a failure', () => {
+  it('operations that were called later fail too, those called before go on', async () => {
+    const world = new SteppedWorld(3)
+    const [a, b, c] = world.groups
+    const before = [a!.allReduce(Float32Array.of(1)), b!.allReduce(Float32Array.of(1))]
+    const broken = [a!.barrier(), b!.broadcast(new Float32Array(2), 0)]
+    const behind = [a!.allReduce(new Float32Array(3)), b!.allReduce(new Float32Array(3))]
+    const message = a!.recv(new Float32Array(1), 1)
+    world.drain()
+    for (const work of [...broken, ...behind, message]) {
+      await expect(work).rejects.toMatchObject({ code: 'ERR_TSR_MISMATCH' })
+    }
+    expect(before.some((work) => work.isCompleted())).toBe(false)
+    await world.finish([...before, c!.allReduce(Float32Array.of(1))])
+    await expect(c!.barrier()).rejects.toMatchObject({ code: 'ERR_TSR_GROUP_FAILED' })
+    expect((await errorOf(() => c!.barrier()))?.message).toContain('broadcast')
+    await expect(a!.send(new Float32Array(1), 1)).rejects.toMatchObject({
+      code: 'ERR_TSR_MISMATCH',
+    })
+  })
+
+  it('a rank that makes the group only then is told', async () => {
+    await runWorld({ size: 3, seed: 1 }, async (group) => {
+      const barriers = async (): Promise<void> => {
+        for (let i = 0; i < 20; i++) await group.barrier()
+      }
+      if (group.rank === 2) await barriers()
+      const all = await newGroup([0, 1, 2], { parent: group })
+      const call: Call = all.rank === 0 ? allReduce(1) : (each) => each.barrier()
+      const error = await errorOf(() => call(all))
+      expect(error?.code).toMatch(/MISMATCH|PEER_FAILED|GROUP_FAILED/)
+      if (group.rank !== 2) await barriers()
+    })
+  })
+})

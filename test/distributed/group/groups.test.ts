@@ -1,0 +1,180 @@
+import { jest } from '@jest/globals'
+import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { errorOf, thrownBy } from '../support/outcome.ts'
+
+jest.setTimeout(60_000)
+
+describe('newGroup', () => {
+  it('is called by its members only, who keep working with the world meanwhile', async () => {
+    await runWorld({ size: 4, seed: 1 }, async (world) => {
+      const isEven = world.rank % 2 === 0
+      const members = isEven ? [0, 2] : [1, 3]
+      const group = await newGroup(members, { parent: world })
+      expect(group).toMatchObject({ size: 2, rank: world.rank >> 1, ranks: members })
+      const buffer = Float32Array.of(world.rank)
+      const all = Float32Array.of(1)
+      await Promise.all([group.allReduce(buffer), world.allReduce(all)])
+      expect(buffer[0]).toBe(isEven ? 2 : 4)
+      expect(all[0]).toBe(4)
+    })
+  })
+
+  it('numbers the ranks in the order of the list', async () => {
+    await runWorld({ size: 3 }, async (world) => {
+      const group = await newGroup([2, 0, 1], { parent: world, name: 'turned' })
+      expect(group.rank).toBe([1, 2, 0][world.rank])
+      expect(group.name).toBe('turned')
+      const gathered = new Int32Array(3)
+      await group.allGather(gathered, Int32Array.of(world.rank))
+      expect([...gathered]).toEqual([2, 0, 1])
+      const buffer = Int32Array.of(world.rank)
+      await group.broadcast(buffer, 0)
+      expect(buffer[0]).toBe(2)
+      expect(await group.allGatherObject(world.rank)).toEqual([2, 0, 1])
+    })
+  })
+
+  it('of a group takes ranks of that group', async () => {
+    await runWorld({ size: 6 }, async (world) => {
+      if (world.rank % 2 === 1) return
+      const even = await newGroup([0, 2, 4], { parent: world })
+      if (even.rank === 0) return
+      const last = await newGroup([2, 1], { parent: even })
+      expect(last.ranks).toEqual([4, 2])
+      const gathered = new Int32Array(2)
+      await last.allGather(gathered, Int32Array.of(world.rank))
+      expect([...gathered]).toEqual([4, 2])
+    })
+  })
+
+  it('of the same members gives groups that know nothing of each other', async () => {
+    await runWorld({ size: 2, seed: 5 }, async (world) => {
+      const [a, b] = await Promise.all([
+        newGroup([0, 1], { parent: world }),
+        newGroup([0, 1], { parent: world }),
+      ])
+      // in different orders on the two ranks
+      const first = Float32Array.of(1)
+      const second = Float32Array.of(10)
+      if (world.rank === 0) await Promise.all([a.allReduce(first), b.allReduce(second)])
+      else await Promise.all([b.allReduce(second), a.allReduce(first)])
+      expect([first[0], second[0]]).toEqual([2, 20])
+    })
+  })
+
+  it('may be of one rank', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const self = await newGroup([world.rank], { parent: world })
+      const buffer = Float32Array.of(3)
+      await self.allReduce(buffer, { op: 'avg' })
+      await self.barrier()
+      expect(self).toMatchObject({ size: 1, rank: 0 })
+      expect(buffer[0]).toBe(3)
+    })
+  })
+
+  it.each<[string, readonly number[], RegExp]>([
+    ['no rank', [], /empty/],
+    ['a rank twice', [0, 1, 1], /named twice/],
+    ['a rank that does not exist', [0, 7], /rank 7 is not in group world/],
+    ['a negative rank', [0, -1], /rank -1 is not in/],
+    ['not the caller', [1, 2], /rank 0 calls it, but is not among 1, 2/],
+  ])('refuses %s', async (_, members, message) => {
+    await runWorld({ size: 3 }, async (world) => {
+      if (world.rank !== 0) return
+      const error = await errorOf(() => newGroup(members, { parent: world }))
+      expect(error).toMatchObject({
+        code: 'ERR_TSR_GROUP_MEMBERS',
+        message: expect.stringMatching(message),
+      })
+    })
+  })
+
+  it('refuses another order on another rank', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const members = world.rank === 0 ? [0, 1] : [1, 0]
+      const error = await errorOf(() => newGroup(members, { parent: world }))
+      if (world.rank === 0) expect(error).toBeUndefined()
+      else expect(error?.message).toContain('rank 0 made it as 0, 1')
+    })
+  })
+
+  it('names the group and the rank when a member does not call it', async () => {
+    await runWorld({ size: 3 }, async (world) => {
+      if (world.rank === 0) return
+      const options = { parent: world, name: 'evens', timeout: 50 }
+      const error = await errorOf(() => newGroup([2, 0, 1], options))
+      expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
+      expect(error?.message).toContain('rank 0 to make group evens')
+    })
+  })
+
+  it('names the rank in the first collective when another member does not call it', async () => {
+    await runWorld({ size: 3 }, async (world) => {
+      if (world.rank === 2) return
+      const group = await newGroup([0, 1, 2], { parent: world, name: 'all', timeout: 50 })
+      const error = await errorOf(() => group.barrier())
+      expect(error?.code).toMatch(/OPERATION_TIMEOUT|PEER_FAILED/)
+      expect(error?.message).toContain('of group all')
+      expect(error?.message).toContain('rank 2')
+    })
+  })
+})
+
+describe('destroy', () => {
+  it('refuses what is called later, and leaves other groups alone', async () => {
+    await runWorld({ size: 2, seed: 2 }, async (world) => {
+      const group = await newGroup([0, 1], { parent: world, name: 'short-lived' })
+      const last = group.allReduce(new Float32Array(50_000))
+      await group.destroy()
+      expect(last.isCompleted()).toBe(true)
+      await last
+      const calls: ((group: ProcessGroup) => unknown)[] = [
+        (each) => each.barrier(),
+        (each) => each.send(new Float32Array(1), 1 - each.rank),
+        (each) => each.allGatherObject(1),
+        (each) => each.sendObject(1, 1 - each.rank),
+      ]
+      for (const call of calls) {
+        const error =
+          thrownBy(() => call(group)) ?? (await errorOf(() => call(group) as PromiseLike<unknown>))
+        expect(error).toMatchObject({
+          code: 'ERR_TSR_GROUP_DESTROYED',
+          facts: { group: 'short-lived' },
+        })
+      }
+      await group.destroy()
+      await world.barrier()
+    })
+  })
+
+  it('of the world tells the others, who finish what needs it no more', async () => {
+    await runWorld({ size: 3 }, async (world) => {
+      const pair = world.rank === 0 ? undefined : await newGroup([1, 2], { parent: world })
+      if (world.rank === 0) {
+        await world.send(new Float32Array(10).fill(6), 1)
+        await world.destroy()
+        return
+      }
+      const error = await errorOf(() => world.barrier())
+      expect(error?.code).toMatch(/PEER_LEFT|PEER_FAILED/)
+      await pair!.barrier()
+    })
+  })
+
+  it('lets what was sent arrive', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      if (world.rank === 0) {
+        await world.send(new Float32Array(10).fill(6), 1)
+        await world.destroy()
+      } else {
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        const buffer = new Float32Array(10)
+        await world.recv(buffer, 0)
+        expect(buffer.every((value) => value === 6)).toBe(true)
+        const error = await errorOf(() => world.recv(buffer, 0))
+        expect(error?.code).toBe('ERR_TSR_PEER_LEFT')
+      }
+    })
+  })
+})

@@ -1,0 +1,81 @@
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { errorOf } from '../support/outcome.ts'
+
+describe('initDeviceMesh', () => {
+  it('lays the ranks out with the last axis fastest', async () => {
+    const meshes = await runWorld({ size: 12 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 3, tp: 2 }, world)
+      return {
+        coordinate: mesh.coordinate,
+        groups: [mesh.dp.ranks, mesh.pp.ranks, mesh.tp.ranks],
+        ranks: [mesh.dp.rank, mesh.pp.rank, mesh.tp.rank],
+        name: mesh.pp.name,
+        shape: mesh.shape,
+        isWorld: mesh.world === world,
+      }
+    })
+    for (const [rank, mesh] of meshes.entries()) {
+      const [dp, pp, tp] = [Math.floor(rank / 6), Math.floor(rank / 2) % 3, rank % 2]
+      expect(mesh.coordinate).toEqual({ dp, pp, tp })
+      expect(mesh.ranks).toEqual([dp, pp, tp])
+      expect(mesh.groups).toEqual([
+        [pp * 2 + tp, 6 + pp * 2 + tp],
+        [0, 1, 2].map((stage) => dp * 6 + stage * 2 + tp),
+        [dp * 6 + pp * 2, dp * 6 + pp * 2 + 1],
+      ])
+      expect(mesh.shape).toEqual({ dp: 2, pp: 3, tp: 2 })
+      expect(mesh.isWorld).toBe(true)
+    }
+    expect(meshes[3]!.name).toBe('pp [1,3,5]')
+  })
+
+  it('gives axes of size 1 a group of one, where collectives change nothing', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 1, pp: 2, tp: 1 }, world)
+      expect([mesh.dp.size, mesh.pp.size, mesh.tp.size]).toEqual([1, 2, 1])
+      const buffer = Float32Array.of(5)
+      await mesh.dp.allReduce(buffer)
+      await mesh.tp.allReduce(buffer, { op: 'avg' })
+      expect(buffer[0]).toBe(5)
+      await mesh.pp.allReduce(buffer)
+      expect(buffer[0]).toBe(10)
+    })
+  })
+
+  it('reduces along each axis', async () => {
+    await runWorld({ size: 6 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 3, tp: 2 }, world)
+      const [dp, tp] = [Float32Array.of(world.rank), Float32Array.of(world.rank)]
+      await Promise.all([mesh.dp.allReduce(dp), mesh.tp.allReduce(tp)])
+      expect(dp[0]).toBe(world.rank % 2 === 0 ? 0 + 2 + 4 : 1 + 3 + 5)
+      expect(tp[0]).toBe(4 * mesh.coordinate.dp + 1)
+    })
+  })
+
+  it('lies over any group', async () => {
+    await runWorld({ size: 4 }, async (world) => {
+      const half = await initDeviceMesh({ node: 2, local: 2 }, world)
+      const inner = await initDeviceMesh({ x: 2 }, half.local)
+      expect(inner.x.ranks).toEqual(half.local.ranks)
+      await inner.x.barrier()
+    })
+  })
+
+  it.each([{ dp: 2, tp: 3 }, { dp: 3 }, {}])('refuses %j for four ranks', async (shape) => {
+    await runWorld({ size: 4 }, async (world) => {
+      const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
+      expect(error).toMatchObject({ code: 'ERR_TSR_MESH_SHAPE', facts: { size: 4 } })
+      expect(error?.message).toContain(JSON.stringify(shape))
+    })
+  })
+
+  it.each([{ dp: 0, tp: 4 }, { dp: -2, tp: -2 }, { dp: 1.5 }, { world: 4 }, { shape: 4 }])(
+    'refuses %j',
+    async (shape) => {
+      await runWorld({ size: 4 }, async (world) => {
+        const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
+        expect(error?.code).toBe('ERR_TSR_ARGUMENT')
+      })
+    },
+  )
+})

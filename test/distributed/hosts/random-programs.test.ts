@@ -1,0 +1,46 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import fc from 'fast-check'
+import { programs, runProgram, type Program } from '../support/programs.ts'
+
+jest.setTimeout(240_000)
+
+async function run(program: Program): Promise<void> {
+  const { size, seed } = program
+  await runWorld({ size, seed, memory: 96 * 1024 * 1024 }, async (world) => {
+    await runProgram(world, program)
+  })
+}
+
+describe('random programs', () => {
+  it('give the results of the sequential reference, whatever the interleaving', async () => {
+    await fc.assert(fc.asyncProperty(programs, run), { numRuns: 120 })
+  })
+
+  it('run one program under many seeds', async () => {
+    const [program] = fc.sample(programs, { numRuns: 1, seed: 20_260_101 })
+    for (let seed = 0; seed < 30; seed++) await run({ ...program!, seed })
+  })
+})
+
+describe('a seed', () => {
+  /** The order in which the ranks of a world see their results. */
+  async function trace(seed: number): Promise<string> {
+    const order: string[] = []
+    await runWorld({ size: 5, seed }, async (group) => {
+      for (let i = 0; i < 20; i++) {
+        const buffer = new Float32Array(i % 5 === 0 ? 30_000 : 100)
+        const work = i % 2 === 0 ? group.allReduce(buffer) : group.broadcast(buffer, i % 5)
+        await work
+        order.push(`${group.rank}:${i}`)
+      }
+    })
+    return order.join(' ')
+  }
+
+  it('gives the same interleaving again, and another one another', async () => {
+    const traces = await Promise.all([1, 2, 3, 4, 5, 6].map(trace))
+    expect(await Promise.all([1, 2, 3, 4, 5, 6].map(trace))).toEqual(traces)
+    expect(new Set(traces).size).toBeGreaterThan(1)
+  })
+})

@@ -1,0 +1,230 @@
+import { newGroup, type DType, type ProcessGroup, type ReduceOp } from '@tsrun/distributed'
+import fc from 'fast-check'
+import { fill, newArray, reduced, reductions, sameBits, valueOf } from './values.ts'
+
+/** One line of a program, the same on all ranks: everybody runs the lines that concern it. */
+export type Step =
+  | {
+      readonly kind: 'allReduce' | 'reduce' | 'broadcast' | 'reduceScatter' | 'allGather'
+      readonly group: number
+      readonly dtype: DType
+      readonly length: number
+      readonly op: ReduceOp
+      readonly algorithm: 'ring' | 'recursive-doubling' | undefined
+      readonly root: number
+      readonly inArena: boolean
+    }
+  | { readonly kind: 'barrier'; readonly group: number }
+  | {
+      readonly kind: 'object'
+      readonly group: number
+      readonly root: number
+      readonly value: unknown
+    }
+  | { readonly kind: 'gatherObjects'; readonly group: number; readonly value: unknown }
+  | {
+      readonly kind: 'message'
+      readonly group: number
+      readonly from: number
+      readonly to: number
+      readonly tag: number
+      readonly dtype: DType
+      readonly length: number
+      readonly inArena: boolean
+    }
+  /** Waits for some of what is under way, in an order drawn from this number. */
+  | { readonly kind: 'wait'; readonly order: number }
+
+export interface Program {
+  readonly size: number
+  readonly seed: number
+  /** Members of each group, as ranks of the world; group 0 is the world. */
+  readonly groups: readonly (readonly number[])[]
+  readonly steps: readonly Step[]
+}
+
+const lengths = fc.oneof(
+  { weight: 4, arbitrary: fc.integer({ min: 0, max: 40 }) },
+  { weight: 2, arbitrary: fc.integer({ min: 41, max: 6000 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 6001, max: 60_000 }) },
+)
+const indices = fc.nat({ max: 1000 })
+const dtypes = fc.constantFrom<DType>('float32', 'float64', 'int32')
+
+const steps: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('allReduce', 'reduce', 'broadcast', 'reduceScatter', 'allGather'),
+      group: indices,
+      dtype: dtypes,
+      length: lengths,
+      op: fc.constantFrom(...reductions),
+      algorithm: fc.constantFrom('ring', 'recursive-doubling', undefined),
+      root: indices,
+      inArena: fc.boolean(),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('barrier'), group: indices }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('object'),
+      group: indices,
+      root: indices,
+      value: fc.oneof(fc.string(), fc.record({ list: fc.array(fc.double({ noNaN: true })) })),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('gatherObjects'),
+      group: indices,
+      value: fc.string(),
+    }),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('message'),
+      group: indices,
+      from: indices,
+      to: indices,
+      tag: fc.nat({ max: 2 }),
+      dtype: dtypes,
+      length: lengths,
+      inArena: fc.boolean(),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('wait'), order: indices }) },
+)
+
+export const programs: fc.Arbitrary<Program> = fc.integer({ min: 1, max: 6 }).chain((size) =>
+  fc.record({
+    size: fc.constant(size),
+    seed: fc.nat(),
+    groups: fc
+      .array(
+        fc.shuffledSubarray(
+          Array.from({ length: size }, (_, rank) => rank),
+          { minLength: 1 },
+        ),
+        { maxLength: 3 },
+      )
+      .map((groups) => [Array.from({ length: size }, (_, rank) => rank), ...groups]),
+    steps: fc.array(steps, { minLength: 1, maxLength: 40 }),
+  }),
+)
+
+/** Something under way, and what must hold when it is done. */
+interface Pending {
+  readonly work: PromiseLike<unknown>
+  readonly check: (value: unknown) => boolean
+  readonly what: string
+}
+
+/** Runs the program as one rank; throws when a result is not that of the sequential reference. */
+export async function runProgram(world: ProcessGroup, program: Program): Promise<void> {
+  const groups: (ProcessGroup | undefined)[] = [world]
+  for (const members of program.groups.slice(1)) {
+    const isMember = members.includes(world.rank)
+    groups.push(isMember ? await newGroup(members, { parent: world }) : undefined)
+  }
+  const pending: Pending[] = []
+  const settle = async (count: number, order: number): Promise<void> => {
+    for (let i = 0; i < count; i++) {
+      const [next] = pending.splice((order * (i + 1)) % pending.length, 1)
+      if (!next!.check(await next!.work)) throw new Error(`wrong result of ${next!.what}`)
+    }
+  }
+  for (const [i, step] of program.steps.entries()) {
+    if (step.kind === 'wait') {
+      await settle(Math.ceil(pending.length / 2), step.order)
+      continue
+    }
+    const group = groups[step.group % groups.length]
+    if (group === undefined) continue
+    const started = start(group, step, i)
+    if (started !== undefined)
+      pending.push({ ...started, what: `step ${i} ${JSON.stringify(step)}` })
+  }
+  await settle(pending.length, program.seed)
+}
+
+function start(
+  group: ProcessGroup,
+  step: Exclude<Step, { kind: 'wait' }>,
+  salt: number,
+): Omit<Pending, 'what'> | undefined {
+  const { size, rank } = group
+  if (step.kind === 'barrier') return { work: group.barrier(), check: () => true }
+  if (step.kind === 'object') {
+    const value = { ...step, salt }
+    return {
+      work: group.broadcastObject(value, step.root % size),
+      check: (received) => JSON.stringify(received) === JSON.stringify(value),
+    }
+  }
+  if (step.kind === 'gatherObjects') {
+    const expected = Array.from({ length: size }, (_, peer) => [peer, step.value])
+    return {
+      work: group.allGatherObject([rank, step.value]),
+      check: (received) => JSON.stringify(received) === JSON.stringify(expected),
+    }
+  }
+  const { dtype, length, inArena } = step
+  const make = (count: number) => (inArena ? group.alloc(dtype, count) : newArray(dtype, count))
+  if (step.kind === 'message') {
+    const from = step.from % size
+    const to = step.to % size
+    if (from === to || (rank !== from && rank !== to)) return undefined
+    const expected = fill(newArray(dtype, length), dtype, salt)
+    const buffer = make(length)
+    const options = { tag: step.tag }
+    if (rank === from) {
+      buffer.set(expected)
+      return { work: group.send(buffer, to, options), check: () => true }
+    }
+    return { work: group.recv(buffer, from, options), check: () => sameBits(buffer, expected) }
+  }
+  const options = {
+    op: step.op,
+    ...(step.algorithm === undefined ? {} : { algorithm: step.algorithm }),
+  }
+  const root = step.root % size
+  switch (step.kind) {
+    case 'allReduce': {
+      const buffer = fill(make(length), dtype, rank)
+      const check = () => sameBits(buffer, reduced(dtype, step.op, size, length))
+      return { work: group.allReduce(buffer, options), check }
+    }
+    case 'reduce': {
+      const buffer = fill(make(length), dtype, rank)
+      const check = () => rank !== root || sameBits(buffer, reduced(dtype, step.op, size, length))
+      return { work: group.reduce(buffer, root, { op: step.op }), check }
+    }
+    case 'broadcast': {
+      const buffer = fill(make(length), dtype, rank)
+      const check = () => sameBits(buffer, fill(newArray(dtype, length), dtype, root))
+      return { work: group.broadcast(buffer, root), check }
+    }
+    case 'reduceScatter': {
+      const slice = Math.ceil(length / size)
+      const input = fill(make(slice * size), dtype, rank)
+      const output = make(slice)
+      const check = () => {
+        const all = reduced(dtype, step.op, size, slice * size)
+        return sameBits(output, all.subarray(rank * slice, (rank + 1) * slice))
+      }
+      return { work: group.reduceScatter(output, input, { op: step.op }), check }
+    }
+    case 'allGather': {
+      const slice = Math.ceil(length / size)
+      const input = fill(make(slice), dtype, rank)
+      const output = make(slice * size)
+      const check = () =>
+        output.every((value, i) => value === valueOf(dtype, Math.floor(i / slice), i % slice))
+      return { work: group.allGather(output, input), check }
+    }
+  }
+}

@@ -1,0 +1,109 @@
+import { memoryStore } from '@tsrun/store'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
+import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
+import { createWorldGroup } from '../../../packages/distributed/src/group/world-group.ts'
+import { TaskTicket } from '../../../packages/distributed/src/hosts/task-ticket.ts'
+import {
+  MemoryNetwork,
+  MemoryTransport,
+} from '../../../packages/distributed/src/transports/memory/memory-transport.ts'
+
+export interface SteppedRank {
+  readonly group: ProcessGroup
+  readonly engine: Engine
+  readonly transport: MemoryTransport
+}
+
+export interface SteppedOptions {
+  readonly memory?: number
+  /** How many of the bytes that could move do so. */
+  readonly portion?: (bytes: number) => number
+}
+
+/**
+ * A world whose ranks move only when the test says so, and whose engines are in sight. Operations
+ * settle within `step`; their promises one turn of the event loop later.
+ */
+export class SteppedWorld {
+  readonly ranks: SteppedRank[]
+
+  constructor(
+    size: number,
+    { memory = 16 * 1024 * 1024, portion = (n) => n }: SteppedOptions = {},
+  ) {
+    const network = new MemoryNetwork(size)
+    const store = memoryStore()
+    this.ranks = Array.from({ length: size }, (_, rank) => {
+      const heap = heapOf(createMemory(memory))
+      const transport = new MemoryTransport(network, rank, size, heap, portion)
+      const engine = new Engine({ heap, rank, worldSize: size, transport })
+      const host = {
+        kind: 'world' as const,
+        transport: 'memory',
+        arena: new Arena(heap, rank),
+        addGroup: engine.addGroup.bind(engine),
+        removeGroup: engine.removeGroup.bind(engine),
+        submit: (operation: Parameters<Engine['start']>[0]) =>
+          new TaskTicket(engine, operation, {
+            poll: () => undefined,
+            block: () => {
+              throw new Error('a stepped world cannot block')
+            },
+            attend: () => undefined,
+          }),
+        close: async () => {
+          engine.sayGoodbye()
+          await Promise.resolve()
+        },
+      }
+      const group = createWorldGroup({ rank, worldSize: size, host, store, timeout: 600_000 })
+      return { group, engine, transport }
+    })
+  }
+
+  get groups(): ProcessGroup[] {
+    return this.ranks.map(({ group }) => group)
+  }
+
+  /** Moves these ranks once. Returns whether anything moved. */
+  step(ranks: readonly number[] = [...this.ranks.keys()]): boolean {
+    let moved = false
+    for (const rank of ranks) if (this.ranks[rank]!.engine.progress()) moved = true
+    return moved
+  }
+
+  /** Moves these ranks until nothing moves. */
+  drain(ranks?: readonly number[]): void {
+    while (this.step(ranks));
+  }
+
+  /** Moves all ranks until the works have settled; rejects with the first that failed. */
+  async finish<T>(works: readonly PromiseLike<T>[]): Promise<T[]> {
+    const state = { isSettled: false }
+    const all = Promise.all(works)
+    const note = (): void => {
+      state.isSettled = true
+    }
+    all.then(note, note)
+    for (let idle = 0; !state.isSettled;) {
+      idle = this.step() ? 0 : idle + 1
+      if (idle > 1000) throw new Error('the stepped world stands still')
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    return await all
+  }
+
+  /** The error of each work, or undefined. */
+  async outcomes(works: readonly PromiseLike<unknown>[]): Promise<unknown[]> {
+    return await this.finish(
+      works.map((work) =>
+        work.then(
+          () => undefined,
+          (error: unknown) => error,
+        ),
+      ),
+    )
+  }
+}
