@@ -10,7 +10,7 @@ import {
   type Fingerprint,
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
-import { peerError, refusalError, timeoutError, withdrawnError } from './task-errors.ts'
+import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
 import { nameOf, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -199,7 +199,7 @@ export class Failures {
   }
 
   #tellGroup(group: EngineGroup, space: number, sequence: number, error: TsrError): void {
-    const fault = encodeFault({ kind: 'failed', reason: error.message })
+    const fault = encodeFault({ kind: 'failed', reason: sentenceOf(error) })
     const address = { space, group: group.id, sequence }
     for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, fault)
   }

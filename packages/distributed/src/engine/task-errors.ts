@@ -18,7 +18,7 @@ export function peerError(
 /** The error of an operation of a group that has failed before. */
 export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
   if (error.code === 'ERR_TSR_MISMATCH') return error
-  const facts = { rank, operation: nameOf(task), group: task.group.name, reason: error.message }
+  const facts = { rank, operation: nameOf(task), group: task.group.name, reason: sentenceOf(error) }
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }
 
@@ -46,6 +46,12 @@ export function timeoutError(task: Task, rank: number): TsrError {
 export function abortError(task: Task, rank: number): TsrError {
   const facts = { rank, operation: nameOf(task), group: task.group.name }
   return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
+}
+
+/** What happened, without the advice: for a message that has advice of its own. */
+export function sentenceOf({ message, advice, code }: TsrError): string {
+  const end = message.indexOf(`. ${advice}`)
+  return end < 0 ? message : `${message.slice(0, end)} (${code})`
 }
 
 /** What an algorithm threw, as an error of the table. */

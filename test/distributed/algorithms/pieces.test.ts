@@ -1,0 +1,75 @@
+import fc from 'fast-check'
+import {
+  cutIntoChunks,
+  cutIntoSegments,
+  segmentBytes,
+} from '../../../packages/distributed/src/algorithms/chunks.ts'
+import {
+  algorithmsOf,
+  chooseAlgorithm,
+  findAlgorithm,
+} from '../../../packages/distributed/src/algorithms/select.ts'
+import {
+  operationCodes,
+  type OperationName,
+} from '../../../packages/distributed/src/engine/operation.ts'
+
+const sizes = fc.integer({ min: 0, max: 10_000_000 })
+
+describe('chunks and segments', () => {
+  it('cover the buffer without gaps', () => {
+    fc.assert(
+      fc.property(sizes, fc.integer({ min: 1, max: 64 }), (bytes, parts) => {
+        const chunks = cutIntoChunks(bytes, parts)
+        expect(chunks).toHaveLength(parts)
+        let at = 0
+        for (const chunk of chunks) {
+          expect(chunk.at).toBe(at)
+          expect(chunk.at % 64 === 0 || chunk.at === bytes).toBe(true)
+          at += chunk.bytes
+        }
+        expect(at).toBe(bytes)
+        expect(chunks[0]!.bytes).toBeLessThan(bytes / parts + 64)
+      }),
+    )
+  })
+
+  it('are of bounded size, and one is left of nothing', () => {
+    fc.assert(
+      fc.property(sizes, sizes, (start, bytes) => {
+        const size = segmentBytes(bytes)
+        const segments = cutIntoSegments({ at: start, bytes }, size)
+        expect(size).toBeGreaterThanOrEqual(32 * 1024)
+        expect(size).toBeLessThanOrEqual(256 * 1024)
+        expect(size % 64).toBe(0)
+        expect(segments.length).toBeGreaterThan(0)
+        let at = start
+        for (const segment of segments) {
+          expect(segment.at).toBe(at)
+          expect(segment.bytes).toBeLessThanOrEqual(size)
+          at += segment.bytes
+        }
+        expect(at).toBe(start + bytes)
+      }),
+    )
+  })
+})
+
+describe('the choice of algorithm', () => {
+  const operations = Object.keys(operationCodes) as OperationName[]
+
+  it.each(operations)('of %s exists for every size', (operation) => {
+    for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
+      const name = chooseAlgorithm(operation, bytes)
+      expect(algorithmsOf(operation)).toContain(name)
+      expect(findAlgorithm(operation, name, 4)).toBeInstanceOf(Function)
+    }
+  })
+
+  it('takes few steps for small buffers and few bytes for large ones', () => {
+    expect(chooseAlgorithm('allReduce', 4096)).toBe('recursive-doubling')
+    expect(chooseAlgorithm('allReduce', 64 * 1024 * 1024)).toBe('ring')
+    expect(chooseAlgorithm('broadcast', 4096)).toBe('binomial-tree')
+    expect(chooseAlgorithm('broadcast', 64 * 1024 * 1024)).toBe('chain')
+  })
+})

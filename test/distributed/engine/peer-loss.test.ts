@@ -1,0 +1,84 @@
+import type { TsrError } from '@tsrun/core'
+import { newGroup } from '@tsrun/distributed'
+import { errorOf } from '../support/outcome.ts'
+import { SteppedWorld } from '../support/stepped-world.ts'
+
+describe('a rank that is lost', () => {
+  it('fails all that runs on its groups, also between the others', async () => {
+    const world = new SteppedWorld(3)
+    const [a, b] = world.groups
+    const pair = await Promise.all([
+      newGroup([0, 1], { parent: a! }),
+      newGroup([0, 1], { parent: b! }),
+    ])
+    const works = [
+      a!.recv(new Float32Array(1), 1),
+      a!.recv(new Float32Array(1), 2),
+      b!.send(new Float32Array(50_000), 2),
+      a!.allReduce(new Float32Array(50_000)),
+      b!.allReduce(new Float32Array(50_000)),
+    ]
+    const [first, second] = [Float32Array.of(1), Float32Array.of(2)]
+    const apart = [pair[0].allReduce(first), pair[1].recvObject(0)]
+    world.drain()
+    world.ranks[2]!.transport.close()
+    const errors = await world.outcomes(works)
+    for (const error of errors as TsrError[]) {
+      // whoever has not seen it yet may hear of it from the other
+      expect(error.code).toMatch(/ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)/)
+      expect(error.message).toContain('Rank 2 is gone (its in-process transport was closed)')
+      expect(error.message.match(/Look for|See the first/g)).toHaveLength(1)
+    }
+    expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_LOST', facts: { peer: 2 } })
+    // the group of the others goes on
+    await world.finish([...apart, pair[1].allReduce(second), pair[0].sendObject('x', 1)])
+    expect(second[0]).toBe(3)
+    const refused = await errorOf(() => a!.send(new Float32Array(1), 1))
+    expect(refused).toMatchObject({ code: 'ERR_TSR_GROUP_FAILED' })
+    expect(refused?.message).toContain('Rank 2 is gone')
+  })
+
+  it('takes what waited for it along: its memory is free again', async () => {
+    const world = new SteppedWorld(2)
+    const [a] = world.groups
+    const { memory } = world.ranks[0]!.engine
+    const before = memory.used
+    const works = Array.from({ length: 50 }, () => a!.allReduce(new Float32Array(20_000)))
+    world.drain([0])
+    expect(memory.used - before).toBeGreaterThan(5_000_000)
+    world.ranks[1]!.transport.close()
+    await world.outcomes(works)
+    // but for the free blocks that are kept for the next frames
+    expect(memory.used - before).toBeLessThan(500_000)
+  })
+
+  it('is one that sends what is no frame', async () => {
+    const world = new SteppedWorld(2)
+    const [a] = world.groups
+    const { transport, engine } = world.ranks[1]!
+    const receive = a!.recv(new Float32Array(4), 1)
+    const at = engine.memory.allocate(100)
+    engine.heap.bytes.fill(65, at, at + 100)
+    transport.trySend(0, at, 100)
+    const [error] = await world.outcomes([receive])
+    expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
+    expect((error as Error).message).toContain('it sent bytes that are no frame')
+  })
+})
+
+describe('a rank that has left', () => {
+  it('fails what needs it, and nothing else', async () => {
+    const world = new SteppedWorld(3)
+    const [a, b, c] = world.groups
+    const needed = a!.recv(new Float32Array(1), 2)
+    const apart = a!.recv(new Float32Array(1), 1)
+    await c!.destroy()
+    world.drain()
+    await expect(needed).rejects.toMatchObject({ code: 'ERR_TSR_PEER_LEFT', facts: { peer: 2 } })
+    await world.finish([apart, b!.send(new Float32Array(1), 0)])
+    const codes = await world.outcomes([a!.barrier(), b!.barrier()])
+    for (const error of codes) {
+      expect((error as { code: string }).code).toMatch(/PEER_LEFT|PEER_FAILED/)
+    }
+  })
+})
