@@ -23,13 +23,14 @@ export function plan(ops, sizes, ranks) {
 }
 
 /**
- * Many for small buffers, whose times scatter and cost nothing; few for large ones.
+ * Many for small buffers, whose times scatter and cost nothing; few for large ones. Enough to warm
+ * up for a just-in-time compiler too: its code gets faster over the first hundred calls or so.
  *
  * @param {number} bytes
  */
 function repetitions(bytes) {
-  if (bytes <= 64 * 2 ** 10) return { warmUps: 30, repeats: 300 }
-  if (bytes <= 4 * 2 ** 20) return { warmUps: 10, repeats: 60 }
+  if (bytes <= 64 * 2 ** 10) return { warmUps: 200, repeats: 300 }
+  if (bytes <= 4 * 2 ** 20) return { warmUps: 100, repeats: 100 }
   return { warmUps: 3, repeats: 12 }
 }
 
