@@ -5,7 +5,8 @@ export const distributedErrors = {
     category: 'user',
     message:
       'Group {group}, operation #{sequence}: this rank ({rank}) runs {mine} but rank {peer} runs {theirs}',
-    advice: 'All ranks of a group must call the same operations in the same order, with the same dtype and length.',
+    advice:
+      'All ranks of a group must call the same operations in the same order, with the same dtype and length.',
   },
   ERR_TSR_PEER_LOST: {
     category: 'infrastructure',
@@ -26,7 +27,8 @@ export const distributedErrors = {
   },
   ERR_TSR_PEER_FAILED: {
     category: 'infrastructure',
-    message: 'Rank {rank}: {operation} of group {group} failed because rank {peer} reported: {reason}',
+    message:
+      'Rank {rank}: {operation} of group {group} failed because rank {peer} reported: {reason}',
     advice: 'Look for the first error of that rank: this one is only its consequence.',
     consequence: true,
   },
@@ -69,7 +71,8 @@ export const distributedErrors = {
   ERR_TSR_ARENA_EXHAUSTED: {
     category: 'infrastructure',
     message: 'The arena of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
-    advice: 'Free buffers with group.free(), or start with a larger TSRUN_ARENA (for example 2GiB).',
+    advice:
+      'Free buffers with group.free(), or start with a larger TSRUN_ARENA (for example 2GiB).',
   },
   ERR_TSR_TRANSPORT_UNAVAILABLE: {
     category: 'infrastructure',
@@ -78,12 +81,14 @@ export const distributedErrors = {
   },
   ERR_TSR_CONNECT: {
     category: 'infrastructure',
-    message: 'Rank {rank} could not connect to rank {peer} at {endpoint} within {milliseconds} ms: {reason}',
+    message:
+      'Rank {rank} could not connect to rank {peer} at {endpoint} within {milliseconds} ms: {reason}',
     advice: 'Check that the address is reachable from this host and that no firewall is between.',
   },
   ERR_TSR_SYNC_UNSUPPORTED: {
     category: 'user',
-    message: '{operation}: synchronous calls need the worker or the inline engine; this one is {engine}',
+    message:
+      '{operation}: synchronous calls need the worker or the inline engine; this one is {engine}',
     advice: 'Await the asynchronous form.',
   },
   ERR_TSR_NOT_INITIALIZED: {
@@ -104,7 +109,8 @@ export const distributedErrors = {
   ERR_TSR_GROUP_MEMBERS: {
     category: 'user',
     message: 'newGroup: {problem}',
-    advice: 'Pass distinct ranks of the world that include this rank, the same list on every member.',
+    advice:
+      'Pass distinct ranks of the world that include this rank, the same list on every member.',
   },
   ERR_TSR_DEADLOCK: {
     category: 'user',
