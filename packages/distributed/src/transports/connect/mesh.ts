@@ -71,7 +71,16 @@ async function callPeer<Channel extends ByteChannel>(
   deadline: Deadline,
 ): Promise<Channel> {
   const attempt = async (): Promise<Channel> => {
-    const channel = await dialer.dial(options.endpoints[peer]!)
+    const dialing = dialer.dial(options.endpoints[peer]!)
+    const channel = await waitOrAbort(dialing, 'connecting', deadline).catch((error: unknown) => {
+      dialing.then(
+        (late) => {
+          late.close()
+        },
+        () => undefined,
+      )
+      throw error
+    })
     try {
       await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', deadline)
     } catch (error) {

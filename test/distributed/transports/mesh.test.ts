@@ -1,0 +1,179 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { jest } from '@jest/globals'
+import { clientHandshake } from '@tsrun/core'
+import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
+import type { ByteChannel } from '../../../packages/distributed/src/transports/connect/byte-channel.ts'
+import {
+  connectMesh,
+  type Dialer,
+  type Endpoint,
+} from '../../../packages/distributed/src/transports/connect/mesh.ts'
+import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
+import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
+import { errorOf } from '../support/outcome.ts'
+
+jest.setTimeout(60_000)
+
+const token = 'ab'.repeat(32)
+const purpose = 'data test 0'
+
+type AnyDialer = Dialer<ByteChannel>
+type Kind = 'tcp' | 'node'
+
+async function open(kind: Kind): Promise<AnyDialer> {
+  return kind === 'tcp' ? openTcpDialer('127.0.0.1') : await openNodeDialer('127.0.0.1')
+}
+
+/** A stranger's connection; its errors are part of the game. */
+async function call({ host, port }: Endpoint): Promise<Socket> {
+  const socket = connect({ host, port })
+  socket.on('error', () => undefined)
+  await once(socket, 'connect')
+  return socket
+}
+
+/** Resolves when the other side ends or resets the connection. */
+async function turnedAway(socket: Socket): Promise<void> {
+  socket.resume()
+  if (!socket.closed) await new Promise((resolve) => socket.once('close', resolve))
+}
+
+describe.each([
+  ['tcp', 'tcp'],
+  ['node', 'node'],
+  ['tcp', 'node'],
+  ['node', 'tcp'],
+] as [Kind, Kind][])('ranks over %s and %s', (even, odd) => {
+  const kindOf = (rank: number): Kind => (rank % 2 === 0 ? even : odd)
+
+  async function openAll(size: number): Promise<AnyDialer[]> {
+    return await Promise.all(Array.from({ length: size }, (_, rank) => open(kindOf(rank))))
+  }
+
+  function join(
+    dialers: readonly AnyDialer[],
+    rank: number,
+    options: { token?: string; purpose?: string; timeout?: number } = {},
+  ): Promise<(ByteChannel | undefined)[]> {
+    const endpoints = dialers.map(({ endpoint }) => endpoint)
+    return connectMesh(dialers[rank]!, {
+      token,
+      purpose,
+      timeout: 30_000,
+      ...options,
+      rank,
+      endpoints,
+    })
+  }
+
+  it('connect every pair, once', async () => {
+    const dialers = await openAll(5)
+    const meshes = await Promise.all(dialers.map((_, rank) => join(dialers, rank)))
+    for (const [rank, channels] of meshes.entries()) {
+      for (const [peer, channel] of channels.entries()) {
+        if (peer === rank) expect(channel).toBeUndefined()
+        else await channel!.write(Uint8Array.of(rank, peer))
+      }
+    }
+    for (const [rank, channels] of meshes.entries()) {
+      for (const [peer, channel] of channels.entries()) {
+        if (peer !== rank) expect([...(await channel!.read(2))]).toEqual([peer, rank])
+      }
+    }
+    for (const channel of meshes.flat()) channel?.close()
+  })
+
+  it('turn strangers away and wait on for the rank that is missing', async () => {
+    const dialers = await openAll(2)
+    const first = join(dialers, 0)
+    const { endpoint } = dialers[0]!
+    const strangers = await Promise.all(Array.from({ length: 5 }, () => call(endpoint)))
+    const [noise, half, wrong, otherLife, otherJob] = strangers
+    noise!.write(Buffer.alloc(100_000, 'GET / HTTP/1.1\r\n\r\n'))
+    half!.write(clientHandshake(token, purpose).hello.subarray(0, 5))
+    for (const [socket, secret, name] of [
+      [wrong!, 'cd'.repeat(32), purpose],
+      [otherLife!, token, 'data test 1'],
+      [otherJob!, '', purpose],
+    ] as const) {
+      const handshake = clientHandshake(secret, name)
+      socket.write(handshake.hello)
+      socket.once('data', (hello: Buffer) => {
+        const answer = handshake.answer(hello)
+        // what a stranger sends that ignores the answer
+        socket.write('proof' in answer ? answer.proof : Buffer.alloc(64))
+      })
+    }
+    await Promise.all([noise, wrong, otherLife, otherJob].map((socket) => turnedAway(socket!)))
+    const [mine, theirs] = await Promise.all([first, join(dialers, 1)])
+    await mine[1]!.write(Uint8Array.of(42))
+    expect([...(await theirs[0]!.read(1))]).toEqual([42])
+    half!.destroy()
+    for (const channel of [...mine, ...theirs]) channel?.close()
+  })
+
+  it('are not kept from each other by many who only connect', async () => {
+    const dialers = await openAll(2)
+    const first = join(dialers, 0)
+    const crowd = await Promise.all(Array.from({ length: 400 }, () => call(dialers[0]!.endpoint)))
+    const [mine, theirs] = await Promise.all([first, join(dialers, 1)])
+    expect(mine[1]).toBeDefined()
+    for (const channel of [...mine, ...theirs]) channel?.close()
+    for (const socket of crowd) socket.destroy()
+  })
+
+  it('refuse a second rank of the same number', async () => {
+    const dialers = await openAll(3)
+    const others = [
+      errorOf(() => join(dialers, 0, { timeout: 500 })),
+      errorOf(() => join(dialers, 1, { timeout: 400 })),
+    ]
+    const again = await errorOf(() => join(dialers, 1, { timeout: 200 }))
+    expect(again).toMatchObject({ code: 'ERR_TSR_CONNECT' })
+    await Promise.all(others)
+    dialers[2]!.stopListening()
+  })
+
+  it('name the rank that refuses them', async () => {
+    const dialers = await openAll(2)
+    const first = errorOf(() => join(dialers, 0, { timeout: 500 }))
+    const error = await errorOf(() => join(dialers, 1, { token: 'ef'.repeat(32), timeout: 300 }))
+    expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 1, peer: 0 } })
+    expect(error?.message).toMatch(/handshake|refuses|ended/)
+    expect(await first).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 0, peer: 1 } })
+  })
+
+  it('name the rank that never calls', async () => {
+    const dialers = await openAll(3)
+    const meshes = [join(dialers, 0, { timeout: 300 }), join(dialers, 2, { timeout: 300 })]
+    const [first, last] = await Promise.all(meshes.map((mesh) => errorOf(() => mesh)))
+    expect(first).toMatchObject({
+      code: 'ERR_TSR_CONNECT',
+      facts: { rank: 0, peer: 1, reason: 'it has not called' },
+    })
+    expect(last).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 2, peer: 1 } })
+    dialers[1]!.stopListening()
+  })
+
+  it('name a peer where nobody listens', async () => {
+    const dialers = await openAll(2)
+    const { endpoint } = dialers[0]!
+    dialers[0]!.stopListening()
+    const error = await errorOf(() => join(dialers, 1, { timeout: 200 }))
+    expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 1, peer: 0 } })
+    expect(error?.message).toContain(`${endpoint.host}:${endpoint.port}`)
+  })
+
+  it('wait no longer than they should for a peer that does not answer', async () => {
+    const dialers = await openAll(2)
+    // a full queue: the kernel drops whoever calls
+    const { fd, endpoint } = listenTcp({ host: '127.0.0.1', port: 0 }, 0)
+    const crowd = Array.from({ length: 4 }, () => connectTcp(endpoint))
+    const silent = { ...dialers[0]!, endpoint }
+    const error = await errorOf(() => join([silent, dialers[1]!], 1, { timeout: 300 }))
+    expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { peer: 0, milliseconds: 300 } })
+    for (const each of [fd, ...crowd]) closeSocket(each)
+    dialers[0]!.stopListening()
+  })
+})
