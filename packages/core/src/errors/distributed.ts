@@ -63,11 +63,6 @@ export const distributedErrors = {
     message: '{operation}: {problem}',
     advice: 'Pass a typed array of a supported dtype and of the length that the operation needs.',
   },
-  ERR_TSR_REDUCTION: {
-    category: 'user',
-    message: '{operation}: reduction {op} is not defined for {dtype}',
-    advice: 'Choose sum, avg, product, min or max; bitwise reductions need integers.',
-  },
   ERR_TSR_ARENA_EXHAUSTED: {
     category: 'infrastructure',
     message: 'The arena of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',

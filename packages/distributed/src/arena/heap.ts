@@ -21,7 +21,7 @@ export function createMemory(capacity: number): WebAssembly.Memory {
 }
 
 /** The engine's part of a heap of `capacity` bytes: at most 192 MiB, at most half. */
-export function engineShare(capacity: number): number {
+function engineShare(capacity: number): number {
   return Math.min(192 * 1024 * 1024, Math.floor(capacity / 2 / PAGE) * PAGE)
 }
 

@@ -1,3 +1,4 @@
+import { withoutErrorListeners } from './process-listeners.ts'
 import { registerWasm, tf } from './tensorflow.ts'
 import { installTransposedMatMul } from './wasm-matmul.ts'
 
@@ -5,8 +6,10 @@ let installed = false
 
 /** XNNPACK kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
 export async function loadWasm(): Promise<void> {
-  registerWasm()
-  if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
+  await withoutErrorListeners(async () => {
+    registerWasm()
+    if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
+  })
   if (!installed) installTransposedMatMul()
   installed = true
 }

@@ -1,0 +1,21 @@
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+const entry = new URL('../../../packages/training/dist/index.js', import.meta.url)
+
+describe('a process that has loaded the wasm backend', () => {
+  it('ends on an uncaught error as any other does: exit code 1 and the stack alone', () => {
+    const program = `
+      const { loadBackend } = await import(${JSON.stringify(entry.href)})
+      await loadBackend('wasm')
+      throw new Error('boom')`
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      ['--input-type=module', '--eval', program],
+      { cwd: fileURLToPath(new URL('../../..', import.meta.url)), encoding: 'utf8' },
+    )
+    expect(status).toBe(1)
+    expect(stderr).toContain('Error: boom')
+    expect(stderr.length).toBeLessThan(2000)
+  })
+})
