@@ -87,20 +87,23 @@ const schedule = training.schedule(flags.schedule, {
   stages: size,
   microbatches: Math.min(flags.microbatches, batch),
 })
-const cores = availableParallelism()
-const report = training.pipelineReport(await meter.gather(group), schedule, cores)
+const samples = await meter.gather(group)
+const spans = (await group.allGatherObject(meter.lastSpans)).flat()
 const facts = await group.allGatherObject({
   layers: pipe.layers.to - pipe.layers.from,
   parameters: pipe.module.parameters.reduce((sum, { value }) => sum + value.size, 0),
   peakInFlight,
 })
-const spans = await group.allGatherObject(meter.lastSpans)
+const cores = availableParallelism()
+const message = training.messageTime(spans)
+const report = training.pipelineReport(samples, schedule, { cores })
+const withMessages = training.pipelineReport(samples, schedule, { cores, transfer: message })
 
 if (speaks) {
   console.log(`\n${formatReport(report, facts, schedule)}`)
-  console.log(`\n${explainBubble(report, size, cores)}`)
+  console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
   console.log(`\nThe last full step, measured (F forward, B backward, o optimizer, . waiting):`)
-  console.log(drawTimeline(spans.flat()))
+  console.log(drawTimeline(spans))
   console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
   printResult({
     accuracy,

@@ -39,17 +39,25 @@ export function formatReport(
   return formatTable(headers, rows)
 }
 
-/** What the bubbles mean when ranks share cores, and when they don't. */
-export function explainBubble(report: PipelineReport, ranks: number, cores: number): string {
+/** What the bubbles mean, and what messages add to the predicted one. */
+export function explainBubble(
+  report: PipelineReport,
+  withMessages: PipelineReport,
+  message: number,
+  cores: number,
+): string {
   const { stepTime, predictedStepTime, bubble, predictedBubble, steps } = report
-  const shared = cores < ranks
+  const ranks = report.ranks.length
+  const milliseconds = (time: number): string => `${time.toFixed(1)} ms`
   return [
-    `A step takes ${stepTime.toFixed(1)} ms, the simulator says ${predictedStepTime.toFixed(1)} ms.`,
-    `Bubble, the share of time in which a rank was not inside a forward or backward:`,
-    `${percent(bubble)} measured, ${percent(predictedBubble)} predicted (medians of ${steps} steps).`,
-    shared
-      ? `${ranks} ranks share ${cores} cores, so a forward or backward also takes time in which others have\n` +
-        'the core. The simulator takes their CPU times and shares the cores out in the same way.'
-      : 'The simulator takes the measured times of F and B, and nothing for messages.',
+    `Step     ${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted, ` +
+      `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms a message`,
+    `Bubble   ${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
+      `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
+    'The bubble is the share of the time in which a rank was in neither a forward nor a backward.',
+    cores < ranks
+      ? `${ranks} ranks share ${cores} cores, so no more than ${cores} can compute at a time: on both sides ` +
+        'the CPU times\nof F and B count, and the simulated ranks also wait until a core is free.'
+      : 'The simulator takes the measured times of F and B.',
   ].join('\n')
 }

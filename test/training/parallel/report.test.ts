@@ -1,7 +1,9 @@
 import { runWorld } from '@tsrun/distributed'
+import type { Span } from '@tsrun/telemetry'
 import {
   loadBackend,
   measureSchedules,
+  messageTime,
   pipeline,
   pipelineReport,
   schedule,
@@ -56,12 +58,35 @@ describe('pipelineReport', () => {
     expect(report.predictedIdle[0]).toBeCloseTo(15 / 27, 12)
   })
 
-  it('lets ranks that share cores share them in the simulation, on their CPU times', () => {
+  it('counts the CPU times of ranks that share cores, and lets them wait for one', () => {
     const stretched = { forwardCpu: 2, backwardCpu: 4 }
     const samples = [[sample(stretched)], [sample(stretched)]]
-    const { predictedStepTime } = pipelineReport(samples, plan, 1)
-    expect(predictedStepTime).toBeCloseTo(2 * 4 * 1.5, 12)
-    expect(pipelineReport(samples, plan, 2).predictedStepTime).toBe(15)
+    const shared = pipelineReport(samples, plan, { cores: 1 })
+    expect(shared.predictedStepTime).toBeCloseTo(2 * 6, 12)
+    expect(shared.predictedBubble).toBeCloseTo(0.5, 12)
+    expect(shared.bubble).toBeCloseTo(1 - 12 / 30, 12)
+    expect(shared.ranks[0]).toMatchObject({ forward: 0.5, backward: 1, compute: 6 })
+    expect(pipelineReport(samples, plan, { cores: 2 }).predictedStepTime).toBe(15)
+  })
+})
+
+describe('messageTime', () => {
+  it('counts from the later of send and receive to the arrival', () => {
+    const span = (rank: number, kind: Span['kind'], peer: number, start: number, end: number) => ({
+      ...{ rank, kind, peer, start, end, microbatch: 0, bytes: 4 },
+    })
+    const early = [span(0, 'send', 1, 10, 12), span(1, 'recv', 0, 2, 13)]
+    const late = [span(1, 'send', 0, 20, 31), span(0, 'recv', 1, 30, 32)]
+    expect(messageTime(early)).toBe(3)
+    expect(messageTime(late)).toBe(2)
+    expect(messageTime([...early, ...late])).toBe(2.5)
+    expect(messageTime([])).toBe(0)
+  })
+
+  it('is what the simulator adds to every hop', () => {
+    const samples = [[sample({})], [sample({})]]
+    const { predictedStepTime } = pipelineReport(samples, schedule('naive', plan), { transfer: 2 })
+    expect(predictedStepTime).toBe(microbatches * (2 * 3 + 2 * 2))
   })
 })
 

@@ -69,6 +69,7 @@ export class Activations {
   /** Waits for the next expected message. @returns the caller's to dispose */
   async receive(): Promise<Tensor> {
     const { work, buffer, direction, microbatch } = this.#posted.shift()!
+    this.#post()
     if (!work.isCompleted()) {
       const start = monotonicNow()
       await work
@@ -83,7 +84,6 @@ export class Activations {
       values.set(buffer)
     })
     this.#pool.give(buffer)
-    this.#post()
     return tensor
   }
 

@@ -81,8 +81,8 @@ export class StageWorker {
   }
 
   async #forward(microbatch: number, batch: Microbatches): Promise<void> {
-    const input = await this.#input(microbatch, batch)
     const labels = this.#isLast ? batch.labels(microbatch) : undefined
+    const input = await this.#input(microbatch, batch)
     const output = this.#timed('F', microbatch, () =>
       this.#stage.forward(microbatch, input, labels),
     )

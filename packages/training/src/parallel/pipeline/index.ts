@@ -9,6 +9,12 @@ export {
   type PipelineOptions,
   type StepResult,
 } from './pipeline.ts'
-export { pipelineReport, type PipelineReport, type RankReport } from './report.ts'
+export {
+  messageTime,
+  pipelineReport,
+  type PipelineReport,
+  type RankReport,
+  type ReportOptions,
+} from './report.ts'
 export * from './schedule/index.ts'
 export { splitLayers, type LayerRange } from './split-layers.ts'

@@ -1,8 +1,16 @@
+import type { Span } from '@tsrun/telemetry'
 import type { StepSample } from './meter.ts'
 import type { Schedule } from './schedule/schedule.ts'
 
 /** Steps that are simulated, spread over the measured ones. */
 const SIMULATED = 32
+
+export interface ReportOptions {
+  /** Cores that all ranks together have; default: enough. */
+  readonly cores?: number
+  /** What a message costs the simulated ranks, in milliseconds; default 0. See `messageTime`. */
+  readonly transfer?: number
+}
 
 /** Means over the measured steps of one rank; times in milliseconds. */
 export interface RankReport {
@@ -35,20 +43,20 @@ export interface PipelineReport {
 /**
  * Sets measured steps beside what the simulator predicts from their forward and backward times.
  *
- * With a core for each rank it takes the times as they were. Ranks that share cores stretch each
- * other's times; then it takes their CPU times and lets them share the cores as well, so that both
- * bubbles mean the same: the share of time in which a rank was not inside a forward or backward.
+ * With a core for each rank, times are as measured. Ranks that share cores also wait for a core,
+ * before or inside an action; then the CPU times count as compute, on both sides, and the simulated
+ * ranks wait for a free core as well.
  *
  * @param samples - by rank, as many of each; see `StepMeter.gather`
- * @param cores - cores that all ranks together have
  */
 export function pipelineReport(
   samples: readonly (readonly StepSample[])[],
   schedule: Schedule,
-  cores = Infinity,
+  { cores = Infinity, transfer = 0 }: ReportOptions = {},
 ): PipelineReport {
   const shared = cores < samples.length
-  const steps = samples[0]!.map((_, at) => samples.map((rank) => rank[at]!))
+  const times = shared ? samples.map((rank) => rank.map(onCpu)) : samples
+  const steps = times[0]!.map((_, at) => times.map((rank) => rank[at]!))
   const measured = steps.map((ranks) => {
     const time = Math.max(...ranks.map(({ length }) => length))
     const busy = sum(ranks.map(({ forward, backward }) => forward + backward))
@@ -59,8 +67,9 @@ export function pipelineReport(
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        forward: ranks.map((rank) => (shared ? rank.forwardCpu : rank.forward) / rank.forwards),
-        backward: ranks.map((rank) => (shared ? rank.backwardCpu : rank.backward) / rank.backwards),
+        forward: ranks.map(({ forward, forwards }) => forward / forwards),
+        backward: ranks.map(({ backward, backwards }) => backward / backwards),
+        transfer,
         cores: shared ? cores : Infinity,
       }),
     )
@@ -70,11 +79,38 @@ export function pipelineReport(
     bubble: median(measured.map(({ bubble }) => bubble)),
     predictedStepTime: median(predicted.map(({ makespan }) => makespan)),
     predictedBubble: median(predicted.map(({ bubble }) => bubble)),
-    predictedIdle: samples.map((_, rank) =>
+    predictedIdle: times.map((_, rank) =>
       median(predicted.map(({ ranks, makespan }) => ranks[rank]!.idle / makespan)),
     ),
-    ranks: samples.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
+    ranks: times.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
   }
+}
+
+/**
+ * Median time of a message in milliseconds, from its send (or from its receive, if that came later)
+ * to its arrival.
+ *
+ * @param spans - of all ranks of one host for one step; see `StepMeter.lastSpans`
+ */
+export function messageTime(spans: readonly Span[]): number {
+  const key = (from: number, to: number, { microbatch }: Span): string =>
+    `${from} ${to} ${microbatch ?? ''}`
+  const sends = new Map(
+    spans
+      .filter(({ kind }) => kind === 'send')
+      .map((span) => [key(span.rank, span.peer!, span), span.start]),
+  )
+  const times = spans
+    .filter(({ kind }) => kind === 'recv')
+    .map((span) => {
+      const sent = sends.get(key(span.peer!, span.rank, span)) ?? span.start
+      return span.end - Math.max(sent, span.start)
+    })
+  return times.length === 0 ? 0 : median(times)
+}
+
+function onCpu(sample: StepSample): StepSample {
+  return { ...sample, forward: sample.forwardCpu, backward: sample.backwardCpu }
 }
 
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {

@@ -18,7 +18,7 @@ export interface SimulationOptions {
   readonly weightGradient?: Durations
   /** Until a result of a stage is there on another rank; the sender goes on meanwhile. Default 0. */
   readonly transfer?: Durations
-  /** Cores that the ranks share: with fewer than compute at once, all slow down. Default: enough. */
+  /** Cores that the ranks share: an action also waits until one is free. Default: enough. */
   readonly cores?: number
 }
 
@@ -58,8 +58,8 @@ export function simulateSchedule(
     W: perStage('weightGradient', halves.weightGradient ?? half(), stages),
   }
   const transfers = perStage('transfer', transfer, stages)
-  if (!(cores > 0)) {
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'cores', value: cores, expected: 'more than 0' })
+  if (!(cores >= 1)) {
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'cores', value: cores, expected: 'at least 1' })
   }
   executionOrder(actions)
   const spans = timeActions(actions, {

@@ -7,32 +7,24 @@ export interface TimedAction extends PlacedAction {
 }
 
 export interface Costs {
-  /** Time that an action takes with a core of its own. */
   readonly work: (action: Action) => number
   /** Time from the end of a stage's action until another rank has its result. */
   readonly transfer: (stage: number) => number
-  /** When more ranks than this compute at once, all slow down alike. */
+  /** Actions that can run at once; the others wait for a core, first come first served. */
   readonly cores: number
-}
-
-interface Running {
-  readonly action: PlacedAction
-  readonly start: number
-  /** When it ends if the speed stays as it is. */
-  due: number
 }
 
 /** Runs lists that can finish (see `executionOrder`) against the clock, event by event. */
 export function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
   const { stages } = extentOf(actions)
   const arrivals = new Map<string, { rank: number; stage: number; at: number }>()
+  const running = actions.map((): TimedAction | undefined => undefined)
   const next = actions.map(() => 0)
-  const running = actions.map((): Running | undefined => undefined)
+  const free = actions.map(() => 0)
   const spans: TimedAction[] = []
   let time = 0
-  let speed = 1
 
-  /** When `rank` has all that its next action needs; Infinity while some of it is still to be made. */
+  /** When `rank` can begin its next action; Infinity while something it needs is still to be made. */
   const readyAt = (rank: number): number => {
     const action = actions[rank]![next[rank]!]
     if (action === undefined || running[rank] !== undefined) return Infinity
@@ -40,36 +32,40 @@ export function timeActions(actions: ActionLists, { work, transfer, cores }: Cos
       const from = arrivals.get(need)
       if (from === undefined) return Infinity
       return Math.max(latest, from.at + (from.rank === rank ? 0 : transfer(from.stage)))
-    }, 0)
+    }, free[rank]!)
   }
   const start = (rank: number): void => {
-    const action = { ...actions[rank]![next[rank]!]!, rank, position: next[rank]! }
-    running[rank] = { action, start: time, due: time + work(action) / speed }
+    const action = actions[rank]![next[rank]!]!
+    running[rank] = {
+      ...action,
+      rank,
+      position: next[rank]!,
+      start: time,
+      end: time + work(action),
+    }
     next[rank]! += 1
   }
-  const finish = (rank: number, { action, start: from }: Running): void => {
-    const { stage } = action
-    const product = productOf(action)
-    if (product !== undefined) arrivals.set(product, { rank, stage, at: time })
-    spans.push({ ...action, start: from, end: time })
+  const finish = (rank: number, span: TimedAction): void => {
+    const product = productOf(span)
+    if (product !== undefined) arrivals.set(product, { rank, stage: span.stage, at: time })
+    spans.push(span)
     running[rank] = undefined
-  }
-  const changeSpeed = (): void => {
-    const busy = running.filter((run) => run !== undefined)
-    const now = Math.min(1, cores / busy.length)
-    if (now !== speed) for (const run of busy) run.due = time + (run.due - time) * (speed / now)
-    speed = now
+    free[rank] = time
   }
 
   for (;;) {
-    for (let rank = 0; rank < actions.length; rank++) if (readyAt(rank) <= time) start(rank)
-    changeSpeed()
-    const dues = running.map((run) => run?.due ?? Infinity)
-    const until = Math.min(...dues, ...actions.map((_, rank) => readyAt(rank)))
+    const queue = actions
+      .map((_, rank) => ({ rank, ready: readyAt(rank) }))
+      .sort((a, b) => a.ready - b.ready)
+    const idleCores = cores - running.filter((span) => span !== undefined).length
+    const runnable = queue.filter(({ ready }) => ready <= time).slice(0, idleCores)
+    for (const { rank } of runnable) start(rank)
+    const arrival = queue.find(({ ready }) => ready > time)?.ready ?? Infinity
+    const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
     if (until === Infinity) return spans
     time = until
-    running.forEach((run, rank) => {
-      if (run !== undefined && run.due <= time) finish(rank, run)
+    running.forEach((span, rank) => {
+      if (span !== undefined && span.end <= time) finish(rank, span)
     })
   }
 }
