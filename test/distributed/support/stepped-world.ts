@@ -1,25 +1,28 @@
 import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
-import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
+import type { Operation } from '../../../packages/distributed/src/engine/operation.ts'
 import { createWorldGroup } from '../../../packages/distributed/src/group/world-group.ts'
 import { TaskTicket } from '../../../packages/distributed/src/hosts/task-ticket.ts'
 import {
   MemoryNetwork,
   MemoryTransport,
 } from '../../../packages/distributed/src/transports/memory/memory-transport.ts'
+import type { Transport } from '../../../packages/distributed/src/transports/transport.ts'
 
 export interface SteppedRank {
   readonly group: ProcessGroup
   readonly engine: Engine
-  readonly transport: MemoryTransport
+  readonly transport: Transport
 }
 
 export interface SteppedOptions {
+  /** Bytes of each rank's arena and engine memory. */
   readonly memory?: number
-  /** How many of the bytes that could move do so. */
-  readonly portion?: (bytes: number) => number
+  /** Default: in memory. */
+  readonly transport?: (rank: number, heap: Heap) => Transport
 }
 
 /**
@@ -29,23 +32,21 @@ export interface SteppedOptions {
 export class SteppedWorld {
   readonly ranks: SteppedRank[]
 
-  constructor(
-    size: number,
-    { memory = 16 * 1024 * 1024, portion = (n) => n }: SteppedOptions = {},
-  ) {
+  constructor(size: number, { memory = 16 * 1024 * 1024, transport: open }: SteppedOptions = {}) {
     const network = new MemoryNetwork(size)
     const store = memoryStore()
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
-      const transport = new MemoryTransport(network, rank, size, heap, portion)
+      const transport =
+        open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, (bytes) => bytes)
       const engine = new Engine({ heap, rank, worldSize: size, transport })
       const host = {
         kind: 'world' as const,
-        transport: 'memory',
+        transport: transport.name,
         arena: new Arena(heap, rank),
         addGroup: engine.addGroup.bind(engine),
         removeGroup: engine.removeGroup.bind(engine),
-        submit: (operation: Parameters<Engine['start']>[0]) =>
+        submit: (operation: Operation) =>
           new TaskTicket(engine, operation, {
             poll: () => undefined,
             block: () => {
@@ -79,8 +80,8 @@ export class SteppedWorld {
     while (this.step(ranks));
   }
 
-  /** Moves all ranks until the works have settled; rejects with the first that failed. */
-  async finish<T>(works: readonly PromiseLike<T>[]): Promise<T[]> {
+  /** Moves ranks until the works have settled; rejects with the first that failed. */
+  async finish<T>(works: readonly PromiseLike<T>[], ranks?: readonly number[]): Promise<T[]> {
     const state = { isSettled: false }
     const all = Promise.all(works)
     const note = (): void => {
@@ -88,8 +89,8 @@ export class SteppedWorld {
     }
     all.then(note, note)
     for (let idle = 0; !state.isSettled;) {
-      idle = this.step() ? 0 : idle + 1
-      if (idle > 1000) throw new Error('the stepped world stands still')
+      idle = this.step(ranks) ? 0 : idle + 1
+      if (idle > 5000) throw new Error('the stepped world stands still')
       await new Promise((resolve) => setImmediate(resolve))
     }
     return await all

@@ -95,6 +95,11 @@ export class Engine {
     return this.#open.some((link) => !link.outbound.isEmpty && link.closed !== 'lost')
   }
 
+  /** Whether there are ranks that neither left nor were lost. */
+  get hasPeers(): boolean {
+    return this.#open.some((link) => link.closed === undefined)
+  }
+
   addGroup(id: number, name: string, ranks: readonly number[]): void {
     this.#groups.set(id, createGroup(id, name, ranks.indexOf(this.rank), ranks))
     this.#failures.onGroupAdded(id)

@@ -122,6 +122,8 @@ export class Link {
     if (this.#saidGoodbye || this.closed !== undefined) return
     this.#saidGoodbye = true
     this.#frames.writeBare(frameKinds.goodbye)
+    // what came after it would meet a closed connection there, and break it before all was read
+    this.#frames.end()
   }
 
   #onFrame(header: FrameHeader): Destination | undefined {
@@ -174,6 +176,11 @@ export class Link {
     if (this.closed !== undefined) return
     this.closed = how
     this.#frames.end()
+    if (how === 'left') {
+      // by this the peer sees that all it sent was read
+      this.outbound.discard()
+      this.#transport.closePeer(this.peer)
+    }
     this.#events.onClosed(this)
   }
 }

@@ -14,6 +14,8 @@ const YIELDS = 100
 const YIELD_TIME = 0.2
 /** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
 const SLICE = 100
+/** Milliseconds that leaving waits for peers that do not listen. */
+export const LEAVE_TIME = 2000
 /** Rounds of work between two looks at the deadlines. */
 const ROUNDS = 1024
 
@@ -58,10 +60,13 @@ export class DrivenEngine {
     if (!this.engine.progress()) this.engine.checkDeadlines()
   }
 
-  /** Sends what is queued, then tells the peers goodbye and ends the connections. */
+  /**
+   * Sends what is queued, tells the peers goodbye, and ends the connections when they have read it:
+   * closing with unread bytes would take back what is still on its way.
+   */
   leave(): void {
     this.engine.sayGoodbye()
-    this.runUntil(() => !this.engine.hasOutgoing, 2000)
+    this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
     this.#transport?.close()
   }
 

@@ -6,7 +6,7 @@ import { Engine } from '../../engine/engine.ts'
 import type { Task } from '../../engine/task.ts'
 import { prepareTransport } from '../../transports/open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../../transports/transport.ts'
-import { DrivenEngine } from '../driven-engine.ts'
+import { DrivenEngine, LEAVE_TIME } from '../driven-engine.ts'
 import type { ConnectMessage, GroupMessage, StartMessage, WorkerInput } from './messages.ts'
 import {
   commandAt,
@@ -146,10 +146,24 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
     }, TICK)
     pump()
   })
-  if (stopRequested() === 1) engine.sayGoodbye()
-  while (engine.progress());
+  if (stopRequested() === 1) await leaveOnEvents(engine, transport)
   transport.close()
   reportClosed()
+}
+
+/** See `DrivenEngine.leave`. */
+async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
+  engine.sayGoodbye()
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, LEAVE_TIME)
+    transport.onReady = () => {
+      while (engine.progress());
+      if (engine.hasOutgoing || engine.hasPeers) return
+      clearTimeout(timer)
+      resolve()
+    }
+    transport.onReady()
+  })
 }
 
 async function main(): Promise<void> {

@@ -72,9 +72,9 @@ export class NodeTransport implements EventTransport {
 
   #adopt(channel: SocketChannel): Peer {
     const { socket } = channel
-    const chunks = channel.release()
+    const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-    const peer: Peer = { socket, chunks, offset: 0, held, closed: undefined }
+    const peer: Peer = { socket, chunks, offset: 0, held, closed: ended }
     socket.setKeepAlive(true, 10_000)
     socket.on('data', (chunk: Buffer) => {
       peer.chunks.push(chunk)

@@ -50,10 +50,10 @@ export class SocketChannel implements ByteChannel {
     }
   }
 
-  /** Stops reading; the bytes that came after the greeting. */
-  release(): Buffer[] {
+  /** Stops reading; what came after the greeting, and why no more comes. */
+  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
     this.socket.off('data', this.#onData)
-    return this.#rest
+    return { chunks: this.#rest, ended: this.#ended }
   }
 
   close(): void {

@@ -46,7 +46,13 @@ export class TcpTransport implements BlockingTransport {
 
   trySend(peer: number, at: number, length: number, more: boolean): number {
     const fd = this.#fds[peer]!
-    return fd < 0 ? CLOSED : this.#result(peer, sendBytes(fd, this.#base + at, length, more))
+    if (fd < 0 || this.#reasons[peer] !== '') return CLOSED
+    const sent = sendBytes(fd, this.#base + at, length, more)
+    if (sent >= 0) return sent
+    if (isTransient(sent)) return 0
+    // nothing more can be sent, but what has come can still be read
+    this.#reasons[peer] = failure(sent)
+    return CLOSED
   }
 
   tryReceive(peer: number, at: number, length: number): number {
@@ -54,7 +60,8 @@ export class TcpTransport implements BlockingTransport {
     if (fd < 0) return CLOSED
     const taken = receiveBytes(fd, this.#base + at, length)
     if (taken > 0) return taken
-    return taken === 0 ? this.#end(peer, 'it closed the connection') : this.#result(peer, taken)
+    if (taken === 0) return this.#end(peer, 'it closed the connection')
+    return isTransient(taken) ? 0 : this.#end(peer, failure(taken))
   }
 
   wantSend(peer: number, wanted: boolean): void {
@@ -83,20 +90,22 @@ export class TcpTransport implements BlockingTransport {
     yieldCore()
   }
 
-  #result(peer: number, result: number): number {
-    if (result > 0) return result
-    if (result === 0 || result === -EAGAIN || result === -EINTR) return 0
-    return this.#end(peer, `the connection failed with error number ${-result}`)
-  }
-
   #end(peer: number, reason: string): typeof CLOSED {
     const fd = this.#fds[peer]!
     if (fd >= 0) {
       closeSocket(fd)
-      this.#reasons[peer] = reason
+      this.#reasons[peer] ||= reason
       this.#fds[peer] = -1
       this.#pollfds[2 * peer] = -1
     }
     return CLOSED
   }
+}
+
+function isTransient(result: number): boolean {
+  return result === -EAGAIN || result === -EINTR
+}
+
+function failure(result: number): string {
+  return `the connection failed with error number ${-result}`
 }

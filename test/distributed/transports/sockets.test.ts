@@ -1,0 +1,164 @@
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { jest } from '@jest/globals'
+import type { TsrError } from '@tsrun/core'
+import { connectMesh } from '../../../packages/distributed/src/transports/connect/mesh.ts'
+import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
+import { NodeTransport } from '../../../packages/distributed/src/transports/node/node-transport.ts'
+import { SocketChannel } from '../../../packages/distributed/src/transports/node/socket-channel.ts'
+import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
+import { TcpTransport } from '../../../packages/distributed/src/transports/tcp/tcp-transport.ts'
+import { CLOSED, type Transport } from '../../../packages/distributed/src/transports/transport.ts'
+import { turns } from '../support/outcome.ts'
+import { SteppedWorld } from '../support/stepped-world.ts'
+
+jest.setTimeout(60_000)
+
+type Kind = 'tcp' | 'node'
+
+/** A stepped world over real sockets of the given kind for each rank. */
+async function worldOver(kinds: readonly Kind[]): Promise<SteppedWorld> {
+  const dialers = await Promise.all(
+    kinds.map(async (kind) =>
+      kind === 'tcp'
+        ? ({ kind, dialer: openTcpDialer('127.0.0.1') } as const)
+        : ({ kind, dialer: await openNodeDialer('127.0.0.1') } as const),
+    ),
+  )
+  const endpoints = dialers.map(({ dialer }) => dialer.endpoint)
+  const options = { token: 'aa', purpose: 'test', endpoints, timeout: 20_000 }
+  const openers = await Promise.all(
+    dialers.map(async ({ kind, dialer }, rank) => {
+      if (kind === 'tcp') {
+        const fds = (await connectMesh(dialer, { ...options, rank })).map((channel) => channel?.fd)
+        return (heap: Heap): Transport => new TcpTransport(heap, fds)
+      }
+      const channels = await connectMesh(dialer, { ...options, rank })
+      return (heap: Heap): Transport => new NodeTransport(heap, channels)
+    }),
+  )
+  return new SteppedWorld(kinds.length, {
+    memory: 64 * 1024 * 1024,
+    transport: (rank, heap) => openers[rank]!(heap),
+  })
+}
+
+const worlds: Kind[][] = [
+  ['tcp', 'tcp'],
+  ['node', 'node'],
+  ['tcp', 'node'],
+  ['node', 'tcp'],
+]
+const open: SteppedWorld[] = []
+
+async function start(kinds: readonly Kind[]): Promise<SteppedWorld> {
+  const world = await worldOver(kinds)
+  open.push(world)
+  return world
+}
+
+afterEach(() => {
+  for (const { transport } of open.splice(0).flatMap(({ ranks }) => ranks)) transport.close()
+})
+
+describe.each(worlds)('sockets of %s and %s', (...kinds) => {
+  it('carry messages of every size both ways', async () => {
+    const world = await start([...kinds, kinds[0]!])
+    const lengths = [0, 1, 1000, 100_000, 1_000_000]
+    for (const length of lengths) {
+      const buffers = world.groups.map((group) => new Float32Array(length).fill(group.rank + 1))
+      await world.finish(world.groups.map((group, i) => group.allReduce(buffers[i]!)))
+      for (const buffer of buffers) expect(buffer.every((value) => value === 6)).toBe(true)
+    }
+  })
+
+  it('deliver all that was sent before its sender left, though the other sends as well', async () => {
+    const world = await start(kinds)
+    const [a, b] = world.groups
+    const count = 40
+    const received = Array.from({ length: count }, () => new Float32Array(50_000))
+    const receives = received.map((buffer) => b!.recv(buffer, 0))
+    const sends = received.map((_, i) => a!.send(new Float32Array(50_000).fill(i), 1))
+    await world.finish(sends)
+    // b does not read any more, but sends; a leaves with most of it still on its way
+    for (let i = 0; i < 20; i++) void b!.send(new Float32Array(3000), 0)
+    await a!.destroy()
+    for (let i = 0; i < 50; i++) {
+      world.step([0])
+      await turns(1)
+    }
+    await world.finish(receives)
+    for (const [i, buffer] of received.entries()) {
+      expect(buffer.every((value) => value === i)).toBe(true)
+    }
+    for (let i = 0; world.ranks[0]!.engine.hasPeers && i < 5000; i++) {
+      world.step()
+      await turns(1)
+    }
+    expect(world.ranks[0]!.engine.hasPeers).toBe(false)
+  })
+
+  it('say why they ended', async () => {
+    const world = await start(kinds)
+    const [a] = world.groups
+    const receive = a!.recv(new Float32Array(4), 1)
+    world.ranks[1]!.transport.close()
+    const [error] = (await world.outcomes([receive])) as [TsrError]
+    expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST', facts: { peer: 1 } })
+    expect(error.facts['reason']).toMatch(/closed the connection|connection was closed/)
+  })
+})
+
+describe('tcp sockets', () => {
+  it('let what came be read after sending has failed', async () => {
+    const world = await start(['tcp', 'tcp'])
+    const [mine, theirs] = world.ranks.map(({ transport }) => transport)
+    expect(theirs!.trySend(0, 0, 10_000, false)).toBe(10_000)
+    theirs!.close()
+    let sent = 0
+    for (let i = 0; sent !== CLOSED && i < 1000; i++) {
+      sent = mine!.trySend(1, 0, 10, false)
+      await turns(1)
+    }
+    expect(sent).toBe(CLOSED)
+    let read = 0
+    for (let i = 0; read < 10_000 && i < 1000; i++) read += mine!.tryReceive(1, 0, 10_000)
+    expect(read).toBe(10_000)
+    expect(mine!.tryReceive(1, 0, 10)).toBe(CLOSED)
+    expect(mine!.closeReason(1)).toContain('error number')
+  })
+})
+
+describe('node sockets', () => {
+  it('notice an end that came before the transport took them over', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const accepted = once(server, 'connection') as Promise<[Socket]>
+    const caller = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    const [socket] = await accepted
+    const channel = new SocketChannel(socket)
+    caller.end('last words')
+    await once(socket, 'close')
+    const heap = heapOf(createMemory(1024 * 1024))
+    const transport = new NodeTransport(heap, [undefined, channel])
+    expect(transport.tryReceive(1, 0, 100)).toBe(10)
+    expect(transport.tryReceive(1, 0, 100)).toBe(CLOSED)
+    expect(transport.trySend(1, 0, 10)).toBe(CLOSED)
+    expect(transport.closeReason(1)).toBe('the connection ended')
+    server.close()
+  })
+
+  it('hold the sender back when the receiver does not read', async () => {
+    const world = await start(['node', 'node'])
+    const { transport } = world.ranks[0]!
+    let taken = 0
+    for (let i = 0; i < 3000; i++) {
+      taken += transport.trySend(1, 0, 1_000_000, false)
+      await turns(1)
+    }
+    // what the two kernels and both transports hold
+    expect(taken).toBeLessThan(40_000_000)
+    expect(transport.trySend(1, 0, 1_000_000, false)).toBe(0)
+  })
+})
