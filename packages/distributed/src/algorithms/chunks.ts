@@ -20,10 +20,13 @@ export function cutIntoChunks(bytes: number, parts: number): Piece[] {
   })
 }
 
-const SMALLEST_SEGMENT = 32 * 1024
-const LARGEST_SEGMENT = 256 * 1024
+const SMALLEST_SEGMENT = 256 * 1024
+const LARGEST_SEGMENT = 512 * 1024
 
-/** Bytes of a segment: a quarter of a chunk, within bounds, so that four can be in flight. */
+/**
+ * Bytes of a segment: a quarter of a chunk, within bounds, so that four can be in flight. Below the
+ * lower bound the messages cost more than their overlap saves.
+ */
 export function segmentBytes(chunkBytes: number): number {
   const quarter = Math.ceil(chunkBytes / 4 / GRAIN) * GRAIN
   return Math.min(LARGEST_SEGMENT, Math.max(SMALLEST_SEGMENT, quarter))
