@@ -39,8 +39,8 @@ describe('chunks and segments', () => {
       fc.property(sizes, sizes, (start, bytes) => {
         const size = segmentBytes(bytes)
         const segments = cutIntoSegments({ at: start, bytes }, size)
-        expect(size).toBeGreaterThanOrEqual(32 * 1024)
-        expect(size).toBeLessThanOrEqual(256 * 1024)
+        expect(size).toBeGreaterThanOrEqual(256 * 1024)
+        expect(size).toBeLessThanOrEqual(512 * 1024)
         expect(size % 64).toBe(0)
         expect(segments.length).toBeGreaterThan(0)
         let at = start

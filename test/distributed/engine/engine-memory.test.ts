@@ -44,6 +44,6 @@ describe('frame blocks', () => {
 
   it('say whose memory is full', () => {
     const memory = newMemory()
-    expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('The arena of rank 3 has no room')
+    expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('of rank 3 has no room')
   })
 })

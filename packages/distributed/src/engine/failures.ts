@@ -51,7 +51,7 @@ export class Failures {
       return
     }
     const { sequence } = operation
-    if (tellOthers) this.#tellGroup(group, spaces.collective, sequence, error)
+    if (tellOthers) this.#tellGroup(group, sequence, error)
     this.#end(task, error)
     this.#failGroup(group, sequence, error)
   }
@@ -122,7 +122,7 @@ export class Failures {
     })
     link.sendFault({ space, group: group.id, sequence }, encodeFault(fault))
     if (task !== undefined) this.fail(task, error, true)
-    if (space === spaces.message) this.#tellGroup(group, space, sequence, error)
+    if (space === spaces.message) this.#tellGroup(group, 'all', error)
     this.#failGroup(group, space === spaces.message ? 0 : sequence, error)
   }
 
@@ -136,20 +136,22 @@ export class Failures {
       return
     }
     const { space, sequence } = header
-    const task = space === spaces.collective ? group.active.get(sequence) : undefined
-    const called = recall(group, sequence)
-    const operation =
-      space === spaces.message
-        ? `a message with tag ${sequence}`
-        : task !== undefined
-          ? nameOf(task)
-          : called !== undefined
-            ? describeFingerprint(called)
-            : `operation #${sequence}`
+    const fault = decodeFault(payload)
+    const concernsAll = space === spaces.message || (fault.kind === 'failed' && fault.all)
     const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
-    const error = faultError(decodeFault(payload), { ...facts, operation })
-    if (task !== undefined) this.fail(task, error, false)
-    this.#failGroup(group, space === spaces.message ? 0 : sequence, error)
+    for (const task of [...this.#engine.running]) {
+      const { operation } = task
+      const isMeant = isCollective(operation) && operation.sequence === sequence
+      if (task.group !== group || (!concernsAll && !isMeant)) continue
+      this.fail(task, faultError(fault, { ...facts, operation: nameOf(task) }), false)
+    }
+    const called = concernsAll ? undefined : recall(group, sequence)
+    const operation = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
+    const error = faultError(fault, {
+      ...facts,
+      operation: concernsAll ? 'no operation' : operation,
+    })
+    this.#failGroup(group, concernsAll ? 0 : sequence, error)
   }
 
   /** Faults that came before the group was made. */
@@ -175,7 +177,10 @@ export class Failures {
     if (link.closed !== 'lost') return
     for (const group of groups.values()) {
       if (!group.ranks.includes(link.peer)) continue
-      this.#failGroup(group, 0, peerError(undefined, link, rank, group.name))
+      const error = peerError(undefined, link, rank, group.name)
+      // those who have not seen it yet must not take the ranks that end because of it for the cause
+      this.#tellGroup(group, 'all', error)
+      this.#failGroup(group, 0, error)
     }
   }
 
@@ -198,9 +203,10 @@ export class Failures {
     this.#engine.settle(task, 'failed')
   }
 
-  #tellGroup(group: EngineGroup, space: number, sequence: number, error: TsrError): void {
-    const fault = encodeFault({ kind: 'failed', reason: sentenceOf(error) })
-    const address = { space, group: group.id, sequence }
+  #tellGroup(group: EngineGroup, sequence: number | 'all', error: TsrError): void {
+    const all = sequence === 'all'
+    const fault = encodeFault({ kind: 'failed', reason: sentenceOf(error), all })
+    const address = { space: spaces.collective, group: group.id, sequence: all ? 0 : sequence }
     for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, fault)
   }
 

@@ -10,7 +10,12 @@ export type Fault =
       readonly mine: Fingerprint
       readonly theirs: Fingerprint
     }
-  | { readonly kind: 'failed'; readonly reason: string }
+  | {
+      readonly kind: 'failed'
+      readonly reason: string
+      /** Not one operation: all of the group. */
+      readonly all: boolean
+    }
 
 const LONGEST_REASON = 4096
 
@@ -23,11 +28,15 @@ export function encodeFault(fault: Fault): Uint8Array {
 /** Peers have proven the job's token, but the shape is checked all the same. */
 export function decodeFault(payload: Uint8Array): Fault {
   const fault = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
-  const { kind, mine, theirs, reason } = fault
+  const { kind, mine, theirs, reason, all } = fault
   if (kind === 'mismatch' && isFingerprint(mine) && isFingerprint(theirs)) {
     return { kind, mine, theirs }
   }
-  return { kind: 'failed', reason: typeof reason === 'string' ? reason : 'unknown reason' }
+  return {
+    kind: 'failed',
+    reason: typeof reason === 'string' ? reason : 'unknown reason',
+    all: all === true,
+  }
 }
 
 export interface FaultContext {

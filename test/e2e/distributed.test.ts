@@ -1,0 +1,97 @@
+import { createServer, type AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { jest } from '@jest/globals'
+import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
+
+jest.setTimeout(120_000)
+afterEach(endJobs)
+
+const worlds = [
+  { name: 'tcp, engine in a worker', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'worker' } },
+  { name: 'tcp, engine inline', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' } },
+  { name: 'node sockets', env: { TSRUN_TRANSPORT: 'node' } },
+]
+
+describe('ranks in processes of their own', () => {
+  it.each(worlds)('run every operation: $name', async ({ env }) => {
+    const job = await Job.start({ size: 3, program: 'everything.mjs', env })
+    await job.succeed()
+    for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
+  })
+
+  it('of different transports and engines work together', async () => {
+    const envOf = (rank: number) => worlds[rank]!.env
+    const job = await Job.start({ size: 3, program: 'everything.mjs', envOf })
+    await job.succeed()
+  })
+
+  it('do without koffi', async () => {
+    const env = { TSRUN_NATIVE: 'off' }
+    const job = await Job.start({ size: 2, program: 'everything.mjs', env })
+    await job.succeed()
+  })
+
+  it('say why tcp cannot be used without koffi', async () => {
+    const env = { TSRUN_NATIVE: 'off', TSRUN_TRANSPORT: 'tcp' }
+    const job = await Job.start({ size: 2, program: 'join.mjs', env })
+    for (const rank of job.ranks) {
+      const said = await rank.hear('failed')
+      expect(said).toMatchObject({
+        code: 'ERR_TSR_TRANSPORT_UNAVAILABLE',
+        facts: { transport: 'tcp' },
+      })
+      expect(said.message).toContain('TSRUN_NATIVE')
+    }
+  })
+
+  it('say that the inline engine needs tcp', async () => {
+    const env = { TSRUN_ENGINE: 'inline', TSRUN_TRANSPORT: 'node' }
+    const job = await Job.start({ size: 2, program: 'join.mjs', env })
+    const said = await job.ranks[0]!.hear('failed')
+    expect(said.code).toBe('ERR_TSR_TRANSPORT_UNAVAILABLE')
+  })
+
+  it('bring themselves together without a launcher: rank 0 hosts the store', async () => {
+    const holder = createServer().listen(0, '127.0.0.1')
+    await once(holder, 'listening')
+    const { port } = holder.address() as AddressInfo
+    holder.close()
+    const ranks = [0, 1, 2].map((rank) =>
+      startProgram('join.mjs', {
+        RANK: String(rank),
+        WORLD_SIZE: '3',
+        MASTER_ADDR: '127.0.0.1',
+        MASTER_PORT: String(port),
+      }),
+    )
+    for (const rank of ranks) {
+      expect(await rank.hear('met')).toMatchObject({ sum: 3, size: 3 })
+      expect((await rank.end()).code).toBe(0)
+    }
+  })
+
+  it.each([{}, { TSRUN_ENGINE: 'inline' }, { TSRUN_NATIVE: 'off' }])(
+    'are a world of one without a launcher: %j',
+    async (env) => {
+      const alone = startProgram('alone.mjs', env)
+      expect(await alone.hear('done')).toMatchObject({
+        codes: [
+          'ERR_TSR_NOT_INITIALIZED',
+          'ERR_TSR_ALREADY_INITIALIZED',
+          'ERR_TSR_ALREADY_INITIALIZED',
+          'ERR_TSR_NOT_INITIALIZED',
+        ],
+      })
+      expect((await alone.end()).code).toBe(0)
+    },
+  )
+
+  it.each(worlds)('do not grow over many small operations: $name', async ({ env }) => {
+    const job = await Job.start({ size: 2, program: 'many.mjs', env, flags: ['--expose-gc'] })
+    await job.succeed()
+    for (const rank of job.ranks) {
+      const { before, after } = await rank.hear('done')
+      expect(Number(after) - Number(before)).toBeLessThan(24 * 1024 * 1024)
+    }
+  })
+})
