@@ -7,7 +7,7 @@ export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT; default: the group's time-out. */
   readonly timeout?: number
   readonly signal?: AbortSignal
-  /** Shown in errors, spans and the flight recorder, for example a parameter's name. */
+  /** Stands first in the operation's errors, for example a parameter's name. */
   readonly label?: string
 }
 

@@ -1,5 +1,13 @@
 import type { TsrError } from '@tsrun/core'
 import { newGroup } from '@tsrun/distributed'
+import { EAGER_LIMIT } from '../../../packages/distributed/src/engine/engine-memory.ts'
+import {
+  frameKinds,
+  HEADER_BYTES,
+  spaces,
+  writeHeader,
+  type FrameHeader,
+} from '../../../packages/distributed/src/engine/frame.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
@@ -64,7 +72,56 @@ describe('a rank that is lost', () => {
     expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
     expect((error as Error).message).toContain('it sent bytes that are no frame')
   })
+
+  it.each([
+    ['an eager payload beyond the limit', { kind: frameKinds.eager, bytes: EAGER_LIMIT + 1 }],
+    ['a fault beyond the limit', { kind: frameKinds.fault, bytes: 2 ** 40 }],
+    ['an unknown kind', { kind: 99, bytes: 0 }],
+    ['an unknown space', { kind: frameKinds.eager, space: 7, bytes: 0 }],
+    ['a group out of range', { kind: frameKinds.eager, group: 2 ** 20, bytes: 0 }],
+  ])('is one whose header announces %s: nothing of it is stored', async (_, odd) => {
+    const world = new SteppedWorld(2)
+    const [a] = world.groups
+    const receive = a!.recv(new Float32Array(4), 1)
+    const { memory } = world.ranks[0]!.engine
+    const before = memory.used
+    sendHeader(world, odd)
+    const [error] = await world.outcomes([receive])
+    expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
+    expect((error as Error).message).toContain('it sent bytes that are no frame')
+    expect(memory.used).toBeLessThanOrEqual(before)
+  })
+
+  it('writes no payload that is larger than the receive it names', async () => {
+    const world = new SteppedWorld(2)
+    const [a] = world.groups
+    const buffer = a!.alloc('float32', 10_000)
+    const neighbour = a!.alloc('float32', 10_000).fill(7)
+    const receive = a!.recv(buffer, 1)
+    world.drain([0])
+    sendHeader(world, { kind: frameKinds.data, space: spaces.message, bytes: 80_000 })
+    world.ranks[1]!.transport.trySend(
+      0,
+      world.ranks[1]!.engine.memory.allocate(64_000),
+      64_000,
+      false,
+    )
+    const [error] = await world.outcomes([receive])
+    expect(error).toMatchObject({ code: 'ERR_TSR_MISMATCH' })
+    expect(buffer.every((value) => value === 0)).toBe(true)
+    expect(neighbour.every((value) => value === 7)).toBe(true)
+  })
 })
+
+/** Rank 1 sends a header of its own making to rank 0. */
+function sendHeader(world: SteppedWorld, odd: Partial<FrameHeader>): void {
+  const { transport, engine } = world.ranks[1]!
+  const at = engine.memory.allocate(HEADER_BYTES)
+  const fingerprint = { kind: 0, root: 0, count: 0 }
+  const plain = { kind: 1, space: 0, group: 0, sequence: 0, index: 0, bytes: 0, credit: 0 }
+  writeHeader(engine.heap, at, { ...plain, fingerprint, ...odd })
+  transport.trySend(0, at, HEADER_BYTES, false)
+}
 
 describe('a rank that has left', () => {
   it('fails what needs it, and nothing else', async () => {

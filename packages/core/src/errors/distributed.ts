@@ -69,6 +69,18 @@ export const distributedErrors = {
     advice:
       'Free buffers with group.free(), or start with a larger TSRUN_ARENA (for example 2GiB).',
   },
+  ERR_TSR_ENGINE_MEMORY: {
+    category: 'infrastructure',
+    message:
+      'The engine of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
+    advice:
+      'Keep fewer operations under way at once, or start with a larger TSRUN_ARENA (for example 2GiB).',
+  },
+  ERR_TSR_TOO_MANY_OPERATIONS: {
+    category: 'user',
+    message: 'Rank {rank} has {limit} operations under way, the most there can be',
+    advice: 'Await operations before starting more.',
+  },
   ERR_TSR_TRANSPORT_UNAVAILABLE: {
     category: 'infrastructure',
     message: 'Transport {transport} cannot be used: {reason}',

@@ -2,9 +2,7 @@
 export interface Heap {
   readonly memory: WebAssembly.Memory
   readonly bytes: Uint8Array
-  readonly words: Int32Array
   readonly unsigned: Uint32Array
-  readonly doubles: Float64Array
   /** Bytes at the low end that belong to the engine: frames, unexpected messages, scratch. */
   readonly engineBytes: number
 }
@@ -30,9 +28,7 @@ export function heapOf(memory: WebAssembly.Memory): Heap {
   return {
     memory,
     bytes: new Uint8Array(buffer),
-    words: new Int32Array(buffer),
     unsigned: new Uint32Array(buffer),
-    doubles: new Float64Array(buffer),
     engineBytes: engineShare(buffer.byteLength),
   }
 }

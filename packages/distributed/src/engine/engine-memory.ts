@@ -33,12 +33,12 @@ export class EngineMemory {
     return this.#allocator.used
   }
 
-  /** @throws ERR_TSR_ARENA_EXHAUSTED */
+  /** @throws ERR_TSR_ENGINE_MEMORY */
   allocate(bytes: number): number {
     const at = this.#allocator.allocate(bytes)
     if (at < 0) {
       const { used, capacity } = this.#allocator
-      throw tsrError('ERR_TSR_ARENA_EXHAUSTED', { rank: this.#rank, bytes, used, capacity })
+      throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity })
     }
     return at
   }

@@ -36,6 +36,8 @@ export class Engine {
   readonly links: (Link | undefined)[]
   readonly #open: Link[]
   readonly #groups = new Map<number, EngineGroup>()
+  /** Ids of groups that were removed; they are never used again. */
+  readonly #left = new Set<number>()
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
   readonly #failures: Failures
@@ -69,6 +71,7 @@ export class Engine {
             onFault: (link, header, payload) => {
               this.#failures.onFault(link, header, payload)
             },
+            hasLeft: (group) => this.#left.has(group),
             onClosed: (link) => {
               this.#failures.onClosed(link)
             },
@@ -109,6 +112,7 @@ export class Engine {
     const group = this.#groups.get(id)
     if (group === undefined) return
     this.#groups.delete(id)
+    this.#left.add(id)
     for (const link of this.#open) {
       for (const stream of [...link.streams.values()]) {
         if (stream.group === id) link.closeStream(stream)

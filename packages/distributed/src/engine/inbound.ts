@@ -14,6 +14,8 @@ export interface Destination {
 }
 
 export interface InboundEvents {
+  /** Whether a header can be one of ours: nothing of it is used before. */
+  isPlausible(header: FrameHeader): boolean
   /** A header came; the result says where its payload goes, undefined when it has none. */
   onFrame(header: FrameHeader): Destination | undefined
   /** Bytes that are no frame: the stream cannot be trusted any more. */
@@ -76,7 +78,7 @@ export class Inbound {
       return this.#fillStage(wanted)
     }
     const header = readHeader(this.#view, this.#stage + this.#from)
-    if (header === undefined) {
+    if (header === undefined || !this.#events.isPlausible(header)) {
       this.#events.onGarbage()
       return CLOSED
     }

@@ -1,13 +1,13 @@
 import type { Transport } from '../transports/transport.ts'
-import type { EngineMemory } from './engine-memory.ts'
-import { frameKinds, HEADER_BYTES, type FrameHeader } from './frame.ts'
+import { EAGER_LIMIT, type EngineMemory } from './engine-memory.ts'
+import { frameKinds, HEADER_BYTES, spaces, type FrameHeader } from './frame.ts'
 import { Frames, type Address } from './frames.ts'
 import { Inbound, type Destination } from './inbound.ts'
 import type { Fingerprint } from './operation.ts'
 import { Outbound } from './outbound.ts'
 import { Receives } from './receives.ts'
 import { Sends } from './sends.ts'
-import { createStream, streamKey, type Stream } from './stream.ts'
+import { createStream, LARGEST_GROUP, streamKey, type Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the link tells the engine. */
@@ -21,8 +21,12 @@ export interface LinkEvents {
   /** The peer has given up the message that this receive waits for. */
   onWithdrawn(transfer: Transfer): void
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void
+  /** Whether this rank has left the group for good: what comes for it is thrown away. */
+  hasLeft(group: number): boolean
   onClosed(link: Link): void
 }
+
+const knownKinds: ReadonlySet<number> = new Set(Object.values(frameKinds))
 
 /** Messages to and from one peer, and the frames that carry them. */
 export class Link {
@@ -53,6 +57,7 @@ export class Link {
     this.#sends = new Sends(this.#frames, events)
     this.#receives = new Receives(this.#frames, memory, events)
     this.inbound = new Inbound(transport, memory, peer, {
+      isPlausible,
       onFrame: (header) => this.#onFrame(header),
       onGarbage: () => {
         this.#sentGarbage = true
@@ -183,4 +188,15 @@ export class Link {
     }
     this.#events.onClosed(this)
   }
+}
+
+/** Frames whose payload is stored before it is looked at are small; no kind and space but ours. */
+function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
+  const isStored = kind === frameKinds.eager || kind === frameKinds.fault
+  return (
+    knownKinds.has(kind) &&
+    (space === spaces.collective || space === spaces.message) &&
+    group <= LARGEST_GROUP &&
+    (!isStored || bytes <= EAGER_LIMIT)
+  )
 }

@@ -105,10 +105,14 @@ export class Receives {
   }
 
   /** The payload of a cleared message comes. */
-  onData(stream: Stream, { index }: FrameHeader): Destination {
-    const receive = takeIndex(stream.receives, index)
+  onData(stream: Stream, header: FrameHeader): Destination {
+    const receive = takeIndex(stream.receives, header.index)
     if (receive === undefined) return { at: undefined, onArrived: () => undefined }
     this.#cleared.delete(receive)
+    if (!receive.cancelled && !fits(receive, header)) {
+      this.#events.onMismatch(stream, header.fingerprint, receive)
+      return { at: undefined, onArrived: () => undefined }
+    }
     return this.#arrive(receive, () => undefined)
   }
 
@@ -127,6 +131,13 @@ export class Receives {
 
   /** Stores a small message that nobody waits for. */
   #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
+    if (this.#events.hasLeft(stream.group)) {
+      stream.link.streams.delete(stream.key)
+      const onArrived = (): void => {
+        this.#frames.consume(bytes)
+      }
+      return { at: undefined, onArrived }
+    }
     const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
     return {
       at,

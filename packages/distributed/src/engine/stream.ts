@@ -36,6 +36,9 @@ export interface Stream {
   readonly clearances: Clearance[]
 }
 
+/** Groups are numbered up to here. */
+export const LARGEST_GROUP = 2 ** 18 - 1
+
 /** Unique among the streams of a link: group < 2^18, space < 4, sequence < 2^32. */
 export function streamKey(space: number, group: number, sequence: number): number {
   return (group * 4 + space) * 4294967296 + sequence

@@ -1,4 +1,4 @@
-import { readRankEnvironment, tsrError, type RankEnvironment } from '@tsrun/core'
+import { createLogger, readRankEnvironment, tsrError, type RankEnvironment } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
 import type { TransportName } from '../transports/open-transport.ts'
@@ -54,6 +54,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
   }
   const transport = chooseTransport(
     options.transport ?? choice('TSRUN_TRANSPORT', ['auto', 'tcp', 'node']) ?? 'auto',
+    worldSize,
   )
   const engine = options.engine ?? choice('TSRUN_ENGINE', ['worker', 'inline']) ?? 'worker'
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
@@ -69,13 +70,19 @@ export function resolveOptions(options: InitOptions): InitSettings {
     engine,
     timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
     arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
-    token: options.token ?? environment?.token ?? '',
+    token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
   }
 }
 
-function chooseTransport(wanted: TransportName | 'auto'): TransportName {
+function chooseTransport(wanted: TransportName | 'auto', worldSize: number): TransportName {
   if (wanted !== 'auto') return wanted
-  return isAvailable().available ? 'tcp' : 'node'
+  const native = isAvailable()
+  if (native.available) return 'tcp'
+  if (worldSize > 1) {
+    const { reason } = native
+    createLogger('distributed').warn({ reason }, 'no native sockets: the transport is node')
+  }
+  return 'node'
 }
 
 function choice<T extends string>(variable: string, choices: readonly T[]): T | undefined {

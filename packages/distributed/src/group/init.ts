@@ -54,6 +54,7 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
     return { store: alone, close: () => alone.close() }
   }
   const { masterAddr: host, masterPort: port } = environment
+  await checkToken(token, host, port)
   // Without a launcher that hosts the store, rank 0 does, as torch's env:// rendezvous.
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
   const server = isHost ? await startStoreServer({ host, port, token }) : undefined
@@ -65,6 +66,15 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
       await server?.close()
     },
   }
+}
+
+/** Without a token anybody who reaches the ports may join: tolerated on loopback only. */
+async function checkToken(token: string, host: string, port: number): Promise<void> {
+  if (token !== '') return
+  const address = await localAddressTowards(host, port)
+  if (address.startsWith('127.') || address === '::1') return
+  const expected = `the same secret on every rank, as the store is at ${host}`
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }
 
 async function openHost(settings: InitSettings, store: Store): Promise<EngineHost> {
@@ -85,7 +95,11 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
   }
   const heap = heapOf(memory)
   const prepared = await prepareTransport(transport, host)
-  const opened = await prepared.connect(heap, await exchange(prepared.endpoint))
+  const mesh = await exchange(prepared.endpoint).catch((error: unknown) => {
+    prepared.close()
+    throw error
+  })
+  const opened = await prepared.connect(heap, mesh)
   if (opened.kind !== 'blocking') {
     const reason = 'it cannot block, which the inline engine needs'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })

@@ -66,11 +66,12 @@ export class ObjectMessages {
 
   broadcast<T>(value: T, root: number, options: CallOptions | undefined): Work<T> {
     const group = this.#group
+    // encoded first: what can't be encoded must not use up a place among the collectives
+    const mine = group.rank === root ? toWords(value) : undefined
     const sequence = group.reserveSequences(2)
     return new SteppedWork<T>(
       sequence,
       (function* () {
-        const mine = group.rank === root ? toWords(value) : undefined
         const length = mine?.length ?? new Int32Array(1)
         yield group.broadcastAt(length, root, sequence, options)
         const words = mine?.words ?? new Int32Array(wordsFor(length[0]!))
@@ -82,11 +83,11 @@ export class ObjectMessages {
 
   allGather<T>(value: T, options: CallOptions | undefined): Work<T[]> {
     const group = this.#group
+    const mine = toWords(value)
     const sequence = group.reserveSequences(2)
     return new SteppedWork<T[]>(
       sequence,
       (function* () {
-        const mine = toWords(value)
         const lengths = new Int32Array(group.size)
         yield group.allGatherAt(lengths, mine.length, sequence, options)
         const slice = wordsFor(Math.max(...lengths))

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { AnyTypedArray, DType } from '../dtype.ts'
-import type { AlgorithmName, OperationName } from '../engine/operation.ts'
-import type { EngineHost } from '../hosts/host.ts'
+import type { AlgorithmName, Operation, OperationName } from '../engine/operation.ts'
+import type { EngineHost, Ticket } from '../hosts/host.ts'
 import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
 import { checkTimeout } from './arguments.ts'
 import { placeBoth } from './staging.ts'
@@ -57,7 +57,7 @@ export class Submissions {
     return first
   }
 
-  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
+  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_TOO_MANY_OPERATIONS */
   submit(call: Call): FollowedWork<void> {
     const { name, dtype, count, input, output, options } = call
     const { id, name: group } = this.#group
@@ -66,8 +66,12 @@ export class Submissions {
     const { arena } = this.#host
     const isMessage = name === 'send' || name === 'recv'
     const [placedInput, placedOutput] = placeBoth(arena, input, output)
-    const sequence = isMessage ? this.#messages++ : (call.sequence ?? this.#collectives++)
-    const ticket = this.#host.submit({
+    const free = (): void => {
+      placedInput?.free()
+      if (placedOutput !== placedInput) placedOutput?.free()
+    }
+    const sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
+    const operation: Operation = {
       name,
       group: id,
       sequence,
@@ -81,7 +85,11 @@ export class Submissions {
       tag: call.tag ?? 0,
       timeout,
       aborted: options?.signal?.aborted === true,
-    })
+    }
+    const ticket = this.#trySubmit(operation, free)
+    // counted only now: what the engine refused must not put this rank ahead of the others
+    if (isMessage) this.#messages++
+    else if (call.sequence === undefined) this.#collectives++
     let entry: Pending | undefined
     const work = new PendingWork<void>({
       operation: name,
@@ -90,9 +98,11 @@ export class Submissions {
       signal: options?.signal,
       finish: (error) => {
         if (entry !== undefined) this.#pending.delete(entry)
+        if (error !== undefined && options?.label !== undefined) {
+          error.message = `${options.label}: ${error.message}`
+        }
         if (error === undefined && output !== undefined) placedOutput?.copyBack()
-        placedInput?.free()
-        if (placedOutput !== placedInput) placedOutput?.free()
+        free()
       },
     })
     if (ticket.isSettled) {
@@ -108,6 +118,15 @@ export class Submissions {
       if (this.#pending.size > this.#sweepAt) this.#sweep()
     }
     return work
+  }
+
+  #trySubmit(operation: Operation, free: () => void): Ticket {
+    try {
+      return this.#host.submit(operation)
+    } catch (error) {
+      free()
+      throw error
+    }
   }
 
   /** Frees what belongs to operations that have ended and that nobody asked for. */

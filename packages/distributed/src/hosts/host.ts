@@ -1,4 +1,4 @@
-import type { TsrError } from '@tsrun/core'
+import { tsrError, type TsrError } from '@tsrun/core'
 import type { Arena } from '../arena/arena.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { WorkTiming } from '../process-group.ts'
@@ -34,4 +34,9 @@ export interface EngineHost {
   submit(operation: Operation): Ticket
   /** Leaves in order: what was sent still arrives, then the peers are told. */
   close(): Promise<void>
+}
+
+/** The world was destroyed, and with it the engine of all its groups. */
+export function destroyedError(operation: string): TsrError {
+  return tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: 'world' })
 }

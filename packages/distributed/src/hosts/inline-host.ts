@@ -2,7 +2,7 @@ import type { Arena } from '../arena/arena.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import type { EngineHost, Ticket } from './host.ts'
+import { destroyedError, type EngineHost, type Ticket } from './host.ts'
 import { DrivenEngine } from './driven-engine.ts'
 import { TaskTicket } from './task-ticket.ts'
 
@@ -21,6 +21,7 @@ export class InlineHost implements EngineHost {
   readonly #driven: DrivenEngine
   readonly #attended = new Set<Ticket>()
   #pumping = false
+  #closed = false
   /** A script that just ends leaves in order, one that fails does not. */
   readonly #onExit = (code: number): void => {
     if (code === 0) this.#driven.leave()
@@ -35,6 +36,7 @@ export class InlineHost implements EngineHost {
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
+    if (this.#closed) throw destroyedError('newGroup')
     this.#engine.addGroup(id, name, ranks)
   }
 
@@ -43,6 +45,7 @@ export class InlineHost implements EngineHost {
   }
 
   submit(operation: Operation): Ticket {
+    if (this.#closed) throw destroyedError(operation.name)
     return new TaskTicket(this.#engine, operation, {
       poll: () => {
         this.#driven.poll()
@@ -59,6 +62,7 @@ export class InlineHost implements EngineHost {
 
   async close(): Promise<void> {
     process.off('exit', this.#onExit)
+    this.#closed = true
     this.#driven.leave()
     await Promise.resolve()
   }

@@ -17,6 +17,8 @@ export type OpenedTransport =
 /** A transport that listens already; `connect` once the peers' endpoints are known. */
 export interface PreparedTransport {
   readonly endpoint: Endpoint
+  /** Stops listening, when it will not connect. */
+  close(): void
   connect(heap: Heap, options: MeshOptions): Promise<OpenedTransport>
 }
 
@@ -29,6 +31,9 @@ export async function prepareTransport(
     const dialer = await openNodeDialer(host)
     return {
       endpoint: dialer.endpoint,
+      close: () => {
+        dialer.stopListening()
+      },
       connect: async (heap, options) => ({
         kind: 'event',
         transport: new NodeTransport(heap, await connectMesh(dialer, options)),
@@ -43,6 +48,9 @@ export async function prepareTransport(
   const dialer = openTcpDialer(host)
   return {
     endpoint: dialer.endpoint,
+    close: () => {
+      dialer.stopListening()
+    },
     connect: async (heap, options) => {
       const channels = await connectMesh(dialer, options)
       const fds = channels.map((channel) => channel?.fd)

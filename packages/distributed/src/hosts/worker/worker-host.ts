@@ -8,7 +8,7 @@ import type { Operation } from '../../engine/operation.ts'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
 import type { TransportName } from '../../transports/open-transport.ts'
-import type { EngineHost, Ticket } from '../host.ts'
+import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
 import type { ConnectMessage, FailureMessage, StartMessage, WorkerInput } from './messages.ts'
 import {
   commandAt,
@@ -45,6 +45,7 @@ export class WorkerHost implements EngineHost {
   readonly kind = 'worker'
   readonly transport: string
   readonly arena: Arena
+  readonly #rank: number
   readonly #worker: Worker
   readonly #port: MessagePort
   readonly #shared: SharedState
@@ -61,6 +62,7 @@ export class WorkerHost implements EngineHost {
 
   constructor({ memory, rank, worldSize, transport, host }: WorkerHostOptions) {
     this.transport = transport
+    this.#rank = rank
     this.arena = new Arena(heapOf(memory), rank)
     const shared = new SharedArrayBuffer(sharedBytes())
     this.#shared = sharedStateOf(shared)
@@ -98,17 +100,20 @@ export class WorkerHost implements EngineHost {
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
+    if (this.#stopped) throw destroyedError('newGroup')
     this.#port.postMessage({ id, name, ranks })
     this.#command(commandKinds.addGroup, 0, () => undefined)
   }
 
   removeGroup(id: number): void {
+    if (this.#stopped) return
     this.#command(commandKinds.removeGroup, 0, (commands, at) => {
       commands[at + 2] = id
     })
   }
 
   submit(operation: Operation): Ticket {
+    if (this.#stopped) throw destroyedError(operation.name)
     const slot = this.#takeSlot()
     const ticket = new WorkerTicket(this, slot)
     this.#tickets[slot] = ticket
@@ -172,7 +177,9 @@ export class WorkerHost implements EngineHost {
     const exited = once(this.#worker, 'exit')
     this.#worker.ref()
     this.#stop(1)
+    const timer = setTimeout(() => void this.#worker.terminate(), LEAVE_TIME + SLICE)
     await exited
+    clearTimeout(timer)
     this.#port.close()
   }
 
@@ -210,8 +217,7 @@ export class WorkerHost implements EngineHost {
     if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
     const slot = this.#freeSlots.pop()
     if (slot === undefined) {
-      const value = `${SLOTS} operations under way`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'Work', value, expected: 'fewer: await them' })
+      throw tsrError('ERR_TSR_TOO_MANY_OPERATIONS', { rank: this.#rank, limit: SLOTS })
     }
     Atomics.store(this.#shared.states, slot, slotStates.running)
     return slot

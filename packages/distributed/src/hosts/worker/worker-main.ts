@@ -62,6 +62,7 @@ function takeCommands(engine: Engine): boolean {
     try {
       runCommand(engine, at, slot)
     } catch (error) {
+      if (shared.commands[at] !== commandKinds.start) throw error
       publish(slot, error)
     }
     Atomics.store(shared.control, control.read, (n + 1) | 0)

@@ -10,6 +10,17 @@ import type { ByteChannel } from './byte-channel.ts'
 /** The last byte of a greeting: the connection is accepted. */
 const WELCOME = 1
 
+const REFUSAL = 'TSRUN_REFUSAL'
+
+function refusal(message: string): Error {
+  return Object.assign(new Error(message), { code: REFUSAL })
+}
+
+/** Whether a greeting failed for good: another token, or another protocol. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === REFUSAL
+}
+
 export interface Credentials {
   readonly token: string
   /** Names the job and its life, so that a rank of another one is refused. */
@@ -28,7 +39,7 @@ export async function greetCalled(
   const handshake = clientHandshake(token, purpose)
   await channel.write(handshake.hello)
   const answer = handshake.answer(await channel.read(SERVER_HELLO_BYTES))
-  if ('refused' in answer) throw new Error(`it fails the handshake (${answer.refused})`)
+  if ('refused' in answer) throw refusal(`it fails the handshake (${answer.refused})`)
   const last = new Uint8Array(CLIENT_PROOF_BYTES + 4)
   last.set(answer.proof)
   new DataView(last.buffer).setUint32(CLIENT_PROOF_BYTES, rank, true)

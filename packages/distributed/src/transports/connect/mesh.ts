@@ -1,6 +1,6 @@
-import { Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
+import { createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
 import type { ByteChannel } from './byte-channel.ts'
-import { greetCalled, greetCaller, welcome, type Credentials } from './greeting.ts'
+import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
 
 /** Where a rank listens for the connections of its peers. */
 export interface Endpoint {
@@ -28,8 +28,10 @@ export interface MeshOptions extends Credentials {
 
 /** A stranger has so long to prove itself, in milliseconds. */
 const GREETING_TIME = 5000
-/** Strangers that are greeted at once; more are turned away. */
-const LARGEST_QUEUE = 256
+/** Callers that are greeted at once: the oldest gives way, so that silent ones lock nobody out. */
+export const LARGEST_QUEUE = 256
+/** One attempt to greet a peer may take so long, in milliseconds, before the next. */
+const ATTEMPT_TIME = 10_000
 
 /**
  * Connects every rank with every other: each calls the ranks below it and hears those above.
@@ -82,14 +84,16 @@ async function callPeer<Channel extends ByteChannel>(
       throw error
     })
     try {
-      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', deadline)
+      const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
+      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', within)
     } catch (error) {
       channel.close()
       throw error
     }
     return channel
   }
-  return await retry(attempt, { deadline }).catch((cause: unknown) => {
+  const isTransient = (error: unknown): boolean => !isRefusal(error)
+  return await retry(attempt, { deadline, isTransient }).catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw connectError(options, peer, reason, cause)
   })
@@ -103,7 +107,7 @@ async function hearPeers<Channel extends ByteChannel>(
 ): Promise<void> {
   const { rank, endpoints } = options
   let missing = endpoints.length - 1 - rank
-  let greeting = 0
+  const greeting = new Set<Channel>()
   if (missing === 0) return
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
@@ -125,16 +129,16 @@ async function hearPeers<Channel extends ByteChannel>(
     const listen = async (): Promise<void> => {
       while (missing > 0) {
         const channel = await dialer.accept()
-        if (greeting >= LARGEST_QUEUE) {
-          channel.close()
-          continue
-        }
-        greeting++
+        const [oldest] = greeting
+        if (greeting.size >= LARGEST_QUEUE) oldest?.close()
+        greeting.add(channel)
         void greet(channel)
-          .catch(() => {
+          .catch((error: unknown) => {
             channel.close()
+            const reason = error instanceof Error ? error.message : String(error)
+            createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
           })
-          .finally(() => greeting--)
+          .finally(() => greeting.delete(channel))
       }
     }
     listen().catch(() => undefined)

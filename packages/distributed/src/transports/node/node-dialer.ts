@@ -1,15 +1,18 @@
 import { once } from 'node:events'
-import { connect, createServer, type AddressInfo } from 'node:net'
-import type { Dialer, Endpoint } from '../connect/mesh.ts'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { LARGEST_QUEUE, type Dialer, type Endpoint } from '../connect/mesh.ts'
 import { SocketChannel } from './socket-channel.ts'
 
 /** Listens on `host` with node:net; the kernel picks the port. */
 export async function openNodeDialer(host: string): Promise<Dialer<SocketChannel>> {
-  const callers: SocketChannel[] = []
+  /** Callers that nobody has greeted yet; nothing of them is read before. */
+  const callers: Socket[] = []
   let wake: (() => void) | undefined
   let listening = true
-  const server = createServer({ noDelay: true }, (socket) => {
-    callers.push(new SocketChannel(socket))
+  const server = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => {
+    socket.on('error', () => undefined)
+    callers.push(socket)
+    if (callers.length > LARGEST_QUEUE) callers.shift()?.destroy()
     wake?.()
   })
   server.listen(0, host)
@@ -20,7 +23,7 @@ export async function openNodeDialer(host: string): Promise<Dialer<SocketChannel
     async accept() {
       for (;;) {
         const caller = callers.shift()
-        if (caller !== undefined) return caller
+        if (caller !== undefined) return new SocketChannel(caller)
         if (!listening) throw new Error('stopped listening')
         await new Promise<void>((resolve) => {
           wake = resolve
@@ -35,6 +38,7 @@ export async function openNodeDialer(host: string): Promise<Dialer<SocketChannel
     stopListening() {
       listening = false
       server.close()
+      for (const caller of callers.splice(0)) caller.destroy()
       wake?.()
     },
   }

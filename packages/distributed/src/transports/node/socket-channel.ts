@@ -1,14 +1,21 @@
 import type { Socket } from 'node:net'
 import type { ByteChannel } from '../connect/byte-channel.ts'
 
+/** Bytes that are read ahead of what is asked for. */
+const LARGEST_REST = 64 * 1024
+
 /** A node:net socket while it is greeted; `release` hands it over with what was read too far. */
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   #rest: Buffer[] = []
+  #held = 0
   #wake: (() => void) | undefined
   #ended: string | undefined
   readonly #onData = (chunk: Buffer): void => {
     this.#rest.push(chunk)
+    this.#held += chunk.length
+    // a greeting is short: whoever sends more waits until it is read, or is a stranger
+    if (this.#held > LARGEST_REST) this.socket.pause()
     this.#wake?.()
   }
 
@@ -19,6 +26,7 @@ export class SocketChannel implements ByteChannel {
       this.#wake?.()
     }
     socket.on('data', this.#onData)
+    socket.resume()
     socket.on('error', (error) => {
       end(error.message)
     })
@@ -41,6 +49,8 @@ export class SocketChannel implements ByteChannel {
       const bytes = Buffer.concat(this.#rest)
       if (bytes.length >= length) {
         this.#rest = bytes.length > length ? [bytes.subarray(length)] : []
+        this.#held = bytes.length - length
+        if (this.#held <= LARGEST_REST) this.socket.resume()
         return new Uint8Array(bytes.subarray(0, length))
       }
       if (this.#ended !== undefined) throw new Error(this.#ended)

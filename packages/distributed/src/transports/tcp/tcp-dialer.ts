@@ -20,7 +20,7 @@ export function openTcpDialer(host: string): Dialer<DescriptorChannel> {
     endpoint,
     async accept() {
       while (listening) {
-        const fd = acceptTcp(listener)
+        const fd = tryAccept(listener)
         if (fd >= 0) return new DescriptorChannel(fd)
         await sleep(1)
       }
@@ -43,5 +43,14 @@ export function openTcpDialer(host: string): Dialer<DescriptorChannel> {
       if (listening) closeSocket(listener)
       listening = false
     },
+  }
+}
+
+/** -1 also when this process has no descriptor left for the moment: the caller waits in the queue. */
+function tryAccept(listener: number): number {
+  try {
+    return acceptTcp(listener)
+  } catch {
+    return -1
   }
 }
