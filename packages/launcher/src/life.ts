@@ -34,6 +34,9 @@ interface LoggedRank {
 /** Milliseconds for the rest of the output once every process of the job is gone. */
 const DRAIN_TIME = 1000
 
+/** Refused connections that are announced; a port scan should not fill the console. */
+const REFUSALS_SHOWN = 5
+
 /**
  * One life of a job: starts the store and all ranks, waits for the end of the last or the failure
  * of the first, and stops what is left. No process of the ranks' groups survives it.
@@ -48,7 +51,14 @@ export async function runLife(
   around: Surroundings,
 ): Promise<LifeResult> {
   const { masterAddr, masterPort, grace } = job.options
-  const store = await hostStore(masterAddr, masterPort, job.identity.token)
+  let refused = 0
+  const store = await hostStore(masterAddr, masterPort, job.identity.token, (peer, reason) => {
+    if (++refused > REFUSALS_SHOWN) return
+    around.announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
+      peer,
+      reason,
+    })
+  })
   const ranks: LoggedRank[] = []
   let interrupted = false
   try {

@@ -67,7 +67,7 @@ describe('a rank that is lost', () => {
     const receive = a!.recv(new Float32Array(4), 1)
     const at = engine.memory.allocate(100)
     engine.heap.bytes.fill(65, at, at + 100)
-    transport.trySend(0, at, 100)
+    transport.trySend(0, at, 100, false)
     const [error] = await world.outcomes([receive])
     expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
     expect((error as Error).message).toContain('it sent bytes that are no frame')

@@ -9,11 +9,17 @@ export interface HostedStore {
 /**
  * Starts the store of a job in this process.
  *
+ * @param onRefused - told of connections that do not prove the token
  * @throws ERR_TSR_STORE_ADDRESS when it cannot listen there
  */
-export async function hostStore(host: string, port: number, token: string): Promise<HostedStore> {
+export async function hostStore(
+  host: string,
+  port: number,
+  token: string,
+  onRefused: (peer: string, reason: string) => void,
+): Promise<HostedStore> {
   try {
-    return await startStoreServer({ host, port, token })
+    return await startStoreServer({ host, port, token, onRefused })
   } catch (cause) {
     const endpoint = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
     throw tsrError('ERR_TSR_STORE_ADDRESS', { endpoint, reason: explain(cause) }, { cause })
