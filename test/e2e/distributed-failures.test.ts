@@ -45,6 +45,7 @@ describe.each(worlds)('a rank that is killed ($name)', ({ env }) => {
 describe.each(worlds)('a rank that ends early ($name)', ({ env }) => {
   it('with exit code 0 has left, and the others are told so', async () => {
     const job = await startWaiting(env, 'collective', 'return')
+    job.ranks[2]!.child.kill('SIGUSR2')
     for (const { code, message } of await failuresOf(job)) {
       expect(code).toMatch(/^ERR_TSR_(PEER_LEFT|PEER_FAILED|GROUP_FAILED)$/)
       expect(message).toContain('Rank 2 has left the job')
@@ -53,6 +54,7 @@ describe.each(worlds)('a rank that ends early ($name)', ({ env }) => {
 
   it.each(['throw', 'exit'])('by %s is lost', async (act) => {
     const job = await startWaiting(env, 'collective,receive', act)
+    job.ranks[2]!.child.kill('SIGUSR2')
     for (const { code, message } of await failuresOf(job)) {
       expect(code).toMatch(/^ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)$/)
       expect(message).toContain('Rank 2 is gone')

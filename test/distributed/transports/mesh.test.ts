@@ -15,6 +15,9 @@ import { errorOf } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
+// the strangers are ours
+process.env['TSRUN_LOG_LEVEL'] = 'silent'
+
 const token = 'ab'.repeat(32)
 const purpose = 'data test 0'
 

@@ -73,6 +73,8 @@ export class Engine {
             },
             hasLeft: (group) => this.#left.has(group),
             onClosed: (link) => {
+              // what has come already may complete an operation
+              this.#runReady()
               this.#failures.onClosed(link)
             },
           }),

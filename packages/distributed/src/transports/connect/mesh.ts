@@ -30,6 +30,8 @@ export interface MeshOptions extends Credentials {
 const GREETING_TIME = 5000
 /** Callers that are greeted at once: the oldest gives way, so that silent ones lock nobody out. */
 export const LARGEST_QUEUE = 256
+/** Refused callers that are logged: a crowd must not fill the disk. */
+const REPORTED = 10
 /** One attempt to greet a peer may take so long, in milliseconds, before the next. */
 const ATTEMPT_TIME = 10_000
 
@@ -107,6 +109,7 @@ async function hearPeers<Channel extends ByteChannel>(
 ): Promise<void> {
   const { rank, endpoints } = options
   let missing = endpoints.length - 1 - rank
+  let refused = 0
   const greeting = new Set<Channel>()
   if (missing === 0) return
   await new Promise<void>((resolve) => {
@@ -122,8 +125,15 @@ async function hearPeers<Channel extends ByteChannel>(
         caller < endpoints.length &&
         channels[caller] === undefined
       if (!isExpected) throw new Error('not a rank that is waited for')
-      await welcome(channel)
+      // taken at once: a second caller of that rank is refused meanwhile
       channels[caller] = channel
+      try {
+        await welcome(channel)
+      } catch (error) {
+        channels[caller] = undefined
+        throw error
+      }
+      greeting.delete(channel)
       if (--missing === 0) resolve()
     }
     const listen = async (): Promise<void> => {
@@ -135,14 +145,20 @@ async function hearPeers<Channel extends ByteChannel>(
         void greet(channel)
           .catch((error: unknown) => {
             channel.close()
-            const reason = error instanceof Error ? error.message : String(error)
-            createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
+            if (missing > 0 && ++refused <= REPORTED) logRefusal(error)
           })
           .finally(() => greeting.delete(channel))
       }
     }
     listen().catch(() => undefined)
   })
+  // who is still silent would only keep the process alive
+  for (const stranger of greeting) stranger.close()
+}
+
+function logRefusal(error: unknown): void {
+  const reason = error instanceof Error ? error.message : String(error)
+  createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
 }
 
 function connectError(
