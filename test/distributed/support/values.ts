@@ -41,7 +41,7 @@ export function reduced(dtype: DType, op: ReduceOp, size: number, length: number
   return result
 }
 
-export function combine(dtype: DType, op: ReduceOp, a: number, b: number): number {
+function combine(dtype: DType, op: ReduceOp, a: number, b: number): number {
   if (op === 'min') return Math.min(a, b)
   if (op === 'max') return Math.max(a, b)
   if (dtype === 'int32') return op === 'product' ? Math.imul(a, b) : (a + b) | 0
@@ -49,7 +49,7 @@ export function combine(dtype: DType, op: ReduceOp, a: number, b: number): numbe
 }
 
 /** `avg` is the sum times 1/n in the arithmetic of the dtype. */
-export function finished(dtype: DType, op: ReduceOp, size: number, sum: number): number {
+function finished(dtype: DType, op: ReduceOp, size: number, sum: number): number {
   if (op !== 'avg') return sum
   if (dtype === 'int32') return Math.trunc(sum / size)
   return round(dtype, sum * round(dtype, 1 / size))
