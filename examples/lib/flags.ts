@@ -77,6 +77,9 @@ function refuse(problem: string, flags: Record<string, Flag<unknown>>): never {
         `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
     )
     console.error([problem, '', 'Flags:', ...lines].join('\n'))
+  } else {
+    // A job ends with its first rank that fails: leave that to the one that says why.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5000)
   }
   process.exit(2)
 }

@@ -22,11 +22,12 @@ import { printResult } from './result.ts'
 /** One training step's forwards and backwards, in the order of a schedule. */
 export type Step = (stage: LessonStage, neighbours: Neighbours) => Promise<void>
 
-const STEPS = 12
+const STEPS = 8
 const ROWS = 64
 const HIDDEN = 256
 const LAYERS = 16
-const learningRate = 0.05
+// Small, so that rounding errors, which differ with the order of sums, do not grow from step to step.
+const learningRate = 0.005
 
 /**
  * Trains a network of 16 layers on some digits with `step`, shows how the ranks spent their time,
@@ -105,7 +106,7 @@ function compareLosses(trained: readonly number[], batchSize: number): number {
   const largest = Math.max(...differences)
   console.log(`Loss after ${trained.length} steps: ${trained.at(-1)!.toFixed(6)}.`)
   console.log(`A single process differs by at most ${largest.toExponential(1)}.\n`)
-  if (!(largest < 1e-4)) throw new Error('The pipeline does not train like a single process.')
+  if (!(largest < 1e-5)) throw new Error('The pipeline does not train like a single process.')
   return largest
 }
 

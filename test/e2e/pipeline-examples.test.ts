@@ -1,0 +1,94 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+/** Runs an example; its result, and what rank 0 printed before. */
+async function example(
+  nproc: number,
+  ...args: string[]
+): Promise<[Record<string, unknown>, string]> {
+  const [script, ...flags] = args
+  const ranks = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const run = await tsrun([...ranks, `examples/${script!}`, ...flags], { cwd })
+  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+  const lines = run.stdout.trimEnd().split('\n')
+  const [, json] = /^result (\{.*\})$/.exec(lines.pop()!)!
+  return [JSON.parse(json!) as Record<string, unknown>, lines.join('\n')]
+}
+
+describe('the steps 4 to 6', () => {
+  it.each([
+    ['04-naive.ts', 0.5, [1, 1]],
+    ['05-gpipe.ts', 1 / 9, [8, 8]],
+    ['06-1f1b.ts', 1 / 9, [2, 1]],
+  ])('%s trains like a single process and shows its figures', async (script, ideal, peaks) => {
+    const [result, shown] = await example(2, script)
+    expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'idle', 'ideal', 'peaks'])
+    expect(result['maxDifference']).toBeLessThan(1e-5)
+    expect(result['ideal']).toBeCloseTo(ideal, 3)
+    expect(result['peaks']).toEqual(peaks)
+    expect(result['idle']).toBeGreaterThan(0)
+    expect(shown).toContain('rank 0 F0')
+  })
+
+  it('run in one process as well', async () => {
+    const [result] = await example(1, '06-1f1b.ts')
+    expect(result).toMatchObject({ ideal: 0, peaks: [1] })
+  })
+})
+
+describe('pipeline.ts', () => {
+  const quick = ['--epochs', '1', '--batch', '1000', '--microbatches', '4']
+
+  it.each([
+    [1, '1f1b'],
+    [3, '1f1b'],
+    [2, 'gpipe'],
+    [2, 'naive'],
+  ])('learns on %i ranks with %s', async (nproc, schedule) => {
+    const [result, shown] = await example(nproc, 'pipeline.ts', '--schedule', schedule, ...quick)
+    expect(Object.keys(result)).toEqual(['accuracy', 'seconds', 'bubble', 'predictedBubble'])
+    expect(result['accuracy']).toBeGreaterThan(0.8)
+    expect(result['bubble']).toBeLessThan(1)
+    expect(shown).toMatch(/epoch 1\/1 {2}test accuracy \d\d\.\d\d %/)
+    expect(shown).toMatch(/^rank {2}layers {2}parameters/m)
+    expect(shown).toMatch(/^Bubble .* measured, .* predicted/m)
+    for (let rank = 0; rank < nproc; rank++) expect(shown).toMatch(new RegExp(`^r${rank} .*F`, 'm'))
+  })
+
+  it('gives the same accuracy for every layout', async () => {
+    const results = await Promise.all([
+      example(1, 'pipeline.ts', ...quick, '--seed', '5'),
+      example(2, 'pipeline.ts', ...quick, '--seed', '5', '--schedule', 'gpipe'),
+    ])
+    const [one, two] = results.map(([result]) => Number(result['accuracy']))
+    expect(Math.abs(one! - two!)).toBeLessThan(0.01)
+  })
+
+  it.each([
+    [['--schedule', 'zigzag'], '--schedule is "zigzag"; expected one of naive, gpipe, 1f1b'],
+    [['--microbatches', '0'], '--microbatches is "0"; expected a whole number from 1'],
+    [['--epochs', '1.5'], '--epochs is "1.5"; expected a whole number from 1'],
+    [['--batch', 'many'], '--batch is "many"; expected a whole number from 1'],
+    [['--seed=-1'], '--seed is "-1"; expected a whole number from 0'],
+    [['--lr', 'NaN'], '--lr is "NaN"; expected a number above 0'],
+    [['--speed', '9'], "Unknown option '--speed'"],
+  ])('refuses %j: says why once, and exits with 2', async (flags, problem) => {
+    const run = await tsrun(['--nproc', '2', 'examples/pipeline.ts', ...flags], { cwd })
+    expect(run.code).toBe(2)
+    const errors = run.stderr.split('\n').filter((line) => line.startsWith('[rank 0] '))
+    expect(errors[0]).toContain(problem)
+    expect(run.stderr).toMatch(/--microbatches +a whole number from 1 \(default 8\)/)
+  })
+
+  it('refuses more ranks than layers, with the error that says so', async () => {
+    const run = await tsrun(['--nproc', '17', 'examples/pipeline.ts'], { cwd })
+    expect(run.code).toBe(1)
+    expect(run.stderr).toContain('A model of 16 layers cannot be cut into 17 pipeline stages')
+  })
+})
