@@ -1,4 +1,10 @@
-import { newGroup, type DType, type ProcessGroup, type ReduceOp } from '@tsrun/distributed'
+import {
+  newGroup,
+  type CallOptions,
+  type DType,
+  type ProcessGroup,
+  type ReduceOp,
+} from '@tsrun/distributed'
 import fc from 'fast-check'
 import { fill, newArray, reduced, reductions, sameBits, valueOf } from './values.ts'
 
@@ -51,7 +57,7 @@ const lengths = fc.oneof(
 const indices = fc.nat({ max: 1000 })
 const dtypes = fc.constantFrom<DType>('float32', 'float64', 'int32')
 
-const steps: fc.Arbitrary<Step> = fc.oneof(
+export const steps: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 5,
     arbitrary: fc.record({
@@ -151,24 +157,26 @@ export async function runProgram(world: ProcessGroup, program: Program): Promise
   await settle(pending.length, program.seed)
 }
 
-function start(
+/** Starts one step on this rank; undefined where it has no part in it. */
+export function start(
   group: ProcessGroup,
   step: Exclude<Step, { kind: 'wait' }>,
   salt: number,
+  call: CallOptions = {},
 ): Omit<Pending, 'what'> | undefined {
   const { size, rank } = group
-  if (step.kind === 'barrier') return { work: group.barrier(), check: () => true }
+  if (step.kind === 'barrier') return { work: group.barrier(call), check: () => true }
   if (step.kind === 'object') {
     const value = { ...step, salt }
     return {
-      work: group.broadcastObject(value, step.root % size),
+      work: group.broadcastObject(value, step.root % size, call),
       check: (received) => JSON.stringify(received) === JSON.stringify(value),
     }
   }
   if (step.kind === 'gatherObjects') {
     const expected = Array.from({ length: size }, (_, peer) => [peer, step.value])
     return {
-      work: group.allGatherObject([rank, step.value]),
+      work: group.allGatherObject([rank, step.value], call),
       check: (received) => JSON.stringify(received) === JSON.stringify(expected),
     }
   }
@@ -180,7 +188,7 @@ function start(
     if (from === to || (rank !== from && rank !== to)) return undefined
     const expected = fill(newArray(dtype, length), dtype, salt)
     const buffer = make(length)
-    const options = { tag: step.tag }
+    const options = { ...call, tag: step.tag }
     if (rank === from) {
       buffer.set(expected)
       return { work: group.send(buffer, to, options), check: () => true }
@@ -188,6 +196,7 @@ function start(
     return { work: group.recv(buffer, from, options), check: () => sameBits(buffer, expected) }
   }
   const options = {
+    ...call,
     op: step.op,
     ...(step.algorithm === undefined ? {} : { algorithm: step.algorithm }),
   }
@@ -201,12 +210,12 @@ function start(
     case 'reduce': {
       const buffer = fill(make(length), dtype, rank)
       const check = () => rank !== root || sameBits(buffer, reduced(dtype, step.op, size, length))
-      return { work: group.reduce(buffer, root, { op: step.op }), check }
+      return { work: group.reduce(buffer, root, { ...call, op: step.op }), check }
     }
     case 'broadcast': {
       const buffer = fill(make(length), dtype, rank)
       const check = () => sameBits(buffer, fill(newArray(dtype, length), dtype, root))
-      return { work: group.broadcast(buffer, root), check }
+      return { work: group.broadcast(buffer, root, call), check }
     }
     case 'reduceScatter': {
       const slice = Math.ceil(length / size)
@@ -216,7 +225,7 @@ function start(
         const all = reduced(dtype, step.op, size, slice * size)
         return sameBits(output, all.subarray(rank * slice, (rank + 1) * slice))
       }
-      return { work: group.reduceScatter(output, input, { op: step.op }), check }
+      return { work: group.reduceScatter(output, input, { ...call, op: step.op }), check }
     }
     case 'allGather': {
       const slice = Math.ceil(length / size)
@@ -224,7 +233,7 @@ function start(
       const output = make(slice * size)
       const check = () =>
         output.every((value, i) => value === valueOf(dtype, Math.floor(i / slice), i % slice))
-      return { work: group.allGather(output, input), check }
+      return { work: group.allGather(output, input, call), check }
     }
   }
 }

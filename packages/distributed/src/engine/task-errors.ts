@@ -1,4 +1,4 @@
-import { tsrError, type TsrError } from '@tsrun/core'
+import { reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
 import type { Link } from './link.ts'
 import { nameOf, peersOf, type Task } from './task.ts'
 
@@ -17,7 +17,8 @@ export function peerError(
 
 /** The error of an operation of a group that has failed before. */
 export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
-  if (error.code === 'ERR_TSR_MISMATCH') return error
+  // an error of its own for each operation
+  if (error.code === 'ERR_TSR_MISMATCH') return reviveTsrError(error.toJSON())
   const facts = { rank, operation: nameOf(task), group: task.group.name, reason: sentenceOf(error) }
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }

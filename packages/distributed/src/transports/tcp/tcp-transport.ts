@@ -16,8 +16,12 @@ import {
 import type { Heap } from '../../arena/heap.ts'
 import { CLOSED, type BlockingTransport } from '../transport.ts'
 
-/** Unacknowledged data ends a connection after so many milliseconds (a pulled cable). */
-const USER_TIMEOUT = 30_000
+/**
+ * Unacknowledged data ends a connection after so many milliseconds (a pulled cable). The kernel
+ * counts a peer that is there but does not read as well, so it must not be short: a stopped process,
+ * or an inline engine whose rank computes.
+ */
+const USER_TIMEOUT = 300_000
 
 /** libc sockets: payloads go straight between the kernel and the arena. */
 export class TcpTransport implements BlockingTransport {
