@@ -57,7 +57,7 @@ const lengths = fc.oneof(
 const indices = fc.nat({ max: 1000 })
 const dtypes = fc.constantFrom<DType>('float32', 'float64', 'int32')
 
-const steps: fc.Arbitrary<Step> = fc.oneof(
+export const steps: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 5,
     arbitrary: fc.record({
@@ -158,7 +158,7 @@ export async function runProgram(world: ProcessGroup, program: Program): Promise
 }
 
 /** Starts one step on this rank; undefined where it has no part in it. */
-function start(
+export function start(
   group: ProcessGroup,
   step: Exclude<Step, { kind: 'wait' }>,
   salt: number,
