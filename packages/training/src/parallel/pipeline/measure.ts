@@ -1,7 +1,9 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { recordModule } from '../../autograd/record.ts'
 import type { Recording } from '../../autograd/recording.ts'
 import { createTensor } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
+import type { Module } from '../../nn/module.ts'
 import { shardedMLP } from '../../nn/sharded-mlp.ts'
 import { StepMeter } from './meter.ts'
 import type { Batch } from './model.ts'
@@ -39,7 +41,8 @@ export async function measureSchedules(
 ): Promise<MeasuredSchedule[]> {
   const own = splitLayers(layers, group.size)[group.rank]!
   const mlp = shardedMLP({ layers, inputs: hidden, hidden, outputs: hidden })
-  const module = mlp.slice(own.from, own.to)
+  const slice = mlp.slice(own.from, own.to)
+  const module = group.rank === 0 ? withInputGradient(slice) : slice
   const runs = schedules.map((name) => {
     const options = { schedule: name, microbatches, loss: halfSquares }
     const pipe = pipeline({ layers, slice: () => module }, group, options)
@@ -78,7 +81,28 @@ function testBatch(size: number, width: number): Batch {
   }
 }
 
-/** A loss that costs next to nothing, so that all stages have the same to do: |y|^2 / 2. */
+/** The first stage with as much to do as the others: it also finds the gradient of its input. */
+function withInputGradient(module: Module): Module {
+  return {
+    parameters: module.parameters,
+    forward: (x) => module.forward(x),
+    record: (x) => {
+      const recording = recordModule(module, x, { needsInputGradient: true })
+      return {
+        value: recording.value,
+        backward: (dy, onGradient) => {
+          recording.backward(dy, onGradient)?.dispose()
+          return undefined
+        },
+        dispose: () => {
+          recording.dispose()
+        },
+      }
+    },
+  }
+}
+
+/** A loss that costs next to nothing, so that the last stage has no more to do: |y|^2 / 2. */
 function halfSquares(outputs: Tensor): Tensor {
   return tf.mul(tf.sum(tf.square(outputs)), 0.5)
 }
