@@ -4,6 +4,7 @@ import {
   EAGER_LIMIT,
   EngineMemory,
 } from '../../../packages/distributed/src/engine/engine-memory.ts'
+import { SteppedWorld } from '../support/stepped-world.ts'
 import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
 
 const heap = heapOf(createMemory(16 * 1024 * 1024))
@@ -45,5 +46,39 @@ describe('frame blocks', () => {
   it('say whose memory is full', () => {
     const memory = newMemory()
     expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('of rank 3 has no room')
+  })
+})
+
+describe('thousands of operations', () => {
+  it('leave nothing behind in the engine', async () => {
+    const world = new SteppedWorld(3)
+    const round = async (): Promise<void> => {
+      const works = world.groups.flatMap((group, rank) => {
+        const [next, previous] = [(rank + 1) % 3, (rank + 2) % 3]
+        const large = new Float32Array(5000)
+        return [
+          group.allReduce(new Float32Array(100)),
+          group.allReduce(large),
+          group.broadcast(new Float32Array(10), 1),
+          group.barrier(),
+          group.send(new Float32Array(10), next),
+          group.recv(new Float32Array(10), previous),
+          group.send(large, next, { tag: 1 }),
+          group.recv(new Float32Array(5000), previous, { tag: 1 }),
+          group.sendObject({ rank }, next),
+          group.recvObject(previous),
+        ] as PromiseLike<unknown>[]
+      })
+      await world.finish(works)
+    }
+    const held = (): number[] =>
+      world.ranks.flatMap(({ engine }) => [
+        engine.memory.used,
+        ...engine.links.map((link) => link?.streams.size ?? 0),
+      ])
+    for (let i = 0; i < 20; i++) await round()
+    const before = held()
+    for (let i = 0; i < 300; i++) await round()
+    expect(held()).toEqual(before)
   })
 })
