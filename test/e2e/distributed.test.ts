@@ -86,6 +86,17 @@ describe('ranks in processes of their own', () => {
     },
   )
 
+  it('refuse more operations than there is room for, and go on', async () => {
+    const job = await Job.start({ size: 2, program: 'outstanding.mjs' })
+    expect(await job.ranks[0]!.hear('full')).toMatchObject({
+      count: 4096,
+      code: 'ERR_TSR_TOO_MANY_OPERATIONS',
+    })
+    await job.ranks[1]!.hear('ready')
+    job.ranks[1]!.child.kill('SIGUSR2')
+    await job.succeed()
+  })
+
   it.each(worlds)('do not grow over many small operations: $name', async ({ env }) => {
     const job = await Job.start({ size: 2, program: 'many.mjs', env, flags: ['--expose-gc'] })
     await job.succeed()
