@@ -24,3 +24,12 @@ export function thrownBy(call: () => unknown): TsrError | undefined {
 export async function turns(times: number): Promise<void> {
   for (let i = 0; i < times; i++) await new Promise((resolve) => setImmediate(resolve))
 }
+
+/** Lets the event loop go round until this holds; fails after 20 s. */
+export async function eventually(holds: () => boolean): Promise<void> {
+  const deadline = performance.now() + 20_000
+  while (!holds()) {
+    if (performance.now() > deadline) throw new Error(`still not: ${String(holds)}`)
+    await turns(1)
+  }
+}

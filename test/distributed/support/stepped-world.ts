@@ -11,6 +11,7 @@ import {
   MemoryTransport,
 } from '../../../packages/distributed/src/transports/memory/memory-transport.ts'
 import type { Transport } from '../../../packages/distributed/src/transports/transport.ts'
+import { turns } from './outcome.ts'
 
 export interface SteppedRank {
   readonly group: ProcessGroup
@@ -24,6 +25,9 @@ export interface SteppedOptions {
   /** Default: in memory. */
   readonly transport?: (rank: number, heap: Heap) => Transport
 }
+
+/** Milliseconds without movement after which a test is given up. */
+const PATIENCE = 20_000
 
 /**
  * A world whose ranks move only when the test says so, and whose engines are in sight. Operations
@@ -88,10 +92,12 @@ export class SteppedWorld {
       state.isSettled = true
     }
     all.then(note, note)
-    for (let idle = 0; !state.isSettled;) {
-      idle = this.step(ranks) ? 0 : idle + 1
-      if (idle > 5000) throw new Error('the stepped world stands still')
-      await new Promise((resolve) => setImmediate(resolve))
+    let lastMoved = performance.now()
+    while (!state.isSettled) {
+      if (this.step(ranks)) lastMoved = performance.now()
+      if (performance.now() - lastMoved > PATIENCE)
+        throw new Error('the stepped world stands still')
+      await turns(1)
     }
     return await all
   }
