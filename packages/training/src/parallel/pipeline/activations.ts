@@ -146,7 +146,7 @@ export class Activations {
   ): void {
     if (work.timing === undefined) return
     const { posted, started, completed } = work.timing
-    const peer = this.#peer(kind, direction)
+    const peer = this.#group.ranks[this.#peer(kind, direction)]!
     const waited = started - posted
     this.#recorder.record(kind, posted, completed, { microbatch, bytes, peer, waited })
   }
