@@ -79,9 +79,8 @@ export async function runLesson(
     })
     console.log(`All ranks: idle ${percent(report.bubble)}, ideal ${percent(bubble)}.`)
     if (cores < size) {
-      console.log(
-        `${size} ranks share ${cores} cores here: what is not idle includes waiting for a core.`,
-      )
+      const shared = percent(ideal.simulate({ cores }).bubble)
+      console.log(`That needs a core for each: with ${cores} cores here the ideal is ${shared}.`)
     }
     const maxDifference = compareLosses(trained, batchSize)
     printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
