@@ -1,6 +1,9 @@
+import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP } from '@tsrun/training'
 import { exampleBatch, excess, singleProcessStep } from './support/reference.ts'
+
+jest.setTimeout(60_000)
 
 // This backend hands out its tensors' own memory: a message must never live on in a buffer.
 it('trains like a single process on the cpu backend too', async () => {

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { disposeModule, loadBackend, SGD, shardedMLP, tf } from '@tsrun/training'
 import { pipeline } from '../../../packages/training/src/parallel/pipeline/index.ts'
@@ -11,6 +12,8 @@ import {
   type Snapshot,
   type Values,
 } from './support/reference.ts'
+
+jest.setTimeout(60_000)
 
 const STEPS = 20
 const INPUTS = 12

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
 import {
@@ -19,6 +20,8 @@ import {
 } from '@tsrun/training'
 import { failure } from './support/failure.ts'
 import { exampleBatch } from './support/reference.ts'
+
+jest.setTimeout(60_000)
 
 const INPUTS = 8
 const CLASSES = 3

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import type { Span } from '@tsrun/telemetry'
 import {
@@ -13,6 +14,8 @@ import {
   type StepSample,
 } from '@tsrun/training'
 import { exampleBatch } from './support/reference.ts'
+
+jest.setTimeout(60_000)
 
 const microbatches = 4
 const plan = schedule('1f1b', { stages: 2, microbatches })
