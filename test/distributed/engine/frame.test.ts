@@ -1,3 +1,4 @@
+import { encode } from '@tsrun/core'
 import fc from 'fast-check'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
 import {
@@ -52,17 +53,24 @@ describe('the frame header', () => {
 })
 
 describe('a fault', () => {
-  it('carries both fingerprints of a mismatch', () => {
+  it('carries both sides of a mismatch', () => {
     const mine = { kind: 5, root: 1, count: 10 }
     const theirs = { kind: -3, root: 0, count: 2 ** 40 }
-    const fault = { kind: 'mismatch', mine, theirs } as const
+    const fault = { reason: 'x', all: false, mismatch: { rank: 3, mine, peer: 7, theirs } }
     expect(decodeFault(encodeFault(fault))).toEqual(fault)
   })
 
   it('cuts a long reason, so that it always fits', () => {
-    const long = 'ü'.repeat(100_000)
-    const fault = decodeFault(encodeFault({ kind: 'failed', reason: long, all: true }))
-    expect(fault).toEqual({ kind: 'failed', reason: 'ü'.repeat(4096), all: true })
+    const fault = decodeFault(encodeFault({ reason: 'ü'.repeat(100_000), all: true }))
+    expect(fault).toEqual({ reason: 'ü'.repeat(4096), all: true })
+  })
+
+  it('is read with care', () => {
+    const mismatch = { rank: 1, mine: { kind: 'x' }, peer: 2, theirs: null }
+    expect(decodeFault(encode({ reason: 5, all: 'yes', mismatch }))).toEqual({
+      reason: 'unknown reason',
+      all: false,
+    })
   })
 })
 

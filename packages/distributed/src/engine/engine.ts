@@ -153,7 +153,7 @@ export class Engine {
     const isRefused =
       failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
     if (isRefused) {
-      this.#failures.fail(task, refusalError(task, failure.error, this.rank), false)
+      this.#failures.fail(task, refusalError(task, failure.error, this.rank))
       return task
     }
     if (operation.aborted) {
@@ -189,7 +189,7 @@ export class Engine {
   }
 
   abort(task: Task): void {
-    this.#failures.fail(task, abortError(task, this.rank), true)
+    this.#failures.fail(task, abortError(task, this.rank))
   }
 
   /** Tells all peers that this rank leaves in order. */
@@ -207,7 +207,7 @@ export class Engine {
 
   /** Fails everything that runs. */
   failAll(error: TsrError): void {
-    for (const task of [...this.#running]) this.#failures.fail(task, error, false)
+    for (const task of [...this.#running]) this.#failures.fail(task, error)
   }
 
   #resolve(operation: Operation, group: EngineGroup): Operation {
@@ -243,7 +243,7 @@ export class Engine {
         }
       }
     } catch (cause) {
-      this.#failures.fail(task, thrownError(cause), true)
+      this.#failures.fail(task, thrownError(cause))
     }
   }
 

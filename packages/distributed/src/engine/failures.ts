@@ -42,25 +42,24 @@ export class Failures {
     this.#engine = engine
   }
 
-  /** Ends an operation with an error; `tellOthers` makes the group's other ranks fail as well. */
-  fail(task: Task, error: TsrError, tellOthers: boolean): void {
+  /** Ends an operation with an error; with a collective its group fails from there on. */
+  fail(task: Task, error: TsrError): void {
     if (task.state !== 'running') return
     const { group, operation } = task
-    if (!isCollective(operation)) {
+    if (isCollective(operation)) {
+      const errorOf = (other: Task): TsrError | undefined => (other === task ? error : undefined)
+      const fault = { reason: sentenceOf(error), all: false }
+      this.#failGroup(group, operation.sequence, error, errorOf, fault)
+    } else {
       this.#end(task, error)
-      return
     }
-    const { sequence } = operation
-    if (tellOthers) this.#tellGroup(group, sequence, error)
-    this.#end(task, error)
-    this.#failGroup(group, sequence, error)
   }
 
   /** See `Engine`. */
   checkDeadlines(now: number, patience: number): number {
     let earliest = Infinity
     for (const task of this.#engine.running) {
-      if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank), true)
+      if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank))
       else if (task.deadline < earliest) earliest = task.deadline
       if (now - task.posted >= patience && !task.hasInquired) this.#inquire(task)
     }
@@ -111,19 +110,22 @@ export class Failures {
     const task = transfer?.task ?? group.active.get(sequence)
     const mine = task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
-    const fault: Fault = { kind: 'mismatch', mine, theirs }
+    const { rank } = this.#engine
     const error = tsrError('ERR_TSR_MISMATCH', {
       group: group.name,
       sequence,
-      rank: this.#engine.rank,
+      rank,
       mine: describeFingerprint(mine),
       peer: link.peer,
       theirs: describeFingerprint(theirs),
     })
-    link.sendFault({ space, group: group.id, sequence }, encodeFault(fault))
-    if (task !== undefined) this.fail(task, error, true)
-    if (space === spaces.message) this.#tellGroup(group, 'all', error)
-    this.#failGroup(group, space === spaces.message ? 0 : sequence, error)
+    const all = space === spaces.message
+    const errorOf = (other: Task): TsrError | undefined => (other === task ? error : undefined)
+    this.#failGroup(group, sequence, error, errorOf, {
+      reason: sentenceOf(error),
+      all,
+      mismatch: { rank, mine, peer: link.peer, theirs },
+    })
   }
 
   /** Another rank says that an operation cannot finish. */
@@ -135,23 +137,18 @@ export class Failures {
       })
       return
     }
-    const { space, sequence } = header
+    const { sequence } = header
     const fault = decodeFault(payload)
-    const concernsAll = space === spaces.message || (fault.kind === 'failed' && fault.all)
     const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
-    for (const task of [...this.#engine.running]) {
-      const { operation } = task
-      const isMeant = isCollective(operation) && operation.sequence === sequence
-      if (task.group !== group || (!concernsAll && !isMeant)) continue
-      this.fail(task, faultError(fault, { ...facts, operation: nameOf(task) }), false)
+    const errorOf = (operation: string): TsrError => faultError(fault, { ...facts, operation })
+    const called = recall(group, sequence)
+    const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
+    const error = errorOf(fault.all ? 'no operation' : name)
+    const errorOfTask = (task: Task): TsrError | undefined => {
+      const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
+      return fault.all || isMeant ? errorOf(nameOf(task)) : undefined
     }
-    const called = concernsAll ? undefined : recall(group, sequence)
-    const operation = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
-    const error = faultError(fault, {
-      ...facts,
-      operation: concernsAll ? 'no operation' : operation,
-    })
-    this.#failGroup(group, concernsAll ? 0 : sequence, error)
+    this.#failGroup(group, sequence, error, errorOfTask, fault)
   }
 
   /** Faults that came before the group was made. */
@@ -163,37 +160,54 @@ export class Failures {
 
   onWithdrawn(receive: Transfer): void {
     const { task, stream } = receive
-    this.fail(task, withdrawnError(task, stream.link, this.#engine.rank), true)
+    this.fail(task, withdrawnError(task, stream.link, this.#engine.rank))
   }
 
   /** A peer is gone. One that has left fails what needs it; one that is lost, all its groups. */
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
-    for (const task of [...running]) {
-      const needsIt = [...task.open].some(({ stream }) => stream.link === link)
-      const isLost = link.closed === 'lost' && task.group.ranks.includes(link.peer)
-      if (needsIt || isLost) this.fail(task, peerError(task, link, rank), true)
+    if (link.closed === 'left') {
+      for (const task of [...running]) {
+        const needsIt = [...task.open].some(({ stream }) => stream.link === link)
+        if (needsIt) this.fail(task, peerError(task, link, rank))
+      }
+      return
     }
-    if (link.closed !== 'lost') return
     for (const group of groups.values()) {
       if (!group.ranks.includes(link.peer)) continue
-      const error = peerError(undefined, link, rank, group.name)
-      // those who have not seen it yet must not take the ranks that end because of it for the cause
-      this.#tellGroup(group, 'all', error)
-      this.#failGroup(group, 0, error)
+      const first = [...running].find((task) => task.group === group)
+      const error = peerError(first, link, rank, group.name)
+      const fault = { reason: sentenceOf(error), all: true }
+      this.#failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
     }
   }
 
-  /** The group fails from one of its collectives on; its messages fail all. */
-  #failGroup(group: EngineGroup, from: number, error: TsrError): void {
+  /**
+   * The group fails, all of it or from one of its collectives on. Every rank that learns of it
+   * tells all others: so whatever a rank does because of it, as leaving, reaches them after the news,
+   * and they do not take it for the cause.
+   *
+   * @param errorOf - the error of a running operation, where it is another than the refusal of later
+   */
+  #failGroup(
+    group: EngineGroup,
+    sequence: number,
+    error: TsrError,
+    errorOf: (task: Task) => TsrError | undefined,
+    fault: Fault,
+  ): void {
     const { rank, running } = this.#engine
-    const failure = group.failure
-    if (failure !== undefined && failure.from <= from) return
-    group.failure = { from, error: failure?.error ?? error }
+    const from = fault.all ? 0 : sequence
+    const before = group.failure
+    group.failure = {
+      from: Math.min(from, before?.from ?? Infinity),
+      error: before?.error ?? error,
+    }
+    if (from < (before?.from ?? Infinity)) this.#tellGroup(group, sequence, fault)
     for (const task of [...running]) {
       if (task.group !== group) continue
       if (isCollective(task.operation) && task.operation.sequence < from) continue
-      this.#end(task, refusalError(task, group.failure.error, rank))
+      this.#end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
     }
   }
 
@@ -203,11 +217,10 @@ export class Failures {
     this.#engine.settle(task, 'failed')
   }
 
-  #tellGroup(group: EngineGroup, sequence: number | 'all', error: TsrError): void {
-    const all = sequence === 'all'
-    const fault = encodeFault({ kind: 'failed', reason: sentenceOf(error), all })
-    const address = { space: spaces.collective, group: group.id, sequence: all ? 0 : sequence }
-    for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, fault)
+  #tellGroup(group: EngineGroup, sequence: number, fault: Fault): void {
+    const payload = encodeFault(fault)
+    const address = { space: spaces.collective, group: group.id, sequence }
+    for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, payload)
   }
 
   #keep(group: number, fault: () => void): void {

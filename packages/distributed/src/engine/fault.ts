@@ -2,40 +2,35 @@ import { decode, encode, tsrError, type TsrError } from '@tsrun/core'
 import { EAGER_LIMIT } from './engine-memory.ts'
 import { describeFingerprint, type Fingerprint } from './operation.ts'
 
-/** Why an operation cannot finish, as one rank tells another. */
-export type Fault =
-  | {
-      readonly kind: 'mismatch'
-      /** What the sender of the fault runs. */
-      readonly mine: Fingerprint
-      readonly theirs: Fingerprint
-    }
-  | {
-      readonly kind: 'failed'
-      readonly reason: string
-      /** Not one operation: all of the group. */
-      readonly all: boolean
-    }
+/** Two ranks of the world that run different things. */
+export interface Disagreement {
+  readonly rank: number
+  readonly mine: Fingerprint
+  readonly peer: number
+  readonly theirs: Fingerprint
+}
+
+/** Why a group fails, as one rank tells another, and that one the next. */
+export interface Fault {
+  readonly reason: string
+  /** Not from one operation on: all of the group. */
+  readonly all: boolean
+  readonly mismatch?: Disagreement
+}
 
 const LONGEST_REASON = 4096
 
 export function encodeFault(fault: Fault): Uint8Array {
-  const short =
-    fault.kind === 'failed' ? { ...fault, reason: fault.reason.slice(0, LONGEST_REASON) } : fault
-  return encode(short, EAGER_LIMIT)
+  return encode({ ...fault, reason: fault.reason.slice(0, LONGEST_REASON) }, EAGER_LIMIT)
 }
 
 /** Peers have proven the job's token, but the shape is checked all the same. */
 export function decodeFault(payload: Uint8Array): Fault {
-  const fault = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
-  const { kind, mine, theirs, reason, all } = fault
-  if (kind === 'mismatch' && isFingerprint(mine) && isFingerprint(theirs)) {
-    return { kind, mine, theirs }
-  }
+  const { reason, all, mismatch } = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
   return {
-    kind: 'failed',
     reason: typeof reason === 'string' ? reason : 'unknown reason',
     all: all === true,
+    ...(isDisagreement(mismatch) ? { mismatch } : {}),
   }
 }
 
@@ -47,20 +42,26 @@ export interface FaultContext {
   readonly operation: string
 }
 
-/** The error on the rank that is told. */
-export function faultError(fault: Fault, context: FaultContext): TsrError {
+/** The error on the rank that is told: a rank that is part of a mismatch sees it from its side. */
+export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context
-  if (fault.kind === 'mismatch') {
-    return tsrError('ERR_TSR_MISMATCH', {
-      group,
-      sequence,
-      rank,
-      mine: describeFingerprint(fault.theirs),
-      peer,
-      theirs: describeFingerprint(fault.mine),
-    })
+  if (mismatch?.peer !== rank) {
+    return tsrError('ERR_TSR_PEER_FAILED', { rank, operation, group, peer, reason })
   }
-  return tsrError('ERR_TSR_PEER_FAILED', { rank, operation, group, peer, reason: fault.reason })
+  return tsrError('ERR_TSR_MISMATCH', {
+    group,
+    sequence,
+    rank,
+    mine: describeFingerprint(mismatch.theirs),
+    peer: mismatch.rank,
+    theirs: describeFingerprint(mismatch.mine),
+  })
+}
+
+function isDisagreement(value: unknown): value is Disagreement {
+  if (typeof value !== 'object' || value === null) return false
+  const { rank, mine, peer, theirs } = value as Partial<Record<string, unknown>>
+  return [rank, peer].every(Number.isInteger) && isFingerprint(mine) && isFingerprint(theirs)
 }
 
 function isFingerprint(value: unknown): value is Fingerprint {
