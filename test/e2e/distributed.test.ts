@@ -97,6 +97,11 @@ describe('ranks in processes of their own', () => {
     await job.succeed()
   })
 
+  it('are not fooled by a wake-up that comes too early', async () => {
+    const job = await Job.start({ size: 2, program: 'spurious.mjs' })
+    await job.succeed()
+  })
+
   it.each(worlds)('do not grow over many small operations: $name', async ({ env }) => {
     const job = await Job.start({ size: 2, program: 'many.mjs', env, flags: ['--expose-gc'] })
     await job.succeed()

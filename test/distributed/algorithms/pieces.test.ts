@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import {
   cutIntoChunks,
@@ -13,6 +14,8 @@ import {
   operationCodes,
   type OperationName,
 } from '../../../packages/distributed/src/engine/operation.ts'
+
+jest.setTimeout(60_000)
 
 const sizes = fc.integer({ min: 0, max: 10_000_000 })
 

@@ -1,5 +1,8 @@
+import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Allocator } from '../../../packages/distributed/src/arena/allocator.ts'
+
+jest.setTimeout(60_000)
 
 const START = 64
 const END = 64 * 1024

@@ -1,6 +1,9 @@
+import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Credit } from '../../../packages/distributed/src/engine/credit.ts'
 import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
+
+jest.setTimeout(60_000)
 
 const LIMIT = 256 * 1024
 

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
 import {
@@ -6,6 +7,8 @@ import {
 } from '../../../packages/distributed/src/engine/engine-memory.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
+
+jest.setTimeout(60_000)
 
 const heap = heapOf(createMemory(16 * 1024 * 1024))
 const newMemory = (): EngineMemory => new EngineMemory(heap, 3, () => undefined)

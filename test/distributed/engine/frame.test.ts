@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import { encode } from '@tsrun/core'
 import fc from 'fast-check'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
@@ -8,6 +9,8 @@ import {
 } from '../../../packages/distributed/src/engine/frame.ts'
 import { decodeFault, encodeFault } from '../../../packages/distributed/src/engine/fault.ts'
 import { streamKey } from '../../../packages/distributed/src/engine/stream.ts'
+
+jest.setTimeout(60_000)
 
 const word = fc.integer({ min: 0, max: 2 ** 32 - 1 })
 const long = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import type { TsrError } from '@tsrun/core'
 import { newGroup } from '@tsrun/distributed'
 import { EAGER_LIMIT } from '../../../packages/distributed/src/engine/engine-memory.ts'
@@ -10,6 +11,8 @@ import {
 } from '../../../packages/distributed/src/engine/frame.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
+
+jest.setTimeout(60_000)
 
 describe('a rank that is lost', () => {
   it('fails all that runs on its groups, also between the others', async () => {

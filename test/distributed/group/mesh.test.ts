@@ -1,5 +1,8 @@
+import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
+
+jest.setTimeout(60_000)
 
 describe('initDeviceMesh', () => {
   it('lays the ranks out with the last axis fastest', async () => {

@@ -1,5 +1,8 @@
+import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
+
+jest.setTimeout(60_000)
 
 const nested = {
   text: 'grüße',
@@ -11,7 +14,7 @@ const nested = {
   set: new Set([1, 2]),
   date: new Date(0),
 }
-const large = { text: 'x'.repeat(100_000), values: new Float64Array(20_000).fill(0.25) }
+const large = { text: 'x'.repeat(60_000), values: new Float64Array(3000).fill(0.25) }
 const values = [nested, large, 0, '', undefined, null, [], large]
 
 describe('objects', () => {

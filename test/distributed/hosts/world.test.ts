@@ -1,5 +1,8 @@
+import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
+
+jest.setTimeout(60_000)
 
 describe('runWorld', () => {
   it('gives the results in the order of ranks', async () => {

@@ -150,7 +150,9 @@ export class WorkerHost implements EngineHost {
     if (isAwaited && this.#listeners++ === 0) this.#worker.ref()
     void waiting.value.then(() => {
       if (isAwaited && --this.#listeners === 0) this.#worker.unref()
-      callback()
+      // a late wake-up of the operation that had this slot before says nothing about this one
+      if (ticket.isSettled) callback()
+      else this.notify(ticket, callback, isAwaited)
     })
   }
 
