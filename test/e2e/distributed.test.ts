@@ -106,8 +106,9 @@ describe('ranks in processes of their own', () => {
     const job = await Job.start({ size: 2, program: 'many.mjs', env, flags: ['--expose-gc'] })
     await job.succeed()
     for (const rank of job.ranks) {
-      const { before, after } = await rank.hear('done')
-      expect(Number(after) - Number(before)).toBeLessThan(24 * 1024 * 1024)
+      const { growth } = await rank.hear('done')
+      // what leaks grows in every round; a heap that settles does not
+      expect(Math.min(...(growth as number[]))).toBeLessThan(1024 * 1024)
     }
   })
 })

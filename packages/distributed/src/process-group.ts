@@ -20,7 +20,7 @@ export interface ReduceOptions extends CallOptions {
   /** Default `sum`. */
   readonly op?: ReduceOp
   /** Default: chosen by size and number of ranks. */
-  readonly algorithm?: 'ring' | 'recursive-doubling'
+  readonly algorithm?: 'ring' | 'recursive-doubling' | 'halving-doubling'
 }
 
 /** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */

@@ -23,8 +23,8 @@ export function plan(ops, sizes, ranks) {
 }
 
 /**
- * Many for small buffers, whose times scatter and cost nothing; few for large ones. Enough to warm
- * up for a just-in-time compiler too: its code gets faster over the first hundred calls or so.
+ * Many for small buffers, whose times scatter and cost nothing; few for large ones. Ours repeats the
+ * warm-up of small ones ten times, for the just-in-time compiler.
  *
  * @param {number} bytes
  */

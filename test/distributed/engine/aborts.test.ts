@@ -172,7 +172,7 @@ describe('an abort in the middle of a transfer', () => {
     expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
   })
 
-  it.each(['ring', 'recursive-doubling'] as const)(
+  it.each(['ring', 'recursive-doubling', 'halving-doubling'] as const)(
     'fails the collective everywhere and disturbs no other group (%s)',
     async (algorithm) => {
       for (let steps = 1; steps < 26; steps += 2) {

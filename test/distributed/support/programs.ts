@@ -4,6 +4,7 @@ import {
   type DType,
   type ProcessGroup,
   type ReduceOp,
+  type ReduceOptions,
 } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { fill, newArray, reduced, reductions, sameBits, valueOf } from './values.ts'
@@ -16,7 +17,7 @@ export type Step =
       readonly dtype: DType
       readonly length: number
       readonly op: ReduceOp
-      readonly algorithm: 'ring' | 'recursive-doubling' | undefined
+      readonly algorithm: ReduceOptions['algorithm']
       readonly root: number
       readonly inArena: boolean
     }
@@ -66,7 +67,7 @@ export const steps: fc.Arbitrary<Step> = fc.oneof(
       dtype: dtypes,
       length: lengths,
       op: fc.constantFrom(...reductions),
-      algorithm: fc.constantFrom('ring', 'recursive-doubling', undefined),
+      algorithm: fc.constantFrom('ring', 'recursive-doubling', 'halving-doubling', undefined),
       root: indices,
       inArena: fc.boolean(),
     }),

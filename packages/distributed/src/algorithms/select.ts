@@ -4,6 +4,7 @@ import { binomialBroadcast, binomialReduce } from './binomial-tree.ts'
 import { chainBroadcast, chainReduce } from './chain.ts'
 import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
+import { halvingDoublingAllReduce } from './halving-doubling.ts'
 import { recursiveDoublingAllReduce } from './recursive-doubling.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
@@ -13,14 +14,19 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
   recv: { direct: receiveMessage },
   broadcast: { 'binomial-tree': binomialBroadcast, chain: chainBroadcast },
   reduce: { 'binomial-tree': binomialReduce, chain: chainReduce },
-  allReduce: { ring: ringAllReduce, 'recursive-doubling': recursiveDoublingAllReduce },
+  allReduce: {
+    ring: ringAllReduce,
+    'recursive-doubling': recursiveDoublingAllReduce,
+    'halving-doubling': halvingDoublingAllReduce,
+  },
   reduceScatter: { ring: ringReduceScatter },
   allGather: { ring: ringAllGather },
   barrier: { dissemination: disseminationBarrier },
 }
 
 /** Up to so many bytes the fewest steps win; above, the fewest bytes. */
-const SMALL_ALL_REDUCE = 64 * 1024
+const SMALL_ALL_REDUCE = 256 * 1024
+const MIDDLE_ALL_REDUCE = 8 * 1024 * 1024
 const SMALL_TREE = 64 * 1024
 
 /** The best algorithm for `bytes` bytes of buffer. The same facts give the same choice everywhere. */
@@ -33,7 +39,8 @@ export function chooseAlgorithm(operation: OperationName, bytes: number): Algori
     case 'reduce':
       return bytes <= SMALL_TREE ? 'binomial-tree' : 'chain'
     case 'allReduce':
-      return bytes <= SMALL_ALL_REDUCE ? 'recursive-doubling' : 'ring'
+      if (bytes <= SMALL_ALL_REDUCE) return 'recursive-doubling'
+      return bytes <= MIDDLE_ALL_REDUCE ? 'halving-doubling' : 'ring'
     case 'reduceScatter':
     case 'allGather':
       return 'ring'

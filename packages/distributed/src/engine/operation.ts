@@ -31,6 +31,7 @@ export const algorithmNames = [
   'chain',
   'dissemination',
   'direct',
+  'halving-doubling',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 

@@ -4,6 +4,9 @@ import { initProcessGroup } from '@tsrun/distributed'
 import { parseStep } from '../plan.mjs'
 import { expectedResult, operationOn } from './tsrun-operations.mjs'
 
+/** The just-in-time compiler reaches its last tier after some thousand calls: a training run's state. */
+const WARM_UP_FACTOR = 10
+
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })
 
@@ -18,7 +21,7 @@ await group.destroy()
 function measure({ op, count, warmUps, repeats }) {
   const { run, source, target, free } = operationOn(group, op, count)
   check(op, run, source, target)
-  for (let i = 0; i < warmUps; i++) {
+  for (let i = 0; i < warmUps * (count <= 16_384 ? WARM_UP_FACTOR : 1); i++) {
     group.barrierSync()
     run()
   }

@@ -96,6 +96,12 @@ describe('simulate', () => {
     expect(simulation.ranks.map((rank) => rank.idle)).toEqual([34, 2, 34])
   })
 
+  it('takes a duration for each micro-batch of a stage', () => {
+    const plan = schedule('gpipe', { stages: 2, microbatches: 2 })
+    const { makespan } = plan.simulate({ forward: [[3, 1], 1], backward: [2, [2, 5]] })
+    expect(makespan).toBe(3 + 1 + 1 + 2 + 5 + 2)
+  })
+
   it('adds a transfer for every message that a micro-batch waits for', () => {
     const { makespan } = schedule('naive', { stages: 3, microbatches: 2 }).simulate({
       forward: 1,

@@ -66,10 +66,9 @@ export class Activations {
     this.#post()
   }
 
-  /** Waits for the next expected message. @returns the caller's to dispose */
-  async receive(): Promise<Tensor> {
-    const { work, buffer, direction, microbatch } = this.#posted.shift()!
-    this.#post()
+  /** Waits until the next expected message is there; then `take` it. */
+  async arrive(): Promise<void> {
+    const { work, microbatch } = this.#posted[0]!
     if (!work.isCompleted()) {
       const start = monotonicNow()
       await work
@@ -78,6 +77,12 @@ export class Activations {
       this.#recorder.record('wait', start, end, { microbatch, waited })
     }
     await work
+  }
+
+  /** The message that has arrived, the caller's to dispose. */
+  take(): Tensor {
+    const { work, buffer, direction, microbatch } = this.#posted.shift()!
+    this.#post()
     this.#record('recv', work, { direction, microbatch, bytes: buffer.byteLength })
     const shape = [this.#rows[microbatch]!, ...this.#shapes[direction]!]
     const tensor = createTensor(shape, (values) => {

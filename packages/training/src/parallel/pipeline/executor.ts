@@ -61,7 +61,8 @@ export class StageWorker {
     }))
     await this.#activations.begin(batch.rows, this.#isFirst ? [] : expected)
     for (const microbatch of microbatches) {
-      const output = this.#stage.infer(await this.#input(microbatch, batch))
+      if (!this.#isFirst) await this.#activations.arrive()
+      const output = this.#stage.infer(this.#input(microbatch, batch))
       if (this.#isLast) {
         const { loss, correct } = this.#stage.score(output, batch.labels(microbatch))
         sums.loss += loss
@@ -81,37 +82,38 @@ export class StageWorker {
   }
 
   async #forward(microbatch: number, batch: Microbatches): Promise<void> {
-    const labels = this.#isLast ? batch.labels(microbatch) : undefined
-    const input = await this.#input(microbatch, batch)
-    const output = this.#timed('F', microbatch, () =>
-      this.#stage.forward(microbatch, input, labels),
-    )
-    if (!this.#isLast) this.#activations.send({ direction: 'forward', microbatch }, output)
+    if (!this.#isFirst) await this.#activations.arrive()
+    this.#timed('F', microbatch, () => {
+      const labels = this.#isLast ? batch.labels(microbatch) : undefined
+      const output = this.#stage.forward(microbatch, this.#input(microbatch, batch), labels)
+      if (!this.#isLast) this.#activations.send({ direction: 'forward', microbatch }, output)
+    })
   }
 
   async #backward(microbatch: number): Promise<void> {
-    const outputGradient = this.#isLast ? undefined : await this.#activations.receive()
-    const inputGradient = this.#timed('B', microbatch, () =>
-      this.#stage.backward(microbatch, outputGradient),
-    )
-    if (inputGradient === undefined) return
-    this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
-    inputGradient.dispose()
+    if (!this.#isLast) await this.#activations.arrive()
+    this.#timed('B', microbatch, () => {
+      const outputGradient = this.#isLast ? undefined : this.#activations.take()
+      const inputGradient = this.#stage.backward(microbatch, outputGradient)
+      if (inputGradient === undefined) return
+      this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
+      inputGradient.dispose()
+    })
   }
 
-  async #input(microbatch: number, batch: Microbatches): Promise<Tensor> {
-    return this.#isFirst ? batch.inputs(microbatch) : await this.#activations.receive()
+  #input(microbatch: number, batch: Microbatches): Tensor {
+    return this.#isFirst ? batch.inputs(microbatch) : this.#activations.take()
   }
 
-  #timed<T>(kind: 'F' | 'B', microbatch: number, compute: () => T): T {
+  /** Fetching the input and handing over the output are part of an action: the rank is busy then. */
+  #timed(kind: 'F' | 'B', microbatch: number, compute: () => void): void {
     const before = process.cpuUsage()
     const start = monotonicNow()
-    const result = compute()
+    compute()
     const end = monotonicNow()
     const { user, system } = process.cpuUsage(before)
     const cpu = (user + system) / 1e3
     this.#recorder.record(kind, start, end, { stage: this.#index, microbatch, cpu })
-    return result
   }
 
   /** What this stage receives when it runs `actions`, in the order of use. */

@@ -8,7 +8,7 @@ import { shardedMLP } from '../../nn/sharded-mlp.ts'
 import { StepMeter } from './meter.ts'
 import type { Batch } from './model.ts'
 import { pipeline } from './pipeline.ts'
-import { pipelineReport, type PipelineReport } from './report.ts'
+import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 import { schedule, type ScheduleName } from './schedule/schedule.ts'
 import { splitLayers } from './split-layers.ts'
 
@@ -63,7 +63,8 @@ export async function measureSchedules(
   const reports: MeasuredSchedule[] = []
   for (const { name, meter } of runs) {
     const made = schedule(name, { stages: group.size, microbatches: parts })
-    const report = pipelineReport(await meter.gather(group), made)
+    const spans = (await group.allGatherObject(meter.lastSpans)).flat()
+    const report = pipelineReport(await meter.gather(group), made, { transfer: messageTime(spans) })
     reports.push({ schedule: name, ...report })
   }
   for (const { pipe } of runs) pipe.dispose()

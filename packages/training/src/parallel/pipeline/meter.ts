@@ -6,14 +6,12 @@ import type { Span, SpanRecorder } from '@tsrun/telemetry'
 export interface StepSample {
   /** From the start of the first action to the end of the last. */
   readonly length: number
-  /** In all forwards, and how many they were. */
-  readonly forward: number
-  readonly forwards: number
-  readonly backward: number
-  readonly backwards: number
+  /** Of each micro-batch. */
+  readonly forward: readonly number[]
+  readonly backward: readonly number[]
   /** CPU time of the forwards and backwards. */
-  readonly forwardCpu: number
-  readonly backwardCpu: number
+  readonly forwardCpu: readonly number[]
+  readonly backwardCpu: readonly number[]
   /** Blocked until a neighbour began to send. */
   readonly waiting: number
   /** Blocked while a message arrived. */
@@ -65,7 +63,10 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const of = (kind: Span['kind']): Span[] => spans.filter((span) => span.kind === kind)
+  const of = (kind: Span['kind']): Span[] =>
+    spans
+      .filter((span) => span.kind === kind)
+      .sort((a, b) => (a.microbatch ?? 0) - (b.microbatch ?? 0))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
   const [forwards, backwards, waits] = [of('F'), of('B'), of('wait')]
   const compute = [...forwards, ...backwards]
@@ -73,12 +74,10 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   return {
     length:
       Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
-    forward: time(forwards),
-    forwards: forwards.length,
-    backward: time(backwards),
-    backwards: backwards.length,
-    forwardCpu: sum(forwards.map(({ cpu }) => cpu ?? 0)),
-    backwardCpu: sum(backwards.map(({ cpu }) => cpu ?? 0)),
+    forward: forwards.map(({ start, end }) => end - start),
+    backward: backwards.map(({ start, end }) => end - start),
+    forwardCpu: forwards.map(({ cpu }) => cpu ?? 0),
+    backwardCpu: backwards.map(({ cpu }) => cpu ?? 0),
     waiting,
     transfer: time(waits) - waiting,
   }

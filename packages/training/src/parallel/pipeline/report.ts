@@ -59,7 +59,7 @@ export function pipelineReport(
   const steps = times[0]!.map((_, at) => times.map((rank) => rank[at]!))
   const measured = steps.map((ranks) => {
     const time = Math.max(...ranks.map(({ length }) => length))
-    const busy = sum(ranks.map(({ forward, backward }) => forward + backward))
+    const busy = sum(ranks.map(computeOf))
     return { time, bubble: 1 - busy / (ranks.length * time) }
   })
   const every = Math.ceil(steps.length / SIMULATED)
@@ -67,8 +67,8 @@ export function pipelineReport(
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        forward: ranks.map(({ forward, forwards }) => forward / forwards),
-        backward: ranks.map(({ backward, backwards }) => backward / backwards),
+        forward: ranks.map(({ forward }) => forward),
+        backward: ranks.map(({ backward }) => backward),
         transfer,
         cores: shared ? cores : Infinity,
       }),
@@ -114,17 +114,22 @@ function onCpu(sample: StepSample): StepSample {
 }
 
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
-  const of = (key: keyof StepSample): number => sum(samples.map((sample) => sample[key]))
-  const compute = (of('forward') + of('backward')) / samples.length
+  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall'): number =>
+    sum(samples.map((sample) => sample[key]))
+  const compute = mean(samples.map(computeOf))
   return {
-    forward: of('forward') / of('forwards'),
-    backward: of('backward') / of('backwards'),
+    forward: mean(samples.flatMap(({ forward }) => forward)),
+    backward: mean(samples.flatMap(({ backward }) => backward)),
     compute,
     waiting: of('waiting') / samples.length,
     transfer: of('transfer') / samples.length,
     idle: stepTime - compute,
     cpuShare: of('cpu') / of('wall'),
   }
+}
+
+function computeOf({ forward, backward }: StepSample): number {
+  return sum(forward) + sum(backward)
 }
 
 function sum(values: readonly number[]): number {

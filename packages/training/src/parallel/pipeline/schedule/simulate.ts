@@ -3,8 +3,8 @@ import type { ActionKind, ActionLists } from './action.ts'
 import { executionOrder, extentOf } from './dependencies.ts'
 import { timeActions, type TimedAction } from './timing.ts'
 
-/** One duration for all stages, or one for each. */
-export type Durations = number | readonly number[]
+/** One duration for all stages; or one for each; or, of a stage, one for each micro-batch. */
+export type Durations = number | readonly (number | readonly number[])[]
 
 /** How long actions take, in any unit; the result is in the same. */
 export interface SimulationOptions {
@@ -49,22 +49,28 @@ export function simulateSchedule(
   actions: ActionLists,
   { forward = 1, backward = 2, transfer = 0, cores = Infinity, ...halves }: SimulationOptions = {},
 ): Simulation {
-  const { stages } = extentOf(actions)
-  const half = (): number[] => perStage('backward', backward, stages).map((time) => time / 2)
-  const durations: Record<ActionKind, number[]> = {
-    F: perStage('forward', forward, stages),
-    B: perStage('backward', backward, stages),
-    I: perStage('inputGradient', halves.inputGradient ?? half(), stages),
-    W: perStage('weightGradient', halves.weightGradient ?? half(), stages),
+  const extent = extentOf(actions)
+  const { inputGradient, weightGradient } = halves
+  const times = (name: string, durations: Durations): Times => timesOf(name, durations, extent)
+  const half = (name: string, durations: Durations | undefined): Times => {
+    if (durations !== undefined) return times(name, durations)
+    const whole = times('backward', backward)
+    return (stage, microbatch) => whole(stage, microbatch) / 2
   }
-  const transfers = perStage('transfer', transfer, stages)
+  const durations: Record<ActionKind, Times> = {
+    F: times('forward', forward),
+    B: times('backward', backward),
+    I: half('inputGradient', inputGradient),
+    W: half('weightGradient', weightGradient),
+  }
+  const transfers = times('transfer', transfer)
   if (!(cores >= 1)) {
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'cores', value: cores, expected: 'at least 1' })
   }
   executionOrder(actions)
   const spans = timeActions(actions, {
-    work: ({ kind, stage }) => durations[kind][stage]!,
-    transfer: (stage) => transfers[stage]!,
+    work: ({ kind, stage, microbatch }) => durations[kind](stage, microbatch),
+    transfer: transfers,
     cores,
   })
   return summarize(spans, actions.length)
@@ -92,15 +98,30 @@ function peakInFlight(own: readonly TimedAction[]): number {
   return peak
 }
 
-function perStage(name: string, durations: Durations, stages: number): number[] {
-  const list =
-    typeof durations === 'number' ? Array<number>(stages).fill(durations) : [...durations]
-  if (list.length !== stages || !list.every((time) => time >= 0 && time < Infinity)) {
+type Times = (stage: number, microbatch: number) => number
+
+function timesOf(
+  name: string,
+  durations: Durations,
+  { stages, microbatches }: { readonly stages: number; readonly microbatches: number },
+): Times {
+  const fits = (list: readonly unknown[] | number, length: number): boolean =>
+    typeof list === 'number' ? list >= 0 && list < Infinity : list.length === length
+  const list = typeof durations === 'number' ? [durations] : durations
+  const each = list.flatMap((times) => times)
+  const isGood =
+    fits(durations, stages) &&
+    list.every((times) => fits(times, microbatches)) &&
+    each.every((time) => fits(time, 0))
+  if (!isGood) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name,
       value: JSON.stringify(durations),
-      expected: `a duration of 0 or more, or ${stages} of them (one a stage)`,
+      expected: `a duration of 0 or more, or ${stages} of them (one a stage), or of a stage ${microbatches} (one a micro-batch)`,
     })
   }
-  return list
+  return (stage, microbatch) => {
+    const times = typeof durations === 'number' ? durations : durations[stage]!
+    return typeof times === 'number' ? times : times[microbatch]!
+  }
 }

@@ -9,7 +9,7 @@ export interface TimedAction extends PlacedAction {
 export interface Costs {
   readonly work: (action: Action) => number
   /** Time from the end of a stage's action until another rank has its result. */
-  readonly transfer: (stage: number) => number
+  readonly transfer: (stage: number, microbatch: number) => number
   /** Actions that can run at once; the others wait for a core, first come first served. */
   readonly cores: number
 }
@@ -17,7 +17,7 @@ export interface Costs {
 /** Runs lists that can finish (see `executionOrder`) against the clock, event by event. */
 export function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
   const { stages } = extentOf(actions)
-  const arrivals = new Map<string, { rank: number; stage: number; at: number }>()
+  const arrivals = new Map<string, { rank: number; stage: number; microbatch: number; at: number }>()
   const running = actions.map((): TimedAction | undefined => undefined)
   const next = actions.map(() => 0)
   const free = actions.map(() => 0)
@@ -31,7 +31,7 @@ export function timeActions(actions: ActionLists, { work, transfer, cores }: Cos
     return needsOf(action, stages).reduce((latest, need) => {
       const from = arrivals.get(need)
       if (from === undefined) return Infinity
-      return Math.max(latest, from.at + (from.rank === rank ? 0 : transfer(from.stage)))
+      return Math.max(latest, from.at + (from.rank === rank ? 0 : transfer(from.stage, from.microbatch)))
     }, free[rank]!)
   }
   const start = (rank: number): void => {
@@ -47,7 +47,7 @@ export function timeActions(actions: ActionLists, { work, transfer, cores }: Cos
   }
   const finish = (rank: number, span: TimedAction): void => {
     const product = productOf(span)
-    if (product !== undefined) arrivals.set(product, { rank, stage: span.stage, at: time })
+    if (product !== undefined) arrivals.set(product, { ...span, at: time })
     spans.push(span)
     running[rank] = undefined
     free[rank] = time
