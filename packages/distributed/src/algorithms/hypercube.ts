@@ -11,7 +11,7 @@ export interface HypercubePlace {
   /** Its corner; a rank that gives has none (-1). */
   readonly corner: number
   /** The rank at a corner. */
-  rankAt(corner: number): number
+  readonly rankAt: (corner: number) => number
 }
 
 export function hypercubePlace(rank: number, size: number): HypercubePlace {
