@@ -17,7 +17,10 @@ export interface Costs {
 /** Runs lists that can finish (see `executionOrder`) against the clock, event by event. */
 export function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
   const { stages } = extentOf(actions)
-  const arrivals = new Map<string, { rank: number; stage: number; microbatch: number; at: number }>()
+  const arrivals = new Map<
+    string,
+    { rank: number; stage: number; microbatch: number; at: number }
+  >()
   const running = actions.map((): TimedAction | undefined => undefined)
   const next = actions.map(() => 0)
   const free = actions.map(() => 0)
@@ -31,7 +34,10 @@ export function timeActions(actions: ActionLists, { work, transfer, cores }: Cos
     return needsOf(action, stages).reduce((latest, need) => {
       const from = arrivals.get(need)
       if (from === undefined) return Infinity
-      return Math.max(latest, from.at + (from.rank === rank ? 0 : transfer(from.stage, from.microbatch)))
+      return Math.max(
+        latest,
+        from.at + (from.rank === rank ? 0 : transfer(from.stage, from.microbatch)),
+      )
     }, free[rank]!)
   }
   const start = (rank: number): void => {
