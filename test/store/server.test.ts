@@ -209,6 +209,22 @@ describe('the store server', () => {
     await expectToServe()
   })
 
+  it('forgets the keys that were to last as long as their client, and tells who watches', async () => {
+    const leaving = await connectStore({ ...server.endpoint, token })
+    const seen: (string | undefined)[] = []
+    for (const key of ['gone', 'taken over']) {
+      await leaving.set(key, 'by the client', { whileConnected: true })
+    }
+    await leaving.set('kept', 'v', { whileConnected: true })
+    await leaving.set('kept', 'v')
+    await store.set('taken over', 'by another', { whileConnected: true })
+    await store.watch('gone', ({ value }) => seen.push(text(value)))
+    await leaving.close()
+    await until(() => seen.length > 0)
+    expect(seen).toEqual([undefined])
+    expect(await store.list()).toEqual(['kept', 'taken over'])
+  })
+
   it('keeps no wait that has timed out', async () => {
     await expect(store.wait(['a', 'b'], { timeout: 1 })).rejects.toThrow(/missing: a, b/)
     await expect(store.queuePop('q', { timeout: 1 })).rejects.toThrow(/missing: q/)

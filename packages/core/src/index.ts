@@ -29,4 +29,5 @@ export {
   type SerializedTsrError,
 } from './errors/tsr-error.ts'
 export { createLogger, type Logger } from './logger.ts'
+export { parsePortRange, type PortRange } from './port-range.ts'
 export { retry, type RetryOptions } from './retry.ts'

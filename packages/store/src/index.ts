@@ -1,4 +1,11 @@
 export { connectStore, type StoreConnectOptions, type StoreProgress } from './client.ts'
+export {
+  addressOfInterface,
+  hostIdentity,
+  isLoopback,
+  localAddressTowards,
+  ownAddresses,
+} from './local-address.ts'
 export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './limits.ts'
 export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
 export { prefixStore } from './prefix-store.ts'

@@ -13,10 +13,15 @@ export class LinkedStore implements Store {
   async set(
     key: string,
     value: Uint8Array | string,
-    { timeToLive }: StoreSetOptions = {},
+    { timeToLive, whileConnected = false }: StoreSetOptions = {},
   ): Promise<void> {
     checkKey('key', key)
-    const request = { op: 'set', key, value: toBytes('value', value) } as const
+    const request = {
+      op: 'set',
+      key,
+      value: toBytes('value', value),
+      ...(whileConnected ? { whileConnected } : {}),
+    } as const
     if (timeToLive === undefined) {
       await this.#calls.call(request)
       return

@@ -10,6 +10,7 @@ const isTexts: Check = (value) => Array.isArray(value) && value.every(isText)
 const isBytes: Check = types.isUint8Array
 const isInteger: Check = Number.isSafeInteger
 const isDuration: Check = (value) => typeof value === 'number' && value >= 0
+const isTrue: Check = (value) => value === true
 const isOptional =
   (check: Check): Check =>
   (value) =>
@@ -17,7 +18,12 @@ const isOptional =
 
 /** The fields of each message from a client; anything else in it is an error. */
 const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Check>>>> = {
-  set: { key: isText, value: isBytes, timeToLive: isOptional(isDuration) },
+  set: {
+    key: isText,
+    value: isBytes,
+    timeToLive: isOptional(isDuration),
+    whileConnected: isOptional(isTrue),
+  },
   get: { key: isText },
   wait: { keys: isTexts },
   check: { keys: isTexts },

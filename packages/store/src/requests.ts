@@ -7,6 +7,7 @@ export type Request =
       readonly key: string
       readonly value: Uint8Array
       readonly timeToLive?: number
+      readonly whileConnected?: true
     }
   | { readonly op: 'get'; readonly key: string }
   | { readonly op: 'wait'; readonly keys: readonly string[] }

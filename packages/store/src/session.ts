@@ -4,7 +4,7 @@ import { checkRequest } from './limits.ts'
 import type { Answer, ClientMessage, Request, Results, ServerMessage } from './requests.ts'
 import type { Wait } from './waiters.ts'
 
-type Immediate = Exclude<Request, { op: 'get' | 'wait' | 'queuePop' | 'watch' | 'unwatch' }>
+type Immediate = Exclude<Request, { op: 'set' | 'get' | 'wait' | 'queuePop' | 'watch' | 'unwatch' }>
 
 /** One client's view of the data: runs its requests and ends its waits and watches with it. */
 export class Session {
@@ -12,6 +12,8 @@ export class Session {
   readonly #send: (message: ServerMessage) => void
   readonly #waits = new Map<number, Wait>()
   readonly #watches = new Map<number, () => void>()
+  /** Keys that vanish with this client, and the values it gave them. */
+  readonly #owned = new Map<string, Uint8Array>()
 
   constructor(data: StoreData, send: (message: ServerMessage) => void) {
     this.#data = data
@@ -37,6 +39,11 @@ export class Session {
     for (const stop of this.#watches.values()) stop()
     this.#waits.clear()
     this.#watches.clear()
+    for (const [key, value] of this.#owned) {
+      // not if somebody else has set it since
+      if (this.#data.value(key) === value) this.#data.delete(key)
+    }
+    this.#owned.clear()
   }
 
   #run(id: number, request: Request): void {
@@ -59,6 +66,9 @@ export class Session {
         this.#answer(id, { result: null })
         return
       case 'set':
+        this.#set(request)
+        this.#answer(id, { result: null })
+        return
       case 'check':
       case 'add':
       case 'compareSet':
@@ -69,6 +79,14 @@ export class Session {
       case 'queueLength':
         this.#answer(id, { result: runNow(this.#data, request) })
     }
+  }
+
+  /** The value is copied: it may share memory with a network buffer or with the caller. */
+  #set({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }): void {
+    const own = new Uint8Array(value)
+    this.#data.set(key, own, timeToLive)
+    if (whileConnected === true) this.#owned.set(key, own)
+    else this.#owned.delete(key)
   }
 
   #awaitKeys(id: number, keys: readonly string[], result: () => Uint8Array | null): void {
@@ -119,12 +137,9 @@ export class Session {
   }
 }
 
-/** Values are copied: they may share memory with a network buffer or with the caller. */
+/** Values are copied, as in `#set`. */
 function runNow(data: StoreData, request: Immediate): Results[Immediate['op']] {
   switch (request.op) {
-    case 'set':
-      data.set(request.key, new Uint8Array(request.value), request.timeToLive)
-      return null
     case 'check':
       return data.missing(request.keys).length === 0
     case 'add':

@@ -8,6 +8,11 @@ export interface StoreCallOptions {
 export interface StoreSetOptions {
   /** Milliseconds after which the key vanishes; default: never. */
   readonly timeToLive?: number
+  /**
+   * The key vanishes when the connection that set it ends, however it ends: others who watch it
+   * learn at once that its owner is gone. Default false.
+   */
+  readonly whileConnected?: boolean
 }
 
 /** What happened to a watched key; `value` is undefined when it was deleted or expired. */

@@ -24,8 +24,10 @@ const purpose = 'data test 0'
 type AnyDialer = Dialer<ByteChannel>
 type Kind = 'tcp' | 'node'
 
+const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
+
 async function open(kind: Kind): Promise<AnyDialer> {
-  return kind === 'tcp' ? openTcpDialer('127.0.0.1') : await openNodeDialer('127.0.0.1')
+  return await (kind === 'tcp' ? openTcpDialer(listen) : openNodeDialer(listen))
 }
 
 /** A stranger's connection; its errors are part of the game. */

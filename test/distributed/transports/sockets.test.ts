@@ -17,13 +17,15 @@ jest.setTimeout(60_000)
 
 type Kind = 'tcp' | 'node'
 
+const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
+
 /** A stepped world over real sockets of the given kind for each rank. */
 async function worldOver(kinds: readonly Kind[]): Promise<SteppedWorld> {
   const dialers = await Promise.all(
     kinds.map(async (kind) =>
       kind === 'tcp'
-        ? ({ kind, dialer: openTcpDialer('127.0.0.1') } as const)
-        : ({ kind, dialer: await openNodeDialer('127.0.0.1') } as const),
+        ? ({ kind, dialer: await openTcpDialer(listen) } as const)
+        : ({ kind, dialer: await openNodeDialer(listen) } as const),
     ),
   )
   const endpoints = dialers.map(({ dialer }) => dialer.endpoint)

@@ -37,6 +37,15 @@ describeEveryStore((stores) => {
     })
   })
 
+  describe('while connected', () => {
+    it('is an ordinary key as long as its owner is there', async () => {
+      const { one, other } = stores()
+      await one.set('k', 'v', { whileConnected: true })
+      expect(text(await other.get('k'))).toBe('v')
+      expect(await other.delete('k')).toBe(true)
+    })
+  })
+
   describe('watching', () => {
     it('tells every change of a key in order, until it is ended', async () => {
       const { one, other } = stores()

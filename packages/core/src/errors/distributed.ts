@@ -92,6 +92,12 @@ export const distributedErrors = {
       'Rank {rank} could not connect to rank {peer} at {endpoint} within {milliseconds} ms: {reason}',
     advice: 'Check that the address is reachable from this host and that no firewall is between.',
   },
+  ERR_TSR_PORT_RANGE: {
+    category: 'user',
+    message: 'Rank {rank} finds no free port from {first} to {last} at {host}',
+    advice:
+      'Give a wider --port-range (TSRUN_PORT_RANGE), at least one port for each rank of a host.',
+  },
   ERR_TSR_SYNC_UNSUPPORTED: {
     category: 'user',
     message:

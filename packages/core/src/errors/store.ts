@@ -49,4 +49,15 @@ export const storeErrors = {
     message: '{operation} on key {key}: its value is {actual}, expected {expected}',
     advice: 'Use one kind of operation for a key.',
   },
+  ERR_TSR_INTERFACE: {
+    category: 'user',
+    message: 'This host has no network interface or address {name}; it has {known}',
+    advice: 'Correct --iface (TSRUN_IFACE).',
+  },
+  ERR_TSR_LOOPBACK: {
+    category: 'user',
+    message: '{who} would be reached at {address}, a loopback address, but the job has other hosts',
+    advice:
+      'Give --rdzv-endpoint a name or address of node 0 that the other hosts reach, or choose the interface with --iface.',
+  },
 } as const satisfies ErrorSection

@@ -1,4 +1,11 @@
-import { createLogger, readRankEnvironment, tsrError, type RankEnvironment } from '@tsrun/core'
+import {
+  createLogger,
+  parsePortRange,
+  readRankEnvironment,
+  tsrError,
+  type PortRange,
+  type RankEnvironment,
+} from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
 import type { TransportName } from '../transports/open-transport.ts'
@@ -24,6 +31,13 @@ export interface InitOptions {
   readonly arena?: number
   /** Secret of the job; default: TSRUN_TOKEN. */
   readonly token?: string
+  /**
+   * Name of the network interface, or an own IP address, at which the peers reach this rank;
+   * default: TSRUN_IFACE, or the interface that leads to the store.
+   */
+  readonly iface?: string
+  /** Ports to listen at, for firewalls; default: TSRUN_PORT_RANGE (29600-29699), or any. */
+  readonly ports?: PortRange
 }
 
 /** The options with every default filled in. */
@@ -37,6 +51,8 @@ export interface InitSettings {
   readonly timeout: number
   readonly arena: number
   readonly token: string
+  readonly iface: string | undefined
+  readonly ports: PortRange | undefined
 }
 
 const TEN_MINUTES = 600_000
@@ -71,6 +87,8 @@ export function resolveOptions(options: InitOptions): InitSettings {
     timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
     arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
     token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
+    iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),
+    ports: options.ports ?? readPortRange(process.env['TSRUN_PORT_RANGE']),
   }
 }
 
@@ -92,6 +110,18 @@ function choice<T extends string>(variable: string, choices: readonly T[]): T | 
   if (found !== undefined) return found
   const expected = `one of ${choices.join(', ')}`
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(value), expected })
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === '' ? undefined : text
+}
+
+function readPortRange(text: string | undefined): PortRange | undefined {
+  if (text === undefined || text === '') return undefined
+  const range = parsePortRange(text)
+  if (range !== undefined) return range
+  const expected = 'two ports, as in 29600-29699'
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_PORT_RANGE', value: text, expected })
 }
 
 function parseBytes(text: string): number {

@@ -1,5 +1,15 @@
 import { isTsrError, tsrError } from '@tsrun/core'
-import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } from '@tsrun/store'
+import {
+  addressOfInterface,
+  connectStore,
+  hostIdentity,
+  isLoopback,
+  localAddressTowards,
+  memoryStore,
+  prefixStore,
+  startStoreServer,
+  type Store,
+} from '@tsrun/store'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { Engine } from '../engine/engine.ts'
@@ -10,7 +20,6 @@ import type { ProcessGroup } from '../process-group.ts'
 import type { Endpoint, MeshOptions } from '../transports/connect/mesh.ts'
 import { prepareTransport } from '../transports/open-transport.ts'
 import { resolveOptions, type InitOptions, type InitSettings } from './init-options.ts'
-import { localAddressTowards } from './local-address.ts'
 import { createWorldGroup } from './world-group.ts'
 
 /** A store and how to let go of it. */
@@ -85,16 +94,16 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
     const alone = new Engine({ heap, rank, worldSize, transport: undefined })
     return new InlineHost(alone, new Arena(heap, rank), undefined)
   }
-  const host = await listeningAddress(settings)
+  const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const exchange = (endpoint: Endpoint): Promise<MeshOptions> =>
     exchangeEndpoints(settings, store, endpoint)
   if (engine === 'worker') {
-    const worker = new WorkerHost({ memory, rank, worldSize, transport, host })
+    const worker = new WorkerHost({ memory, rank, worldSize, transport, listen })
     await worker.start(exchange)
     return worker
   }
   const heap = heapOf(memory)
-  const prepared = await prepareTransport(transport, host)
+  const prepared = await prepareTransport(transport, listen)
   const mesh = await exchange(prepared.endpoint).catch((error: unknown) => {
     prepared.close()
     throw error
@@ -108,9 +117,16 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
   return new InlineHost(inline, new Arena(heap, rank), opened.transport)
 }
 
-async function listeningAddress({ environment }: InitSettings): Promise<string> {
+async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
+  if (iface !== undefined) return addressOfInterface(iface)
   if (environment === undefined) return '127.0.0.1'
   return await localAddressTowards(environment.masterAddr, environment.masterPort)
+}
+
+/** What the others read in the store. */
+interface PublishedEndpoint extends Endpoint {
+  /** The host, see `hostIdentity`. */
+  readonly on: string
 }
 
 /** Publishes where this rank listens and waits for all others. */
@@ -120,7 +136,8 @@ async function exchangeEndpoints(
   endpoint: Endpoint,
 ): Promise<MeshOptions> {
   const keyOf = (peer: number): string => `endpoint/${peer}`
-  await store.set(keyOf(rank), JSON.stringify(endpoint))
+  const published: PublishedEndpoint = { ...endpoint, on: hostIdentity() }
+  await store.set(keyOf(rank), JSON.stringify(published))
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   try {
     await store.wait(peers.map(keyOf), { timeout })
@@ -133,11 +150,21 @@ async function exchangeEndpoints(
   const endpoints = await Promise.all(
     peers.map(async (peer) => {
       const text = new TextDecoder().decode(await store.get(keyOf(peer)))
-      return JSON.parse(text) as Endpoint
+      return JSON.parse(text) as PublishedEndpoint
     }),
   )
+  refuseLoopback(endpoints)
   const life = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
   return { token, purpose: `data ${life}`, rank, endpoints, timeout }
+}
+
+/** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */
+function refuseLoopback(endpoints: readonly PublishedEndpoint[]): void {
+  if (endpoints.every(({ on }) => on === endpoints[0]?.on)) return
+  const rank = endpoints.findIndex(({ host }) => isLoopback(host))
+  if (rank < 0) return
+  const address = endpoints[rank]!.host
+  throw tsrError('ERR_TSR_LOOPBACK', { who: `Rank ${rank}`, address })
 }
 
 async function missingRanks(

@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
+import type { ListenOptions } from './connect/listen.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
@@ -22,13 +23,13 @@ export interface PreparedTransport {
   connect(heap: Heap, options: MeshOptions): Promise<OpenedTransport>
 }
 
-/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE */
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE */
 export async function prepareTransport(
   name: TransportName,
-  host: string,
+  listen: ListenOptions,
 ): Promise<PreparedTransport> {
   if (name === 'node') {
-    const dialer = await openNodeDialer(host)
+    const dialer = await openNodeDialer(listen)
     return {
       endpoint: dialer.endpoint,
       close: () => {
@@ -45,7 +46,7 @@ export async function prepareTransport(
     const { reason } = native
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: name, reason })
   }
-  const dialer = openTcpDialer(host)
+  const dialer = await openTcpDialer(listen)
   return {
     endpoint: dialer.endpoint,
     close: () => {

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
+import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
 import type { TransportName } from '../../transports/open-transport.ts'
 
@@ -12,7 +13,7 @@ export interface WorkerInput {
   readonly rank: number
   readonly worldSize: number
   readonly transport: TransportName
-  readonly host: string
+  readonly listen: ListenOptions
 }
 
 /** Main to worker, while it starts. */

@@ -6,6 +6,7 @@ import { Arena } from '../../arena/arena.ts'
 import { heapOf } from '../../arena/heap.ts'
 import type { Operation } from '../../engine/operation.ts'
 import type { WorkTiming } from '../../process-group.ts'
+import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
 import type { TransportName } from '../../transports/open-transport.ts'
 import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
@@ -29,8 +30,7 @@ export interface WorkerHostOptions {
   readonly rank: number
   readonly worldSize: number
   readonly transport: TransportName
-  /** Address to listen on. */
-  readonly host: string
+  readonly listen: ListenOptions
 }
 
 /** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */
@@ -60,7 +60,7 @@ export class WorkerHost implements EngineHost {
     Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
-  constructor({ memory, rank, worldSize, transport, host }: WorkerHostOptions) {
+  constructor({ memory, rank, worldSize, transport, listen }: WorkerHostOptions) {
     this.transport = transport
     this.#rank = rank
     this.arena = new Arena(heapOf(memory), rank)
@@ -68,7 +68,7 @@ export class WorkerHost implements EngineHost {
     this.#shared = sharedStateOf(shared)
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
-    const input: WorkerInput = { memory, shared, port: port2, rank, worldSize, transport, host }
+    const input: WorkerInput = { memory, shared, port: port2, rank, worldSize, transport, listen }
     this.#worker = new Worker(workerEntry(), {
       workerData: input,
       transferList: [port2],

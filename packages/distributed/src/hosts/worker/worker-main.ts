@@ -168,7 +168,7 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
 }
 
 async function main(): Promise<void> {
-  const prepared = await prepareTransport(input.transport, input.host)
+  const prepared = await prepareTransport(input.transport, input.listen)
   const connecting = once(parentPort!, 'message') as Promise<[ConnectMessage]>
   tell({ listening: prepared.endpoint })
   const [{ connect }] = await connecting

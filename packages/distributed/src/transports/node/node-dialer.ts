@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { listenAtFreePort, type ListenOptions } from '../connect/listen.ts'
 import { LARGEST_QUEUE, type Dialer, type Endpoint } from '../connect/mesh.ts'
 import { SocketChannel } from './socket-channel.ts'
 
-/** Listens on `host` with node:net; the kernel picks the port. */
-export async function openNodeDialer(host: string): Promise<Dialer<SocketChannel>> {
+/** Listens with node:net. */
+export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
   /** Callers that nobody has greeted yet; nothing of them is read before. */
   const callers: Socket[] = []
   let wake: (() => void) | undefined
@@ -15,8 +16,15 @@ export async function openNodeDialer(host: string): Promise<Dialer<SocketChannel
     if (callers.length > LARGEST_QUEUE) callers.shift()?.destroy()
     wake?.()
   })
-  server.listen(0, host)
-  await once(server, 'listening')
+  const { host } = options
+  await listenAtFreePort(
+    options,
+    async (port) => {
+      server.listen(port, host)
+      await once(server, 'listening')
+    },
+    (error) => (error as NodeJS.ErrnoException).code === 'EADDRINUSE',
+  )
   const { port } = server.address() as AddressInfo
   return {
     endpoint: { host, port },

@@ -1,20 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isTsrError } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
   closeSocket,
   connectError,
   connectTcp,
+  EADDRINUSE,
   listenTcp,
   pollFds,
   POLLOUT,
 } from '@tsrun/native'
+import { listenAtFreePort, type ListenOptions } from '../connect/listen.ts'
 import type { Dialer, Endpoint } from '../connect/mesh.ts'
 import { DescriptorChannel } from './descriptor-channel.ts'
 
-/** Listens on `host` with a libc socket; the kernel picks the port. */
-export function openTcpDialer(host: string): Dialer<DescriptorChannel> {
-  const { fd: listener, endpoint } = listenTcp({ host, port: 0 })
+/** Listens with a libc socket. */
+export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
+  const { fd: listener, endpoint } = await listenAtFreePort(
+    options,
+    (port) => listenTcp({ host: options.host, port }),
+    (error) => isTsrError(error) && error.facts['errno'] === EADDRINUSE,
+  )
   let listening = true
   return {
     endpoint,

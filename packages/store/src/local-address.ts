@@ -1,0 +1,64 @@
+import { createSocket } from 'node:dgram'
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { hostname, networkInterfaces } from 'node:os'
+import { tsrError } from '@tsrun/core'
+
+/**
+ * The address of the interface that leads to `host`: the one that peers can reach. Nothing is sent:
+ * connecting a UDP socket only asks the routing table.
+ */
+export async function localAddressTowards(host: string, port: number): Promise<string> {
+  const { address, family } = await lookup(host)
+  const socket = createSocket(family === 6 ? 'udp6' : 'udp4')
+  try {
+    socket.connect(port, address)
+    await once(socket, 'connect')
+    return socket.address().address
+  } finally {
+    socket.close()
+  }
+}
+
+/**
+ * The address that `--iface` names: an address of this host, or the first one of an interface,
+ * IPv4 before IPv6.
+ *
+ * @throws ERR_TSR_INTERFACE naming what there is
+ */
+export function addressOfInterface(name: string): string {
+  const interfaces = networkInterfaces()
+  const addresses = Object.hasOwn(interfaces, name) ? (interfaces[name] ?? []) : []
+  const found = addresses.find(({ family }) => family === 'IPv4') ?? addresses[0]
+  if (found !== undefined) return found.address
+  if (isIP(name) !== 0 && ownAddresses().includes(name)) return name
+  const known = Object.entries(interfaces)
+    .map(([own, of = []]) => `${own} (${of.map(({ address }) => address).join(', ')})`)
+    .join(', ')
+  throw tsrError('ERR_TSR_INTERFACE', { name, known: known === '' ? 'none' : known })
+}
+
+/** All addresses of this host; any of 127.0.0.0/8 counts as one as well, see `isLoopback`. */
+export function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
+}
+
+/** Whether only this host reaches the IP address. */
+export function isLoopback(address: string): boolean {
+  return /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address) || address === '::1'
+}
+
+/**
+ * The same text for processes that share a network, loopback included: the kernel's boot and the
+ * network namespace; without /proc the host name.
+ */
+export function hostIdentity(): string {
+  try {
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
+    return `${boot} ${readlinkSync('/proc/self/ns/net')}`
+  } catch {
+    return hostname()
+  }
+}

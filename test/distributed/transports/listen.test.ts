@@ -1,0 +1,49 @@
+import { createServer, type AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import type { Dialer } from '../../../packages/distributed/src/transports/connect/mesh.ts'
+import type { ByteChannel } from '../../../packages/distributed/src/transports/connect/byte-channel.ts'
+import type { ListenOptions } from '../../../packages/distributed/src/transports/connect/listen.ts'
+import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
+import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
+
+const host = '127.0.0.1'
+
+/** Ports `[first, last]` of which the first is taken and the last free, and how to let go. */
+async function halfTakenRange(): Promise<{ first: number; last: number; close: () => void }> {
+  for (;;) {
+    const taken = createServer().listen(0, host)
+    await once(taken, 'listening')
+    const first = (taken.address() as AddressInfo).port
+    const next = createServer().listen(Math.min(first + 1, 65_535), host)
+    const isFree = await once(next, 'listening').then(
+      () => true,
+      () => false,
+    )
+    next.close()
+    if (isFree) return { first, last: first + 1, close: () => taken.close() }
+    taken.close()
+  }
+}
+
+const openers: [string, (options: ListenOptions) => Promise<Dialer<ByteChannel>>][] = [
+  ['tcp', openTcpDialer],
+  ['node', openNodeDialer],
+]
+
+describe.each(openers)('%s with a range of ports', (_, open) => {
+  it('takes the first that is free, and says when there is none', async () => {
+    const { first, last, close } = await halfTakenRange()
+    const options = { host, ports: { first, last }, rank: 3 }
+    const opened = await open(options)
+    try {
+      expect(opened.endpoint).toEqual({ host, port: last })
+      await expect(open(options)).rejects.toMatchObject({
+        code: 'ERR_TSR_PORT_RANGE',
+        facts: { rank: 3, first, last, host },
+      })
+    } finally {
+      opened.stopListening()
+      close()
+    }
+  })
+})
