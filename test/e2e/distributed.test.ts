@@ -7,6 +7,14 @@ jest.setTimeout(120_000)
 afterEach(endJobs)
 
 const worlds = [
+  {
+    name: 'shared memory, engine in a worker',
+    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'worker' },
+  },
+  {
+    name: 'shared memory, engine inline',
+    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'inline' },
+  },
   { name: 'tcp, engine in a worker', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'worker' } },
   { name: 'tcp, engine inline', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' } },
   { name: 'node sockets', env: { TSRUN_TRANSPORT: 'node' } },
@@ -21,7 +29,7 @@ describe('ranks in processes of their own', () => {
 
   it('of different transports and engines work together', async () => {
     const envOf = (rank: number) => worlds[rank]!.env
-    const job = await Job.start({ size: 3, program: 'everything.mjs', envOf })
+    const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })
     await job.succeed()
   })
 

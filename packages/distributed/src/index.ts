@@ -1,6 +1,5 @@
 export * from './functions.ts'
-export type { InitOptions } from './group/init-options.ts'
-export type { TransportName } from './transports/open-transport.ts'
+export type { InitOptions, TransportName } from './group/init-options.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { DeviceMesh, MeshFacts } from './group/mesh.ts'
 export type { NewGroupOptions } from './group/new-group.ts'

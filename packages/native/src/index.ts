@@ -2,9 +2,10 @@ export * from './errno.ts'
 export { drainEventfd, openEventfd, signalEventfd } from './eventfd.ts'
 export { futexWait, futexWake } from './futex.ts'
 export { addressOf, isAvailable, lastErrno, systemCallError } from './libc.ts'
-export { mapFileOver, mapPrivateOver } from './mmap.ts'
+export { copyMemory, mapFile, mapFileOver, mapPrivateOver, unmapFile } from './mmap.ts'
 export { pollFds, POLLFD_BYTES, POLLIN, POLLOUT, yieldCore } from './poll.ts'
 export { setParentDeathSignal } from './prctl.ts'
+export { createSharedFile, openSharedFile } from './shared-file.ts'
 export type { Endpoint } from './socket-address.ts'
 export {
   acceptTcp,

@@ -175,7 +175,7 @@ describe('an abort in the middle of a transfer', () => {
   it.each(['ring', 'recursive-doubling', 'halving-doubling'] as const)(
     'fails the collective everywhere and disturbs no other group (%s)',
     async (algorithm) => {
-      for (let steps = 1; steps < 26; steps += 2) {
+      for (let steps = 1; steps < 16; steps++) {
         const world = new SteppedWorld(4, { memory: 32 * 1024 * 1024 })
         const apart = Promise.all(
           world.groups.map((group) => newGroup([0, 1, 2, 3], { parent: group })),

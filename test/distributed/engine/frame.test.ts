@@ -23,6 +23,8 @@ const headers = fc.record({
   fingerprint: fc.record({ kind: fc.integer(), root: word, count: long }),
   bytes: long,
   credit: word,
+  place: word,
+  guard: word,
 })
 
 describe('the frame header', () => {

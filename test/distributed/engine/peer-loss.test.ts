@@ -56,7 +56,7 @@ describe('a rank that is lost', () => {
     const before = memory.used
     const works = Array.from({ length: 50 }, () => a!.allReduce(new Float32Array(20_000)))
     world.drain([0])
-    expect(memory.used - before).toBeGreaterThan(5_000_000)
+    expect(memory.used - before).toBeGreaterThan(3_000_000)
     world.ranks[1]!.transport.close()
     await world.outcomes(works)
     // but for the free blocks that are kept for the next frames

@@ -72,11 +72,14 @@ async function runSteps(
 
 async function run(program: FaultyProgram): Promise<void> {
   const { size, seed } = program
-  await runWorld({ size, seed, memory: 96 * 1024 * 1024 }, async (world) => {
-    const faulty = await newGroup([...world.ranks], { parent: world })
-    const healthy = await newGroup([...world.ranks].reverse(), { parent: world })
-    await Promise.all([runSteps(faulty, program, true), runSteps(healthy, program, false)])
-  })
+  await runWorld(
+    { size, seed, memory: 96 * 1024 * 1024, sharedMemory: seed % 2 === 1 },
+    async (world) => {
+      const faulty = await newGroup([...world.ranks], { parent: world })
+      const healthy = await newGroup([...world.ranks].reverse(), { parent: world })
+      await Promise.all([runSteps(faulty, program, true), runSteps(healthy, program, false)])
+    },
+  )
 }
 
 describe('programs with aborts at random places', () => {

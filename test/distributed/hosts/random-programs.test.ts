@@ -7,9 +7,12 @@ jest.setTimeout(240_000)
 
 async function run(program: Program): Promise<void> {
   const { size, seed } = program
-  await runWorld({ size, seed, memory: 96 * 1024 * 1024 }, async (world) => {
-    await runProgram(world, program)
-  })
+  await runWorld(
+    { size, seed, memory: 96 * 1024 * 1024, sharedMemory: seed % 2 === 1 },
+    async (world) => {
+      await runProgram(world, program)
+    },
+  )
 }
 
 describe('random programs', () => {

@@ -22,10 +22,11 @@ export class EngineMemory {
   /** Free frame blocks by the size of their class. */
   readonly #blocks: number[][] = []
 
-  constructor(heap: Heap, rank: number, copy: EngineMemory['copy']) {
+  /** @param reserved - bytes at the low end that are not the engine's */
+  constructor(heap: Heap, rank: number, copy: EngineMemory['copy'], reserved = 0) {
     this.heap = heap
     this.copy = copy
-    this.#allocator = new Allocator(SMALLEST_BLOCK, heap.engineBytes)
+    this.#allocator = new Allocator(Math.max(SMALLEST_BLOCK, reserved), heap.engineBytes)
     this.#rank = rank
   }
 

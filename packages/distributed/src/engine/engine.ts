@@ -46,9 +46,14 @@ export class Engine {
     this.rank = rank
     this.heap = heap
     this.kernels = instantiateKernels(heap.memory)
-    this.memory = new EngineMemory(heap, rank, (to, from, bytes) => {
-      this.kernels.copy(to, from, bytes)
-    })
+    this.memory = new EngineMemory(
+      heap,
+      rank,
+      (to, from, bytes) => {
+        this.kernels.copy(to, from, bytes)
+      },
+      transport?.reservedBytes,
+    )
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
         ? undefined
@@ -176,6 +181,7 @@ export class Engine {
     for (const link of this.#open) {
       if (!link.outbound.isEmpty && link.outbound.flush()) moved = true
       if (link.inbound.pull()) moved = true
+      if (link.advance()) moved = true
     }
     return this.#runReady() || moved
   }

@@ -11,7 +11,7 @@ import {
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameOf, type Task } from './task.ts'
+import { nameOf, peersOf, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the engine lends: it owns all of it. */
@@ -146,7 +146,7 @@ export class Failures {
     const error = errorOf(fault.all ? 'no operation' : name)
     const errorOfTask = (task: Task): TsrError | undefined => {
       const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
-      return fault.all || isMeant ? errorOf(nameOf(task)) : undefined
+      return fault.all || isMeant ? errorOf(nameAndWait(task)) : undefined
     }
     this.#failGroup(group, sequence, error, errorOfTask, fault)
   }
@@ -229,4 +229,10 @@ export class Failures {
     const [oldest] = this.#early.keys()
     if (this.#early.size > EARLY_GROUPS && oldest !== undefined) this.#early.delete(oldest)
   }
+}
+
+/** The rank that all wait for, directly or not, is known only where it is waited for. */
+function nameAndWait(task: Task): string {
+  const peers = peersOf(task)
+  return `${nameOf(task)}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
 }

@@ -2,21 +2,28 @@ import type { Heap } from '../arena/heap.ts'
 import type { Fingerprint } from './operation.ts'
 
 /**
- * A frame is a header of twelve little-endian 32-bit words and a payload of raw bytes:
+ * A frame is a header of sixteen little-endian 32-bit words and a payload of raw bytes:
  *
- *     0 magic "TSR1"        4 message index       8 count, high word
+ *     0 magic "TSR2"        4 message index       8 count, high word
  *     1 kind | space << 8   5 fingerprint.kind    9 payload bytes, low word
  *     2 group               6 fingerprint.root   10 payload bytes, high word
  *     3 sequence or tag     7 count, low word    11 credit: eager bytes consumed so far
+ *    12 place              13 guard              14, 15 zero
+ *
+ * Place and guard are offsets in the sender's heap; only ranks that share memory use them.
  */
-export const HEADER_BYTES = 48
-const MAGIC = 0x31525354
+export const HEADER_BYTES = 64
+const MAGIC = 0x32525354
 
 /**
  * What a frame does. *Eager* frames carry small payloads at once, as long as the receiver has room
  * for those it does not expect yet. All others travel by *rendezvous*: the sender may announce
  * (`announce`), the receiver clears (`clear`) as soon as it has a place for the payload, and only
  * then `data` follows. So an unexpected message never blocks the stream behind it.
+ *
+ * Ranks that share memory have a rendezvous of their own: the sender says where the payload is
+ * (`offer`), the receiver copies it from there when it has a place, and says so (`fetched`). A
+ * sender that gives up before clears the word at `guard`: what was copied meanwhile is worth nothing.
  */
 export const frameKinds = {
   eager: 1,
@@ -30,6 +37,8 @@ export const frameKinds = {
   withdrawn: 8,
   /** A collective waits for long: is the receiver of this frame in the same one? */
   inquiry: 9,
+  offer: 10,
+  fetched: 11,
 } as const
 
 /** Independent series of messages between two ranks of a group. */
@@ -46,6 +55,10 @@ export interface FrameHeader {
   fingerprint: Fingerprint
   bytes: number
   credit: number
+  /** Of an offer: where its payload is. */
+  place: number
+  /** Of an offer and its answer: which one it is. */
+  guard: number
 }
 
 /** Writes a header at the 4-byte aligned offset `at`. */
@@ -65,6 +78,10 @@ export function writeHeader(heap: Heap, at: number, header: FrameHeader): void {
   unsigned[word + 9] = bytes
   unsigned[word + 10] = bytes / 4294967296
   unsigned[word + 11] = header.credit
+  unsigned[word + 12] = header.place
+  unsigned[word + 13] = header.guard
+  unsigned[word + 14] = 0
+  unsigned[word + 15] = 0
 }
 
 /** Reads the header at any offset; undefined when it is not one of ours. */
@@ -84,5 +101,7 @@ export function readHeader(view: DataView, at: number): FrameHeader | undefined 
     },
     bytes: view.getUint32(at + 36, true) + view.getUint32(at + 40, true) * 4294967296,
     credit: view.getUint32(at + 44, true),
+    place: view.getUint32(at + 48, true),
+    guard: view.getUint32(at + 52, true),
   }
 }

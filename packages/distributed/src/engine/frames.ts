@@ -20,8 +20,15 @@ interface About {
   readonly bytes: number
 }
 
+/** Where the payload of an offer is, in the sender's heap. */
+interface Offered {
+  readonly place: number
+  readonly guard: number
+}
+
 const NOWHERE: Address = { space: 0, group: 0, sequence: 0 }
 const ABOUT_NOTHING: About = { index: 0, fingerprint: NOTHING, bytes: 0 }
+const NOT_OFFERED: Offered = { place: 0, guard: 0 }
 
 /** Writes the frames of one link, each with the flow control of the other direction. */
 export class Frames {
@@ -61,6 +68,19 @@ export class Frames {
     if (!this.#ended) this.#outbound.pushHeader(this.#header(kind, address, about))
   }
 
+  /** Says where a payload can be copied from. */
+  writeOffer(address: Address, about: About, offered: Offered): void {
+    if (this.#ended) return
+    this.#outbound.pushHeader(this.#header(frameKinds.offer, address, about, offered))
+  }
+
+  /** Says that the payload of an offer is no longer needed. */
+  writeFetched(guard: number): void {
+    if (this.#ended) return
+    const answered = { place: 0, guard }
+    this.#outbound.pushHeader(this.#header(frameKinds.fetched, NOWHERE, ABOUT_NOTHING, answered))
+  }
+
   /** A header and a payload that leaves straight from its place. */
   writeData(transfer: Transfer): void {
     this.#outbound.pushDirect(this.#header(frameKinds.data, transfer.stream, transfer), transfer)
@@ -87,7 +107,9 @@ export class Frames {
     kind: number,
     { space, group, sequence }: Address,
     { index, fingerprint, bytes }: About,
+    { place, guard }: Offered = NOT_OFFERED,
   ): FrameHeader {
-    return { kind, space, group, sequence, index, fingerprint, bytes, credit: this.#credit.tell() }
+    const credit = this.#credit.tell()
+    return { kind, space, group, sequence, index, fingerprint, bytes, credit, place, guard }
   }
 }

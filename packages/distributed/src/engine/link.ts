@@ -4,7 +4,9 @@ import { frameKinds, HEADER_BYTES, spaces, type FrameHeader } from './frame.ts'
 import { Frames, type Address } from './frames.ts'
 import { Inbound, type Destination } from './inbound.ts'
 import type { Fingerprint } from './operation.ts'
+import { Offers } from './offers.ts'
 import { Outbound } from './outbound.ts'
+import { Pulls } from './pulls.ts'
 import { Receives } from './receives.ts'
 import { Sends } from './sends.ts'
 import { createStream, LARGEST_GROUP, streamKey, type Stream } from './stream.ts'
@@ -42,6 +44,9 @@ export class Link {
   readonly #frames: Frames
   readonly #sends: Sends
   readonly #receives: Receives
+  /** Where the peer shares memory. */
+  readonly #offers: Offers | undefined
+  readonly #pulls: Pulls | undefined
   #saidGoodbye = false
   #sentGarbage = false
 
@@ -54,8 +59,17 @@ export class Link {
       events.onDone(transfer)
     })
     this.#frames = new Frames(this.outbound)
-    this.#sends = new Sends(this.#frames, events)
-    this.#receives = new Receives(this.#frames, memory, events)
+    if (transport.sharesMemory?.(peer) === true) {
+      const count = (bytes: number): void => {
+        this.outbound.bytesSent += bytes
+      }
+      this.#offers = new Offers(this.#frames, memory, events, count)
+      this.#pulls = new Pulls(peer, transport, memory, this.#frames, events, (bytes) => {
+        this.inbound.bytesReceived += bytes
+      })
+    }
+    this.#sends = new Sends(this.#frames, events, this.#offers)
+    this.#receives = new Receives(this.#frames, memory, events, this.#pulls)
     this.inbound = new Inbound(transport, memory, peer, {
       isPlausible,
       onFrame: (header) => this.#onFrame(header),
@@ -93,6 +107,13 @@ export class Link {
   /** Starts a receive; it may be done when this returns. */
   receive(transfer: Transfer): void {
     this.#receives.start(transfer)
+  }
+
+  /** Goes on with large messages. Returns whether there were any. */
+  advance(): boolean {
+    if (this.#pulls === undefined || this.#pulls.isEmpty) return false
+    this.#pulls.advance()
+    return true
   }
 
   /** Lets go of a transfer whose operation failed; a payload that still comes is thrown away. */
@@ -146,6 +167,12 @@ export class Link {
       }
       case frameKinds.clear:
         this.#sends.onClear(this.stream(space, group, sequence), { index, fingerprint, bytes })
+        return undefined
+      case frameKinds.offer:
+        this.#receives.onOffer(this.stream(space, group, sequence), header)
+        return undefined
+      case frameKinds.fetched:
+        this.#offers?.onFetched(header.guard)
         return undefined
       case frameKinds.withdrawn:
         this.#receives.onWithdrawn(this.stream(space, group, sequence), index)

@@ -4,6 +4,7 @@ import type { Frames } from './frames.ts'
 import type { Destination } from './inbound.ts'
 import type { LinkEvents } from './link.ts'
 import { sameFingerprint } from './operation.ts'
+import type { Pulls } from './pulls.ts'
 import { takeIndex, type Stream, type Unexpected } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -12,15 +13,18 @@ export class Receives {
   readonly #frames: Frames
   readonly #memory: EngineMemory
   readonly #events: LinkEvents
+  /** Where the peer shares memory. */
+  readonly #pulls: Pulls | undefined
   /** Receives that were cleared, and whose data has not begun to come. */
   readonly #cleared = new Set<Transfer>()
   /** The receive whose payload is coming in. */
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
-  constructor(frames: Frames, memory: EngineMemory, events: LinkEvents) {
+  constructor(frames: Frames, memory: EngineMemory, events: LinkEvents, pulls: Pulls | undefined) {
     this.#frames = frames
     this.#memory = memory
     this.#events = events
+    this.#pulls = pulls
   }
 
   /** Whether data may come next for which there is a place. */
@@ -34,16 +38,18 @@ export class Receives {
     const early = takeIndex(stream.unexpected, index)
     if (early === undefined) {
       stream.receives.push(transfer)
-      if (transfer.bytes > EAGER_LIMIT) this.#clear(transfer)
+      if (transfer.bytes > EAGER_LIMIT && this.#pulls === undefined) this.#clear(transfer)
     } else if (transfer.cancelled) {
       this.discard([early])
-      if (early.at < 0) {
+      if (early.at < 0 && early.offer === undefined) {
         stream.receives.push(transfer)
         this.#frames.write(frameKinds.clear, stream, early)
       }
     } else if (!fits(transfer, early)) {
       this.discard([early])
       this.#events.onMismatch(stream, early.fingerprint, transfer)
+    } else if (early.offer !== undefined) {
+      this.#pulls!.start(transfer, early.offer)
     } else if (early.at < 0) {
       stream.receives.push(transfer)
       this.#clear(transfer)
@@ -63,7 +69,8 @@ export class Receives {
 
   /** Throws away what came for nobody. */
   discard(unexpected: readonly Unexpected[]): void {
-    for (const { at, bytes } of unexpected) {
+    for (const { at, bytes, offer } of unexpected) {
+      if (offer !== undefined) this.#pulls!.refuse(offer)
       if (at < 0) continue
       this.#memory.giveFrameBlock(at - HEADER_BYTES, bytes)
       this.#frames.consume(bytes)
@@ -87,6 +94,30 @@ export class Receives {
       this.#events.onMismatch(stream, fingerprint, receive)
     } else if (receive.bytes <= EAGER_LIMIT) {
       this.#clear(receive)
+    }
+  }
+
+  /** A message can be copied out of the peer's heap. */
+  onOffer(stream: Stream, { index, fingerprint, bytes, place, guard }: FrameHeader): void {
+    const pulls = this.#pulls
+    if (pulls === undefined) return
+    const offer = { place, guard }
+    const receive = takeIndex(stream.receives, index)
+    if (receive !== undefined) {
+      if (!receive.cancelled && fits(receive, { fingerprint, bytes })) {
+        pulls.start(receive, offer)
+        return
+      }
+      pulls.refuse(offer)
+      if (!receive.cancelled) this.#events.onMismatch(stream, fingerprint, receive)
+    } else if (this.#events.hasLeft(stream.group)) {
+      stream.link.streams.delete(stream.key)
+      pulls.refuse(offer)
+    } else if (index < stream.nextReceive) {
+      pulls.refuse(offer)
+    } else {
+      stream.unexpected.push({ index, fingerprint, at: -1, bytes, offer })
+      this.#events.onUnexpected(stream, fingerprint)
     }
   }
 

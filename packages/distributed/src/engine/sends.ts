@@ -3,6 +3,7 @@ import { frameKinds } from './frame.ts'
 import type { Frames } from './frames.ts'
 import type { LinkEvents } from './link.ts'
 import { sameFingerprint } from './operation.ts'
+import type { Offers } from './offers.ts'
 import { takeIndex, type Clearance, type Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
@@ -10,10 +11,13 @@ import type { Transfer } from './transfer.ts'
 export class Sends {
   readonly #frames: Frames
   readonly #events: LinkEvents
+  /** Where the peer shares memory. */
+  readonly #offers: Offers | undefined
 
-  constructor(frames: Frames, events: LinkEvents) {
+  constructor(frames: Frames, events: LinkEvents, offers: Offers | undefined) {
     this.#frames = frames
     this.#events = events
+    this.#offers = offers
   }
 
   /** Starts a send; it may be done when this returns. */
@@ -21,6 +25,10 @@ export class Sends {
     const { stream, index, bytes } = transfer
     if (bytes <= EAGER_LIMIT && this.#frames.tryWriteEager(transfer)) {
       this.#events.onDone(transfer)
+      return
+    }
+    if (this.#offers !== undefined) {
+      this.#offers.make(transfer)
       return
     }
     const clearance = takeIndex(stream.clearances, index)
@@ -48,6 +56,7 @@ export class Sends {
 
   /** Gives a send up: the receiver learns of it when it asks for the payload. */
   cancel(transfer: Transfer): void {
+    if (this.#offers?.cancel(transfer) === true) return
     const { stream } = transfer
     const waiting = stream.sends.indexOf(transfer)
     if (waiting >= 0) stream.sends.splice(waiting, 1)

@@ -1,13 +1,18 @@
 import type { Fingerprint } from './operation.ts'
 import type { Transfer } from './transfer.ts'
 import type { Link } from './link.ts'
+import type { Offer } from './pulls.ts'
 
-/** A message that came before its receive: a stored eager payload, or an announcement (`at` -1). */
+/**
+ * A message that came before its receive: a stored eager payload, or an announcement or an offer
+ * (`at` -1).
+ */
 export interface Unexpected {
   readonly index: number
   readonly fingerprint: Fingerprint
   readonly at: number
   readonly bytes: number
+  readonly offer?: Offer
 }
 
 export interface Clearance {

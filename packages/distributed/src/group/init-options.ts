@@ -8,8 +8,11 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
-import type { TransportName } from '../transports/open-transport.ts'
+import type { StreamName } from '../transports/open-transport.ts'
 import { checkTimeout } from './arguments.ts'
+
+/** `shared-memory` means tcp between hosts. */
+export type TransportName = 'shared-memory' | StreamName
 
 export interface InitOptions {
   /** Default: RANK. */
@@ -18,7 +21,10 @@ export interface InitOptions {
   readonly worldSize?: number
   /** Default: the store at MASTER_ADDR:MASTER_PORT. */
   readonly store?: Store
-  /** Default: TSRUN_TRANSPORT, or `auto`: tcp where koffi works, else node. */
+  /**
+   * Default: TSRUN_TRANSPORT, or `auto`: where koffi works shared memory between the ranks of a host
+   * that can share it, and tcp; else node. `shared-memory` insists on it within a host.
+   */
   readonly transport?: TransportName | 'auto'
   /**
    * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
@@ -46,7 +52,8 @@ export interface InitSettings {
   readonly rank: number
   readonly worldSize: number
   readonly store: Store | undefined
-  readonly transport: TransportName
+  readonly transport: StreamName
+  readonly sharedMemory: 'off' | 'auto' | 'required'
   readonly engine: 'worker' | 'inline'
   readonly timeout: number
   readonly arena: number
@@ -68,10 +75,8 @@ export function resolveOptions(options: InitOptions): InitSettings {
     const expected = `an integer from 0 to ${worldSize - 1}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: rank, expected })
   }
-  const transport = chooseTransport(
-    options.transport ?? choice('TSRUN_TRANSPORT', ['auto', 'tcp', 'node']) ?? 'auto',
-    worldSize,
-  )
+  const wanted = options.transport ?? choice('TSRUN_TRANSPORT', transports) ?? 'auto'
+  const transport = chooseStream(wanted, worldSize)
   const engine = options.engine ?? choice('TSRUN_ENGINE', ['worker', 'inline']) ?? 'worker'
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
     const reason = 'the inline engine needs a transport that can block, and node:net cannot'
@@ -83,6 +88,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     worldSize,
     store: options.store,
     transport,
+    sharedMemory: transport === 'node' ? 'off' : sharingOf[wanted],
     engine,
     timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
     arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
@@ -92,7 +98,17 @@ export function resolveOptions(options: InitOptions): InitSettings {
   }
 }
 
-function chooseTransport(wanted: TransportName | 'auto', worldSize: number): TransportName {
+const transports = ['auto', 'shared-memory', 'tcp', 'node'] as const
+
+const sharingOf = {
+  auto: 'auto',
+  'shared-memory': 'required',
+  tcp: 'off',
+  node: 'off',
+} as const
+
+function chooseStream(wanted: TransportName | 'auto', worldSize: number): StreamName {
+  if (wanted === 'shared-memory') return 'tcp'
   if (wanted !== 'auto') return wanted
   const native = isAvailable()
   if (native.available) return 'tcp'

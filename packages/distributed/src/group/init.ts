@@ -1,4 +1,4 @@
-import { isTsrError, tsrError } from '@tsrun/core'
+import { createLogger, isTsrError, tsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   connectStore,
@@ -17,9 +17,15 @@ import type { EngineHost } from '../hosts/host.ts'
 import { InlineHost } from '../hosts/inline-host.ts'
 import { WorkerHost } from '../hosts/worker/worker-host.ts'
 import type { ProcessGroup } from '../process-group.ts'
-import type { Endpoint, MeshOptions } from '../transports/connect/mesh.ts'
-import { prepareTransport } from '../transports/open-transport.ts'
+import type { Endpoint } from '../transports/connect/mesh.ts'
+import { prepareTransport, type ConnectOptions } from '../transports/open-transport.ts'
+import {
+  createSegment,
+  type Segment,
+  type SegmentAddress,
+} from '../transports/shared-memory/segment.ts'
 import { resolveOptions, type InitOptions, type InitSettings } from './init-options.ts'
+import { agreeOnSharing } from './sharing.ts'
 import { createWorldGroup } from './world-group.ts'
 
 /** A store and how to let go of it. */
@@ -95,8 +101,18 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
     return new InlineHost(alone, new Arena(heap, rank), undefined)
   }
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
-  const exchange = (endpoint: Endpoint): Promise<MeshOptions> =>
-    exchangeEndpoints(settings, store, endpoint)
+  const segment = offerSegment(settings, memory)
+  const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
+    try {
+      return await exchangeEndpoints(settings, store, {
+        ...endpoint,
+        on: hostIdentity(),
+        segment: segment?.address,
+      })
+    } finally {
+      segment?.seal()
+    }
+  }
   if (engine === 'worker') {
     const worker = new WorkerHost({ memory, rank, worldSize, transport, listen })
     await worker.start(exchange)
@@ -123,21 +139,39 @@ async function listeningAddress({ environment, iface }: InitSettings): Promise<s
   return await localAddressTowards(environment.masterAddr, environment.masterPort)
 }
 
-/** What the others read in the store. */
-interface PublishedEndpoint extends Endpoint {
+/** A heap that can be shared, where it is wanted and works. */
+function offerSegment(
+  { sharedMemory }: InitSettings,
+  memory: WebAssembly.Memory,
+): Segment | undefined {
+  if (sharedMemory === 'off') return undefined
+  try {
+    return createSegment(memory)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    if (sharedMemory === 'required') {
+      throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
+    }
+    createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
+    return undefined
+  }
+}
+
+/** What a rank publishes about itself. */
+interface Published extends Endpoint {
   /** The host, see `hostIdentity`. */
   readonly on: string
+  readonly segment: SegmentAddress | undefined
 }
 
 /** Publishes where this rank listens and waits for all others. */
 async function exchangeEndpoints(
-  { rank, worldSize, token, timeout, environment }: InitSettings,
+  { rank, worldSize, token, timeout, environment, sharedMemory }: InitSettings,
   store: Store,
-  endpoint: Endpoint,
-): Promise<MeshOptions> {
+  own: Published,
+): Promise<ConnectOptions> {
   const keyOf = (peer: number): string => `endpoint/${peer}`
-  const published: PublishedEndpoint = { ...endpoint, on: hostIdentity() }
-  await store.set(keyOf(rank), JSON.stringify(published))
+  await store.set(keyOf(rank), JSON.stringify(own))
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   try {
     await store.wait(peers.map(keyOf), { timeout })
@@ -150,16 +184,19 @@ async function exchangeEndpoints(
   const endpoints = await Promise.all(
     peers.map(async (peer) => {
       const text = new TextDecoder().decode(await store.get(keyOf(peer)))
-      return JSON.parse(text) as PublishedEndpoint
+      return JSON.parse(text) as Published
     }),
   )
   refuseLoopback(endpoints)
+  const segments = endpoints.map(({ segment }) => segment)
+  const isRequired = sharedMemory === 'required'
+  const sharing = await agreeOnSharing(store, { rank, segments, isRequired, timeout })
   const life = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
-  return { token, purpose: `data ${life}`, rank, endpoints, timeout }
+  return { token, purpose: `data ${life}`, rank, endpoints, timeout, sharing }
 }
 
 /** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */
-function refuseLoopback(endpoints: readonly PublishedEndpoint[]): void {
+function refuseLoopback(endpoints: readonly Published[]): void {
   if (endpoints.every(({ on }) => on === endpoints[0]?.on)) return
   const rank = endpoints.findIndex(({ host }) => isLoopback(host))
   if (rank < 0) return

@@ -20,6 +20,8 @@ export interface WorldOptions {
   readonly timeout?: number
   /** Bytes of each rank's arena and engine memory; default 64 MiB. */
   readonly memory?: number
+  /** Whether large messages are copied straight from heap to heap, as between ranks of one host. */
+  readonly sharedMemory?: boolean
 }
 
 /** Milliseconds without progress after which the thread rests between its looks. */
@@ -58,9 +60,15 @@ class World {
   readonly #random: Random
   #activity = 0
 
-  constructor({ size, seed = 0, timeout = 600_000, memory = 64 * 1024 * 1024 }: WorldOptions) {
+  constructor({
+    size,
+    seed = 0,
+    timeout = 600_000,
+    memory = 64 * 1024 * 1024,
+    sharedMemory = false,
+  }: WorldOptions) {
     this.#random = createRandom(seed)
-    const network = new MemoryNetwork(size)
+    const network = new MemoryNetwork(size, sharedMemory)
     const store = memoryStore()
     const portion = (bytes: number): number => this.#portion(bytes)
     const hosts = Array.from({ length: size }, (_, rank) => {

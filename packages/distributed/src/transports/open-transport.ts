@@ -5,11 +5,19 @@ import type { ListenOptions } from './connect/listen.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
+import type { Sharing } from './shared-memory/neighbours.ts'
+import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
 import { openTcpDialer } from './tcp/tcp-dialer.ts'
 import { TcpTransport } from './tcp/tcp-transport.ts'
 import type { BlockingTransport, EventTransport } from './transport.ts'
 
-export type TransportName = 'tcp' | 'node'
+/** How ranks of different hosts are reached, and those of one host that share no memory. */
+export type StreamName = 'tcp' | 'node'
+
+/** What a mesh needs, and who shares memory. */
+export interface ConnectOptions extends MeshOptions {
+  readonly sharing: Sharing | undefined
+}
 
 export type OpenedTransport =
   | { readonly kind: 'blocking'; readonly transport: BlockingTransport }
@@ -20,12 +28,12 @@ export interface PreparedTransport {
   readonly endpoint: Endpoint
   /** Stops listening, when it will not connect. */
   close(): void
-  connect(heap: Heap, options: MeshOptions): Promise<OpenedTransport>
+  connect(heap: Heap, options: ConnectOptions): Promise<OpenedTransport>
 }
 
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE */
 export async function prepareTransport(
-  name: TransportName,
+  name: StreamName,
   listen: ListenOptions,
 ): Promise<PreparedTransport> {
   if (name === 'node') {
@@ -55,7 +63,11 @@ export async function prepareTransport(
     connect: async (heap, options) => {
       const channels = await connectMesh(dialer, options)
       const fds = channels.map((channel) => channel?.fd)
-      return { kind: 'blocking', transport: new TcpTransport(heap, fds) }
+      const tcp = new TcpTransport(heap, fds)
+      const { rank, sharing } = options
+      if (sharing === undefined) return { kind: 'blocking', transport: tcp }
+      const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)
+      return { kind: 'blocking', transport }
     },
   }
 }

@@ -7,6 +7,17 @@ export const CLOSED = -1
  */
 export interface Transport {
   readonly name: string
+  /** Bytes at the low end of the heap that it keeps for itself; default 0. */
+  readonly reservedBytes?: number
+  /**
+   * By rank: a number for each host, the same for ranks that share memory; the same list on all
+   * ranks. Default: no rank shares memory.
+   */
+  readonly hosts?: readonly number[] | undefined
+  /** Whether `pull` reaches the heap of a peer. */
+  sharesMemory?(peer: number): boolean
+  /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */
+  pull?(peer: number, at: number, from: number, bytes: number): void
   /**
    * Takes up to `length` bytes at `at`; returns how many, 0 when the stream is full, `CLOSED` when
    * the peer is gone. `more` announces that another send to this peer follows at once.

@@ -1,8 +1,8 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
 import type { ListenOptions } from '../../transports/connect/listen.ts'
-import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
-import type { TransportName } from '../../transports/open-transport.ts'
+import type { Endpoint } from '../../transports/connect/mesh.ts'
+import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
 
 /** What the worker starts with. */
 export interface WorkerInput {
@@ -12,13 +12,13 @@ export interface WorkerInput {
   readonly port: MessagePort
   readonly rank: number
   readonly worldSize: number
-  readonly transport: TransportName
+  readonly transport: StreamName
   readonly listen: ListenOptions
 }
 
 /** Main to worker, while it starts. */
 export interface ConnectMessage {
-  readonly connect: MeshOptions
+  readonly connect: ConnectOptions
 }
 
 /** Worker to main, while it starts. */

@@ -7,8 +7,8 @@ import { heapOf } from '../../arena/heap.ts'
 import type { Operation } from '../../engine/operation.ts'
 import type { WorkTiming } from '../../process-group.ts'
 import type { ListenOptions } from '../../transports/connect/listen.ts'
-import type { Endpoint, MeshOptions } from '../../transports/connect/mesh.ts'
-import type { TransportName } from '../../transports/open-transport.ts'
+import type { Endpoint } from '../../transports/connect/mesh.ts'
+import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
 import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
 import type { ConnectMessage, FailureMessage, StartMessage, WorkerInput } from './messages.ts'
 import {
@@ -29,7 +29,7 @@ export interface WorkerHostOptions {
   readonly memory: WebAssembly.Memory
   readonly rank: number
   readonly worldSize: number
-  readonly transport: TransportName
+  readonly transport: StreamName
   readonly listen: ListenOptions
 }
 
@@ -43,7 +43,7 @@ const LEAVE_TIME = 3000
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
 export class WorkerHost implements EngineHost {
   readonly kind = 'worker'
-  readonly transport: string
+  transport: string
   readonly arena: Arena
   readonly #rank: number
   readonly #worker: Worker
@@ -81,12 +81,13 @@ export class WorkerHost implements EngineHost {
    *
    * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT
    */
-  async start(exchange: (endpoint: Endpoint) => Promise<MeshOptions>): Promise<void> {
+  async start(exchange: (endpoint: Endpoint) => Promise<ConnectOptions>): Promise<void> {
     try {
       const first = await this.#answer()
       if (!('listening' in first)) throw unexpected(first)
       const connect = await exchange(first.listening)
       const answer = this.#answer()
+      if (connect.sharing !== undefined) this.transport = 'shared-memory'
       this.#worker.postMessage({ connect } satisfies ConnectMessage)
       const second = await answer
       if (!('ready' in second)) throw unexpected(second)

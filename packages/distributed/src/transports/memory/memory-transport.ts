@@ -43,8 +43,11 @@ class Pipe {
 /** The pipes between all ranks of an in-process world. */
 export class MemoryNetwork {
   readonly #pipes: Pipe[][]
+  /** By rank, where the ranks share memory. */
+  readonly heaps: Heap[] | undefined
 
-  constructor(size: number) {
+  constructor(size: number, sharesMemory = false) {
+    this.heaps = sharesMemory ? [] : undefined
     this.#pipes = Array.from({ length: size }, () => Array.from({ length: size }, () => new Pipe()))
   }
 
@@ -77,6 +80,21 @@ export class MemoryTransport implements Transport {
     this.#size = size
     this.#heap = heap
     this.#portion = portion
+    if (network.heaps !== undefined) network.heaps[rank] = heap
+  }
+
+  /** See `Transport`. */
+  get hosts(): readonly number[] | undefined {
+    return this.#network.heaps?.map(() => 0)
+  }
+
+  sharesMemory(): boolean {
+    return this.#network.heaps !== undefined
+  }
+
+  pull(peer: number, at: number, from: number, bytes: number): void {
+    const source = this.#network.heaps![peer]!
+    this.#heap.bytes.set(source.bytes.subarray(from, from + bytes), at)
   }
 
   trySend(peer: number, at: number, length: number): number {

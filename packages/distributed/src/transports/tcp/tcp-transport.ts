@@ -90,6 +90,11 @@ export class TcpTransport implements BlockingTransport {
     if (ready > 0) drainEventfd(this.doorbell)
   }
 
+  /** Whether `sleep` has seen something happen on the stream from `peer`. */
+  isReadable(peer: number): boolean {
+    return this.#pollfds[2 * peer + 1]! >>> 16 !== 0
+  }
+
   yield(): void {
     yieldCore()
   }

@@ -1,0 +1,83 @@
+import { closeSync } from 'node:fs'
+import { createLogger, tsrError } from '@tsrun/core'
+import type { Store } from '@tsrun/store'
+import type { Sharing } from '../transports/shared-memory/neighbours.ts'
+import { openSegment, type SegmentAddress } from '../transports/shared-memory/segment.ts'
+
+/** What this rank knows about the segments of all ranks. */
+export interface SegmentSurvey {
+  readonly rank: number
+  /** By rank; undefined where a rank offers none. */
+  readonly segments: readonly (SegmentAddress | undefined)[]
+  /** Whether ranks of this host that share no memory are an error; else tcp serves them. */
+  readonly isRequired: boolean
+  /** Milliseconds. */
+  readonly timeout: number
+}
+
+/**
+ * Opens the segments of this host's other ranks, and agrees with all ranks on who shares memory with
+ * whom: two ranks do when each could open the other's segment. All ranks must call it.
+ *
+ * @returns undefined when no rank shares memory with another
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE when memory that is required cannot be shared
+ */
+export async function agreeOnSharing(
+  store: Store,
+  { rank, segments, isRequired, timeout }: SegmentSurvey,
+): Promise<Sharing | undefined> {
+  const reasons: string[] = []
+  const opened = segments.map((segment, peer) => {
+    if (peer === rank || segment?.host !== segments[rank]?.host || segment === undefined) {
+      return undefined
+    }
+    try {
+      return { fd: openSegment(segment), bytes: segment.bytes }
+    } catch (error) {
+      reasons.push(`rank ${peer}: ${error instanceof Error ? error.message : String(error)}`)
+      return undefined
+    }
+  })
+  const release = (peer: number): void => {
+    const segment = opened[peer]
+    if (segment !== undefined) closeSync(segment.fd)
+    opened[peer] = undefined
+  }
+  try {
+    if (reasons.length > 0) complain(rank, reasons, isRequired)
+    const keyOf = (peer: number): string => `sharing/${peer}`
+    await store.set(keyOf(rank), JSON.stringify(indicesOf(opened)))
+    await store.wait(
+      segments.map((_, peer) => keyOf(peer)),
+      { timeout },
+    )
+    const reachable = await Promise.all(
+      segments.map(async (_, peer) => {
+        const text = new TextDecoder().decode(await store.get(keyOf(peer)))
+        return JSON.parse(text) as number[]
+      }),
+    )
+    const neighbours = reachable.map((peers, a) =>
+      peers.filter((b) => reachable[b]?.includes(a) === true),
+    )
+    for (const peer of opened.keys()) if (!neighbours[rank]!.includes(peer)) release(peer)
+    return neighbours.every((peers) => peers.length === 0)
+      ? undefined
+      : { neighbours, segments: opened }
+  } catch (error) {
+    for (const peer of opened.keys()) release(peer)
+    throw error
+  }
+}
+
+function complain(rank: number, reasons: readonly string[], isRequired: boolean): void {
+  const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
+  if (isRequired) {
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
+  }
+  createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
+}
+
+function indicesOf(list: readonly unknown[]): number[] {
+  return [...list.keys()].filter((index) => list[index] !== undefined)
+}

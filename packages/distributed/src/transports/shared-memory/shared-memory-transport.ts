@@ -1,0 +1,143 @@
+import type { Heap } from '../../arena/heap.ts'
+import { instantiateKernels } from '../../kernels/kernels.ts'
+import type { TcpTransport } from '../tcp/tcp-transport.ts'
+import { CLOSED, type BlockingTransport } from '../transport.ts'
+import { hostsOf, openNeighbour, ringsEnd, type Neighbour, type Sharing } from './neighbours.ts'
+
+/** Looks at an empty ring between two looks at whether its peer still lives. */
+const LOOKS = 4096
+/** Bytes of wake-ups that are thrown away at once. */
+const WAKE_UPS = 64
+
+/**
+ * Streams to the ranks of this host go through rings in shared memory, those to others through tcp.
+ *
+ * A connection to a neighbour carries no data: a byte on it wakes a sleeper, and its end says that
+ * the peer has left or died. So a rank sleeps in one `poll` for all of its peers.
+ */
+export class SharedMemoryTransport implements BlockingTransport {
+  readonly name = 'shared-memory'
+  readonly reservedBytes: number
+  readonly hosts: readonly number[]
+  readonly #tcp: TcpTransport
+  /** By rank. */
+  readonly #neighbours: readonly (Neighbour | undefined)[]
+  readonly #peers: readonly number[]
+  /** Neighbours whose connection has ended: what is in the ring still counts. */
+  readonly #ended = new Set<number>()
+  readonly #wanted = new Set<number>()
+  readonly #looks: number[]
+  /** A byte to send, and room for those that come, in the page before the rings. */
+  readonly #byteAt = 2048
+  readonly #wakeUpsAt = 2112
+
+  constructor(heap: Heap, rank: number, tcp: TcpTransport, sharing: Sharing) {
+    this.#tcp = tcp
+    this.hosts = hostsOf(sharing)
+    this.#peers = sharing.neighbours[rank]!
+    this.reservedBytes = ringsEnd(this.#peers.length)
+    const kernels = instantiateKernels(heap.memory)
+    const copy = (to: number, from: number, bytes: number): void => {
+      kernels.copy(to, from, bytes)
+    }
+    this.#neighbours = sharing.neighbours.map((_, peer) =>
+      this.#peers.includes(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
+    )
+    this.#looks = this.#neighbours.map(() => 0)
+  }
+
+  get doorbell(): number {
+    return this.#tcp.doorbell
+  }
+
+  sharesMemory(peer: number): boolean {
+    return this.#neighbours[peer] !== undefined
+  }
+
+  pull(peer: number, at: number, from: number, bytes: number): void {
+    this.#neighbours[peer]!.pull(at, from, bytes)
+  }
+
+  trySend(peer: number, at: number, length: number, more: boolean): number {
+    const neighbour = this.#neighbours[peer]
+    if (neighbour === undefined) return this.#tcp.trySend(peer, at, length, more)
+    if (this.#ended.has(peer)) return CLOSED
+    const taken = neighbour.writer.write(at, length)
+    if (neighbour.writer.shouldWake()) this.#wake(peer)
+    return taken
+  }
+
+  tryReceive(peer: number, at: number, length: number): number {
+    const neighbour = this.#neighbours[peer]
+    if (neighbour === undefined) return this.#tcp.tryReceive(peer, at, length)
+    const hasEnded = this.#ended.has(peer)
+    const taken = neighbour.reader.read(at, length)
+    if (taken > 0) {
+      if (neighbour.reader.shouldWake()) this.#wake(peer)
+      return taken
+    }
+    if (hasEnded) return CLOSED
+    if (++this.#looks[peer]! % LOOKS === 0) this.#drain(peer)
+    return 0
+  }
+
+  wantSend(peer: number, wanted: boolean): void {
+    if (this.#neighbours[peer] === undefined) this.#tcp.wantSend(peer, wanted)
+    else if (wanted) this.#wanted.add(peer)
+    else this.#wanted.delete(peer)
+  }
+
+  closeReason(peer: number): string {
+    return this.#tcp.closeReason(peer)
+  }
+
+  closePeer(peer: number): void {
+    this.#tcp.closePeer(peer)
+    if (this.#neighbours[peer] !== undefined) this.#ended.add(peer)
+  }
+
+  close(): void {
+    this.#tcp.close()
+    for (const neighbour of this.#neighbours) neighbour?.unmap()
+  }
+
+  sleep(milliseconds: number): void {
+    this.#announceSleep(true)
+    // who wrote before that has seen nobody asleep
+    const hasWork = this.#peers.some((peer) => {
+      const { reader, writer } = this.#neighbours[peer]!
+      return !reader.isEmpty || (this.#wanted.has(peer) && !writer.isFull)
+    })
+    if (!hasWork) {
+      this.#tcp.sleep(milliseconds)
+      for (const peer of this.#peers) if (this.#tcp.isReadable(peer)) this.#drain(peer)
+    }
+    this.#announceSleep(false)
+  }
+
+  yield(): void {
+    this.#tcp.yield()
+  }
+
+  #announceSleep(sleeps: boolean): void {
+    for (const peer of this.#peers) {
+      const { reader, writer } = this.#neighbours[peer]!
+      reader.announceSleep(sleeps)
+      if (this.#wanted.has(peer)) writer.announceSleep(sleeps)
+    }
+  }
+
+  /** A full connection holds wake-ups enough. */
+  #wake(peer: number): void {
+    this.#tcp.trySend(peer, this.#byteAt, 1, false)
+  }
+
+  #drain(peer: number): void {
+    if (this.#ended.has(peer)) return
+    let taken: number
+    do {
+      taken = this.#tcp.tryReceive(peer, this.#wakeUpsAt, WAKE_UPS)
+    } while (taken === WAKE_UPS)
+    if (taken === CLOSED) this.#ended.add(peer)
+  }
+}
