@@ -1,19 +1,13 @@
 import { tsrError } from '@tsrun/core'
-import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
+import type { DType, TypedArrayOf } from './dtype.ts'
 import { joinWorld } from './group/init.ts'
 import type { InitOptions } from './group/init-options.ts'
 import { deviceMeshOf, type DeviceMesh } from './group/mesh.ts'
 import { newGroupOf, type NewGroupOptions } from './group/new-group.ts'
-import type {
-  CallOptions,
-  MessageOptions,
-  ProcessGroup,
-  ReduceOptions,
-  Work,
-} from './process-group.ts'
+import type { ProcessGroup } from './process-group.ts'
 
 /*
- * torch.distributed's functions: the calls of `ProcessGroup` on the default group, the one that
+ * torch.distributed's functions for joining and leaving, and the default group: the one that
  * `initProcessGroup` made. It is the only state of this package that is not passed around.
  */
 
@@ -93,124 +87,4 @@ export async function initDeviceMesh<Axis extends string>(
 
 export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
   return defaultGroup('alloc').alloc(dtype, length)
-}
-
-export function send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-  return defaultGroup('send').send(buffer, to, options)
-}
-
-export function recv(buffer: AnyTypedArray, from: number, options?: MessageOptions): Work {
-  return defaultGroup('recv').recv(buffer, from, options)
-}
-
-export function isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-  return defaultGroup('isend').isend(buffer, to, options)
-}
-
-export function irecv(buffer: AnyTypedArray, from: number, options?: MessageOptions): Work {
-  return defaultGroup('irecv').irecv(buffer, from, options)
-}
-
-export function broadcast(buffer: AnyTypedArray, root: number, options?: CallOptions): Work {
-  return defaultGroup('broadcast').broadcast(buffer, root, options)
-}
-
-export function reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work {
-  return defaultGroup('reduce').reduce(buffer, root, options)
-}
-
-export function allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work {
-  return defaultGroup('allReduce').allReduce(buffer, options)
-}
-
-export function reduceScatter(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: ReduceOptions,
-): Work {
-  return defaultGroup('reduceScatter').reduceScatter(output, input, options)
-}
-
-export function allGather(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: CallOptions,
-): Work {
-  return defaultGroup('allGather').allGather(output, input, options)
-}
-
-export function barrier(options?: CallOptions): Work {
-  return defaultGroup('barrier').barrier(options)
-}
-
-export function sendObject(value: unknown, to: number, options?: MessageOptions): Work {
-  return defaultGroup('sendObject').sendObject(value, to, options)
-}
-
-export function recvObject(from: number, options?: MessageOptions): Work<unknown> {
-  return defaultGroup('recvObject').recvObject(from, options)
-}
-
-export function broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {
-  return defaultGroup('broadcastObject').broadcastObject(value, root, options)
-}
-
-export function allGatherObject<T>(value: T, options?: CallOptions): Work<T[]> {
-  return defaultGroup('allGatherObject').allGatherObject(value, options)
-}
-
-export function sendSync(buffer: AnyTypedArray, to: number, options?: MessageOptions): void {
-  defaultGroup('sendSync').sendSync(buffer, to, options)
-}
-
-export function recvSync(buffer: AnyTypedArray, from: number, options?: MessageOptions): void {
-  defaultGroup('recvSync').recvSync(buffer, from, options)
-}
-
-export function broadcastSync(buffer: AnyTypedArray, root: number, options?: CallOptions): void {
-  defaultGroup('broadcastSync').broadcastSync(buffer, root, options)
-}
-
-export function reduceSync(buffer: AnyTypedArray, root: number, options?: ReduceOptions): void {
-  defaultGroup('reduceSync').reduceSync(buffer, root, options)
-}
-
-export function allReduceSync(buffer: AnyTypedArray, options?: ReduceOptions): void {
-  defaultGroup('allReduceSync').allReduceSync(buffer, options)
-}
-
-export function reduceScatterSync(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: ReduceOptions,
-): void {
-  defaultGroup('reduceScatterSync').reduceScatterSync(output, input, options)
-}
-
-export function allGatherSync(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: CallOptions,
-): void {
-  defaultGroup('allGatherSync').allGatherSync(output, input, options)
-}
-
-export function barrierSync(options?: CallOptions): void {
-  defaultGroup('barrierSync').barrierSync(options)
-}
-
-export function broadcastObjectSync<T>(value: T, root: number, options?: CallOptions): T {
-  return defaultGroup('broadcastObjectSync').broadcastObjectSync(value, root, options)
-}
-
-export function allGatherObjectSync<T>(value: T, options?: CallOptions): T[] {
-  return defaultGroup('allGatherObjectSync').allGatherObjectSync(value, options)
-}
-
-export function sendObjectSync(value: unknown, to: number, options?: MessageOptions): void {
-  defaultGroup('sendObjectSync').sendObjectSync(value, to, options)
-}
-
-export function recvObjectSync(from: number, options?: MessageOptions): unknown {
-  return defaultGroup('recvObjectSync').recvObjectSync(from, options)
 }

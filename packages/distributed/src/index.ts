@@ -1,15 +1,23 @@
 export * from './functions.ts'
+export * from './group-functions.ts'
+export * from './blocking-functions.ts'
+export type { BlockingCalls } from './blocking-calls.ts'
 export type { InitOptions, TransportName } from './group/init-options.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { DeviceMesh, MeshFacts } from './group/mesh.ts'
 export type { NewGroupOptions } from './group/new-group.ts'
 export { runWorld, type WorldOptions } from './hosts/world.ts'
 export type {
+  BatchedMessage,
   CallOptions,
+  CollectiveOptions,
   MessageOptions,
+  MonitoredBarrierOptions,
   ProcessGroup,
+  ReceivedObject,
   ReduceOp,
   ReduceOptions,
+  Source,
   Work,
   WorkTiming,
 } from './process-group.ts'

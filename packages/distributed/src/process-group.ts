@@ -1,4 +1,6 @@
+import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
+import type { AlgorithmName } from './engine/operation.ts'
 
 /** Reductions; `avg` is the sum times 1/size. */
 export type ReduceOp = 'sum' | 'avg' | 'product' | 'min' | 'max'
@@ -16,11 +18,46 @@ export interface MessageOptions extends CallOptions {
   readonly tag?: number
 }
 
-export interface ReduceOptions extends CallOptions {
+export interface CollectiveOptions extends CallOptions {
+  /** The same on all ranks. Default `auto`: chosen by size and number of ranks. */
+  readonly algorithm?: AlgorithmName
+}
+
+export interface ReduceOptions extends CollectiveOptions {
   /** Default `sum`. */
   readonly op?: ReduceOp
-  /** Default: chosen by size and number of ranks. */
-  readonly algorithm?: 'ring' | 'recursive-doubling' | 'halving-doubling'
+}
+
+export interface MonitoredBarrierOptions extends CallOptions {
+  /**
+   * Rank 0 waits until the time-out for those that may still come, also when a rank has left the
+   * job, and names all that are missing. Default false: a rank that has left ends the wait at once.
+   */
+  readonly waitAllRanks?: boolean
+}
+
+/** Where a message comes from: a rank, or any other rank of the group (`'any'` or null). */
+export type Source = number | 'any' | null
+
+/** A message for `batchIsendIrecv`. */
+export type BatchedMessage =
+  | {
+      readonly op: 'send'
+      readonly buffer: AnyTypedArray
+      readonly peer: number
+      readonly tag?: number
+    }
+  | {
+      readonly op: 'recv'
+      readonly buffer: AnyTypedArray
+      readonly peer: Source
+      readonly tag?: number
+    }
+
+/** A value and the rank that it comes from. */
+export interface ReceivedObject {
+  readonly value: unknown
+  readonly source: number
 }
 
 /** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
@@ -56,7 +93,7 @@ export interface Work<T = void> extends PromiseLike<T> {
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
-export interface ProcessGroup {
+export interface ProcessGroup extends BlockingCalls {
   readonly name: string
   /** Rank of this process in the group. */
   readonly rank: number
@@ -70,40 +107,105 @@ export interface ProcessGroup {
   free(buffer: AnyTypedArray): void
 
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
-  recv(buffer: AnyTypedArray, from: number, options?: MessageOptions): Work
+  /**
+   * Resolves to the rank that the message came from. From any source it takes the first message of
+   * its tag that no receive before it has taken, of the other ranks.
+   */
+  recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number>
   /** Same as `send`, under torch's name. */
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
   /** Same as `recv`, under torch's name. */
-  irecv(buffer: AnyTypedArray, from: number, options?: MessageOptions): Work
-  broadcast(buffer: AnyTypedArray, root: number, options?: CallOptions): Work
+  irecv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number>
+  /**
+   * Starts all these messages, in this order; a work for each. When one is refused, none is started.
+   */
+  batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[]
+  broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Work
   /** The result is in `buffer` on `root`; elsewhere `buffer` holds partial results afterwards. */
   reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work
   allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work
+  /**
+   * One all-reduce of several buffers of one dtype, for many small ones: they are packed, so that
+   * there is one operation. The same lengths in the same order on all ranks.
+   */
+  allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Work
   /** `input` [size * n] is reduced; rank r gets slice r in `output` [n]. `input` is kept. */
   reduceScatter(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): Work
   /** Concatenates every rank's `input` [n] into `output` [size * n]. */
-  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CallOptions): Work
-  barrier(options?: CallOptions): Work
+  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work
+  /**
+   * Concatenates inputs of different lengths: `counts[r]` elements from rank r, the same list on all
+   * ranks. `output` has as many elements as their sum.
+   */
+  allGatherV(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    counts: readonly number[],
+    options?: CollectiveOptions,
+  ): Work
+  /** Concatenates every rank's `input` [n] into `output` [size * n] of `root`; null elsewhere. */
+  gather(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work
+  /** Gathers inputs of different lengths; `output` and `counts` on `root`, null elsewhere. */
+  gatherV(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work
+  /** Slice r of `input` [size * n] of `root` goes to `output` [n] of rank r; null elsewhere. */
+  scatter(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work
+  /** Scatters slices of different lengths; `input` and `counts` on `root`, null elsewhere. */
+  scatterV(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work
+  /** Slice j of rank i's `input` [size * n] becomes slice i of rank j's `output` [size * n]. */
+  allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work
+  /**
+   * All-to-all with slices of different lengths: `inputCounts[j]` elements of `input` go to rank j,
+   * `outputCounts[i]` elements of `output` come from rank i.
+   */
+  allToAllV(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    outputCounts: readonly number[],
+    inputCounts: readonly number[],
+    options?: CollectiveOptions,
+  ): Work
+  barrier(options?: CollectiveOptions): Work
+  /**
+   * A barrier that names the ranks that have not come when its time is up: rank 0 waits for all,
+   * fails with ERR_TSR_BARRIER_MISSING, and tells the others. They wait up to twice the time.
+   */
+  monitoredBarrier(options?: MonitoredBarrierOptions): Work
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work
   recvObject(from: number, options?: MessageOptions): Work<unknown>
+  recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
   /** `value` of `root`, on every rank. */
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T>
   /** Every rank's `value`, in rank order. */
   allGatherObject<T>(value: T, options?: CallOptions): Work<T[]>
-
-  sendSync(buffer: AnyTypedArray, to: number, options?: MessageOptions): void
-  recvSync(buffer: AnyTypedArray, from: number, options?: MessageOptions): void
-  broadcastSync(buffer: AnyTypedArray, root: number, options?: CallOptions): void
-  reduceSync(buffer: AnyTypedArray, root: number, options?: ReduceOptions): void
-  allReduceSync(buffer: AnyTypedArray, options?: ReduceOptions): void
-  reduceScatterSync(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): void
-  allGatherSync(output: AnyTypedArray, input: AnyTypedArray, options?: CallOptions): void
-  barrierSync(options?: CallOptions): void
-  sendObjectSync(value: unknown, to: number, options?: MessageOptions): void
-  recvObjectSync(from: number, options?: MessageOptions): unknown
-  broadcastObjectSync<T>(value: T, root: number, options?: CallOptions): T
-  allGatherObjectSync<T>(value: T, options?: CallOptions): T[]
+  /** Every rank's `value`, in rank order, on `root`; undefined elsewhere. */
+  gatherObject<T>(value: T, root: number, options?: CallOptions): Work<T[] | undefined>
+  /** `values[r]` of `root` on rank r; null elsewhere. */
+  scatterObject<T>(values: readonly T[] | null, root: number, options?: CallOptions): Work<T>
+  /** `values[j]` goes to rank j; the result holds what came from each rank. */
+  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
 
   /** Leaves the group; its operations fail from now on. Waits for the operations under way. */
   destroy(): Promise<void>

@@ -85,9 +85,12 @@ export class SteppedWorld {
   }
 
   /** Moves ranks until the works have settled; rejects with the first that failed. */
-  async finish<T>(works: readonly PromiseLike<T>[], ranks?: readonly number[]): Promise<T[]> {
+  async finish<T>(
+    works: readonly (PromiseLike<T> | PromiseLike<number>)[],
+    ranks?: readonly number[],
+  ): Promise<(T | number)[]> {
     const state = { isSettled: false }
-    const all = Promise.all(works)
+    const all = Promise.all<T | number>(works)
     const note = (): void => {
       state.isSettled = true
     }

@@ -25,6 +25,12 @@ export const distributedErrors = {
       'Rank {rank}: {operation} of group {group} timed out after {milliseconds} ms; waiting for rank {peers}',
     advice: 'Look at what the missing ranks do; raise `timeout` if they are only slow.',
   },
+  ERR_TSR_BARRIER_MISSING: {
+    category: 'infrastructure',
+    message:
+      'Rank {rank}: monitoredBarrier of group {group}: after {milliseconds} ms rank {missing} has not come',
+    advice: 'Look at what the missing ranks do; raise `timeout` if they are only slow.',
+  },
   ERR_TSR_PEER_FAILED: {
     category: 'infrastructure',
     message:
@@ -55,8 +61,10 @@ export const distributedErrors = {
   },
   ERR_TSR_SELF_SEND: {
     category: 'user',
-    message: '{operation}: rank {rank} cannot exchange messages with itself',
-    advice: 'Copy the buffer instead.',
+    message:
+      '{operation}: rank {rank} blocks on a message with itself whose other half it has not called',
+    advice:
+      'Call the other half first, or both in one batchIsendIrecv(); or copy the buffer instead.',
   },
   ERR_TSR_BUFFER: {
     category: 'user',

@@ -12,9 +12,18 @@ export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Op
   yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))
 }
 
-export function* receiveMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
-  if (count === SKIPPED) channel.skip(peer)
-  else yield* until(channel.receive(peer, input, count * dtypes[dtype].bytes))
+export function* receiveMessage(
+  channel: Channel,
+  { input, count, dtype, peer, table }: Operation,
+): Steps {
+  if (count === SKIPPED) {
+    channel.skip(peer)
+    return
+  }
+  const turn = channel.receiveInTurn(peer, input, count * dtypes[dtype].bytes)
+  yield* until(turn)
+  if (turn.transfer !== undefined) yield* until(turn.transfer)
+  if (table !== 0) channel.heap.doubles[table / 8] = turn.source
 }
 
 export function* copyAlone(channel: Channel, operation: Operation): Steps {

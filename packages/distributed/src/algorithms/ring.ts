@@ -4,6 +4,7 @@ import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './chunks.ts'
+import { slicesOf } from './slices.ts'
 
 /*
  * The ring (Patarasuk & Yuan, 2009). Rank r sends to r+1 and receives from r-1 only. The buffer is
@@ -133,28 +134,31 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
   for (const sent of [...sends, ...passedOn]) if (sent !== undefined) yield* until(sent)
 }
 
-/** Every rank's `input` goes to slice r of every `output`. */
+/** Every rank's `input` goes to slice r of every `output`; the slices may be uneven. */
 export function* ringAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
-  const { input, output, count } = operation
-  const slice = count * arithmeticOf(channel, operation).bytesPerElement
-  const own = output + rank * slice
-  if (own !== input) kernels.copy(own, input, slice)
-  const chunks = Array.from({ length: n }, (_, i) => ({ at: i * slice, bytes: slice }))
-  const segment = segmentBytes(slice)
+  const { input, output, name } = operation
+  const chunks = slicesOf(channel, operation)
+  const own = chunks[rank]!
+  if (output + own.at !== input) kernels.copy(output + own.at, input, own.bytes)
+  const segment = segmentBytes(Math.max(...chunks.map(({ bytes }) => bytes)))
+  const countOf = (step: number): number | undefined =>
+    name === 'allGatherV' ? chunks[(rank - step + 2 * n) % n]!.count : undefined
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
   const coming = arrivals(channel, chunks, segment, downFrom(-1, n - 1))
-  const post = (i: number): Transfer =>
-    channel.receive(previous, output + coming[i]!.at, coming[i]!.bytes)
+  const post = (i: number): Transfer => {
+    const { at, bytes, step } = coming[i]!
+    return channel.receive(previous, output + at, bytes, countOf(step + 1))
+  }
 
   const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
-  const sends = cutIntoSegments(chunks[rank]!, segment).map(({ at, bytes }) =>
-    channel.send(next, output + at, bytes),
+  const sends = cutIntoSegments(own, segment).map(({ at, bytes }) =>
+    channel.send(next, output + at, bytes, countOf(0)),
   )
-  for (const [i, arrival] of coming.entries()) {
+  for (const [i, { at, bytes, step }] of coming.entries()) {
     yield* until(receives[i]!)
-    if (arrival.step < n - 2) sends.push(channel.send(next, output + arrival.at, arrival.bytes))
+    if (step < n - 2) sends.push(channel.send(next, output + at, bytes, countOf(step + 1)))
     if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
   }
   for (const sent of sends) yield* until(sent)

@@ -1,12 +1,23 @@
 import type { AlgorithmName, OperationName } from '../engine/operation.ts'
 import type { Algorithm } from './algorithm.ts'
+import { binomialGather, binomialScatter } from './binomial-slices.ts'
 import { binomialBroadcast, binomialReduce } from './binomial-tree.ts'
+import { bruckAllGather, bruckAllToAll } from './bruck.ts'
 import { chainBroadcast, chainReduce } from './chain.ts'
 import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
+import { linearBarrier, linearGather, linearScatter } from './linear.ts'
+import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { recursiveDoublingAllReduce } from './recursive-doubling.ts'
+import { recursiveHalvingReduceScatter } from './recursive-halving.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
+
+const allReduce = {
+  ring: ringAllReduce,
+  'recursive-doubling': recursiveDoublingAllReduce,
+  'halving-doubling': halvingDoublingAllReduce,
+}
 
 /** Which algorithms each operation has. */
 const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
@@ -14,20 +25,32 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
   recv: { direct: receiveMessage },
   broadcast: { 'binomial-tree': binomialBroadcast, chain: chainBroadcast },
   reduce: { 'binomial-tree': binomialReduce, chain: chainReduce },
-  allReduce: {
-    ring: ringAllReduce,
-    'recursive-doubling': recursiveDoublingAllReduce,
-    'halving-doubling': halvingDoublingAllReduce,
+  allReduce,
+  reduceScatter: {
+    ring: ringReduceScatter,
+    'recursive-halving': recursiveHalvingReduceScatter,
+    pairwise: pairwiseReduceScatter,
   },
-  reduceScatter: { ring: ringReduceScatter },
-  allGather: { ring: ringAllGather },
+  allGather: { ring: ringAllGather, bruck: bruckAllGather },
   barrier: { dissemination: disseminationBarrier },
+  gather: { 'binomial-tree': binomialGather, linear: linearGather },
+  scatter: { 'binomial-tree': binomialScatter, linear: linearScatter },
+  allToAll: { pairwise: pairwiseAllToAll, bruck: bruckAllToAll },
+  allGatherV: { ring: ringAllGather },
+  gatherV: { linear: linearGather },
+  scatterV: { linear: linearScatter },
+  allToAllV: { pairwise: pairwiseAllToAll },
+  allReduceCoalesced: allReduce,
+  monitoredBarrier: { linear: linearBarrier },
 }
 
 /** Up to so many bytes the fewest steps win; above, the fewest bytes. */
 const SMALL_ALL_REDUCE = 256 * 1024
 const MIDDLE_ALL_REDUCE = 8 * 1024 * 1024
 const SMALL_TREE = 64 * 1024
+const SMALL_REDUCE_SCATTER = 64 * 1024
+const SMALL_ALL_GATHER = 64 * 1024
+const SMALL_ALL_TO_ALL = 16 * 1024
 
 /** The best algorithm for `bytes` bytes of buffer. The same facts give the same choice everywhere. */
 export function chooseAlgorithm(operation: OperationName, bytes: number): AlgorithmName {
@@ -39,11 +62,26 @@ export function chooseAlgorithm(operation: OperationName, bytes: number): Algori
     case 'reduce':
       return bytes <= SMALL_TREE ? 'binomial-tree' : 'chain'
     case 'allReduce':
+    case 'allReduceCoalesced':
       if (bytes <= SMALL_ALL_REDUCE) return 'recursive-doubling'
       return bytes <= MIDDLE_ALL_REDUCE ? 'halving-doubling' : 'ring'
     case 'reduceScatter':
+      return bytes <= SMALL_REDUCE_SCATTER ? 'recursive-halving' : 'ring'
     case 'allGather':
+      return bytes <= SMALL_ALL_GATHER ? 'bruck' : 'ring'
+    case 'allGatherV':
       return 'ring'
+    case 'gather':
+    case 'scatter':
+      return bytes <= SMALL_TREE ? 'binomial-tree' : 'linear'
+    case 'gatherV':
+    case 'scatterV':
+    case 'monitoredBarrier':
+      return 'linear'
+    case 'allToAll':
+      return bytes <= SMALL_ALL_TO_ALL ? 'bruck' : 'pairwise'
+    case 'allToAllV':
+      return 'pairwise'
     case 'barrier':
       return 'dissemination'
   }

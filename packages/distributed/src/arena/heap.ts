@@ -3,6 +3,7 @@ export interface Heap {
   readonly memory: WebAssembly.Memory
   readonly bytes: Uint8Array
   readonly unsigned: Uint32Array
+  readonly doubles: Float64Array
   /** Bytes at the low end that belong to the engine: frames, unexpected messages, scratch. */
   readonly engineBytes: number
 }
@@ -29,6 +30,7 @@ export function heapOf(memory: WebAssembly.Memory): Heap {
     memory,
     bytes: new Uint8Array(buffer),
     unsigned: new Uint32Array(buffer),
+    doubles: new Float64Array(buffer),
     engineBytes: engineShare(buffer.byteLength),
   }
 }

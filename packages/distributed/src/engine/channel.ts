@@ -1,6 +1,8 @@
 import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import type { Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
+import type { Turn } from './turns.ts'
 
 /** What an algorithm sees of the engine: its group, messages within its operation, and scratch. */
 export interface Channel {
@@ -9,10 +11,16 @@ export interface Channel {
   readonly size: number
   readonly heap: Heap
   readonly kernels: Kernels
-  /** Starts to send `bytes` bytes at offset `at` to a rank of the group. */
-  send(to: number, at: number, bytes: number): Transfer
+  /**
+   * Starts to send `bytes` bytes at offset `at` to a rank of the group.
+   *
+   * @param count - elements of the slice that the message belongs to, in uneven collectives
+   */
+  send(to: number, at: number, bytes: number, count?: number): Transfer
   /** Starts to receive; messages between two ranks match in the order of their calls. */
-  receive(from: number, at: number, bytes: number): Transfer
+  receive(from: number, at: number, bytes: number, count?: number): Transfer
+  /** Starts a receive of a rank or of ANY_SOURCE, after those called before that may match too. */
+  receiveInTurn(from: number, at: number, bytes: number): Turn
   /** Throws the next message from a rank away, whatever it is. */
   skip(from: number): void
   /** Offset of engine memory that lives until the operation ends. */
@@ -20,11 +28,11 @@ export interface Channel {
 }
 
 /** Waits until a transfer is done: `yield* until(transfer)`. */
-export function* until(transfer: Transfer): Generator<Transfer, void, void> {
-  while (!transfer.done) yield transfer
+export function* until(waited: Waited): Generator<Waited, void, void> {
+  while (!waited.done) yield waited
 }
 
 /** Waits until all are done. */
-export function* untilAll(transfers: readonly Transfer[]): Generator<Transfer, void, void> {
-  for (const transfer of transfers) yield* until(transfer)
+export function* untilAll(waited: readonly Waited[]): Generator<Waited, void, void> {
+  for (const each of waited) yield* until(each)
 }

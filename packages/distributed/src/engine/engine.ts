@@ -8,11 +8,12 @@ import { EngineMemory } from './engine-memory.ts'
 import { Failures } from './failures.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
-import { fingerprintOf, isCollective, type Operation } from './operation.ts'
-import { abortError, refusalError, thrownError } from './task-errors.ts'
+import { fingerprintOf, isCollective, sliced, type Operation } from './operation.ts'
+import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
 import { createChannel } from './task-channel.ts'
-import { nameOf, peersOf, type Task } from './task.ts'
+import { nameOf, peersOf, type Task, type Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
+import { Turns } from './turns.ts'
 
 export interface EngineOptions {
   readonly heap: Heap
@@ -34,6 +35,8 @@ export class Engine {
   readonly kernels: Kernels
   /** By world rank; undefined for this rank. */
   readonly links: (Link | undefined)[]
+  /** The receives that may have to wait for their turn. */
+  readonly turns: Turns
   readonly #open: Link[]
   readonly #groups = new Map<number, EngineGroup>()
   /** Ids of groups that were removed; they are never used again. */
@@ -69,6 +72,7 @@ export class Engine {
             },
             onUnexpected: (stream, theirs) => {
               this.#failures.onUnexpected(stream, theirs)
+              this.turns.onArrival(stream)
             },
             onWithdrawn: (transfer) => {
               this.#failures.onWithdrawn(transfer)
@@ -81,10 +85,22 @@ export class Engine {
               // what has come already may complete an operation
               this.#runReady()
               this.#failures.onClosed(link)
+              this.turns.onClosed(link)
             },
           }),
     )
     this.#open = this.links.filter((link) => link !== undefined)
+    this.turns = new Turns(this.links, {
+      onTurn: (task, turn) => {
+        this.#wake(task, turn)
+      },
+      onFailed: (task, cause) => {
+        this.#failures.fail(task, thrownError(cause))
+      },
+      onDeserted: (task, link) => {
+        this.#failures.fail(task, peerError(task, link, rank))
+      },
+    })
     this.#failures = new Failures({
       rank,
       links: this.links,
@@ -219,7 +235,7 @@ export class Engine {
   #resolve(operation: Operation, group: EngineGroup): Operation {
     const { name, algorithm, count, dtype } = operation
     if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation
-    const slices = name === 'reduceScatter' || name === 'allGather' ? group.ranks.length : 1
+    const slices = sliced.has(name) ? group.ranks.length : 1
     const bytes = count * dtypes[dtype].bytes * slices
     return { ...operation, algorithm: chooseAlgorithm(name, bytes) }
   }
@@ -257,10 +273,13 @@ export class Engine {
     transfer.done = true
     const { task } = transfer
     task.open.delete(transfer)
-    if (task.waitingFor === transfer) {
-      task.waitingFor = undefined
-      this.#ready.push(task)
-    }
+    this.#wake(task, transfer)
+  }
+
+  #wake(task: Task, waited: Waited): void {
+    if (task.waitingFor !== waited) return
+    task.waitingFor = undefined
+    this.#ready.push(task)
   }
 
   #settle(task: Task, state: 'done' | 'failed'): void {
@@ -272,6 +291,7 @@ export class Engine {
     this.#running.delete(task)
     for (const transfer of task.open) transfer.stream.link.cancel(transfer)
     for (const at of task.scratch) this.memory.release(at)
+    if (operation.name === 'recv') this.turns.forget(task)
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)
       remember(group, operation.sequence, fingerprint)

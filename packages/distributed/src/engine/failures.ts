@@ -3,12 +3,7 @@ import { decodeFault, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
 import { recall, type EngineGroup } from './group.ts'
 import type { Link } from './link.ts'
-import {
-  describeFingerprint,
-  isCollective,
-  sameFingerprint,
-  type Fingerprint,
-} from './operation.ts'
+import { describeFingerprint, isCollective, belongsTo, type Fingerprint } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
 import { nameOf, peersOf, type Task } from './task.ts'
@@ -83,7 +78,7 @@ export class Failures {
     for (const peer of group.ranks) {
       const stream = this.#engine.links[peer]?.streams.get(key)
       const odd = [...(stream?.unexpected ?? []), ...(stream?.clearances ?? [])].find(
-        (message) => !sameFingerprint(message.fingerprint, fingerprint),
+        (message) => !belongsTo(message.fingerprint, fingerprint),
       )
       if (stream !== undefined && odd !== undefined) {
         this.onMismatch(stream, odd.fingerprint, undefined)
@@ -100,7 +95,7 @@ export class Failures {
     const running = group.active.get(stream.sequence)
     const mine = running?.fingerprint ?? recall(group, stream.sequence)
     if (mine === undefined || group.failure !== undefined) return
-    if (!sameFingerprint(mine, theirs)) this.onMismatch(stream, theirs, undefined)
+    if (!belongsTo(theirs, mine)) this.onMismatch(stream, theirs, undefined)
   }
 
   onMismatch(stream: Stream, theirs: Fingerprint, transfer: Transfer | undefined): void {
@@ -108,7 +103,7 @@ export class Failures {
     const group = this.#engine.groups.get(stream.group)
     if (group === undefined) return
     const task = transfer?.task ?? group.active.get(sequence)
-    const mine = task?.fingerprint ?? recall(group, sequence)
+    const mine = transfer?.fingerprint ?? task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
     const { rank } = this.#engine
     const error = tsrError('ERR_TSR_MISMATCH', {

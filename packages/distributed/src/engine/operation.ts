@@ -11,6 +11,15 @@ export const operationCodes = {
   reduceScatter: 6,
   allGather: 7,
   barrier: 8,
+  gather: 9,
+  scatter: 10,
+  allToAll: 11,
+  allGatherV: 12,
+  gatherV: 13,
+  scatterV: 14,
+  allToAllV: 15,
+  allReduceCoalesced: 16,
+  monitoredBarrier: 17,
 } as const
 
 export type OperationName = keyof typeof operationCodes
@@ -32,11 +41,51 @@ export const algorithmNames = [
   'dissemination',
   'direct',
   'halving-doubling',
+  'recursive-halving',
+  'bruck',
+  'pairwise',
+  'linear',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
 /** The count of a receive that throws its message away. */
 export const SKIPPED = -1
+
+/** The count of an uneven collective: each of its messages has its own. */
+const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
+
+/** The peer of a receive that takes a message of any other rank. */
+export const ANY_SOURCE = -1
+
+const rooted: ReadonlySet<string> = new Set<OperationName>([
+  'broadcast',
+  'reduce',
+  'gather',
+  'scatter',
+  'gatherV',
+  'scatterV',
+])
+const reducing: ReadonlySet<string> = new Set<OperationName>([
+  'reduce',
+  'allReduce',
+  'reduceScatter',
+  'allReduceCoalesced',
+])
+/** Those whose `count` is one rank's slice. */
+export const sliced: ReadonlySet<OperationName> = new Set<OperationName>([
+  'reduceScatter',
+  'allGather',
+  'gather',
+  'scatter',
+  'allToAll',
+])
+const uneven: ReadonlySet<string> = new Set<OperationName>([
+  'allGatherV',
+  'gatherV',
+  'scatterV',
+  'allToAllV',
+])
+const empty: ReadonlySet<string> = new Set<OperationName>(['barrier', 'monitoredBarrier'])
 
 /** One call of a collective or a message, as the engine takes it. Offsets are bytes in the heap. */
 export interface Operation {
@@ -53,12 +102,22 @@ export interface Operation {
   /** Output where it is another buffer, else the same as `input`. */
   readonly output: number
   /**
-   * Elements of the fingerprint: of the whole buffer, of the slice for reduceScatter/allGather.
-   * A receive of SKIPPED throws its message away, whatever it is.
+   * Elements of the fingerprint: of the whole buffer, of one rank's slice where the buffers have
+   * slices, 0 where these are uneven. A receive of SKIPPED throws its message away, whatever it is.
    */
   readonly count: number
-  /** Root, or the peer of a message (group rank); 0 where there is none. */
+  /**
+   * Root, or the peer of a message (group rank, or ANY_SOURCE); for allReduceCoalesced a digest of
+   * the lengths, for monitoredBarrier 1 when it waits for all ranks; else 0.
+   */
   readonly peer: number
+  /**
+   * Offset in the heap of a table of doubles, 0 where there is none. Elements of each rank's slice
+   * for allGatherV, gatherV and scatterV (only its own is known to a rank that is not the root), of
+   * each slice that is sent and then of each that comes for allToAllV. A receive writes the rank of
+   * its source there.
+   */
+  readonly table: number
   readonly tag: number
   /** Milliseconds. */
   readonly timeout: number
@@ -74,8 +133,9 @@ export function isCollective({ name }: Operation): boolean {
 export interface Fingerprint {
   /** operation | dtype << 8 | reduction << 16 | algorithm << 24. */
   readonly kind: number
-  /** Root rank, 0 where there is none. */
+  /** Root rank; for allReduceCoalesced a digest of the lengths; else 0. */
   readonly root: number
+  /** Elements; in messages of uneven collectives, those of the slice that is on its way. */
   readonly count: number
 }
 
@@ -83,18 +143,36 @@ export interface Fingerprint {
 export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerprint {
   const { name, reduction, algorithm, peer, count } = operation
   const isMessage = !isCollective(operation)
-  const reduces = name === 'reduce' || name === 'allReduce' || name === 'reduceScatter'
   const kind =
     operationCodes[isMessage ? 'send' : name] |
-    (name === 'barrier' ? 0 : dtypeCode << 8) |
-    (reduces ? reductionCodes[reduction] << 16 : 0) |
+    (empty.has(name) ? 0 : dtypeCode << 8) |
+    (reducing.has(name) ? reductionCodes[reduction] << 16 : 0) |
     (isMessage ? 0 : algorithmNames.indexOf(algorithm) << 24)
-  const root = name === 'broadcast' || name === 'reduce' ? peer : 0
-  return { kind, root, count }
+  const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : 0
+  return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
+}
+
+/** A message of a collective and the call of it: uneven ones have another count in each message. */
+export function belongsTo(message: Fingerprint, call: Fingerprint): boolean {
+  const { kind, root, count } = message
+  const isUneven = uneven.has(keyOf(operationCodes, kind & 255) ?? '')
+  return kind === call.kind && root === call.root && (isUneven || count === call.count)
 }
 
 export function sameFingerprint(a: Fingerprint, b: Fingerprint): boolean {
   return a.kind === b.kind && a.root === b.root && a.count === b.count
+}
+
+/** The lengths of coalesced buffers as one word: their number and a hash (FNV-1a). */
+export function digestOf(lengths: readonly number[]): number {
+  let hash = 2166136261
+  for (const length of lengths) {
+    for (let rest = length; rest > 0; rest = Math.floor(rest / 256)) {
+      hash = Math.imul(hash ^ (rest & 255), 16777619)
+    }
+    hash = Math.imul(hash ^ 256, 16777619)
+  }
+  return ((Math.min(lengths.length, 4095) << 20) | ((hash ^ (hash >>> 12)) & 0xfffff)) >>> 0
 }
 
 /** For people: `allReduce(sum) float32[4096] by ring`. */
@@ -103,15 +181,22 @@ export function describeFingerprint({ kind, root, count }: Fingerprint): string 
   const reduction = keyOf(reductionCodes, (kind >> 16) & 255)
   const dtype = dtypeByCode((kind >> 8) & 255)
   const algorithm = algorithmNames[(kind >> 24) & 255]
-  const buffer = dtype === undefined ? '' : ` ${dtype}[${count}]`
-  const argument =
-    name === 'broadcast' || name === 'reduce'
-      ? `(${reduction === undefined ? '' : `${reduction}, `}root ${root})`
-      : reduction === undefined
-        ? ''
-        : `(${reduction})`
+  const words = [reduction, rooted.has(name) ? `root ${root}` : undefined]
+  const given = words.filter((word) => word !== undefined).join(', ')
+  const argument = given === '' ? '' : `(${given})`
+  const slice = uneven.has(name) ? ' with a slice of' : ''
+  const buffer =
+    dtype === undefined
+      ? ''
+      : count === EACH_ITS_OWN
+        ? ` of ${dtype}`
+        : `${slice} ${dtype}[${count}]`
+  const parts =
+    name === 'allReduceCoalesced'
+      ? ` in ${root >>> 20} buffers (lengths #${(root & 0xfffff).toString(16)})`
+      : ''
   const by = algorithm === undefined || algorithm === 'auto' ? '' : ` by ${algorithm}`
-  return `${name === 'send' ? 'send/recv' : name}${argument}${buffer}${by}`
+  return `${name === 'send' ? 'send/recv' : name}${argument}${buffer}${parts}${by}`
 }
 
 function keyOf(table: Readonly<Record<string, number>>, code: number): string | undefined {

@@ -27,18 +27,34 @@ export function createChannel(engine: Engine, task: Task): Channel {
     if (!isMessage) streams[peer] = stream
     return stream
   }
-  const begin = (stream: Stream, index: number, at: number, bytes: number): Transfer => {
+  const begin = (
+    stream: Stream,
+    index: number,
+    at: number,
+    bytes: number,
+    count?: number,
+  ): Transfer => {
     const transfer: Transfer = {
       task,
       stream,
       index,
       at,
       bytes,
-      fingerprint,
+      fingerprint: count === undefined ? fingerprint : { ...fingerprint, count },
       done: false,
       cancelled: false,
     }
     task.open.add(transfer)
+    return transfer
+  }
+
+  const receive = (from: number, at: number, bytes: number, count?: number): Transfer => {
+    const stream = streamTo(from)
+    const transfer = begin(stream, stream.nextReceive++, at, bytes, count)
+    stream.link.receive(transfer)
+    if (!transfer.done && stream.link.closed !== undefined) {
+      throw peerError(task, stream.link, engine.rank)
+    }
     return transfer
   }
 
@@ -47,21 +63,16 @@ export function createChannel(engine: Engine, task: Task): Channel {
     size: group.ranks.length,
     heap: engine.heap,
     kernels: engine.kernels,
-    send(to, at, bytes) {
+    send(to, at, bytes, count) {
       const stream = streamTo(to)
-      const transfer = begin(stream, stream.nextSend++, at, bytes)
+      const transfer = begin(stream, stream.nextSend++, at, bytes, count)
       if (stream.link.closed !== undefined) throw peerError(task, stream.link, engine.rank)
       stream.link.send(transfer)
       return transfer
     },
-    receive(from, at, bytes) {
-      const stream = streamTo(from)
-      const transfer = begin(stream, stream.nextReceive++, at, bytes)
-      stream.link.receive(transfer)
-      if (!transfer.done && stream.link.closed !== undefined) {
-        throw peerError(task, stream.link, engine.rank)
-      }
-      return transfer
+    receive,
+    receiveInTurn(from, at, bytes) {
+      return engine.turns.take(task, from, (source) => receive(source, at, bytes))
     },
     skip(from) {
       const stream = streamTo(from)

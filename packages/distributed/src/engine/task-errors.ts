@@ -35,6 +35,14 @@ export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
 }
 
 export function timeoutError(task: Task, rank: number): TsrError {
+  if (task.operation.name === 'monitoredBarrier' && task.group.rank === 0) {
+    return tsrError('ERR_TSR_BARRIER_MISSING', {
+      rank,
+      group: task.group.name,
+      milliseconds: task.operation.timeout,
+      missing: peersOf(task).join(', '),
+    })
+  }
   return tsrError('ERR_TSR_OPERATION_TIMEOUT', {
     rank,
     operation: nameOf(task),

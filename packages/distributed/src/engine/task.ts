@@ -1,11 +1,22 @@
 import type { TsrError } from '@tsrun/core'
 import type { EngineGroup } from './group.ts'
-import { describeFingerprint, isCollective, type Fingerprint, type Operation } from './operation.ts'
+import {
+  ANY_SOURCE,
+  describeFingerprint,
+  isCollective,
+  type Fingerprint,
+  type Operation,
+} from './operation.ts'
 import type { Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
+/** What an operation waits for: a transfer, or its turn. */
+export interface Waited {
+  readonly done: boolean
+}
+
 /** The body of an operation: yields a transfer to wait until it is done. */
-export type Steps = Generator<Transfer, void, void>
+export type Steps = Generator<Waited, void, void>
 
 /** An operation that the engine runs. Times are `monotonicNow()`. */
 export interface Task {
@@ -22,7 +33,7 @@ export interface Task {
   hasInquired: boolean
   state: 'running' | 'done' | 'failed'
   error: TsrError | undefined
-  waitingFor: Transfer | undefined
+  waitingFor: Waited | undefined
   /** Transfers that are not done, for cancellation. */
   readonly open: Set<Transfer>
   /** Streams of a collective, by group rank; they end with it. */
@@ -37,11 +48,18 @@ export function nameOf({ operation, fingerprint }: Task): string {
   if (isCollective(operation)) return `${describeFingerprint(fingerprint)} #${operation.sequence}`
   const { name, peer, tag, dtype, count } = operation
   const direction = name === 'send' ? 'to' : 'from'
-  return `${name} ${dtype}[${count}] ${direction} rank ${peer}, tag ${tag}`
+  const other = peer === ANY_SOURCE ? 'any rank' : `rank ${peer}`
+  return `${name} ${dtype}[${count}] ${direction} ${other}, tag ${tag}`
 }
 
 /** The ranks of the world whose messages it waits for, or that have not taken its own. */
-export function peersOf({ open }: Task): number[] {
+export function peersOf({ open, operation, group }: Task): number[] {
+  const { name, peer } = operation
   const peers = new Set([...open].map(({ stream }) => stream.link.peer))
+  if (name === 'recv' && peers.size === 0) {
+    for (const [rank, member] of group.ranks.entries()) {
+      if (rank === peer || (peer === ANY_SOURCE && rank !== group.rank)) peers.add(member)
+    }
+  }
   return [...peers].sort((a, b) => a - b)
 }

@@ -1,28 +1,70 @@
 import { tsrError } from '@tsrun/core'
 import { algorithmsOf } from '../algorithms/select.ts'
 import { dtypeOf, dtypes, type AnyTypedArray, type DType } from '../dtype.ts'
-import { reductionCodes, type AlgorithmName, type OperationName } from '../engine/operation.ts'
-import type { ReduceOp } from '../process-group.ts'
+import {
+  ANY_SOURCE,
+  reductionCodes,
+  type AlgorithmName,
+  type OperationName,
+} from '../engine/operation.ts'
+import type { ReduceOp, Source } from '../process-group.ts'
 
 /** Largest tag of a user's message. */
 const LARGEST_TAG = 2 ** 31 - 1
 
 /** @throws ERR_TSR_BUFFER */
-export function checkBuffer(operation: string, name: string, buffer: AnyTypedArray): DType {
+export function checkBuffer(operation: string, name: string, buffer: unknown): DType {
   const dtype = dtypeOf(buffer)
   if (dtype === undefined) {
     const kind = Object.prototype.toString.call(buffer).slice(8, -1)
     const problem = `${name} is a ${kind}; supported are typed arrays of ${Object.keys(dtypes).join(', ')}`
     throw tsrError('ERR_TSR_BUFFER', { operation, problem })
   }
+  if (isDetached(buffer as AnyTypedArray)) {
+    const problem = `${name} is detached: its memory was transferred elsewhere`
+    throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  }
   return dtype
+}
+
+/** A detached array looks empty; Node 20 has no `detached` to ask. */
+function isDetached({ length, buffer }: AnyTypedArray): boolean {
+  if (length > 0) return false
+  try {
+    return new Uint8Array(buffer).length < 0
+  } catch {
+    return true
+  }
+}
+
+/**
+ * Refuses buffers that share memory, unless `part` is where the result of `whole` belongs anyway.
+ *
+ * @param place - elements of `whole` before that place; undefined where there is none
+ */
+export function checkOverlap(
+  operation: string,
+  whole: AnyTypedArray,
+  part: AnyTypedArray,
+  place: number | undefined,
+): void {
+  if (whole.buffer !== part.buffer) return
+  const begin = Math.max(whole.byteOffset, part.byteOffset)
+  const end = Math.min(whole.byteOffset + whole.byteLength, part.byteOffset + part.byteLength)
+  const isInPlace =
+    place !== undefined && part.byteOffset === whole.byteOffset + place * part.BYTES_PER_ELEMENT
+  if (begin >= end || isInPlace) return
+  const where =
+    place === undefined ? 'it cannot be done in place' : `in place only from element ${place} on`
+  const problem = `input and output overlap; ${where}`
+  throw tsrError('ERR_TSR_BUFFER', { operation, problem })
 }
 
 /** Checks the buffers of reduceScatter and allGather: `whole` holds `size` slices. */
 export function checkSlices(
   operation: string,
   size: number,
-  whole: { readonly name: string; readonly buffer: AnyTypedArray },
+  whole: { readonly name: string; readonly buffer: AnyTypedArray | null },
   slice: { readonly name: string; readonly buffer: AnyTypedArray },
 ): DType {
   const dtype = checkBuffer(operation, whole.name, whole.buffer)
@@ -30,21 +72,32 @@ export function checkSlices(
   const problem =
     dtype !== sliceDtype
       ? `${whole.name} is ${dtype}, but ${slice.name} is ${sliceDtype}`
-      : whole.buffer.length !== size * slice.buffer.length
-        ? `${whole.name} has ${whole.buffer.length} elements; expected ${size} x ${slice.buffer.length}, the length of ${slice.name} for each rank`
+      : whole.buffer?.length !== size * slice.buffer.length
+        ? `${whole.name} has ${whole.buffer?.length ?? 'no'} elements; expected ${size} x ${slice.buffer.length}, the length of ${slice.name} for each rank`
         : undefined
   if (problem !== undefined) throw tsrError('ERR_TSR_BUFFER', { operation, problem })
   return dtype
 }
 
-/** @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND */
-export function checkPeer(
+/**
+ * The rank that a message comes from, or ANY_SOURCE.
+ *
+ * @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT
+ */
+export function checkSource(
   operation: string,
-  group: { readonly name: string; readonly rank: number; readonly size: number },
-  peer: number,
-): void {
-  checkRoot(operation, group, peer)
-  if (peer === group.rank) throw tsrError('ERR_TSR_SELF_SEND', { operation, rank: group.rank })
+  group: { readonly name: string; readonly size: number },
+  from: Source,
+): number {
+  if (from !== 'any' && from !== null) {
+    checkRoot(operation, group, from)
+    return from
+  }
+  if (group.size === 1) {
+    const expected = 'a rank: the group has no other'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'from', value: "'any'", expected })
+  }
+  return ANY_SOURCE
 }
 
 /** @throws ERR_TSR_RANK_RANGE */

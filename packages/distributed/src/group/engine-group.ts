@@ -1,20 +1,38 @@
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import { SKIPPED } from '../engine/operation.ts'
 import type { EngineHost } from '../hosts/host.ts'
-import type { CallOptions, MessageOptions, ReduceOptions, Work } from '../process-group.ts'
-import {
-  checkAlgorithm,
-  checkBuffer,
-  checkPeer,
-  checkReduction,
-  checkRoot,
-  checkSlices,
-  checkTag,
-} from './arguments.ts'
+import type {
+  BatchedMessage,
+  CallOptions,
+  CollectiveOptions,
+  MessageOptions,
+  MonitoredBarrierOptions,
+  ReceivedObject,
+  ReduceOptions,
+  Source,
+  Work,
+} from '../process-group.ts'
+import { checkRoot, checkTag } from './arguments.ts'
+import { startBatch } from './batch.ts'
 import { CallForms } from './call-forms.ts'
+import {
+  allGatherCall,
+  allToAllCall,
+  barrierCall,
+  broadcastCall,
+  gatherCall,
+  monitoredBarrierCall,
+  reduceScatterCall,
+  reductionCall,
+  scatterCall,
+} from './calls.ts'
+import { coalescedCall } from './coalesced.ts'
+import { batchCalls, recvCall, sendCall } from './message-calls.ts'
+import { ObjectCollectives } from './object-collectives.ts'
 import { ObjectMessages } from './objects.ts'
+import { SelfMessages } from './self-messages.ts'
 import type { FollowedWork } from './stepped-work.ts'
-import { Submissions } from './submissions.ts'
+import { Submissions, type Call } from './submissions.ts'
+import { allGatherVCall, allToAllVCall, gatherVCall, scatterVCall } from './uneven-calls.ts'
 
 export interface GroupIdentity {
   readonly id: number
@@ -38,6 +56,8 @@ export class EngineProcessGroup extends CallForms {
   readonly #submissions: Submissions
   readonly #onDestroyed: () => Promise<void>
   readonly #objects: ObjectMessages
+  readonly #objectCollectives: ObjectCollectives
+  readonly #self: SelfMessages
   #destroyed = false
 
   constructor(identity: GroupIdentity, host: EngineHost, onDestroyed: () => Promise<void>) {
@@ -51,6 +71,8 @@ export class EngineProcessGroup extends CallForms {
     this.#submissions = new Submissions(identity, host)
     this.#onDestroyed = onDestroyed
     this.#objects = new ObjectMessages(this)
+    this.#objectCollectives = new ObjectCollectives(this)
+    this.#self = new SelfMessages(identity)
     host.addGroup(identity.id, identity.name, identity.ranks)
   }
 
@@ -63,124 +85,149 @@ export class EngineProcessGroup extends CallForms {
   }
 
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-    return this.#message('send', buffer, to, checkTag(options?.tag ?? 0), options)
+    return this.message(sendCall(this, buffer, to, checkTag(options?.tag ?? 0), options))
   }
 
-  recv(buffer: AnyTypedArray, from: number, options?: MessageOptions): Work {
-    return this.#message('recv', buffer, from, checkTag(options?.tag ?? 0), options)
+  recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
+    return this.messageFor(recvCall(this, buffer, from, checkTag(options?.tag ?? 0), options))
   }
 
-  broadcast(buffer: AnyTypedArray, root: number, options?: CallOptions): Work {
-    return this.broadcastAt(buffer, root, undefined, options)
+  batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[] {
+    return startBatch(batchCalls(this, messages, options), options, (call) =>
+      call.name === 'send' ? this.message(call) : this.messageFor(call),
+    )
   }
 
-  /** A broadcast with a sequence that was reserved before; for object messages. */
-  broadcastAt(
-    buffer: AnyTypedArray,
-    root: number,
-    sequence: number | undefined,
-    options?: CallOptions,
-  ): FollowedWork<void> {
-    checkRoot('broadcast', this, root)
-    return this.#submissions.submit({
-      name: 'broadcast',
-      dtype: checkBuffer('broadcast', 'buffer', buffer),
-      count: buffer.length,
-      input: this.rank === root ? buffer : undefined,
-      output: buffer,
-      peer: root,
-      options,
-      ...(sequence === undefined ? {} : { sequence }),
-    })
+  broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Work {
+    return this.submit(broadcastCall(this, buffer, root, options))
   }
 
   reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work {
     checkRoot('reduce', this, root)
-    return this.#reduction('reduce', buffer, root, options)
+    return this.submit(reductionCall('reduce', buffer, root, options))
   }
 
   allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work {
-    return this.#reduction('allReduce', buffer, 0, options)
+    return this.submit(reductionCall('allReduce', buffer, 0, options))
+  }
+
+  allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Work {
+    return this.submit(coalescedCall(this.#host.arena, buffers, options))
   }
 
   reduceScatter(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): Work {
-    const dtype = checkSlices(
-      'reduceScatter',
-      this.size,
-      { name: 'input', buffer: input },
-      { name: 'output', buffer: output },
-    )
-    return this.#submissions.submit({
-      name: 'reduceScatter',
-      dtype,
-      count: output.length,
-      input,
-      output,
-      reduction: checkReduction(options?.op ?? 'sum'),
-      algorithm: checkAlgorithm('reduceScatter', options?.algorithm ?? 'auto'),
-      options,
-    })
+    return this.submit(reduceScatterCall(this, output, input, options))
   }
 
-  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CallOptions): Work {
-    return this.allGatherAt(output, input, undefined, options)
+  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work {
+    return this.submit(allGatherCall(this, output, input, options))
   }
 
-  /** An all-gather with a sequence that was reserved before; for object messages. */
-  allGatherAt(
+  allGatherV(
     output: AnyTypedArray,
     input: AnyTypedArray,
-    sequence: number | undefined,
-    options?: CallOptions,
-  ): FollowedWork<void> {
-    const dtype = checkSlices(
-      'allGather',
-      this.size,
-      { name: 'output', buffer: output },
-      { name: 'input', buffer: input },
-    )
-    return this.#submissions.submit({
-      name: 'allGather',
-      dtype,
-      count: input.length,
-      input,
-      output,
-      options,
-      ...(sequence === undefined ? {} : { sequence }),
-    })
+    counts: readonly number[],
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(allGatherVCall(this, output, input, counts, options))
   }
 
-  barrier(options?: CallOptions): Work {
-    return this.#submissions.submit({
-      name: 'barrier',
-      dtype: 'float32',
-      count: 0,
-      input: undefined,
-      output: undefined,
-      options,
-    })
+  gather(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(gatherCall(this, output, input, root, options))
+  }
+
+  gatherV(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(gatherVCall(this, output, input, counts, root, options))
+  }
+
+  scatter(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(scatterCall(this, output, input, root, options))
+  }
+
+  scatterV(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(scatterVCall(this, output, input, counts, root, options))
+  }
+
+  allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work {
+    return this.submit(allToAllCall(this, output, input, options))
+  }
+
+  allToAllV(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    outputCounts: readonly number[],
+    inputCounts: readonly number[],
+    options?: CollectiveOptions,
+  ): Work {
+    return this.submit(allToAllVCall(this, output, input, outputCounts, inputCounts, options))
+  }
+
+  barrier(options?: CollectiveOptions): Work {
+    return this.submit(barrierCall(options))
+  }
+
+  monitoredBarrier(options?: MonitoredBarrierOptions): Work {
+    return this.submit(monitoredBarrierCall(this, options))
   }
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work {
     return this.#objects.send(value, to, options)
   }
 
-  recvObject(from: number, options?: MessageOptions): Work<unknown> {
-    return this.#objects.receive(from, options)
+  recvObject(from: number, options?: MessageOptions): Work<unknown>
+  recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
+  recvObject(from: Source, options?: MessageOptions): Work<unknown> {
+    return typeof from === 'number'
+      ? this.#objects.receive(from, options)
+      : this.#objects.receiveAny(options)
   }
 
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {
-    checkRoot('broadcastObject', this, root)
-    return this.#objects.broadcast(value, root, options)
+    return this.#objectCollectives.broadcast(value, root, options)
   }
 
   allGatherObject<T>(value: T, options?: CallOptions): Work<T[]> {
-    return this.#objects.allGather(value, options)
+    return this.#objectCollectives.allGather(value, options)
+  }
+
+  gatherObject<T>(value: T, root: number, options?: CallOptions): Work<T[] | undefined> {
+    return this.#objectCollectives.gather(value, root, options)
+  }
+
+  scatterObject<T>(values: readonly T[] | null, root: number, options?: CallOptions): Work<T> {
+    return this.#objectCollectives.scatter(values, root, options)
+  }
+
+  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]> {
+    return this.#objectCollectives.allToAll(values, options)
   }
 
   async destroy(): Promise<void> {
     if (this.#destroyed) return
     this.#destroyed = true
+    this.#self.finish()
     await this.#submissions.finish()
     this.#host.removeGroup(this.#id)
     await this.#onDestroyed()
@@ -191,67 +238,23 @@ export class EngineProcessGroup extends CallForms {
     return this.#submissions.reserveSequences(count)
   }
 
-  /** A message with any tag, also those above the user's. */
-  messageAt(
-    name: 'send' | 'recv',
-    buffer: AnyTypedArray,
-    peer: number,
-    tag: number,
-    options?: CallOptions,
-  ): FollowedWork<void> {
-    return this.#message(name, buffer, peer, tag, options)
+  /** Starts a checked call; with a sequence that was reserved before, or the next. */
+  submit(call: Call, sequence?: number): FollowedWork<void> {
+    return this.#submissions.submit(sequence === undefined ? call : { ...call, sequence })
   }
 
-  /** Throws the next message away. */
-  skipMessage(from: number, tag: number): void {
-    this.#submissions.submit({
-      name: 'recv',
-      dtype: 'int32',
-      count: SKIPPED,
-      input: undefined,
-      output: undefined,
-      peer: from,
-      tag,
-      options: undefined,
-    })
+  /** Starts a message whose end is all that matters. */
+  message(call: Call): FollowedWork<void> {
+    if (call.peer !== this.rank) return this.#submissions.submit(call)
+    this.#submissions.checkOpen(call.name)
+    return this.#self.send(call)
   }
 
-  #message(
-    name: 'send' | 'recv',
-    buffer: AnyTypedArray,
-    peer: number,
-    tag: number,
-    options: CallOptions | undefined,
-  ): FollowedWork<void> {
-    checkPeer(name, this, peer)
-    return this.#submissions.submit({
-      name,
-      dtype: checkBuffer(name, 'buffer', buffer),
-      count: buffer.length,
-      input: name === 'send' ? buffer : undefined,
-      output: name === 'recv' ? buffer : undefined,
-      peer,
-      tag,
-      options,
-    })
-  }
-
-  #reduction(
-    name: 'reduce' | 'allReduce',
-    buffer: AnyTypedArray,
-    peer: number,
-    options: ReduceOptions | undefined,
-  ): Work {
-    return this.#submissions.submit({
-      name,
-      dtype: checkBuffer(name, 'buffer', buffer),
-      count: buffer.length,
-      input: buffer,
-      output: buffer,
-      peer,
-      reduction: checkReduction(options?.op ?? 'sum'),
-      algorithm: checkAlgorithm(name, options?.algorithm ?? 'auto'),
-      options,
-    })
+  /** Starts a receive; resolves to the rank of its source. */
+  messageFor(call: Call): FollowedWork<number> {
+    const { peer = 0 } = call
+    if (peer !== this.rank) return this.#submissions.submitFor(call, (table) => table[0] ?? peer)
+    this.#submissions.checkOpen(call.name)
+    return this.#self.receive(call)
   }
 }

@@ -1,11 +1,18 @@
-import { decode, encode } from '@tsrun/core'
-import type { CallOptions, MessageOptions, Work } from '../process-group.ts'
-import { checkPeer, checkTag } from './arguments.ts'
+import type { CallOptions, MessageOptions, ReceivedObject, Source, Work } from '../process-group.ts'
+import { checkRoot, checkSource, checkTag } from './arguments.ts'
 import type { EngineProcessGroup } from './engine-group.ts'
-import { SteppedWork } from './stepped-work.ts'
+import { recvCall, sendCall, skipCall } from './message-calls.ts'
+import { fromWords, toWords, wordsFor } from './object-words.ts'
+import { SteppedWork, type FollowedWork } from './stepped-work.ts'
 
 /** Tags from here on belong to object messages, apart from the user's. */
 const OBJECT_TAGS = 2 ** 31
+
+/** The last receives of one tag: the next one waits for those that may take its messages. */
+interface Order {
+  readonly bySource: Map<number, SteppedWork<unknown>>
+  ofAny: SteppedWork<unknown> | undefined
+}
 
 /**
  * Values of any shape that MessagePack can carry, as a length message and a payload of words.
@@ -13,8 +20,7 @@ const OBJECT_TAGS = 2 ** 31
  */
 export class ObjectMessages {
   readonly #group: EngineProcessGroup
-  /** The last receive of each peer and tag: the next one waits for it, to keep their order. */
-  readonly #lastReceives = new Map<string, SteppedWork<unknown>>()
+  readonly #orders = new Map<number, Order>()
   #count = 0
 
   constructor(group: EngineProcessGroup) {
@@ -22,10 +28,11 @@ export class ObjectMessages {
   }
 
   send(value: unknown, to: number, options: MessageOptions | undefined): Work {
+    const group = this.#group
     const tag = OBJECT_TAGS + checkTag(options?.tag ?? 0)
     const { length, words } = toWords(value)
-    const head = this.#group.messageAt('send', length, to, tag, options)
-    const body = this.#group.messageAt('send', words, to, tag, options)
+    const head = group.message(sendCall(group, length, to, tag, options))
+    const body = group.message(sendCall(group, words, to, tag, options))
     return new SteppedWork<void>(
       this.#count++,
       (function* () {
@@ -36,94 +43,102 @@ export class ObjectMessages {
   }
 
   receive(from: number, options: MessageOptions | undefined): Work<unknown> {
-    const group = this.#group
-    checkPeer('recvObject', group, from)
-    const userTag = checkTag(options?.tag ?? 0)
-    const tag = OBJECT_TAGS + userTag
-    const key = `${from}:${userTag}`
-    const previous = this.#lastReceives.get(key)
+    checkRoot('recvObject', this.#group, from)
+    const tag = checkTag(options?.tag ?? 0)
+    const { bySource, ofAny } = this.#orderOf(tag)
     const work = new SteppedWork<unknown>(
       this.#count++,
-      (function* () {
-        if (previous !== undefined && !previous.isCompleted()) yield previous
-        const length = new Int32Array(1)
-        const takesTurn = options?.signal?.aborted !== true
-        try {
-          yield group.messageAt('recv', length, from, tag, options)
-        } catch (error) {
-          // the payload that belongs to it must not be taken for the next length
-          if (takesTurn) trySkip(group, from, tag)
-          throw error
-        }
-        const words = new Int32Array(wordsFor(length[0]!))
-        yield group.messageAt('recv', words, from, tag, options)
-        return fromWords(words, length[0]!)
-      })(),
+      receiveAfter([bySource.get(from), ofAny], this.#group, from, OBJECT_TAGS + tag, options),
     )
-    this.#lastReceives.set(key, work)
+    bySource.set(from, work)
     return work
   }
 
-  broadcast<T>(value: T, root: number, options: CallOptions | undefined): Work<T> {
+  receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
     const group = this.#group
-    // encoded first: what can't be encoded must not use up a place among the collectives
-    const mine = group.rank === root ? toWords(value) : undefined
-    const sequence = group.reserveSequences(2)
-    return new SteppedWork<T>(
-      sequence,
-      (function* () {
-        const length = mine?.length ?? new Int32Array(1)
-        yield group.broadcastAt(length, root, sequence, options)
-        const words = mine?.words ?? new Int32Array(wordsFor(length[0]!))
-        yield group.broadcastAt(words, root, sequence + 1, options)
-        return mine === undefined ? (fromWords(words, length[0]!) as T) : value
-      })(),
-    )
+    checkSource('recvObject', group, 'any')
+    const tag = checkTag(options?.tag ?? 0)
+    const order = this.#orderOf(tag)
+    const before = [...order.bySource.values(), order.ofAny]
+    const steps = receiveFromAny(before, group, OBJECT_TAGS + tag, options)
+    const work = new SteppedWork<ReceivedObject>(this.#count++, steps)
+    order.bySource.clear()
+    order.ofAny = work
+    return work
   }
 
-  allGather<T>(value: T, options: CallOptions | undefined): Work<T[]> {
-    const group = this.#group
-    const mine = toWords(value)
-    const sequence = group.reserveSequences(2)
-    return new SteppedWork<T[]>(
-      sequence,
-      (function* () {
-        const lengths = new Int32Array(group.size)
-        yield group.allGatherAt(lengths, mine.length, sequence, options)
-        const slice = wordsFor(Math.max(...lengths))
-        const input = new Int32Array(slice)
-        input.set(mine.words)
-        const output = new Int32Array(slice * group.size)
-        yield group.allGatherAt(output, input, sequence + 1, options)
-        return Array.from(lengths, (length, rank) =>
-          rank === group.rank
-            ? value
-            : (fromWords(output.subarray(rank * slice, (rank + 1) * slice), length) as T),
-        )
-      })(),
-    )
+  #orderOf(tag: number): Order {
+    const order = this.#orders.get(tag) ?? { bySource: new Map(), ofAny: undefined }
+    this.#orders.set(tag, order)
+    return order
+  }
+}
+
+type Steps<T> = Generator<FollowedWork<unknown>, T, void>
+
+function* receiveAfter(
+  before: readonly (SteppedWork<unknown> | undefined)[],
+  group: EngineProcessGroup,
+  from: number,
+  tag: number,
+  options: CallOptions | undefined,
+): Steps<unknown> {
+  yield* waitFor(before)
+  const length = new Int32Array(1)
+  const takesTurn = options?.signal?.aborted !== true
+  try {
+    yield group.messageFor(recvCall(group, length, from, tag, options))
+  } catch (error) {
+    // the payload that belongs to it must not be taken for the next length
+    if (takesTurn) trySkip(group, from, tag)
+    throw error
+  }
+  return yield* receivePayload(group, length[0]!, from, tag, options)
+}
+
+function* receiveFromAny(
+  before: readonly (SteppedWork<unknown> | undefined)[],
+  group: EngineProcessGroup,
+  tag: number,
+  options: CallOptions | undefined,
+): Steps<ReceivedObject> {
+  yield* waitFor(before)
+  const length = new Int32Array(1)
+  const head = group.messageFor(recvCall(group, length, 'any', tag, options))
+  yield head
+  const source = head.wait()
+  const value = yield* receivePayload(group, length[0]!, source, tag, options)
+  return { value, source }
+}
+
+function* receivePayload(
+  group: EngineProcessGroup,
+  length: number,
+  from: Source,
+  tag: number,
+  options: CallOptions | undefined,
+): Steps<unknown> {
+  const words = new Int32Array(wordsFor(length))
+  yield group.messageFor(recvCall(group, words, from, tag, options))
+  return fromWords(words, length)
+}
+
+/** Waits until these receives have had their messages, or have failed. */
+function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<void> {
+  for (const work of works) {
+    try {
+      if (work?.isCompleted() === false) yield work
+    } catch {
+      // it fails alone
+    }
   }
 }
 
 function trySkip(group: EngineProcessGroup, from: number, tag: number): void {
+  if (from === group.rank) return
   try {
-    group.skipMessage(from, tag)
+    group.message(skipCall(from, tag))
   } catch {
     // the group was destroyed: nothing comes any more
   }
-}
-
-function wordsFor(bytes: number): number {
-  return Math.ceil(bytes / 4)
-}
-
-function toWords(value: unknown): { length: Int32Array; words: Int32Array } {
-  const bytes = encode(value)
-  const words = new Int32Array(wordsFor(bytes.length))
-  new Uint8Array(words.buffer).set(bytes)
-  return { length: Int32Array.of(bytes.length), words }
-}
-
-function fromWords(words: Int32Array, length: number): unknown {
-  return decode(new Uint8Array(words.buffer, words.byteOffset, length))
 }

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { Arena } from '../arena/arena.ts'
 import type { AnyTypedArray } from '../dtype.ts'
 
@@ -6,7 +7,7 @@ interface Placed {
   readonly at: number
   readonly isStaged: boolean
   /** Copies a staged result back to the caller's buffer. */
-  copyBack(): void
+  copyBack(operation: string): void
   free(): void
 }
 
@@ -21,14 +22,19 @@ function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
     }
   }
   const { bytes } = arena.heap
+  const { byteLength } = buffer
   const at = arena.allocBytes(buffer.byteLength)
   const theirs = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
   if (hasInput) bytes.set(theirs, at)
   return {
     at,
     isStaged: true,
-    copyBack: () => {
-      theirs.set(bytes.subarray(at, at + buffer.byteLength))
+    copyBack: (operation) => {
+      if (theirs.length !== byteLength) {
+        const problem = 'the buffer was detached while the operation was under way'
+        throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+      }
+      theirs.set(bytes.subarray(at, at + byteLength))
     },
     free: () => {
       arena.releaseBytes(at)
@@ -37,7 +43,7 @@ function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
 }
 
 /** Places the buffers of a call: both at one place where they are the same, or one is missing. */
-export function placeBoth(
+function placeBoth(
   arena: Arena,
   input: AnyTypedArray | undefined,
   output: AnyTypedArray | undefined,
@@ -52,4 +58,32 @@ export function placeBoth(
     placedFirst.free()
     throw error
   }
+}
+
+/** Places the buffers of a call; when there is no room for them the table is given back too. */
+export function placeOrFree(
+  arena: Arena,
+  input: AnyTypedArray | undefined,
+  output: AnyTypedArray | undefined,
+  table: Float64Array | undefined,
+): [Placed | undefined, Placed | undefined] {
+  try {
+    return placeBoth(arena, input, output)
+  } catch (error) {
+    if (table !== undefined) arena.releaseBytes(table.byteOffset)
+    throw error
+  }
+}
+
+/** The numbers of a call where the engine can read them, and write others. */
+export function placeTable(
+  arena: Arena,
+  numbers: readonly number[] | undefined,
+): Float64Array | undefined {
+  if (numbers === undefined) return undefined
+  const bytes = numbers.length * Float64Array.BYTES_PER_ELEMENT
+  const { buffer } = arena.heap.doubles
+  const table = new Float64Array(buffer, arena.allocBytes(bytes), numbers.length)
+  table.set(numbers)
+  return table
 }

@@ -4,7 +4,7 @@ import type { AlgorithmName, Operation, OperationName } from '../engine/operatio
 import type { EngineHost, Ticket } from '../hosts/host.ts'
 import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
 import { checkTimeout } from './arguments.ts'
-import { placeBoth } from './staging.ts'
+import { placeOrFree, placeTable } from './staging.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import { PendingWork } from './work.ts'
 
@@ -23,11 +23,20 @@ export interface Call {
   readonly reduction?: ReduceOp
   readonly algorithm?: AlgorithmName
   readonly sequence?: number
+  /** Numbers for the engine, and room for its answer; see `Operation.table`. */
+  readonly table?: readonly number[]
+  /** Times the time-out. */
+  readonly patience?: number
+  readonly onDone?: () => void
+  /** At the end in any case, also when the call is refused. */
+  readonly onEnd?: () => void
   readonly options: CallOptions | undefined
 }
 
+const NO_TABLE = new Float64Array(0)
+
 interface Pending {
-  readonly work: Work
+  readonly work: Work<unknown>
   readonly abort: () => void
 }
 
@@ -59,16 +68,38 @@ export class Submissions {
 
   /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_TOO_MANY_OPERATIONS */
   submit(call: Call): FollowedWork<void> {
+    return this.submitFor(call, () => undefined)
+  }
+
+  /** Like `submit`; the work's result is made of what the engine left in the call's table. */
+  submitFor<T>(call: Call, resultOf: (table: Float64Array) => T): FollowedWork<T> {
+    try {
+      return this.#submit(call, resultOf)
+    } catch (error) {
+      call.onEnd?.()
+      throw error
+    }
+  }
+
+  /** @throws ERR_TSR_GROUP_DESTROYED */
+  checkOpen(operation: string): void {
+    const { name: group } = this.#group
+    if (this.#finished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group })
+  }
+
+  #submit<T>(call: Call, resultOf: (table: Float64Array) => T): FollowedWork<T> {
     const { name, dtype, count, input, output, options } = call
-    const { id, name: group } = this.#group
-    if (this.#finished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })
-    const timeout = checkTimeout(options?.timeout ?? this.#group.timeout)
+    const { id } = this.#group
+    this.checkOpen(name)
+    const timeout = checkTimeout(options?.timeout ?? this.#group.timeout) * (call.patience ?? 1)
     const { arena } = this.#host
     const isMessage = name === 'send' || name === 'recv'
-    const [placedInput, placedOutput] = placeBoth(arena, input, output)
+    const table = placeTable(arena, call.table)
+    const [placedInput, placedOutput] = placeOrFree(arena, input, output, table)
     const free = (): void => {
       placedInput?.free()
       if (placedOutput !== placedInput) placedOutput?.free()
+      if (table !== undefined) arena.releaseBytes(table.byteOffset)
     }
     const sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
     const operation: Operation = {
@@ -82,6 +113,7 @@ export class Submissions {
       output: placedOutput?.at ?? 0,
       count,
       peer: call.peer ?? 0,
+      table: table?.byteOffset ?? 0,
       tag: call.tag ?? 0,
       timeout,
       aborted: options?.signal?.aborted === true,
@@ -91,7 +123,7 @@ export class Submissions {
     if (isMessage) this.#messages++
     else if (call.sequence === undefined) this.#collectives++
     let entry: Pending | undefined
-    const work = new PendingWork<void>({
+    const work = new PendingWork<T>({
       operation: name,
       sequence,
       ticket,
@@ -101,8 +133,14 @@ export class Submissions {
         if (error !== undefined && options?.label !== undefined) {
           error.message = `${options.label}: ${error.message}`
         }
-        if (error === undefined && output !== undefined) placedOutput?.copyBack()
-        free()
+        try {
+          if (error === undefined && output !== undefined) placedOutput?.copyBack(name)
+          if (error === undefined) call.onDone?.()
+          return resultOf(table ?? NO_TABLE)
+        } finally {
+          free()
+          call.onEnd?.()
+        }
       },
     })
     if (ticket.isSettled) {

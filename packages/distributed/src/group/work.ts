@@ -82,8 +82,12 @@ export class PendingWork<T> implements FollowedWork<T> {
     if (this.#outcome !== undefined) return this.#outcome
     this.#signal?.removeEventListener('abort', this.#abort)
     const { error } = this.#ticket
-    const value = this.#finish(error)
-    this.#outcome = error === undefined ? { value } : { error }
+    try {
+      const value = this.#finish(error)
+      this.#outcome = error === undefined ? { value } : { error }
+    } catch (thrown) {
+      this.#outcome = { error: thrown as TsrError }
+    }
     return this.#outcome
   }
 }

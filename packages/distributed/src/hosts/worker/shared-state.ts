@@ -31,7 +31,7 @@ export const slotStates = { free: 0, running: 1, done: 2, failed: 3 } as const
 
 export const COMMANDS = 1024
 export const SLOTS = 4096
-const COMMAND_DOUBLES = 16
+const COMMAND_DOUBLES = 20
 const CONTROL_BYTES = 64
 
 export const commandKinds = { start: 1, abort: 2, addGroup: 3, removeGroup: 4 } as const
@@ -83,6 +83,7 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 12] = operation.tag
   commands[at + 13] = operation.timeout
   commands[at + 14] = operation.aborted ? 1 : 0
+  commands[at + 15] = operation.table
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -100,5 +101,6 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     tag: commands[at + 12]!,
     timeout: commands[at + 13]!,
     aborted: commands[at + 14] === 1,
+    table: commands[at + 15]!,
   }
 }

@@ -16,7 +16,7 @@ export interface Message {
 
 interface Posted extends Message {
   readonly buffer: Float32Array
-  readonly work: Work
+  readonly work: Work<unknown>
 }
 
 /** Receives that are posted ahead of their use, so that messages find their place at once. */
@@ -146,7 +146,7 @@ export class Activations {
 
   #record(
     kind: SpanKind & ('send' | 'recv'),
-    work: Work,
+    work: Work<unknown>,
     { direction, microbatch, bytes }: Message & { bytes: number },
   ): void {
     if (work.timing === undefined) return

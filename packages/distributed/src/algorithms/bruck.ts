@@ -1,0 +1,66 @@
+import { until, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import { dtypes } from '../dtype.ts'
+
+/*
+ * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997): ceil(log2 n) steps for any n,
+ * with copies in place of messages. For small slices.
+ */
+
+/**
+ * All-gather: rank r holds the slices of r, r+1, ... in this order; in step k it sends what it holds
+ * (at most what is missing there) to r - 2^k, and gets as much from r + 2^k. Sent per rank: (n-1)
+ * slices.
+ */
+export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, kernels } = channel
+  const { input, output, count, dtype } = operation
+  const slice = count * dtypes[dtype].bytes
+  const held = rank === 0 ? output : channel.scratch(n * slice)
+  if (held !== input) kernels.copy(held, input, slice)
+  for (let distance = 1; distance < n; distance *= 2) {
+    const bytes = Math.min(distance, n - distance) * slice
+    const received = channel.receive((rank + distance) % n, held + distance * slice, bytes)
+    const sent = channel.send((rank - distance + n) % n, held, bytes)
+    yield* until(received)
+    yield* until(sent)
+  }
+  if (held === output) return
+  const before = (n - rank) * slice
+  kernels.copy(output + rank * slice, held, before)
+  kernels.copy(output, held + before, rank * slice)
+}
+
+/**
+ * All-to-all: rank r turns its slices so that number i is for r + i; in step k all those with bit k
+ * in their number go 2^k ranks on, packed into one message. Sent per rank: for each k as many slices
+ * as there are numbers below n with bit k, about n/2 log2 n.
+ */
+export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, kernels } = channel
+  const { input, output, count, dtype } = operation
+  const slice = count * dtypes[dtype].bytes
+  const held = channel.scratch(n * slice)
+  const packed = channel.scratch(Math.ceil(n / 2) * slice)
+  const arrived = channel.scratch(Math.ceil(n / 2) * slice)
+  kernels.copy(held, input + rank * slice, (n - rank) * slice)
+  kernels.copy(held + (n - rank) * slice, input, rank * slice)
+  for (let distance = 1; distance < n; distance *= 2) {
+    const moving = Array.from({ length: n }, (_, i) => i).filter((i) => (i & distance) !== 0)
+    for (const [place, i] of moving.entries()) {
+      kernels.copy(packed + place * slice, held + i * slice, slice)
+    }
+    const bytes = moving.length * slice
+    const received = channel.receive((rank - distance + n) % n, arrived, bytes)
+    const sent = channel.send((rank + distance) % n, packed, bytes)
+    yield* until(received)
+    for (const [place, i] of moving.entries()) {
+      kernels.copy(held + i * slice, arrived + place * slice, slice)
+    }
+    yield* until(sent)
+  }
+  for (let i = 0; i < n; i++) {
+    kernels.copy(output + ((rank - i + n) % n) * slice, held + i * slice, slice)
+  }
+}

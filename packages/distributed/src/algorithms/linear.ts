@@ -1,0 +1,64 @@
+import { until, untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import { slicesOf } from './slices.ts'
+
+/*
+ * The root exchanges a message with every other rank, all at once: one step, and no byte travels
+ * twice. For large slices, and for uneven ones, whose sizes only the root knows.
+ *
+ * gather: every rank but the root sends its slice. scatter: the root sends n-1 slices.
+ */
+
+export function* linearGather(channel: Channel, operation: Operation): Steps {
+  const { rank, size, kernels } = channel
+  const { input, output, peer: root } = operation
+  const slices = slicesOf(channel, operation)
+  const own = slices[rank]!
+  if (rank !== root) {
+    yield* until(channel.send(root, input, own.bytes, own.count))
+    return
+  }
+  const receives = Array.from({ length: size - 1 }, (_, i) => {
+    const from = (root + 1 + i) % size
+    const { at, bytes, count } = slices[from]!
+    return channel.receive(from, output + at, bytes, count)
+  })
+  if (input !== output + own.at) kernels.copy(output + own.at, input, own.bytes)
+  yield* untilAll(receives)
+}
+
+export function* linearScatter(channel: Channel, operation: Operation): Steps {
+  const { rank, size, kernels } = channel
+  const { input, output, peer: root } = operation
+  const slices = slicesOf(channel, operation)
+  const own = slices[rank]!
+  if (rank !== root) {
+    yield* until(channel.receive(root, output, own.bytes, own.count))
+    return
+  }
+  const sends = Array.from({ length: size - 1 }, (_, i) => {
+    const to = (root + 1 + i) % size
+    const { at, bytes, count } = slices[to]!
+    return channel.send(to, input + at, bytes, count)
+  })
+  if (output !== input + own.at) kernels.copy(output, input + own.at, own.bytes)
+  yield* untilAll(sends)
+}
+
+/**
+ * The monitored barrier: every rank reports to rank 0, which lets all go on when it has heard of
+ * all. Unlike in other barriers one rank knows who is missing. Two messages a rank, no payload.
+ */
+export function* linearBarrier(channel: Channel): Steps {
+  const { rank, size } = channel
+  const others = Array.from({ length: size - 1 }, (_, i) => i + 1)
+  if (rank !== 0) {
+    const released = channel.receive(0, 0, 0)
+    yield* until(channel.send(0, 0, 0))
+    yield* until(released)
+    return
+  }
+  yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))
+  yield* untilAll(others.map((to) => channel.send(to, 0, 0)))
+}

@@ -1,0 +1,99 @@
+import { until, untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { arithmeticOf } from './algorithm.ts'
+import { cutIntoSegments, segmentBytes } from './chunks.ts'
+import { exchangedSlicesOf, slicesOf, type Slice } from './slices.ts'
+
+/*
+ * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps; in step s rank r sends to r+s
+ * and receives from r-s, so that no rank is the target of two. Every slice travels once, straight to
+ * its rank: (n-1)/n S bytes a rank. WINDOW steps are under way at once.
+ */
+const WINDOW = 4
+
+/** All-to-all, also of uneven slices; in place where input and output are the same buffer. */
+export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, kernels } = channel
+  const { input, output } = operation
+  const { sent, coming } = exchangedSlicesOf(channel, operation)
+  if (input === output) {
+    yield* swapInPlace(channel, input, sent)
+    return
+  }
+  const receives: Transfer[] = []
+  const sends: Transfer[] = []
+  const own = sent[rank]!
+  kernels.copy(output + coming[rank]!.at, input + own.at, own.bytes)
+  for (let step = 1; step < n; step++) {
+    const from = (rank - step + n) % n
+    const to = (rank + step) % n
+    const { at, bytes, count } = coming[from]!
+    receives.push(channel.receive(from, output + at, bytes, count))
+    sends.push(channel.send(to, input + sent[to]!.at, sent[to]!.bytes, sent[to]!.count))
+    const earlier = step - WINDOW
+    if (earlier >= 0) {
+      yield* until(receives[earlier]!)
+      yield* until(sends[earlier]!)
+    }
+  }
+  yield* untilAll([...receives, ...sends])
+}
+
+/**
+ * In round s the ranks whose numbers add up to s (modulo n) swap their slices, segment by segment,
+ * through one segment of scratch each; a rank that is its own partner rests.
+ */
+function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]): Steps {
+  const { rank, size: n, kernels } = channel
+  const size = segmentBytes(Math.max(...slices.map(({ bytes }) => bytes)))
+  const scratch = channel.scratch(Math.min(size, Math.max(...slices.map(({ bytes }) => bytes))))
+  for (let round = 0; round < n; round++) {
+    const partner = (round - rank + n) % n
+    if (partner === rank) continue
+    const { count } = slices[partner]!
+    for (const { at, bytes } of cutIntoSegments(slices[partner]!, size)) {
+      const received = channel.receive(partner, scratch, bytes, count)
+      yield* until(channel.send(partner, base + at, bytes, count))
+      yield* until(received)
+      kernels.copy(base + at, scratch, bytes)
+    }
+  }
+}
+
+/**
+ * Reduce-scatter: in step s rank r gets the part of r-s for its own slice, and adds it up. Parts are
+ * added in the order r, r-1, ...; no partial sum travels.
+ */
+export function* pairwiseReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, kernels } = channel
+  const { input, output } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const slices = slicesOf(channel, operation)
+  const { at, bytes } = slices[rank]!
+  const slots = Array.from({ length: Math.min(WINDOW, n - 1) }, () => channel.scratch(bytes))
+  const post = (step: number): Transfer =>
+    channel.receive((rank - step + n) % n, slots[step % slots.length]!, bytes)
+  const begin = (step: number): Transfer => {
+    const to = (rank + step) % n
+    return channel.send(to, input + slices[to]!.at, bytes)
+  }
+  const steps = Array.from({ length: n - 1 }, (_, i) => i + 1)
+  const receives = steps.slice(0, slots.length).map(post)
+  const sends = steps.slice(0, slots.length).map(begin)
+  if (output !== input + at) kernels.copy(output, input + at, bytes)
+  for (const step of steps) {
+    const received = receives[step - 1]!
+    yield* until(received)
+    arithmetic.combine(output, output, received.at, bytes)
+    const following = step + slots.length
+    if (following < n) {
+      receives.push(post(following))
+      yield* until(sends[step - 1]!)
+      sends.push(begin(following))
+    }
+  }
+  arithmetic.finish(output, bytes)
+  yield* untilAll(sends)
+}
