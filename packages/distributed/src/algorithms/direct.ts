@@ -3,6 +3,7 @@ import { SKIPPED, type Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
+import { slicesOf } from './slices.ts'
 
 /*
  * One message from one rank to another, and collectives of a group of one, which only copy.
@@ -27,9 +28,9 @@ export function* receiveMessage(
 }
 
 export function* copyAlone(channel: Channel, operation: Operation): Steps {
-  const { input, output, count } = operation
+  const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const { bytes } = slicesOf(channel, operation)[0]!
   if (output !== input) channel.kernels.copy(output, input, bytes)
   arithmetic.finish(output, bytes)
 }
