@@ -1,47 +1,114 @@
+import { once } from 'node:events'
+import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Job } from './job.ts'
+import { isTsrError } from '@tsrun/core'
+import { checkRanks } from './args/job-options.ts'
+import { formatRankList } from './args/rank-list.ts'
+import { planLife, type Job } from './job.ts'
 import { runLife, type Surroundings } from './life.ts'
 import { attemptDirectory } from './logs/rank-files.ts'
-import { describeFailure } from './report/failure.ts'
+import { meet } from './nodes/meet.ts'
+import { ranksOf, worldSizeOf, type NodePlan } from './nodes/node-plan.ts'
+import type { Nodes, Verdict } from './nodes/nodes.ts'
 import { failureText } from './report/failure-text.ts'
 import { watchMemoryEvents } from './report/memory-events.ts'
 import type { RankOutcome } from './report/outcome.ts'
-import { findRootCause } from './report/root-cause.ts'
+import { nodeFailureText } from './report/node-failure.ts'
 import { rankUsage, summaryText } from './report/summary.ts'
 import type { Interruption } from './terminate/interrupts.ts'
 
+/** Milliseconds that other hosts have for their answer when the job is killed. */
+const ANSWER_TIME = 1000
+
 /**
- * Runs a job to its end: all ranks together, as often as the restart budget allows.
+ * Runs a job to its end: all ranks of all hosts together, as often as the restart budget allows.
  *
- * @returns the exit code of the launcher
+ * @returns the exit code of the launcher, the same on every host
  */
 export async function runJob(job: Job, around: Surroundings): Promise<number> {
-  const { options, identity } = job
   const { announcer, interrupts } = around
   announceInterrupts(job, around)
-  for (let restartCount = 0; ; restartCount++) {
-    const memory = watchMemoryEvents()
-    const logs =
-      options.logDir === undefined
-        ? undefined
-        : attemptDirectory(options.logDir, identity.runId, restartCount)
-    const { outcomes, interrupted } = await runLife(job, restartCount, logs, around)
-    if (interrupted) return (interrupts.stop.reason as Interruption).exitCode
-
-    showSummary(job, outcomes, around)
-    const cause = findRootCause(outcomes)
-    if (cause === undefined) return 0
-    const failure = describeFailure(cause, outcomes, memory(), logs)
-    announcer.show('failure', failureText(failure, job.colour.stderr), failure)
-
-    const last = restartCount === options.maxRestarts || interrupts.stop.aborted
-    if (last) return failure.jobExitCode
-    const number = `restart ${restartCount + 1} of ${options.maxRestarts}`
-    announcer.say('restart', `starting all ranks again (${number})`, {
-      restartCount: restartCount + 1,
-    })
-    await pauseBeforeRestart(restartCount, interrupts.stop)
+  const nodes = await meet(job, around).catch((error: unknown) => {
+    if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
+    throw error
+  })
+  if (nodes === undefined) return (interrupts.stop.reason as Interruption).exitCode
+  try {
+    checkRanks(job.options, worldSizeOf(nodes.plan))
+    announceNodes(nodes.plan, around)
+    for (let restartCount = 0; ; restartCount++) {
+      const verdict = await runOnce(job, nodes, restartCount, around)
+      if (verdict.kind === 'success') return 0
+      if (verdict.kind === 'interrupted') return verdict.exitCode
+      const { failure } = verdict
+      const colour = job.colour.stderr
+      if (verdict.kind === 'lost') {
+        announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
+        return failure.jobExitCode
+      }
+      announcer.show('failure', failureText(verdict.failure, colour), failure)
+      if (verdict.restart === undefined || interrupts.stop.aborted) return failure.jobExitCode
+      const { number, of } = verdict.restart
+      const message = `starting all ranks again (restart ${number} of ${of})`
+      announcer.say('restart', message, { restartCount: number })
+      await pauseBeforeRestart(restartCount, interrupts.stop)
+    }
+  } finally {
+    await nodes.close()
   }
+}
+
+/** One life of the job: the ranks of this host, and what all hosts together make of it. */
+async function runOnce(
+  job: Job,
+  nodes: Nodes,
+  restartCount: number,
+  around: Surroundings,
+): Promise<Verdict> {
+  const { options } = job
+  const { plan } = nodes
+  const memory = watchMemoryEvents()
+  const directory =
+    options.logDir === undefined
+      ? undefined
+      : attemptDirectory(options.logDir, plan.runId, restartCount)
+  const shared = nodes.begin(restartCount)
+  const { outcomes, interrupted } = await runLife(
+    job,
+    {
+      plan: planLife(job, plan, restartCount),
+      worldSize: worldSizeOf(plan),
+      directory,
+      shared,
+    },
+    around,
+  )
+  if (!interrupted) showSummary(job, outcomes, around)
+  const { stop, kill } = around.interrupts
+  const verdict = shared.conclude({
+    nodeRank: options.nodeRank,
+    outcomes,
+    interruption: interrupted ? (stop.reason as Interruption) : undefined,
+    circumstances: { host: hostname(), memory: memory(), logs: directory },
+  })
+  // A second Ctrl-C does not wait for a host that does not answer.
+  return await Promise.race([verdict, giveUp(kill)])
+}
+
+async function giveUp(kill: AbortSignal): Promise<Verdict> {
+  if (!kill.aborted) await once(kill, 'abort')
+  await pause(ANSWER_TIME)
+  return { kind: 'interrupted', exitCode: (kill.reason as Interruption).exitCode }
+}
+
+/** Says who takes part, when there are several hosts. */
+function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: Surroundings): void {
+  if (nodes.length === 1) return
+  const list = nodes.map(({ nodeRank, host, address }) => {
+    const ranks = formatRankList(ranksOf({ nodes, ...plan }, nodeRank))
+    return `node ${nodeRank} ${host} (${address}): ${ranks}`
+  })
+  announcer.say('nodes', `${nodes.length} nodes with the ranks ${list.join('; ')}`, { nodes })
 }
 
 function announceInterrupts({ options }: Job, { announcer, interrupts }: Surroundings): void {

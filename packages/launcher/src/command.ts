@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { isTsrError } from '@tsrun/core'
 import { runJob } from './agent.ts'
 import {
@@ -12,8 +11,10 @@ import { completeSettings, describeEnvironment } from './args/settings.ts'
 import { cores, planLife, prepareJob } from './job.ts'
 import { Announcer } from './logs/announcer.ts'
 import { Console } from './logs/console.ts'
+import { assumedPlan } from './nodes/node-plan.ts'
 import { describePlan, describePlanAsJson } from './plan/dry-run.ts'
 import { listenForInterrupts, outputClosed } from './terminate/interrupts.ts'
+import { version } from './version.ts'
 
 /** Exit code of a job that could not be started: wrong flags, no script, port taken. */
 const USAGE = 2
@@ -41,20 +42,21 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     }
     const commandLine = await readCommandLine(argv)
     if (commandLine.action === 'help') console.write('stdout', `${await helpText()}\n`)
-    if (commandLine.action === 'version') console.write('stdout', `${readVersion()}\n`)
+    if (commandLine.action === 'version') console.write('stdout', `${version}\n`)
     if (commandLine.action !== 'run') return 0
 
     const settings = completeSettings(commandLine.values, process.env)
     const options = toJobOptions(settings, commandLine.command, cores)
     const job = prepareJob(options, process.env, process.cwd())
+    const announcer = new Announcer(console, options.logFormat)
+    const origin = describeEnvironment(settings)
     if (options.dryRun) {
-      const plan = planLife(job, { host: options.masterAddr, port: options.masterPort }, 0)
+      if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
+      const plan = planLife(job, assumedPlan(job), 0)
       const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
       console.write('stdout', describe(plan))
       return 0
     }
-    const announcer = new Announcer(console, options.logFormat)
-    const origin = describeEnvironment(settings)
     if (origin !== undefined) announcer.say('settings', origin)
     return await runJob(job, { console, announcer, interrupts })
   } catch (error) {
@@ -64,11 +66,6 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
   } finally {
     await Promise.race([console.flush(), aborted(interrupts.kill)])
   }
-}
-
-function readVersion(): string {
-  const file = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(file) as { version: string }).version
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { JobOptions } from './args/job-options.ts'
 import { colourLevel, wantsColour } from './logs/colour.ts'
 import type { StreamName } from './logs/line.ts'
+import type { NodePlan } from './nodes/node-plan.ts'
 import { planRanks, type RankPlan } from './plan/rank-plan.ts'
 import { makeRunIdentity, type RunIdentity } from './plan/run-identity.ts'
 import { findScript } from './plan/script.ts'
@@ -32,7 +33,7 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
   return {
     options,
     env,
-    identity: makeRunIdentity(env),
+    identity: makeRunIdentity(env, options),
     colour: {
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
@@ -51,22 +52,28 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
   }
 }
 
-/** The ranks of one life of the job. */
+/** The ranks of one life of the job on this host. */
 export function planLife(
   { options, env, identity, colour, script, nodeArguments }: Job,
-  endpoint: { readonly host: string; readonly port: number },
+  nodes: NodePlan,
   restartCount: number,
 ): RankPlan[] {
+  const { iface, portRange } = options
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
   return planRanks({
     options,
     node: process.execPath,
     nodeArguments,
     script,
-    masterAddr: options.masterAddr,
-    masterPort: endpoint.port,
-    ...identity,
+    nodes,
+    token: identity.token,
     restartCount,
-    extraEnvironment: forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {},
+    extraEnvironment: {
+      ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
+      ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
+      ...(portRange === undefined
+        ? {}
+        : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
+    },
   })
 }

@@ -1,13 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRankList } from './args/rank-list.ts'
-import { planLife, type Job } from './job.ts'
+import type { Job } from './job.ts'
 import type { Announcer } from './logs/announcer.ts'
 import type { Console } from './logs/console.ts'
 import { logRank, openFiles, type RankLog } from './logs/rank-log.ts'
+import type { SharedLife } from './nodes/nodes.ts'
+import type { RankPlan } from './plan/rank-plan.ts'
 import { toOutcome, type RankOutcome } from './report/outcome.ts'
 import { sample, sampleUsage } from './report/usage-sampler.ts'
 import { RankProcess } from './spawn/rank-process.ts'
-import { hostStore } from './store/host-store.ts'
 import type { Interrupts } from './terminate/interrupts.ts'
 import { relayJobControl } from './terminate/job-control.ts'
 import { stopGroups } from './terminate/ladder.ts'
@@ -34,55 +35,54 @@ interface LoggedRank {
 /** Milliseconds for the rest of the output once every process of the job is gone. */
 const DRAIN_TIME = 1000
 
-/** Refused connections that are announced; a port scan should not fill the console. */
-const REFUSALS_SHOWN = 5
+/** One life of a job on this host. */
+export interface Life {
+  readonly plan: readonly RankPlan[]
+  readonly worldSize: number
+  /** Directory of the log files, if there are any. */
+  readonly directory: string | undefined
+  /** The part that the other hosts have in it. */
+  readonly shared: SharedLife
+}
 
 /**
- * One life of a job: starts the store and all ranks, waits for the end of the last or the failure
- * of the first, and stops what is left. No process of the ranks' groups survives it.
+ * Starts the ranks of this host, waits for the end of the last or the failure of the first, here or
+ * elsewhere, and stops what is left. No process of the ranks' groups survives it.
  *
- * @param directory - of the log files, if there are any
- * @throws ERR_TSR_STORE_ADDRESS, ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
+ * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
 export async function runLife(
   job: Job,
-  restartCount: number,
-  directory: string | undefined,
+  { plan, worldSize, directory, shared }: Life,
   around: Surroundings,
 ): Promise<LifeResult> {
-  const { masterAddr, masterPort, grace } = job.options
-  let refused = 0
-  const store = await hostStore(masterAddr, masterPort, job.identity.token, (peer, reason) => {
-    if (++refused > REFUSALS_SHOWN) return
-    around.announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
-      peer,
-      reason,
-    })
-  })
   const ranks: LoggedRank[] = []
   let interrupted = false
   try {
-    const to = { options: job.options, colour: job.colour, directory, ...around }
-    for (const plan of planLife(job, store.endpoint, restartCount)) {
-      if (around.interrupts.stop.aborted) break
-      const files = openFiles(to, plan.rank)
-      const process = await RankProcess.start(plan, job.options.nproc, job.env)
+    const to = { options: job.options, worldSize, colour: job.colour, directory, ...around }
+    for (const one of plan) {
+      if (around.interrupts.stop.aborted || shared.halt.aborted) break
+      const files = openFiles(to, one.rank)
+      const process = await RankProcess.start(one, worldSize, job.env)
       ranks.push({ process, log: logRank(process, files, to) })
     }
-    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop)
+    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop, shared)
   } finally {
-    await stopRanks(processesOf(ranks), grace, around)
+    await stopRanks(processesOf(ranks), job.options.grace, around)
     for (const { log } of ranks) log.close()
-    await store.close()
   }
   return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }
 }
 
 /**
- * Resolves when all ranks have ended well, when it is clear who failed, or at an interrupt: then
- * with true.
+ * Resolves when all ranks have ended well, when it is clear who failed, when another host says that
+ * the life is over, or at an interrupt: then with true.
  */
-async function untilDecided(ranks: readonly RankProcess[], stop: AbortSignal): Promise<boolean> {
+async function untilDecided(
+  ranks: readonly RankProcess[],
+  stop: AbortSignal,
+  { halt, fail }: SharedLife,
+): Promise<boolean> {
   const endSampling = sampleUsage(ranks)
   const endRelay = relayJobControl(ranks)
   const listening = new AbortController()
@@ -91,8 +91,10 @@ async function untilDecided(ranks: readonly RankProcess[], stop: AbortSignal): P
       const decide = (): void => {
         resolve()
       }
-      if (stop.aborted) resolve()
-      stop.addEventListener('abort', decide, { signal: listening.signal })
+      for (const signal of [stop, halt]) {
+        if (signal.aborted) resolve()
+        signal.addEventListener('abort', decide, { signal: listening.signal })
+      }
       const ends = ranks.map(async (rank) => {
         const { exitCode } = await rank.ended
         if (exitCode !== 0) resolve()
@@ -100,7 +102,9 @@ async function untilDecided(ranks: readonly RankProcess[], stop: AbortSignal): P
       void Promise.all(ends).then(decide)
     })
     if (stop.aborted) return true
-    await settle(ranks, stop)
+    if (halt.aborted) return false
+    await settle(ranks, AbortSignal.any([stop, halt]))
+    if (ranks.some(({ end }) => end !== undefined && end.exitCode !== 0)) fail()
     return false
   } finally {
     listening.abort()

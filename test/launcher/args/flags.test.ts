@@ -12,6 +12,14 @@ describe('the flags', () => {
     )
     expect(spelled).toEqual([
       'nproc nproc-per-node N|auto',
+      'nnodes N',
+      'node-rank K',
+      'rdzv-endpoint HOST[:PORT]',
+      'rdzv-timeout SECONDS',
+      'token-file FILE',
+      'iface NAME|ADDRESS',
+      'port-range A-B',
+      'host-timeout SECONDS',
       'master-addr HOST',
       'master-port PORT',
       'max-restarts N',

@@ -1,5 +1,9 @@
 import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
-import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
+import {
+  checkRanks,
+  toJobOptions,
+  type JobOptions,
+} from '../../../packages/launcher/src/args/job-options.ts'
 import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
 
 const read = (values: FlagValues, command = ['train.ts', '--lr', '1']): JobOptions =>
@@ -8,6 +12,13 @@ const read = (values: FlagValues, command = ['train.ts', '--lr', '1']): JobOptio
 it('is complete and checked', () => {
   expect(read({})).toEqual({
     nproc: 1,
+    nnodes: 1,
+    nodeRank: 0,
+    rdzvTimeout: 600_000,
+    hostTimeout: 30_000,
+    tokenFile: undefined,
+    iface: undefined,
+    portRange: undefined,
     masterAddr: '127.0.0.1',
     masterPort: 0,
     maxRestarts: 0,
@@ -36,11 +47,23 @@ it.each<[FlagValues, string]>([
   [{ 'master-addr': '' }, '--master-addr is ""'],
   [{ grace: '-1' }, '--grace is "-1"'],
   [{ summary: 'maybe' }, '--summary is "maybe"; expected true or false'],
-  [{ ranks: '1' }, '--ranks names rank 1, but this job has only rank 0'],
+  [{ ranks: 'one' }, '--ranks is "one"'],
 ])('refuses %j', (values, problem) => {
   expect(() => read(values)).toThrow(
     expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),
   )
+})
+
+it('checks --ranks when the size of the job is known', () => {
+  const options = read({ ranks: '0-3' })
+  checkRanks(options, 4)
+  checkRanks(read({}), 1)
+  expect(() => {
+    checkRanks(options, 3)
+  }).toThrow('--ranks names rank 3, but this job has ranks 0 to 2')
+  expect(() => {
+    checkRanks(options, 1)
+  }).toThrow('--ranks names rank 3, but this job has only rank 0')
 })
 
 it('needs a script', () => {

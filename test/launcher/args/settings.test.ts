@@ -14,6 +14,9 @@ it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
   }
   expect(completeSettings({ nproc: '1' }, env)).toEqual({
     nproc: { value: '1', source: '--nproc' },
+    nnodes: { value: '1', source: 'default' },
+    'rdzv-timeout': { value: '600', source: 'default' },
+    'host-timeout': { value: '30', source: 'default' },
     'master-addr': { value: '127.0.0.1', source: 'default' },
     'master-port': { value: '0', source: 'default' },
     'max-restarts': { value: '7', source: 'PET_MAX_RESTARTS' },

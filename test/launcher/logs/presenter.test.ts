@@ -5,8 +5,8 @@ import {
   type Presenter,
 } from '../../../packages/launcher/src/logs/presenter.ts'
 
-const make = (format: LogFormat, nproc: number, colour = false): Presenter =>
-  makePresenter({ format, nproc, colour: { stdout: colour, stderr: colour } }, 3, 'stderr')
+const make = (format: LogFormat, worldSize: number, colour = false): Presenter =>
+  makePresenter({ format, worldSize, colour: { stdout: colour, stderr: colour } }, 3, 'stderr')
 
 it('pads the names of ranks to the widest', () => {
   expect(rankPrefix(3, 4, false)).toBe('[rank 3] ')

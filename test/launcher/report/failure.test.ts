@@ -8,7 +8,7 @@ import { crashed, died, errorReport, exited, killed, stopped } from '../support/
 const quiet: MemoryEvents = { kills: 0, available: 2 ** 34, limit: undefined }
 
 function describeJob(outcomes: RankOutcome[], memory = quiet, logs?: string): Failure {
-  return describeFailure(findRootCause(outcomes)!, outcomes, memory, logs)
+  return describeFailure(findRootCause(outcomes)!, outcomes, { host: 'node0', memory, logs })
 }
 
 it('tells the cause first, then what followed, then where to read on', () => {
@@ -24,7 +24,7 @@ it('tells the cause first, then what followed, then where to read on', () => {
     quiet,
     'logs/run/attempt_0',
   )
-  const text = failureText({ ...failure, host: 'node0' }, false)
+  const text = failureText(failure, false)
   expect(text)
     .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
 first cause  rank 1 of 5 died of an uncaught error (exit code 1), 0.10 s after its start

@@ -21,6 +21,30 @@ export const launcherErrors = {
     message: 'The store of the job cannot listen at {endpoint}: {reason}',
     advice: 'Choose another --master-port, or leave it out: the kernel then picks a free one.',
   },
+  ERR_TSR_TOKEN_MISSING: {
+    category: 'user',
+    message: 'A job of {nnodes} nodes needs a secret that all of them share, and none is given',
+    advice:
+      'Set the same TSRUN_TOKEN on every node (made once with `openssl rand -hex 32`), or name a file that holds it with --token-file.',
+  },
+  ERR_TSR_RENDEZVOUS_TIMEOUT: {
+    category: 'infrastructure',
+    message: 'The job did not come together within {seconds} s: {missing}',
+    advice:
+      'Start tsrun on every node, check that the nodes reach the endpoint, or raise --rdzv-timeout.',
+  },
+  ERR_TSR_RENDEZVOUS_REFUSED: {
+    category: 'user',
+    message: 'The nodes do not fit together: {problem}',
+    advice:
+      'Start the same command with the same versions on every node; only --node-rank, --nproc and --iface may differ.',
+  },
+  ERR_TSR_NODE_LOST: {
+    category: 'infrastructure',
+    message: 'Node {node} ({host}) is gone: {reason}',
+    advice: 'Look at that host and at the network between.',
+    consequence: true,
+  },
   ERR_TSR_LOG_DIRECTORY: {
     category: 'user',
     message: 'Cannot write log files in {directory}: {reason}',

@@ -15,7 +15,7 @@ export interface Presenter {
 
 export interface Presentation {
   readonly format: LogFormat
-  readonly nproc: number
+  readonly worldSize: number
   readonly colour: Readonly<Record<StreamName, boolean>>
 }
 
@@ -24,16 +24,16 @@ export function makePresenter(how: Presentation, rank: number, stream: StreamNam
   if (how.format === 'json') return inWholeLines('stdout', (text) => jsonLine(rank, stream, text))
   const make = how.format === 'raw' ? (text: string) => text : libraryLines(stream)
   // A single rank has the console to itself: progress bars may move in place.
-  if (how.nproc === 1) return asWritten(stream, make)
+  if (how.worldSize === 1) return asWritten(stream, make)
   if (how.format === 'raw') return inWholeLines(stream, (text) => `${text}\n`)
-  const prefix = rankPrefix(rank, how.nproc, how.colour[stream])
+  const prefix = rankPrefix(rank, how.worldSize, how.colour[stream])
   return inWholeLines(stream, (text) => `${prefix}${make(text).replaceAll('\n', `\n${prefix}`)}\n`)
 }
 
 /** `[rank 3]  `: all prefixes of a job are equally wide. */
-export function rankPrefix(rank: number, nproc: number, colour: boolean): string {
+export function rankPrefix(rank: number, worldSize: number, colour: boolean): string {
   const tag = `[rank ${rank}]`
-  const padding = ' '.repeat(String(nproc - 1).length - String(rank).length + 1)
+  const padding = ' '.repeat(String(worldSize - 1).length - String(rank).length + 1)
   return (colour ? inRankColour(tag, rank) : tag) + padding
 }
 

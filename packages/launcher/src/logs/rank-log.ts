@@ -11,6 +11,7 @@ import { StderrTail } from './stderr-tail.ts'
 /** Where the output of the ranks of one life goes. */
 export interface LogDestinations {
   readonly options: Pick<JobOptions, 'nproc' | 'logFormat' | 'ranks'>
+  readonly worldSize: number
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** Directory of this life's log files. */
   readonly directory: string | undefined
@@ -57,10 +58,10 @@ export function logRank(
 }
 
 function makePresenters(
-  { options, colour }: LogDestinations,
+  { options, worldSize, colour }: LogDestinations,
   rank: number,
 ): Record<StreamName, Presenter> | undefined {
   if (options.ranks?.has(rank) === false) return undefined
-  const how = { format: options.logFormat, nproc: options.nproc, colour }
+  const how = { format: options.logFormat, worldSize, colour }
   return { stdout: makePresenter(how, rank, 'stdout'), stderr: makePresenter(how, rank, 'stderr') }
 }

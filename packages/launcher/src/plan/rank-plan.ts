@@ -1,5 +1,6 @@
 import { toEnvironment } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
+import { ranksOf, worldSizeOf, type NodePlan } from '../nodes/node-plan.ts'
 
 /** What one rank is started with. */
 export interface RankPlan {
@@ -10,15 +11,13 @@ export interface RankPlan {
   readonly command: readonly [string, ...string[]]
 }
 
-/** What all ranks of one life of the job share. */
+/** What all ranks of one life of the job on this host share. */
 export interface JobPlan {
-  readonly options: Pick<JobOptions, 'nproc' | 'scriptArguments'>
+  readonly options: Pick<JobOptions, 'nodeRank' | 'scriptArguments'>
   readonly node: string
   readonly nodeArguments: readonly string[]
   readonly script: string
-  readonly masterAddr: string
-  readonly masterPort: number
-  readonly runId: string
+  readonly nodes: NodePlan
   readonly token: string
   readonly restartCount: number
   /** More variables, the same for all ranks. */
@@ -27,20 +26,22 @@ export interface JobPlan {
 
 /** Plans every rank of a job on this host. */
 export function planRanks(plan: JobPlan): RankPlan[] {
-  const { nproc, scriptArguments } = plan.options
-  return Array.from({ length: nproc }, (_, rank) => ({
+  const { nodes, options } = plan
+  const { nodeRank, scriptArguments } = options
+  const ranks = ranksOf(nodes, nodeRank)
+  return ranks.map((rank, localRank) => ({
     rank,
     environment: {
       ...toEnvironment({
         rank,
-        worldSize: nproc,
-        localRank: rank,
-        localWorldSize: nproc,
-        nodeRank: 0,
-        nnodes: 1,
-        masterAddr: plan.masterAddr,
-        masterPort: plan.masterPort,
-        runId: plan.runId,
+        worldSize: worldSizeOf(nodes),
+        localRank,
+        localWorldSize: ranks.length,
+        nodeRank,
+        nnodes: nodes.nodes.length,
+        masterAddr: nodes.master.host,
+        masterPort: nodes.master.port,
+        runId: nodes.runId,
         token: plan.token,
         restartCount: plan.restartCount,
       }),

@@ -10,23 +10,42 @@ export function failureText(failure: Failure, colour: boolean): string {
   const { rank, worldSize, pid, host, ended, seconds, explanation, error, stderr, others, logs } =
     failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
+  return reportText(
+    [
+      {
+        title: 'first cause',
+        lines: [`${ranks} ${ended}, ${formatSeconds(seconds)} after its start`],
+      },
+      { title: 'process', lines: [`${pid} on ${host}`] },
+      { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
+      { title: 'error', lines: error?.split('\n') ?? [] },
+      { title: 'stderr', lines: stderr },
+      { title: 'others', lines: others },
+      { title: 'logs', lines: logs === undefined ? [] : [logs] },
+    ],
+    failure.jobExitCode,
+    colour,
+  )
+}
+
+/** A block of a report: nothing is shown of one without lines. */
+interface Block {
+  readonly title: string
+  readonly lines: readonly string[]
+}
+
+/** Lays out a report between two rules. */
+export function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
     colour ? `\x1b[1;31m${rule(TITLE)}\x1b[0m` : rule(TITLE),
-    `first cause  ${ranks} ${ended}, ${formatSeconds(seconds)} after its start`,
-    `process      ${pid} on ${host}`,
-    ...titled('meaning', explanation === undefined ? [] : wrap(explanation)),
-    ...titled('error', error?.split('\n') ?? []),
-    ...titled('stderr', stderr),
-    ...titled('others', others),
-    ...titled('logs', logs === undefined ? [] : [logs]),
-    rule(` exit code ${failure.jobExitCode} `),
+    ...blocks.flatMap(titled),
+    rule(` exit code ${exitCode} `),
   ]
   return lines.join('\n') + '\n'
 }
 
 /** Aligns a block under its title: one line beside it, several below it. */
-function titled(title: string, lines: readonly string[]): string[] {
-  if (lines.length === 0) return []
+function titled({ title, lines }: Block): string[] {
   return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }
 

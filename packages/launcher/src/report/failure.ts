@@ -1,4 +1,3 @@
-import { hostname } from 'node:os'
 import { formatRankList } from '../args/rank-list.ts'
 import { exitCodeOf } from './exit-code.ts'
 import { explainEnd } from './explanation.ts'
@@ -33,12 +32,26 @@ export interface Failure {
   readonly jobExitCode: number
 }
 
-/** Collects the facts of the failure. */
+/** What is known about the host of the rank that failed. */
+export interface Circumstances {
+  readonly host: string
+  readonly memory: MemoryEvents
+  /** Directory of the log files, if there are any. */
+  readonly logs: string | undefined
+}
+
+/**
+ * Collects the facts of the failure.
+ *
+ * @param outcomes - of all ranks whose end is known
+ * @param missing - ranks of which nothing is known, because their host is gone
+ */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
-  memory: MemoryEvents,
-  logs: string | undefined,
+  { host, memory, logs }: Circumstances,
+  worldSize = outcomes.length,
+  missing: readonly number[] = [],
 ): Failure {
   const { culprit, witness } = cause
   const speaker = witness ?? culprit
@@ -46,9 +59,9 @@ export function describeFailure(
   const error = speaker.error?.text ?? describeExit(speaker)
   return {
     rank: culprit.rank,
-    worldSize: outcomes.length,
+    worldSize,
     pid: culprit.pid,
-    host: hostname(),
+    host,
     ended: describeEnd(culprit),
     exitCode: culprit.exitCode,
     signal: culprit.signal,
@@ -57,7 +70,7 @@ export function describeFailure(
     error: error === undefined ? undefined : [...frame, error].join('\n'),
     code: speaker.error?.code,
     stderr: rest,
-    others: describeOthers(outcomes, culprit),
+    others: [...describeOthers(outcomes, culprit), ...describeMissing(missing)],
     logs,
     jobExitCode: exitCodeOf(cause),
   }
@@ -93,7 +106,10 @@ function explainCause(
 }
 
 /** Ranks that ended alike share a line, so that 64 victims do not bury the cause. */
-function describeOthers(outcomes: readonly RankOutcome[], culprit: RankOutcome): string[] {
+export function describeOthers(
+  outcomes: readonly RankOutcome[],
+  culprit: RankOutcome | undefined,
+): string[] {
   const alike = new Map<string, RankOutcome[]>()
   for (const outcome of [...outcomes].sort((a, b) => failedAt(a) - failedAt(b))) {
     if (outcome === culprit) continue
@@ -107,19 +123,25 @@ function describeOthers(outcomes: readonly RankOutcome[], culprit: RankOutcome):
   })
 }
 
-function describeOther(outcome: RankOutcome, culprit: RankOutcome): string {
+function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): string {
   const { error } = outcome
   if (succeeded(outcome)) return 'had finished'
   if (wasStopped(outcome)) {
     return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
   }
   if (error === undefined) return describeEnd(outcome)
-  if (error.text === culprit.error?.text) return 'the same error'
+  if (error.text === culprit?.error?.text) return 'the same error'
   if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
     const whose = error.peers.length === 0 ? 'another rank' : `rank ${formatRankList(error.peers)}`
     return `failed because of ${whose} (${error.code})`
   }
   return firstLine(`${error.name}: ${error.message}`)
+}
+
+function describeMissing(ranks: readonly number[]): string[] {
+  if (ranks.length === 0) return []
+  const which = `${ranks.length === 1 ? 'rank' : 'ranks'} ${formatRankList(ranks)}`
+  return [`${which}: not known, the host is gone`]
 }
 
 /** In the form of an error with its stack. */

@@ -1,7 +1,9 @@
 import { tsrError } from '@tsrun/core'
-import { startStoreServer } from '@tsrun/store'
+import { startStoreServer, type Store } from '@tsrun/store'
 
 export interface HostedStore {
+  /** The same data without a socket. */
+  readonly local: Store
   readonly endpoint: { readonly host: string; readonly port: number }
   close(): Promise<void>
 }

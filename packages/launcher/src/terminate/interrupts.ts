@@ -16,6 +16,8 @@ export interface Interrupts {
   readonly kill: AbortSignal
   /** Stops the job, as a first signal does. */
   interrupt(interruption: Interruption): void
+  /** Ends the grace, as a second signal does. */
+  force(): void
 }
 
 /** Milliseconds: npx passes the terminal's Ctrl-C on a second time; that is no second Ctrl-C. */
@@ -52,6 +54,9 @@ export function listenForInterrupts(): Interrupts {
     kill: kill.signal,
     interrupt: (interruption) => {
       stop.abort(interruption)
+    },
+    force: () => {
+      kill.abort(stop.signal.reason)
     },
   }
 }

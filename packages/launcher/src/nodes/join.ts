@@ -1,0 +1,118 @@
+import { randomBytes } from 'node:crypto'
+import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import { connectStore, type Store } from '@tsrun/store'
+import type { Job } from '../job.ts'
+import type { Surroundings } from '../life.ts'
+import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
+import type { Present } from './gather.ts'
+import { keys, parse, receive } from './messages.ts'
+import type { NodePlan } from './node-plan.ts'
+import { describeSelf } from './registration.ts'
+import { nameNodes, Waiting } from './waiting.ts'
+
+export interface Joined {
+  readonly store: Store
+  readonly plan: NodePlan
+}
+
+/**
+ * Any node but 0: finds the store, says who it is and waits for the plan.
+ *
+ * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
+ * ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
+ */
+export async function joinNodes(job: Job, around: Surroundings): Promise<Joined> {
+  const { options } = job
+  const waiting = new Waiting(around.announcer, 'node 0')
+  const store = await connect(job, around, waiting)
+  try {
+    const { address: storeAddress } = await resolve(options.masterAddr, options.masterPort)
+    const id = randomBytes(8).toString('hex')
+    const present: Present = {
+      id,
+      node: describeSelf(job, await ownAddress(options)),
+      storeAddress,
+    }
+    const { stop } = around.interrupts
+    const limit = AbortSignal.any([
+      stop,
+      AbortSignal.timeout(Math.min(options.rdzvTimeout, 2 ** 31 - 1)),
+    ])
+    // Asked for before we knock, so that no answer is missed.
+    const plan = receive<NodePlan>(store, keys.plan, limit)
+    const refused = receive<SerializedTsrError>(store, keys.refused, limit).then((error) => {
+      throw reviveTsrError({ ...error, stack: '' })
+    })
+    plan.catch(() => undefined)
+    refused.catch(() => undefined)
+    await store.watch(keys.missing, ({ value }) => {
+      if (value !== undefined) waiting.whom = nameNodes(parse(value) as number[])
+    })
+    await store.set(keys.node(id), JSON.stringify(present), { whileConnected: true })
+    await store.queuePush(keys.joining, id)
+    return { store, plan: await Promise.race([plan, refused]) }
+  } catch (error) {
+    await store.close()
+    throw explain(error, job, around, waiting.whom)
+  } finally {
+    waiting.end()
+  }
+}
+
+async function connect(
+  { options, identity }: Job,
+  { interrupts }: Surroundings,
+  waiting: Waiting,
+): Promise<Store> {
+  const { masterAddr: host, masterPort: port, rdzvTimeout: timeout } = options
+  let reason: string | undefined
+  let hint = ''
+  try {
+    return await connectStore({
+      host,
+      port,
+      token: identity.token,
+      timeout,
+      signal: interrupts.stop,
+      onProgress: (progress) => {
+        reason = progress.reason
+        waiting.whom = `node 0 at ${progress.endpoint}: ${reason}${hint}`
+        void resolve(host, port).then(
+          ({ address }) => (hint = loopbackHint(address)),
+          () => undefined,
+        )
+      },
+    })
+  } catch (error) {
+    waiting.end()
+    const isLate =
+      isTsrError(error) && error.code === 'ERR_TSR_STORE_UNREACHABLE' && reason !== undefined
+    if (!isLate) throw error
+    const missing = waiting.whom
+    throw tsrError(
+      'ERR_TSR_RENDEZVOUS_TIMEOUT',
+      { seconds: timeout / 1000, missing },
+      { cause: error },
+    )
+  }
+}
+
+function explain(
+  error: unknown,
+  { options }: Job,
+  { interrupts }: Surroundings,
+  whom: string,
+): unknown {
+  if (!isTsrError(error)) return error
+  if (error.code === 'ERR_TSR_ABORTED' && !interrupts.stop.aborted) {
+    const seconds = options.rdzvTimeout / 1000
+    return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds, missing: `${whom} did not come` })
+  }
+  if (error.code !== 'ERR_TSR_STORE_CLOSED') return error
+  const reason = 'its store went away while the nodes came together'
+  return tsrError(
+    'ERR_TSR_NODE_LOST',
+    { node: 0, host: options.masterAddr, reason },
+    { cause: error },
+  )
+}

@@ -1,0 +1,142 @@
+import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
+import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
+import { firstOfNodeList } from '../../../packages/launcher/src/args/scheduler.ts'
+import {
+  completeSettings,
+  describeEnvironment,
+} from '../../../packages/launcher/src/args/settings.ts'
+
+type Environment = Record<string, string>
+
+const read = (values: FlagValues, env: Environment = {}): JobOptions =>
+  toJobOptions(completeSettings(values, env), ['train.ts'], 4)
+
+/** What a task of `srun --nodes 2 --ntasks-per-node 1` sees on its second node. */
+const slurm = {
+  SLURM_NODEID: '1',
+  SLURM_PROCID: '1',
+  SLURM_NTASKS: '2',
+  SLURM_NNODES: '2',
+  SLURM_JOB_NODELIST: 'n[1-2]',
+  SLURM_STEP_NODELIST: 'n[1-2]',
+  SLURM_STEP_NUM_TASKS: '2',
+  SLURM_STEP_ID: '0',
+}
+
+it.each([
+  ['n1', 'n1'],
+  ['n[1-3,5],gpu07', 'n1'],
+  ['gpu[007-012]', 'gpu007'],
+  ['rack[3,5]-node[2-4]', 'rack3-node2'],
+  ['login,n[1-2]', 'login'],
+  ['', undefined],
+])('the first host of %j is %j', (list, host) => {
+  expect(firstOfNodeList(list)).toBe(host)
+})
+
+it('takes the nodes from a step of Slurm, and says so', () => {
+  expect(read({ nproc: '3' }, slurm)).toMatchObject({
+    nproc: 3,
+    nnodes: 2,
+    nodeRank: 1,
+    masterAddr: 'n1',
+    masterPort: 29_500,
+  })
+  expect(describeEnvironment(completeSettings({}, slurm))).toBe(
+    'from the environment: nnodes=2 (SLURM_NNODES), node-rank=1 (SLURM_NODEID), ' +
+      'master-addr=n1 (SLURM_STEP_NODELIST)',
+  )
+})
+
+it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
+  const env = { ...slurm, PET_MASTER_PORT: '30000', TSRUN_NODE_RANK: '0' }
+  expect(read({ 'rdzv-endpoint': 'other:1234' }, env)).toMatchObject({
+    nnodes: 2,
+    nodeRank: 0,
+    masterAddr: 'other',
+    masterPort: 1234,
+  })
+  expect(read({}, env)).toMatchObject({ masterAddr: 'n1', masterPort: 30_000 })
+  expect(read({ nnodes: '1' }, env)).toMatchObject({ nnodes: 1, masterAddr: '127.0.0.1' })
+})
+
+it('leaves a batch script of Slurm, and a step on one node, alone', () => {
+  const { SLURM_STEP_ID, ...batch } = slurm
+  expect(SLURM_STEP_ID).toBe('0')
+  expect(read({}, batch)).toMatchObject({ nnodes: 1, nodeRank: 0 })
+  const one = { ...slurm, SLURM_NNODES: '1', SLURM_STEP_NUM_TASKS: '1' }
+  expect(read({}, one)).toMatchObject({ nnodes: 1, nodeRank: 0, masterAddr: '127.0.0.1' })
+  expect(describeEnvironment(completeSettings({}, one))).toBeUndefined()
+})
+
+it('wants one launcher a node', () => {
+  expect(() => read({}, { ...slurm, SLURM_STEP_NUM_TASKS: '4' })).toThrow(
+    'Slurm runs 4 tasks (SLURM_STEP_NUM_TASKS) on 2 nodes: start tsrun once on each node',
+  )
+  const mpi = { OMPI_COMM_WORLD_SIZE: '4', OMPI_COMM_WORLD_LOCAL_SIZE: '2' }
+  expect(() => read({}, mpi)).toThrow('Open MPI runs 2 processes on a node')
+  expect(read({ nnodes: '1' }, mpi)).toMatchObject({ nnodes: 1 })
+})
+
+it('takes the node from Open MPI, and from Kubernetes and Volcano', () => {
+  const mpi = {
+    OMPI_COMM_WORLD_SIZE: '2',
+    OMPI_COMM_WORLD_LOCAL_SIZE: '1',
+    OMPI_COMM_WORLD_RANK: '1',
+  }
+  expect(read({ 'rdzv-endpoint': 'n0' }, mpi)).toMatchObject({ nnodes: 2, nodeRank: 1 })
+  const pod = { JOB_COMPLETION_INDEX: '2', MASTER_ADDR: 'job-0.svc', MASTER_PORT: '23456' }
+  const several = { nnodes: 2, nodeRank: 1, masterAddr: 'job-0.svc', masterPort: 23_456 }
+  expect(read({ nnodes: '3' }, pod)).toMatchObject({ ...several, nnodes: 3, nodeRank: 2 })
+  const volcano = { MASTER_ADDR: 'job-0.svc', MASTER_PORT: '23456', VC_TASK_INDEX: '1' }
+  expect(read({ nnodes: '2' }, volcano)).toMatchObject(several)
+  expect(read({}, pod)).toMatchObject({ nnodes: 1, masterAddr: '127.0.0.1', masterPort: 0 })
+})
+
+it('takes TSRUN_NNODES as that of the surrounding job inside a rank', () => {
+  const rank = { RANK: '0', WORLD_SIZE: '4', TSRUN_RUN_ID: 'run', TSRUN_NNODES: '2' }
+  expect(read({}, rank).nnodes).toBe(1)
+  expect(read({ 'node-rank': '0', 'rdzv-endpoint': 'n0' }, { TSRUN_NNODES: '2' }).nnodes).toBe(2)
+})
+
+describe('the flags of torchrun for several hosts', () => {
+  it('are understood', () => {
+    const torchrun = { nnodes: '2:2', 'node-rank': '1', 'master-addr': 'n0', 'master-port': '1234' }
+    const both = { nnodes: 2, nodeRank: 1, masterAddr: 'n0', masterPort: 1234 }
+    expect(read(torchrun)).toMatchObject(both)
+    const pet = { PET_NNODES: '2', PET_NODE_RANK: '1', PET_RDZV_ENDPOINT: 'n0:1234' }
+    expect(read({}, pet)).toMatchObject(both)
+  })
+
+  it.each([
+    ['n0', 'n0', 29_500],
+    ['10.0.0.1:1234', '10.0.0.1', 1234],
+    ['[fd00::1]:1234', 'fd00::1', 1234],
+    ['[fd00::1]', 'fd00::1', 29_500],
+  ])('take the endpoint %s', (endpoint, masterAddr, masterPort) => {
+    const values = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': endpoint }
+    expect(read(values)).toMatchObject({ masterAddr, masterPort })
+  })
+
+  const two = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': 'n0' }
+  it.each<[FlagValues, string]>([
+    [{ nnodes: '2' }, '--node-rank is missing: give each of the 2 nodes its own, from 0'],
+    [{ nnodes: '2', 'node-rank': '0' }, '--rdzv-endpoint is missing'],
+    [{ ...two, 'node-rank': '2' }, '--node-rank is "2"; expected an integer from 0 to 1'],
+    [{ ...two, nnodes: '0' }, '--nnodes is "0"'],
+    [{ ...two, nnodes: '1:4' }, '--nnodes is a range (1:4); tsrun takes one number'],
+    [{ 'node-rank': '1' }, '--node-rank is "1"; expected an integer from 0 to 0'],
+    [{ ...two, 'rdzv-endpoint': 'fd00::1' }, 'expected HOST:PORT'],
+    [{ ...two, 'rdzv-endpoint': 'http://n0' }, 'expected HOST:PORT'],
+    [{ ...two, 'rdzv-endpoint': 'n0:65536' }, 'expected HOST:PORT'],
+    [{ ...two, 'rdzv-endpoint': 'n0:0' }, 'needs a port that all nodes know'],
+    [{ ...two, 'rdzv-timeout': '0' }, '--rdzv-timeout is "0"'],
+    [{ ...two, 'host-timeout': 'x' }, '--host-timeout is "x"'],
+    [{ ...two, 'port-range': '5-4' }, '--port-range is "5-4"; expected two ports'],
+    [{ ...two, nproc: '3', 'port-range': '5-6' }, '--port-range has 2 ports for 3 ranks'],
+  ])('are refused: %j', (values, problem) => {
+    expect(() => read(values)).toThrow(
+      expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),
+    )
+  })
+})

@@ -1,0 +1,97 @@
+import { packReport, unpackReport } from '../../../packages/launcher/src/nodes/messages.ts'
+import type { NodePlan } from '../../../packages/launcher/src/nodes/node-plan.ts'
+import type { NodeReport } from '../../../packages/launcher/src/nodes/nodes.ts'
+import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
+import { nodeFailureText } from '../../../packages/launcher/src/report/node-failure.ts'
+import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
+import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
+
+const plan: NodePlan = {
+  runId: 'run',
+  master: { host: '10.0.0.1', port: 29_500 },
+  nodes: [0, 1].map((nodeRank) => ({
+    nodeRank,
+    nproc: 2,
+    host: `h${nodeRank}`,
+    address: `10.0.0.${nodeRank + 1}`,
+  })),
+}
+const budget = { restartCount: 0, maxRestarts: 0 }
+const victim = (peer: number) =>
+  errorReport({ at: 90, code: 'ERR_TSR_PEER_LOST', peers: [peer], consequence: true })
+
+function report(
+  nodeRank: number,
+  outcomes: RankOutcome[],
+  facts: Partial<NodeReport> = {},
+): NodeReport {
+  const memory = { kills: NaN, available: undefined, limit: undefined }
+  const circumstances = { host: `h${nodeRank}`, memory, logs: undefined }
+  const sent = packReport({ nodeRank, outcomes, interruption: undefined, circumstances, ...facts })
+  return unpackReport(JSON.parse(JSON.stringify(sent)) as NodeReport)
+}
+
+it('is a success when all ranks of all hosts end well', () => {
+  const reports = [report(0, [exited(0, 0), exited(1, 0)]), report(1, [exited(2, 0), exited(3, 0)])]
+  expect(judge({ plan, reports, lost: [], ...budget })).toEqual({ kind: 'success' })
+})
+
+it('finds the first cause on whichever host it is', () => {
+  const reports = [
+    report(0, [died(0, victim(3)), stopped(1)]),
+    report(1, [died(2, victim(3)), killed(3, 'SIGSEGV', 100)]),
+  ]
+  expect(judge({ plan, reports, lost: [], restartCount: 1, maxRestarts: 3 })).toMatchObject({
+    kind: 'failure',
+    failure: { rank: 3, worldSize: 4, host: 'h1', signal: 'SIGSEGV', jobExitCode: 139 },
+    restart: { number: 2, of: 3 },
+  })
+})
+
+it('names a host that is gone rather than those who miss it', () => {
+  const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
+  const reports = [report(0, [died(0, victim(2)), stopped(1)])]
+  const verdict = judge({ plan, reports, lost: [lost], restartCount: 0, maxRestarts: 3 })
+  expect(verdict.kind).toBe('lost')
+  if (verdict.kind !== 'lost') return
+  expect(nodeFailureText(verdict.failure, false))
+    .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
+first cause  node 1 (ranks 2-3) is gone: its launcher has ended
+host         h1, 10.0.0.2
+others       rank 0: failed because of rank 2 (ERR_TSR_PEER_LOST), after 0.09 s
+             rank 1: stopped by tsrun, after 0.30 s
+── exit code 1 ─────────────────────────────────────────────────────────────────
+`)
+})
+
+it('but not rather than a rank that failed by itself; then nothing is started again', () => {
+  const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
+  const reports = [report(0, [died(0, errorReport({})), stopped(1)])]
+  const verdict = judge({ plan, reports, lost: [lost], restartCount: 0, maxRestarts: 3 })
+  expect(verdict).toMatchObject({
+    kind: 'failure',
+    failure: { rank: 0, others: ['rank 1: stopped by tsrun, after 0.30 s', expect.anything()] },
+  })
+  expect(verdict).not.toHaveProperty('restart')
+})
+
+it('is an interruption when one host was stopped', () => {
+  const interruption = { exitCode: 130, reason: 'Ctrl-C' }
+  const reports = [report(0, [stopped(0), stopped(1)]), report(1, [stopped(2)], { interruption })]
+  expect(judge({ plan, reports, lost: [], ...budget })).toEqual({
+    kind: 'interrupted',
+    exitCode: 130,
+  })
+})
+
+it('survives the way through the store', () => {
+  const before = [stopped(0), died(1, errorReport({ at: 100 })), exited(2, 0)]
+  const { outcomes, circumstances } = report(0, before)
+  expect(circumstances.memory.kills).toBeNaN()
+  outcomes.forEach(({ startedAt, endedAt, stoppedAt, error }, i) => {
+    expect(startedAt).toBeCloseTo(before[i]!.startedAt, -2)
+    expect(endedAt).toBeCloseTo(before[i]!.endedAt, -2)
+    expect(Math.abs(stoppedAt - before[i]!.stoppedAt) < 50 || stoppedAt === Infinity).toBe(true)
+    expect(error === undefined).toBe(before[i]!.error === undefined)
+  })
+})
