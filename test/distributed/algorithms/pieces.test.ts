@@ -62,17 +62,24 @@ describe('the choice of algorithm', () => {
   const operations = Object.keys(operationCodes) as OperationName[]
 
   it.each(operations)('of %s exists for every size', (operation) => {
-    for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
-      const name = chooseAlgorithm(operation, bytes)
-      expect(algorithmsOf(operation)).toContain(name)
-      expect(findAlgorithm(operation, name, 4)).toBeInstanceOf(Function)
+    for (const shared of [false, true]) {
+      for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
+        const name = chooseAlgorithm(operation, { bytes, shared })
+        expect(algorithmsOf(operation)).toContain(name)
+        expect(findAlgorithm(operation, name, 4)).toBeInstanceOf(Function)
+      }
     }
   })
 
+  const choose = (operation: OperationName, bytes: number, shared = false): string =>
+    chooseAlgorithm(operation, { bytes, shared })
+
   it('takes few steps for small buffers and few bytes for large ones', () => {
-    expect(chooseAlgorithm('allReduce', 4096)).toBe('recursive-doubling')
-    expect(chooseAlgorithm('allReduce', 64 * 1024 * 1024)).toBe('ring')
-    expect(chooseAlgorithm('broadcast', 4096)).toBe('binomial-tree')
-    expect(chooseAlgorithm('broadcast', 64 * 1024 * 1024)).toBe('chain')
+    expect(choose('allReduce', 4096)).toBe('recursive-doubling')
+    expect(choose('allReduce', 64 * 1024 * 1024)).toBe('ring')
+    expect(choose('broadcast', 4096)).toBe('binomial-tree')
+    expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
+    expect(choose('allReduce', 4096, true)).toBe('recursive-doubling')
+    expect(choose('allReduce', 64 * 1024 * 1024, true)).toBe('direct')
   })
 })

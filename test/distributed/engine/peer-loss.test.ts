@@ -121,8 +121,9 @@ function sendHeader(world: SteppedWorld, odd: Partial<FrameHeader>): void {
   const { transport, engine } = world.ranks[1]!
   const at = engine.memory.allocate(HEADER_BYTES)
   const fingerprint = { kind: 0, root: 0, count: 0 }
-  const plain = { kind: 1, space: 0, group: 0, sequence: 0, index: 0, bytes: 0, credit: 0 }
-  writeHeader(engine.heap, at, { ...plain, fingerprint, ...odd })
+  const place = { space: 0, group: 0, sequence: 0, index: 0 }
+  const rest = { kind: 1, bytes: 0, credit: 0, place: 0, guard: 0 }
+  writeHeader(engine.heap, at, { ...place, ...rest, fingerprint, ...odd })
   transport.trySend(0, at, HEADER_BYTES, false)
 }
 

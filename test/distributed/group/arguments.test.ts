@@ -152,7 +152,7 @@ describe('options', () => {
       group.reduceScatter(floats(1), floats(3), { algorithm: 'recursive-doubling' })
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining('recursive-halving, pairwise for reduceScatter'),
+      message: expect.stringContaining('recursive-halving, pairwise, direct for reduceScatter'),
     })
   })
 

@@ -4,6 +4,12 @@ import { binomialGather, binomialScatter } from './binomial-slices.ts'
 import { binomialBroadcast, binomialReduce } from './binomial-tree.ts'
 import { bruckAllGather, bruckAllToAll } from './bruck.ts'
 import { chainBroadcast, chainReduce } from './chain.ts'
+import {
+  directAllGather,
+  directAllReduce,
+  directBroadcast,
+  directReduceScatter,
+} from './direct-exchange.ts'
 import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
@@ -17,21 +23,27 @@ const allReduce = {
   ring: ringAllReduce,
   'recursive-doubling': recursiveDoublingAllReduce,
   'halving-doubling': halvingDoublingAllReduce,
+  direct: directAllReduce,
 }
 
 /** Which algorithms each operation has. */
 const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
   send: { direct: sendMessage },
   recv: { direct: receiveMessage },
-  broadcast: { 'binomial-tree': binomialBroadcast, chain: chainBroadcast },
+  broadcast: {
+    'binomial-tree': binomialBroadcast,
+    chain: chainBroadcast,
+    direct: directBroadcast,
+  },
   reduce: { 'binomial-tree': binomialReduce, chain: chainReduce },
   allReduce,
   reduceScatter: {
     ring: ringReduceScatter,
     'recursive-halving': recursiveHalvingReduceScatter,
     pairwise: pairwiseReduceScatter,
+    direct: directReduceScatter,
   },
-  allGather: { ring: ringAllGather, bruck: bruckAllGather },
+  allGather: { ring: ringAllGather, bruck: bruckAllGather, direct: directAllGather },
   barrier: { dissemination: disseminationBarrier },
   gather: { 'binomial-tree': binomialGather, linear: linearGather },
   scatter: { 'binomial-tree': binomialScatter, linear: linearScatter },
@@ -52,8 +64,24 @@ const SMALL_REDUCE_SCATTER = 64 * 1024
 const SMALL_ALL_GATHER = 64 * 1024
 const SMALL_ALL_TO_ALL = 16 * 1024
 
-/** The best algorithm for `bytes` bytes of buffer. The same facts give the same choice everywhere. */
-export function chooseAlgorithm(operation: OperationName, bytes: number): AlgorithmName {
+/** Where ranks share memory: above it everybody copies from everybody. */
+const SMALL_SHARED = 64 * 1024
+
+/** What decides, the same on all ranks of a group. */
+export interface Situation {
+  /** Of the whole buffer. */
+  readonly bytes: number
+  /** Whether all ranks of the group share memory. */
+  readonly shared: boolean
+}
+
+/** The best algorithm. The same facts give the same choice everywhere. */
+export function chooseAlgorithm(
+  operation: OperationName,
+  { bytes, shared }: Situation,
+): AlgorithmName {
+  const isDirect = shared && bytes > SMALL_SHARED && table[operation].direct !== undefined
+  if (isDirect) return 'direct'
   switch (operation) {
     case 'send':
     case 'recv':

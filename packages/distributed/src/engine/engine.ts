@@ -44,10 +44,12 @@ export class Engine {
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
   readonly #failures: Failures
+  readonly #hosts: readonly number[] | undefined
 
   constructor({ heap, rank, worldSize, transport }: EngineOptions) {
     this.rank = rank
     this.heap = heap
+    this.#hosts = transport?.hosts
     this.kernels = instantiateKernels(heap.memory)
     this.memory = new EngineMemory(
       heap,
@@ -127,7 +129,7 @@ export class Engine {
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
-    this.#groups.set(id, createGroup(id, name, ranks.indexOf(this.rank), ranks))
+    this.#groups.set(id, createGroup(id, name, ranks.indexOf(this.rank), ranks, this.#hosts))
     this.#failures.onGroupAdded(id)
   }
 
@@ -237,7 +239,7 @@ export class Engine {
     if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation
     const slices = sliced.has(name) ? group.ranks.length : 1
     const bytes = count * dtypes[dtype].bytes * slices
-    return { ...operation, algorithm: chooseAlgorithm(name, bytes) }
+    return { ...operation, algorithm: chooseAlgorithm(name, { bytes, shared: group.shared }) }
   }
 
   #runReady(): boolean {

@@ -13,6 +13,8 @@ export interface EngineGroup {
   readonly rank: number
   /** World rank of each member. */
   readonly ranks: readonly number[]
+  /** Whether all members share memory with each other. */
+  readonly shared: boolean
   /** Running collectives by sequence. */
   readonly active: Map<number, Task>
   /** Fingerprints of the last collectives, by sequence modulo its length. */
@@ -26,8 +28,10 @@ export function createGroup(
   name: string,
   rank: number,
   ranks: readonly number[],
+  hosts: readonly number[] | undefined,
 ): EngineGroup {
-  return { id, name, rank, ranks, active: new Map(), history: [], failure: undefined }
+  const shared = hosts !== undefined && ranks.every((world) => hosts[world] === hosts[ranks[0]!])
+  return { id, name, rank, ranks, shared, active: new Map(), history: [], failure: undefined }
 }
 
 export function remember(group: EngineGroup, sequence: number, fingerprint: Fingerprint): void {

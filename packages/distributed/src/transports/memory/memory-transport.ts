@@ -85,7 +85,7 @@ export class MemoryTransport implements Transport {
 
   /** See `Transport`. */
   get hosts(): readonly number[] | undefined {
-    return this.#network.heaps?.map(() => 0)
+    return this.#network.heaps === undefined ? undefined : Array<number>(this.#size).fill(0)
   }
 
   sharesMemory(): boolean {

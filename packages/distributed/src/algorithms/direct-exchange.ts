@@ -1,0 +1,120 @@
+import { until, untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { arithmeticOf } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+
+/*
+ * Direct exchange: every rank gets what it needs from every other, with nobody between. Ranks that
+ * share memory copy each byte once, from the buffer of one straight into that of the other, and the
+ * work is spread evenly; over sockets the ring moves as many bytes with fewer connections at a time.
+ *
+ * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block rank r adds up
+ * chunk r of all ranks, then fetches the other chunks' sums: while a block is in the caches. Sent
+ * per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages a block; reduce-scatter and all-gather are
+ * one half each, (n-1)/n S. Each chunk is added up by one rank, so all ranks get the same bits.
+ *
+ * broadcast: the root sends its S bytes to each of n-1 ranks.
+ */
+
+/** Bytes of a block's chunk: with those of the other ranks it fits into the second-level cache. */
+const CHUNK = 256 * 1024
+/** Blocks whose parts are sent ahead. */
+const AHEAD = 3
+
+/** The other ranks, each rank beginning with its next, so that not all turn to the same. */
+function others({ rank, size }: Channel): number[] {
+  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
+}
+
+export function* directAllReduce(channel: Channel, operation: Operation): Steps {
+  const { rank, size } = channel
+  const { input: base, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const peers = others(channel)
+  const blocks = cutIntoSegments(
+    { at: base, bytes: count * arithmetic.bytesPerElement },
+    CHUNK * size,
+  ).map(({ at, bytes }) =>
+    cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
+  )
+  const slots = peers.map(() => channel.scratch(blocks[0]![0]!.bytes))
+  const started: Transfer[] = []
+  const contribute = (chunks: readonly Piece[] | undefined): void => {
+    for (const peer of chunks === undefined ? [] : peers) {
+      const { at, bytes } = chunks![peer]!
+      started.push(channel.send(peer, at, bytes))
+    }
+  }
+
+  for (const chunks of blocks.slice(0, AHEAD)) contribute(chunks)
+  for (const [i, chunks] of blocks.entries()) {
+    const own = chunks[rank]!
+    const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, own.bytes))
+    for (const part of parts) {
+      yield* until(part)
+      arithmetic.combine(own.at, own.at, part.at, own.bytes)
+    }
+    arithmetic.finish(own.at, own.bytes)
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
+      started.push(channel.send(peer, own.at, own.bytes), channel.receive(peer, at, bytes))
+    }
+    contribute(blocks[i + AHEAD])
+  }
+  yield* untilAll(started)
+}
+
+/** `input` [n slices] is kept; rank r's slice of the result goes to `output`. */
+export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { rank } = channel
+  const { input, output, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const slice = count * arithmetic.bytesPerElement
+  const peers = others(channel)
+  const segments = cutIntoSegments({ at: 0, bytes: slice }, CHUNK)
+  const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
+  const started: Transfer[] = []
+  const contribute = (segment: Piece | undefined): void => {
+    for (const peer of segment === undefined ? [] : peers) {
+      started.push(channel.send(peer, input + peer * slice + segment!.at, segment!.bytes))
+    }
+  }
+
+  for (const segment of segments.slice(0, AHEAD)) contribute(segment)
+  for (const [i, { at, bytes }] of segments.entries()) {
+    const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
+    let sum = input + rank * slice + at
+    for (const part of parts) {
+      yield* until(part)
+      arithmetic.combine(output + at, sum, part.at, bytes)
+      sum = output + at
+    }
+    arithmetic.finish(output + at, bytes)
+    contribute(segments[i + AHEAD])
+  }
+  yield* untilAll(started)
+}
+
+/** Every rank's `input` goes to slice r of every `output`. */
+export function* directAllGather(channel: Channel, operation: Operation): Steps {
+  const { rank, kernels } = channel
+  const { input, output, count } = operation
+  const slice = count * arithmeticOf(channel, operation).bytesPerElement
+  const own = output + rank * slice
+  const started = others(channel).flatMap((peer) => [
+    channel.send(peer, input, slice),
+    channel.receive(peer, output + peer * slice, slice),
+  ])
+  if (own !== input) kernels.copy(own, input, slice)
+  yield* untilAll(started)
+}
+
+export function* directBroadcast(channel: Channel, operation: Operation): Steps {
+  const { rank } = channel
+  const { input: at, count, peer: root } = operation
+  const bytes = count * arithmeticOf(channel, operation).bytesPerElement
+  if (rank === root) yield* untilAll(others(channel).map((peer) => channel.send(peer, at, bytes)))
+  else yield* until(channel.receive(root, at, bytes))
+}
