@@ -27,6 +27,12 @@ describe('ranks in processes of their own', () => {
     for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
   })
 
+  it.each(worlds)('gather, scatter and exchange: $name', async ({ env }) => {
+    const job = await Job.start({ size: 3, program: 'operations.mjs', env })
+    await job.succeed()
+    for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
+  })
+
   it('of different transports and engines work together', async () => {
     const envOf = (rank: number) => worlds[rank]!.env
     const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })

@@ -150,7 +150,7 @@ export function recvObjectSync(from: number, options?: MessageOptions): unknown
 export function recvObjectSync(from: 'any' | null, options?: MessageOptions): ReceivedObject
 export function recvObjectSync(from: Source, options?: MessageOptions): unknown {
   const group = defaultGroup('recvObjectSync')
-  return typeof from === 'number'
+  return from === 'any' || from === null
     ? group.recvObjectSync(from, options)
     : group.recvObjectSync(from, options)
 }

@@ -155,7 +155,7 @@ export function recvObject(from: number, options?: MessageOptions): Work<unknown
 export function recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
 export function recvObject(from: Source, options?: MessageOptions): Work<unknown> {
   const group = defaultGroup('recvObject')
-  return typeof from === 'number'
+  return from === 'any' || from === null
     ? group.recvObject(from, options)
     : group.recvObject(from, options)
 }

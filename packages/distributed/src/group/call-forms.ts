@@ -107,7 +107,7 @@ export abstract class CallForms implements ProcessGroup {
   recvObjectSync(from: number, options?: MessageOptions): unknown
   recvObjectSync(from: 'any' | null, options?: MessageOptions): ReceivedObject
   recvObjectSync(from: Source, options?: MessageOptions): unknown {
-    return typeof from === 'number'
+    return from === 'any' || from === null
       ? this.recvObject(from, options).wait()
       : this.recvObject(from, options).wait()
   }

@@ -199,9 +199,9 @@ export class EngineProcessGroup extends CallForms {
   recvObject(from: number, options?: MessageOptions): Work<unknown>
   recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
   recvObject(from: Source, options?: MessageOptions): Work<unknown> {
-    return typeof from === 'number'
-      ? this.#objects.receive(from, options)
-      : this.#objects.receiveAny(options)
+    return from === 'any' || from === null
+      ? this.#objects.receiveAny(options)
+      : this.#objects.receive(from, options)
   }
 
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {

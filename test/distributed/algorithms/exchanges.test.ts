@@ -1,0 +1,235 @@
+import { jest } from '@jest/globals'
+import { runWorld, type CollectiveOptions, type DType, type ProcessGroup } from '@tsrun/distributed'
+import {
+  arrayOf,
+  dtypes,
+  fill,
+  placed,
+  placements,
+  reduced,
+  sameBits,
+  valueOf,
+  type Placement,
+} from '../support/values.ts'
+
+jest.setTimeout(300_000)
+
+const sizes = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+const counts = [0, 1, 3, 100, 1000]
+/** Slices around the eager limit and the thresholds of the choice, and several segments. */
+const large = [4096, 4097, 16_385, 100_000]
+
+interface Case {
+  readonly dtype: DType
+  readonly count: number
+  readonly placement: Placement
+}
+
+/** All counts with all dtypes and placements in turn; large ones in two sizes of the world. */
+function casesOf(size: number): Case[] {
+  const all = size === 3 || size === 4 ? [...counts, ...large] : counts
+  return all.flatMap((count, k) =>
+    dtypes
+      .filter((_, i) => count < 4096 || i === k % dtypes.length)
+      .map((dtype, i) => ({ dtype, count, placement: placements[(i + k + size) % 4]! })),
+  )
+}
+
+async function everyCase(
+  size: number,
+  run: (group: ProcessGroup, each: Case) => Promise<void>,
+): Promise<void> {
+  await runWorld({ size, seed: 100 + size }, async (group) => {
+    for (const each of casesOf(size)) await run(group, each)
+  })
+}
+
+const choices = (...names: CollectiveOptions['algorithm'][]): CollectiveOptions[] =>
+  ['auto' as const, ...names].map((algorithm) => ({ algorithm: algorithm ?? 'auto' }))
+
+/** Lengths of uneven slices that add up to about `count` for each of `size`; some are empty. */
+function uneven(size: number, count: number, salt: number): number[] {
+  return Array.from({ length: size }, (_, i) => (((i + salt) % 3) * count) >> 1)
+}
+
+const total = (lengths: readonly number[]): number => lengths.reduce((a, b) => a + b, 0)
+
+/** Slices of these lengths, each with the first values of a rank. */
+function slicesOf(
+  dtype: DType,
+  lengths: readonly number[],
+  rankOf: (slice: number) => number,
+  offsetOf: (slice: number) => number = () => 0,
+) {
+  const places = lengths.flatMap((length, slice) =>
+    Array.from({ length }, (_, i) => ({ slice, i })),
+  )
+  return arrayOf(dtype, places.length, (at) => {
+    const { slice, i } = places[at]!
+    return valueOf(dtype, rankOf(slice), offsetOf(slice) + i)
+  })
+}
+
+describe.each(sizes)('with %i ranks', (size) => {
+  const ranks = Array.from({ length: size }, (_, rank) => rank)
+
+  it.each(choices('binomial-tree', 'linear'))('gather and scatter %j', async (options) => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      for (const root of ranks) {
+        if (count > 4000 && root > 1) continue
+        const isRoot = group.rank === root
+        const own = placed(group, placement, dtype, count)
+        fill(own.buffer, dtype, group.rank)
+        const whole = placed(group, placement, dtype, isRoot ? count * size : 0)
+        await group.gather(isRoot ? whole.buffer : null, own.buffer, root, options)
+        const expected = slicesOf(
+          dtype,
+          ranks.map(() => count),
+          (slice) => slice,
+        )
+        expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+        own.buffer.fill(1)
+        await group.scatter(own.buffer, isRoot ? whole.buffer : null, root, options)
+        const mine = arrayOf(dtype, count, (i) => valueOf(dtype, group.rank, i))
+        expect(sameBits(own.buffer, mine)).toBe(true)
+        expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+        own.release()
+        whole.release()
+      }
+    })
+  })
+
+  it.each(choices('pairwise', 'bruck'))('allToAll %j, in place or not', async (options) => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      const lengths = ranks.map(() => count)
+      const input = placed(group, placement, dtype, count * size)
+      const output = placed(group, placement, dtype, count * size)
+      fill(input.buffer, dtype, group.rank)
+      await group.allToAll(output.buffer, input.buffer, options)
+      const expected = slicesOf(
+        dtype,
+        lengths,
+        (slice) => slice,
+        () => group.rank * count,
+      )
+      expect(sameBits(output.buffer, expected)).toBe(true)
+      expect(
+        sameBits(
+          input.buffer,
+          arrayOf(dtype, count * size, (i) => valueOf(dtype, group.rank, i)),
+        ),
+      ).toBe(true)
+      await group.allToAll(input.buffer, input.buffer, options)
+      expect(sameBits(input.buffer, expected)).toBe(true)
+      input.release()
+      output.release()
+    })
+  })
+
+  it.each(choices('ring', 'bruck'))('allGather %j', async (options) => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      const output = placed(group, placement, dtype, count * size)
+      const input = placed(group, placement, dtype, count)
+      fill(input.buffer, dtype, group.rank)
+      await group.allGather(output.buffer, input.buffer, options)
+      const lengths = ranks.map(() => count)
+      expect(
+        sameBits(
+          output.buffer,
+          slicesOf(dtype, lengths, (slice) => slice),
+        ),
+      ).toBe(true)
+      output.release()
+      input.release()
+    })
+  })
+
+  it.each(choices('ring', 'recursive-halving', 'pairwise'))('reduceScatter %j', async (options) => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      for (const op of ['sum', 'avg', 'max'] as const) {
+        const input = placed(group, placement, dtype, count * size)
+        const output = placed(group, placement, dtype, count)
+        fill(input.buffer, dtype, group.rank)
+        await group.reduceScatter(output.buffer, input.buffer, { ...options, op })
+        const expected = reduced(dtype, op, size, count * size)
+        const mine = expected.subarray(group.rank * count, (group.rank + 1) * count)
+        expect(sameBits(output.buffer, mine)).toBe(true)
+        // in place: the own slice of the input
+        fill(input.buffer, dtype, group.rank)
+        const slice = input.buffer.subarray(group.rank * count, (group.rank + 1) * count)
+        await group.reduceScatter(slice, input.buffer, { ...options, op })
+        expect(sameBits(slice, mine)).toBe(true)
+        input.release()
+        output.release()
+      }
+    })
+  })
+
+  it('slices of different lengths: allGatherV, gatherV, scatterV, allToAllV', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      const { rank } = group
+      const lengths = uneven(size, count, 1)
+      const whole = placed(group, placement, dtype, total(lengths))
+      const own = placed(group, placement, dtype, lengths[rank]!)
+      fill(own.buffer, dtype, rank)
+      const expected = slicesOf(dtype, lengths, (slice) => slice)
+      await group.allGatherV(whole.buffer, own.buffer, lengths)
+      expect(sameBits(whole.buffer, expected)).toBe(true)
+      const root = count % size
+      const isRoot = rank === root
+      whole.buffer.fill(3)
+      const list = isRoot ? lengths : null
+      await group.gatherV(isRoot ? whole.buffer : null, own.buffer, list, root)
+      expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+      own.buffer.fill(3)
+      await group.scatterV(own.buffer, isRoot ? whole.buffer : null, list, root)
+      const mine = arrayOf(dtype, lengths[rank]!, (i) => valueOf(dtype, rank, i))
+      expect(sameBits(own.buffer, mine)).toBe(true)
+      // what rank i sends to rank j
+      const sent = ranks.map((from) => uneven(size, count, from))
+      const coming = ranks.map((from) => sent[from]![rank]!)
+      const input = placed(group, placement, dtype, total(sent[rank]!))
+      const output = placed(group, placement, dtype, total(coming))
+      fill(input.buffer, dtype, rank)
+      await group.allToAllV(output.buffer, input.buffer, coming, sent[rank]!)
+      const exchanged = slicesOf(
+        dtype,
+        coming,
+        (slice) => slice,
+        (slice) => total(sent[slice]!.slice(0, rank)),
+      )
+      expect(sameBits(output.buffer, exchanged)).toBe(true)
+      for (const { release } of [whole, own, input, output]) release()
+    })
+  })
+
+  it('allReduceCoalesced equals one all-reduce for each buffer', async () => {
+    await everyCase(size, async (group, { dtype, count, placement }) => {
+      const lengths = [count, 0, 1, count >> 1]
+      const buffers = lengths.map((length) => placed(group, placement, dtype, length))
+      for (const { buffer } of buffers) fill(buffer, dtype, group.rank)
+      await group.allReduceCoalesced(
+        buffers.map(({ buffer }) => buffer),
+        { op: 'max' },
+      )
+      for (const { buffer, release } of buffers) {
+        expect(sameBits(buffer, reduced(dtype, 'max', size, buffer.length))).toBe(true)
+        release()
+      }
+    })
+  })
+
+  it('objects: gather, scatter, all-to-all', async () => {
+    await runWorld({ size, seed: size }, async (group) => {
+      for (const root of ranks) {
+        const gathered = await group.gatherObject({ rank: group.rank }, root)
+        const expected = group.rank === root ? ranks.map((rank) => ({ rank })) : undefined
+        expect(gathered).toEqual(expected)
+        const values = group.rank === root ? ranks.map((rank) => 'x'.repeat(rank * 5000)) : null
+        expect(await group.scatterObject(values, root)).toBe('x'.repeat(group.rank * 5000))
+      }
+      const exchanged = await group.allToAllObject(ranks.map((to) => [group.rank, to]))
+      expect(exchanged).toEqual(ranks.map((from) => [from, group.rank]))
+    })
+  })
+})
