@@ -207,6 +207,16 @@ export interface ProcessGroup extends BlockingCalls {
   /** `values[j]` goes to rank j; the result holds what came from each rank. */
   allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
 
+  /**
+   * Writes this rank's flight recorder, the last operations of all its groups, to
+   * `<directory>/rank-<rank>.jsonl`; `tsrun flight <directory>` compares those of all ranks.
+   *
+   * @param directory - default: TSRUN_FLIGHT_DIR, which `tsrun` sets
+   * @returns the path of the file
+   * @throws ERR_TSR_ARGUMENT when no folder is known, ERR_TSR_FLIGHT_DIRECTORY
+   */
+  dumpFlight(directory?: string): string
+
   /** Leaves the group; its operations fail from now on. Waits for the operations under way. */
   destroy(): Promise<void>
 }

@@ -6,6 +6,8 @@ import { checkRanks } from './args/job-options.ts'
 import { formatRankList } from './args/rank-list.ts'
 import { planLife, type Job } from './job.ts'
 import { runLife, type Surroundings } from './life.ts'
+import { diagnosisEnvironment, flightDirectory } from './flight/environment.ts'
+import { readFindings } from './flight/findings.ts'
 import { attemptDirectory } from './logs/rank-files.ts'
 import { meet } from './nodes/meet.ts'
 import { ranksOf, worldSizeOf, type NodePlan } from './nodes/node-plan.ts'
@@ -72,11 +74,12 @@ async function runOnce(
     options.logDir === undefined
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
+  const records = flightDirectory(directory, job.env)
   const shared = nodes.begin(restartCount)
   const { outcomes, interrupted } = await runLife(
     job,
     {
-      plan: planLife(job, plan, restartCount),
+      plan: planLife(job, plan, restartCount, diagnosisEnvironment(records)),
       worldSize: worldSizeOf(plan),
       directory,
       shared,
@@ -89,7 +92,14 @@ async function runOnce(
     nodeRank: options.nodeRank,
     outcomes,
     interruption: interrupted ? (stop.reason as Interruption) : undefined,
-    circumstances: { host: hostname(), memory: memory(), logs: directory },
+    circumstances: {
+      host: hostname(),
+      memory: memory(),
+      logs: directory,
+      findings: interrupted
+        ? []
+        : readFindings(records, { runId: plan.runId, restartCount, nodes: plan.nodes.length }),
+    },
   })
   // A second Ctrl-C does not wait for a host that does not answer.
   return await Promise.race([verdict, giveUp(kill)])

@@ -8,6 +8,7 @@ import {
 } from './args/command-line.ts'
 import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
+import { flightText } from './flight/command.ts'
 import { cores, planLife, prepareJob } from './job.ts'
 import { Announcer } from './logs/announcer.ts'
 import { Console } from './logs/console.ts'
@@ -38,6 +39,10 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     }
     if (argv[0] === '--get-yargs-completions') {
       await answerCompletion(argv)
+      return 0
+    }
+    if (argv[0] === 'flight') {
+      console.write('stdout', flightText(argv.slice(1)))
       return 0
     }
     const commandLine = await readCommandLine(argv)

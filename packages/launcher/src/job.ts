@@ -57,6 +57,7 @@ export function planLife(
   { options, env, identity, colour, script, nodeArguments }: Job,
   nodes: NodePlan,
   restartCount: number,
+  environment: Readonly<Record<string, string>> = {},
 ): RankPlan[] {
   const { iface, portRange } = options
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
@@ -74,6 +75,7 @@ export function planLife(
       ...(portRange === undefined
         ? {}
         : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
+      ...environment,
     },
   })
 }

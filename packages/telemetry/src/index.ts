@@ -1,3 +1,17 @@
 export { SpanRecorder, type SpanRecorderOptions } from './recorder.ts'
 export { spanKinds, type Span, type SpanFacts, type SpanKind } from './span.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'
+export {
+  FLIGHT_FORMAT,
+  FLIGHT_VERSION,
+  flightStates,
+  type FlightDump,
+  type FlightEntry,
+  type FlightGroup,
+  type FlightHeader,
+  type FlightState,
+} from './flight/dump.ts'
+export { readFlightFolder, writeFlightDump, type FlightFolder } from './flight/files.ts'
+export type { FlightFinding } from './flight/findings.ts'
+export { mergeFlight } from './flight/merge.ts'
+export { describeFinding } from './flight/report.ts'

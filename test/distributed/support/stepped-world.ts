@@ -2,6 +2,11 @@ import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
+import {
+  quietDiagnosis,
+  type DiagnosisSettings,
+} from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
 import type { Operation } from '../../../packages/distributed/src/engine/operation.ts'
 import { createWorldGroup } from '../../../packages/distributed/src/group/world-group.ts'
@@ -24,6 +29,7 @@ export interface SteppedOptions {
   readonly memory?: number
   /** Default: in memory. */
   readonly transport?: (rank: number, heap: Heap) => Transport
+  readonly diagnosis?: Partial<DiagnosisSettings>
 }
 
 /** Milliseconds without movement after which a test is given up. */
@@ -36,18 +42,23 @@ const PATIENCE = 20_000
 export class SteppedWorld {
   readonly ranks: SteppedRank[]
 
-  constructor(size: number, { memory = 16 * 1024 * 1024, transport: open }: SteppedOptions = {}) {
+  constructor(size: number, options: SteppedOptions = {}) {
+    const { memory = 16 * 1024 * 1024, transport: open } = options
+    const settings = { ...quietDiagnosis, ...options.diagnosis }
     const network = new MemoryNetwork(size)
     const store = memoryStore()
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
       const transport =
         open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, (bytes) => bytes)
-      const engine = new Engine({ heap, rank, worldSize: size, transport })
+      const journal = new Journal({ rank, worldSize: size, settings })
+      const shared = journal.shared
+      const engine = new Engine({ heap, rank, worldSize: size, transport, journal: shared })
       const host = {
         kind: 'world' as const,
         transport: transport.name,
         arena: new Arena(heap, rank),
+        journal,
         addGroup: engine.addGroup.bind(engine),
         removeGroup: engine.removeGroup.bind(engine),
         submit: (operation: Operation) =>

@@ -133,6 +133,11 @@ export const distributedErrors = {
     advice:
       'Pass distinct ranks of the world that include this rank, the same list on every member.',
   },
+  ERR_TSR_FLIGHT_DIRECTORY: {
+    category: 'user',
+    message: 'Cannot write the flight recorder in {directory}: {reason}',
+    advice: 'Choose another folder, or another TSRUN_FLIGHT_DIR.',
+  },
   ERR_TSR_DEADLOCK: {
     category: 'user',
     message: 'The in-process world stands still: {waiting}',

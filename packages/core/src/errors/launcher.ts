@@ -50,6 +50,12 @@ export const launcherErrors = {
     message: 'Cannot write log files in {directory}: {reason}',
     advice: 'Choose another --log-dir.',
   },
+  ERR_TSR_FLIGHT_FOLDER: {
+    category: 'user',
+    message: 'No flight records in {directory}: {problem}',
+    advice:
+      'Give the folder that TSRUN_FLIGHT_DIR named, or DIR/RUN-ID/attempt_N of --log-dir DIR; ranks write records only when something fails.',
+  },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
     message: 'Rank {rank} of {worldSize} could not be started: {reason}',

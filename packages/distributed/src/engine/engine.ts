@@ -1,17 +1,19 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
-import { algorithmsOf, chooseAlgorithm, findAlgorithm } from '../algorithms/select.ts'
+import { findAlgorithm } from '../algorithms/select.ts'
 import type { Heap } from '../arena/heap.ts'
-import { dtypes } from '../dtype.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { quietJournal, type SharedJournal } from '../diagnosis/journal.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import type { Transport } from '../transports/transport.ts'
 import { EngineMemory } from './engine-memory.ts'
 import { Failures } from './failures.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
-import { fingerprintOf, isCollective, sliced, type Operation } from './operation.ts'
+import { isCollective, type Operation } from './operation.ts'
+import { resolveAlgorithm } from './resolve-algorithm.ts'
 import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
 import { createChannel } from './task-channel.ts'
-import { nameOf, peersOf, type Task, type Waited } from './task.ts'
+import { createTask, describeWaiting, type Task, type Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
 import { Turns } from './turns.ts'
 
@@ -22,6 +24,8 @@ export interface EngineOptions {
   readonly worldSize: number
   /** Undefined for a world of one. */
   readonly transport: Transport | undefined
+  /** Of the caller's thread; default: one of its own that nobody reads. */
+  readonly journal?: SharedJournal
 }
 
 /**
@@ -45,8 +49,9 @@ export class Engine {
   readonly #ready: Task[] = []
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
+  readonly #diagnosis: Diagnosis
 
-  constructor({ heap, rank, worldSize, transport }: EngineOptions) {
+  constructor({ heap, rank, worldSize, transport, journal }: EngineOptions) {
     this.rank = rank
     this.heap = heap
     this.#hosts = transport?.hosts
@@ -111,7 +116,12 @@ export class Engine {
       settle: (task, state) => {
         this.#settle(task, state)
       },
+      onFailure: (error) => {
+        this.#diagnosis.onFailure(error)
+      },
     })
+    const owner = journal ?? quietJournal(rank, worldSize)
+    this.#diagnosis = new Diagnosis(owner, this.#groups, this.#running)
   }
 
   get hasRunning(): boolean {
@@ -151,27 +161,10 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = this.#resolve(requested, group)
-    const posted = monotonicNow()
-    const task: Task = {
-      operation,
-      group,
-      fingerprint: fingerprintOf(operation, dtypes[operation.dtype].code),
-      steps: undefined,
-      posted,
-      started: 0,
-      completed: 0,
-      deadline: posted + operation.timeout,
-      hasInquired: false,
-      state: 'running',
-      error: undefined,
-      waitingFor: undefined,
-      open: new Set(),
-      streams: [],
-      scratch: [],
-      onSettled,
-    }
+    const operation = resolveAlgorithm(requested, group)
+    const task = createTask(operation, group, onSettled)
     this.#running.add(task)
+    this.#diagnosis.onStart(task)
     const { failure } = group
     const isRefused =
       failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
@@ -209,7 +202,9 @@ export class Engine {
    * than `patience` milliseconds ask whom they wait for what they run.
    */
   checkDeadlines(patience = 200): number {
-    return this.#failures.checkDeadlines(monotonicNow(), patience)
+    const now = monotonicNow()
+    this.#diagnosis.look(now)
+    return this.#failures.checkDeadlines(now, patience)
   }
 
   abort(task: Task): void {
@@ -223,23 +218,12 @@ export class Engine {
 
   /** For people: what runs and whom it waits for. */
   describeWaiting(): string {
-    const tasks = [...this.#running].map(
-      (task) => `${nameOf(task)} waits for rank ${peersOf(task).join(', ')}`,
-    )
-    return `rank ${this.rank}: ${tasks.join(', ')}`
+    return describeWaiting(this.rank, this.#running)
   }
 
   /** Fails everything that runs. */
   failAll(error: TsrError): void {
     for (const task of [...this.#running]) this.#failures.fail(task, error)
-  }
-
-  #resolve(operation: Operation, group: EngineGroup): Operation {
-    const { name, algorithm, count, dtype } = operation
-    if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation
-    const slices = sliced.has(name) ? group.ranks.length : 1
-    const bytes = count * dtypes[dtype].bytes * slices
-    return { ...operation, algorithm: chooseAlgorithm(name, { bytes, shared: group.shared }) }
   }
 
   #runReady(): boolean {
@@ -291,6 +275,7 @@ export class Engine {
     if (task.started === 0) task.started = task.completed
     task.steps = undefined
     this.#running.delete(task)
+    this.#diagnosis.onSettled(task)
     for (const transfer of task.open) transfer.stream.link.cancel(transfer)
     for (const at of task.scratch) this.memory.release(at)
     if (operation.name === 'recv') this.turns.forget(task)

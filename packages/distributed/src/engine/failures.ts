@@ -16,6 +16,8 @@ export interface EngineState {
   readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
+  /** An operation or a group has failed, and all that fails with it. */
+  readonly onFailure: (error: TsrError) => void
 }
 
 /** Groups that are not made yet, whose faults are kept. */
@@ -47,6 +49,7 @@ export class Failures {
       this.#failGroup(group, operation.sequence, error, errorOf, fault)
     } else {
       this.#end(task, error)
+      this.#engine.onFailure(error)
     }
   }
 
@@ -204,6 +207,7 @@ export class Failures {
       if (isCollective(task.operation) && task.operation.sequence < from) continue
       this.#end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
     }
+    this.#engine.onFailure(error)
   }
 
   #end(task: Task, error: TsrError): void {

@@ -123,6 +123,8 @@ export interface Operation {
   readonly timeout: number
   /** Its signal was aborted before it began. */
   readonly aborted: boolean
+  /** Position among all operations of this rank, from 1; see `Journal`. */
+  readonly flight: number
 }
 
 export function isCollective({ name }: Operation): boolean {
@@ -175,9 +177,15 @@ export function digestOf(lengths: readonly number[]): number {
   return ((Math.min(lengths.length, 4095) << 20) | ((hash ^ (hash >>> 12)) & 0xfffff)) >>> 0
 }
 
+/** The operation's name; that of both ends of a message is `send`. */
+export function nameOfFingerprint({ kind }: Fingerprint): string {
+  return keyOf(operationCodes, kind & 255) ?? `operation ${kind & 255}`
+}
+
 /** For people: `allReduce(sum) float32[4096] by ring`. */
-export function describeFingerprint({ kind, root, count }: Fingerprint): string {
-  const name = keyOf(operationCodes, kind & 255) ?? `operation ${kind & 255}`
+export function describeFingerprint(fingerprint: Fingerprint): string {
+  const { kind, root, count } = fingerprint
+  const name = nameOfFingerprint(fingerprint)
   const reduction = keyOf(reductionCodes, (kind >> 16) & 255)
   const dtype = dtypeByCode((kind >> 8) & 255)
   const algorithm = algorithmNames[(kind >> 24) & 255]

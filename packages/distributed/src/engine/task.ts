@@ -1,8 +1,10 @@
-import type { TsrError } from '@tsrun/core'
+import { monotonicNow, type TsrError } from '@tsrun/core'
+import { dtypes } from '../dtype.ts'
 import type { EngineGroup } from './group.ts'
 import {
   ANY_SOURCE,
   describeFingerprint,
+  fingerprintOf,
   isCollective,
   type Fingerprint,
   type Operation,
@@ -43,6 +45,32 @@ export interface Task {
   readonly onSettled: (task: Task) => void
 }
 
+export function createTask(
+  operation: Operation,
+  group: EngineGroup,
+  onSettled: (task: Task) => void,
+): Task {
+  const posted = monotonicNow()
+  return {
+    operation,
+    group,
+    fingerprint: fingerprintOf(operation, dtypes[operation.dtype].code),
+    steps: undefined,
+    posted,
+    started: 0,
+    completed: 0,
+    deadline: posted + operation.timeout,
+    hasInquired: false,
+    state: 'running',
+    error: undefined,
+    waitingFor: undefined,
+    open: new Set(),
+    streams: [],
+    scratch: [],
+    onSettled,
+  }
+}
+
 /** For people: `allReduce(sum) float32[4096] by ring, #12`. */
 export function nameOf({ operation, fingerprint }: Task): string {
   if (isCollective(operation)) return `${describeFingerprint(fingerprint)} #${operation.sequence}`
@@ -62,4 +90,13 @@ export function peersOf({ open, operation, group }: Task): number[] {
     }
   }
   return [...peers].sort((a, b) => a - b)
+}
+
+/** For people: what a rank runs, and whom it waits for. */
+export function describeWaiting(rank: number, running: Iterable<Task>): string {
+  const tasks = Array.from(
+    running,
+    (task) => `${nameOf(task)} waits for rank ${peersOf(task).join(', ')}`,
+  )
+  return `rank ${rank}: ${tasks.join(', ')}`
 }

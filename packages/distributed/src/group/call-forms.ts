@@ -86,6 +86,7 @@ export abstract class CallForms implements ProcessGroup {
     options?: CallOptions,
   ): Work<T>
   abstract allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
+  abstract dumpFlight(directory?: string): string
   abstract destroy(): Promise<void>
 
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {

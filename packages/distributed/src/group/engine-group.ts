@@ -74,6 +74,7 @@ export class EngineProcessGroup extends CallForms {
     this.#objectCollectives = new ObjectCollectives(this)
     this.#self = new SelfMessages(identity)
     host.addGroup(identity.id, identity.name, identity.ranks)
+    host.journal.groups.set(identity.id, identity)
   }
 
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
@@ -230,7 +231,12 @@ export class EngineProcessGroup extends CallForms {
     this.#self.finish()
     await this.#submissions.finish()
     this.#host.removeGroup(this.#id)
+    this.#host.journal.groups.delete(this.#id)
     await this.#onDestroyed()
+  }
+
+  dumpFlight(directory?: string): string {
+    return this.#host.journal.dump(directory)
   }
 
   /** Reserves the next `count` positions among the group's collectives. */

@@ -8,6 +8,7 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
+import { readDiagnosis, type DiagnosisSettings } from '../diagnosis/settings.ts'
 import type { StreamName } from '../transports/open-transport.ts'
 import { checkTimeout } from './arguments.ts'
 
@@ -60,6 +61,7 @@ export interface InitSettings {
   readonly token: string
   readonly iface: string | undefined
   readonly ports: PortRange | undefined
+  readonly diagnosis: DiagnosisSettings
 }
 
 const TEN_MINUTES = 600_000
@@ -95,6 +97,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
     iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),
     ports: options.ports ?? readPortRange(process.env['TSRUN_PORT_RANGE']),
+    diagnosis: readDiagnosis(process.env),
   }
 }
 

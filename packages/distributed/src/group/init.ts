@@ -12,6 +12,7 @@ import {
 } from '@tsrun/store'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
+import { Journal } from '../diagnosis/journal.ts'
 import { Engine } from '../engine/engine.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import { InlineHost } from '../hosts/inline-host.ts'
@@ -95,10 +96,12 @@ async function checkToken(token: string, host: string, port: number): Promise<vo
 async function openHost(settings: InitSettings, store: Store): Promise<EngineHost> {
   const { rank, worldSize, engine, transport, arena } = settings
   const memory = createMemory(arena)
+  const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  const journal = recorder.shared
   if (worldSize === 1) {
     const heap = heapOf(memory)
-    const alone = new Engine({ heap, rank, worldSize, transport: undefined })
-    return new InlineHost(alone, new Arena(heap, rank), undefined)
+    const alone = new Engine({ heap, rank, worldSize, transport: undefined, journal })
+    return new InlineHost(alone, new Arena(heap, rank), recorder, undefined)
   }
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const segment = offerSegment(settings, memory)
@@ -114,7 +117,7 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
     }
   }
   if (engine === 'worker') {
-    const worker = new WorkerHost({ memory, rank, worldSize, transport, listen })
+    const worker = new WorkerHost({ memory, rank, worldSize, transport, listen, journal: recorder })
     await worker.start(exchange)
     return worker
   }
@@ -129,8 +132,8 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
     const reason = 'it cannot block, which the inline engine needs'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
-  const inline = new Engine({ heap, rank, worldSize, transport: opened.transport })
-  return new InlineHost(inline, new Arena(heap, rank), opened.transport)
+  const inline = new Engine({ heap, rank, worldSize, transport: opened.transport, journal })
+  return new InlineHost(inline, new Arena(heap, rank), recorder, opened.transport)
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {

@@ -4,6 +4,7 @@ import type { AlgorithmName, Operation, OperationName } from '../engine/operatio
 import type { EngineHost, Ticket } from '../hosts/host.ts'
 import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
 import { checkTimeout } from './arguments.ts'
+import type { GroupIdentity } from './engine-group.ts'
 import { placeOrFree, placeTable } from './staging.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import { PendingWork } from './work.ts'
@@ -42,7 +43,7 @@ interface Pending {
 
 /** The operations of one group: places their buffers, submits them, keeps those under way. */
 export class Submissions {
-  readonly #group: { readonly id: number; readonly name: string; readonly timeout: number }
+  readonly #group: GroupIdentity
   readonly #host: EngineHost
   readonly #pending = new Set<Pending>()
   #collectives = 0
@@ -51,10 +52,7 @@ export class Submissions {
   /** Number of pending operations at which to look for those that nobody awaits. */
   #sweepAt = 100
 
-  constructor(
-    group: { readonly id: number; readonly name: string; readonly timeout: number },
-    host: EngineHost,
-  ) {
+  constructor(group: GroupIdentity, host: EngineHost) {
     this.#group = group
     this.#host = host
   }
@@ -117,6 +115,7 @@ export class Submissions {
       tag: call.tag ?? 0,
       timeout,
       aborted: options?.signal?.aborted === true,
+      flight: this.#host.journal.number(options?.label),
     }
     const ticket = this.#trySubmit(operation, free)
     // counted only now: what the engine refused must not put this rank ahead of the others

@@ -1,5 +1,6 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import type { Arena } from '../arena/arena.ts'
+import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { WorkTiming } from '../process-group.ts'
 
@@ -29,6 +30,7 @@ export interface EngineHost {
   readonly kind: 'worker' | 'inline' | 'world'
   readonly transport: string
   readonly arena: Arena
+  readonly journal: Journal
   addGroup(id: number, name: string, ranks: readonly number[]): void
   removeGroup(id: number): void
   submit(operation: Operation): Ticket

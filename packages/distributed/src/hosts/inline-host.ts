@@ -1,4 +1,5 @@
 import type { Arena } from '../arena/arena.ts'
+import type { Journal } from '../diagnosis/journal.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
@@ -17,6 +18,7 @@ export class InlineHost implements EngineHost {
   readonly kind = 'inline'
   readonly transport: string
   readonly arena: Arena
+  readonly journal: Journal
   readonly #engine: Engine
   readonly #driven: DrivenEngine
   readonly #attended = new Set<Ticket>()
@@ -25,11 +27,18 @@ export class InlineHost implements EngineHost {
   /** A script that just ends leaves in order, one that fails does not. */
   readonly #onExit = (code: number): void => {
     if (code === 0) this.#driven.leave()
+    else this.journal.dumpFailure(`the process exits with code ${code}`)
   }
 
-  constructor(engine: Engine, arena: Arena, transport: BlockingTransport | undefined) {
+  constructor(
+    engine: Engine,
+    arena: Arena,
+    journal: Journal,
+    transport: BlockingTransport | undefined,
+  ) {
     this.#engine = engine
     this.arena = arena
+    this.journal = journal
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
     process.on('exit', this.#onExit)

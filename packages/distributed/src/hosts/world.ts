@@ -2,6 +2,8 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
+import { Journal } from '../diagnosis/journal.ts'
+import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
 import type { Operation } from '../engine/operation.ts'
 import { createWorldGroup } from '../group/world-group.ts'
@@ -74,8 +76,10 @@ class World {
     const hosts = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
       const transport = new MemoryTransport(network, rank, size, heap, portion)
-      const engine = new Engine({ heap, rank, worldSize: size, transport })
-      return { engine, host: this.#createHost(engine, new Arena(heap, rank), transport) }
+      const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
+      const shared = journal.shared
+      const engine = new Engine({ heap, rank, worldSize: size, transport, journal: shared })
+      return { engine, host: this.#createHost(engine, new Arena(heap, rank), journal, transport) }
     })
     this.#engines = hosts.map(({ engine }) => engine)
     this.groups = hosts.map(({ host }, rank) =>
@@ -145,7 +149,12 @@ class World {
     this.#activity++
   }
 
-  #createHost(engine: Engine, arena: Arena, transport: MemoryTransport): EngineHost {
+  #createHost(
+    engine: Engine,
+    arena: Arena,
+    journal: Journal,
+    transport: MemoryTransport,
+  ): EngineHost {
     const submit = (operation: Operation): Ticket => {
       this.#activity++
       return new TaskTicket(engine, operation, {
@@ -160,6 +169,7 @@ class World {
       kind: 'world',
       transport: transport.name,
       arena,
+      journal,
       addGroup: (id, name, ranks) => {
         engine.addGroup(id, name, ranks)
       },

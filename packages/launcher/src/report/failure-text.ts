@@ -7,8 +7,20 @@ const TITLE = ' tsrun: the job failed '
 
 /** The report of a failed job: the cause first, what followed, where to read on. */
 export function failureText(failure: Failure, colour: boolean): string {
-  const { rank, worldSize, pid, host, ended, seconds, explanation, error, stderr, others, logs } =
-    failure
+  const {
+    rank,
+    worldSize,
+    pid,
+    host,
+    ended,
+    seconds,
+    explanation,
+    error,
+    stderr,
+    others,
+    findings,
+    logs,
+  } = failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
   return reportText(
     [
@@ -21,6 +33,7 @@ export function failureText(failure: Failure, colour: boolean): string {
       { title: 'error', lines: error?.split('\n') ?? [] },
       { title: 'stderr', lines: stderr },
       { title: 'others', lines: others },
+      { title: 'operations', lines: findings.flatMap(wrap) },
       { title: 'logs', lines: logs === undefined ? [] : [logs] },
     ],
     failure.jobExitCode,

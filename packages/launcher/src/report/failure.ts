@@ -27,6 +27,8 @@ export interface Failure {
   readonly stderr: readonly string[]
   /** What became of the other ranks, in order of time: one line each, alike ones together. */
   readonly others: readonly string[]
+  /** What the flight recorders of the ranks say together: a sentence each. */
+  readonly findings: readonly string[]
   readonly logs: string | undefined
   /** What the launcher exits with. */
   readonly jobExitCode: number
@@ -38,6 +40,8 @@ export interface Circumstances {
   readonly memory: MemoryEvents
   /** Directory of the log files, if there are any. */
   readonly logs: string | undefined
+  /** What the flight recorders of the host's ranks say together. */
+  readonly findings?: readonly string[]
 }
 
 /**
@@ -49,7 +53,7 @@ export interface Circumstances {
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
-  { host, memory, logs }: Circumstances,
+  { host, memory, logs, findings = [] }: Circumstances,
   worldSize = outcomes.length,
   missing: readonly number[] = [],
 ): Failure {
@@ -71,6 +75,7 @@ export function describeFailure(
     code: speaker.error?.code,
     stderr: rest,
     others: [...describeOthers(outcomes, culprit), ...describeMissing(missing)],
+    findings,
     logs,
     jobExitCode: exitCodeOf(cause),
   }

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
+import type { SharedJournal } from '../../diagnosis/journal.ts'
 import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint } from '../../transports/connect/mesh.ts'
 import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
@@ -14,6 +15,7 @@ export interface WorkerInput {
   readonly worldSize: number
   readonly transport: StreamName
   readonly listen: ListenOptions
+  readonly journal: SharedJournal
 }
 
 /** Main to worker, while it starts. */

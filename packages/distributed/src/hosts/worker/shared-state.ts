@@ -84,6 +84,7 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 13] = operation.timeout
   commands[at + 14] = operation.aborted ? 1 : 0
   commands[at + 15] = operation.table
+  commands[at + 16] = operation.flight
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -102,5 +103,6 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     timeout: commands[at + 13]!,
     aborted: commands[at + 14] === 1,
     table: commands[at + 15]!,
+    flight: commands[at + 16]!,
   }
 }

@@ -4,6 +4,7 @@ import { reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
 import { signalEventfd, yieldCore } from '@tsrun/native'
 import { Arena } from '../../arena/arena.ts'
 import { heapOf } from '../../arena/heap.ts'
+import type { Journal } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../engine/operation.ts'
 import type { WorkTiming } from '../../process-group.ts'
 import type { ListenOptions } from '../../transports/connect/listen.ts'
@@ -31,6 +32,7 @@ export interface WorkerHostOptions {
   readonly worldSize: number
   readonly transport: StreamName
   readonly listen: ListenOptions
+  readonly journal: Journal
 }
 
 /** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */
@@ -45,6 +47,7 @@ export class WorkerHost implements EngineHost {
   readonly kind = 'worker'
   transport: string
   readonly arena: Arena
+  readonly journal: Journal
   readonly #rank: number
   readonly #worker: Worker
   readonly #port: MessagePort
@@ -56,19 +59,22 @@ export class WorkerHost implements EngineHost {
   #listeners = 0
   #stopped = false
   readonly #onExit = (code: number): void => {
+    if (code !== 0) this.journal.dumpFailure(`the process exits with code ${code}`)
     this.#stop(code === 0 ? 1 : 2)
     Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
-  constructor({ memory, rank, worldSize, transport, listen }: WorkerHostOptions) {
+  constructor(options: WorkerHostOptions) {
+    const { memory, rank, transport, journal } = options
     this.transport = transport
     this.#rank = rank
     this.arena = new Arena(heapOf(memory), rank)
+    this.journal = journal
     const shared = new SharedArrayBuffer(sharedBytes())
     this.#shared = sharedStateOf(shared)
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
-    const input: WorkerInput = { memory, shared, port: port2, rank, worldSize, transport, listen }
+    const input: WorkerInput = { ...options, shared, port: port2, journal: journal.shared }
     this.#worker = new Worker(workerEntry(), {
       workerData: input,
       transferList: [port2],

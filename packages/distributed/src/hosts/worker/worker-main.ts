@@ -174,8 +174,8 @@ async function main(): Promise<void> {
   const [{ connect }] = await connecting
   const heap = heapOf(input.memory)
   const opened = await prepared.connect(heap, connect)
-  const { rank, worldSize } = input
-  const engine = new Engine({ heap, rank, worldSize, transport: opened.transport })
+  const { rank, worldSize, journal } = input
+  const engine = new Engine({ heap, rank, worldSize, transport: opened.transport, journal })
   isReady = true
   if (opened.kind === 'blocking') {
     tell({ ready: { doorbell: opened.transport.doorbell } })

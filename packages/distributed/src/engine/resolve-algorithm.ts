@@ -1,0 +1,13 @@
+import { algorithmsOf, chooseAlgorithm } from '../algorithms/select.ts'
+import { dtypes } from '../dtype.ts'
+import type { EngineGroup } from './group.ts'
+import { sliced, type Operation } from './operation.ts'
+
+/** The operation with the algorithm that runs it in this group. */
+export function resolveAlgorithm(operation: Operation, group: EngineGroup): Operation {
+  const { name, algorithm, count, dtype } = operation
+  if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation
+  const slices = sliced.has(name) ? group.ranks.length : 1
+  const bytes = count * dtypes[dtype].bytes * slices
+  return { ...operation, algorithm: chooseAlgorithm(name, { bytes, shared: group.shared }) }
+}

@@ -1,0 +1,59 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun, type Finished } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+
+let logs = ''
+beforeEach(() => (logs = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(async () => {
+  await killLeftovers()
+  rmSync(logs, { recursive: true, force: true })
+})
+
+async function fail(env: NodeJS.ProcessEnv): Promise<Finished> {
+  const args = ['--nproc', '4', '--grace', '1', '--log-dir', logs, 'never-enters.mjs']
+  return await tsrun(args, { cwd, env })
+}
+
+async function compare(): Promise<string> {
+  const [run] = readdirSync(logs)
+  const { code, stdout } = await tsrun(['flight', join(logs, run!, 'attempt_0')])
+  expect(code).toBe(0)
+  return stdout
+}
+
+const sentence =
+  'rank 2 never entered allReduce #5 (ddp bucket 3: layer4.weight) of group world; ' +
+  'last op allReduce(sum) float32[1024] by recursive-doubling #4'
+
+describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (ELSEWHERE) => {
+  it('is named, with its last operation and those that wait for it', async () => {
+    const { code, stderr } = await fail({ ELSEWHERE })
+    expect(code).toBe(1)
+    const inReport = stderr.replaceAll(/\s+/g, ' ')
+    expect(inReport).toContain(`operations ${sentence}; waiting for it: 0, 1, 3`)
+    const text = await compare()
+    expect(text).toContain('records of 4 of 4 ranks')
+    expect(text).toContain(`${sentence}; waiting for it: 0, 1, 3\n`)
+  })
+})
+
+it('a rank that waits for a message instead is said to', async () => {
+  await fail({ ELSEWHERE: 'receive', TSRUN_ENGINE: 'inline' })
+  expect(await compare()).toContain(sentence)
+})
+
+it.each([
+  [[], 'tsrun flight needs one argument: the folder'],
+  [['/nowhere'], 'No flight records in /nowhere: it is no folder'],
+  [[cwd], 'there is no rank-<rank>.jsonl in it'],
+])('tsrun flight %j is refused', async (args, problem) => {
+  const { code, stderr } = await tsrun(['flight', ...args])
+  expect(code).toBe(2)
+  expect(stderr).toContain(problem)
+})
