@@ -51,11 +51,8 @@ export interface Life {
  *
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
-export async function runLife(
-  job: Job,
-  { plan, worldSize, directory, shared }: Life,
-  around: Surroundings,
-): Promise<LifeResult> {
+export async function runLife(job: Job, life: Life, around: Surroundings): Promise<LifeResult> {
+  const { plan, worldSize, directory, shared } = life
   const ranks: LoggedRank[] = []
   let interrupted = false
   try {
@@ -66,7 +63,7 @@ export async function runLife(
       const process = await RankProcess.start(one, worldSize, job.env)
       ranks.push({ process, log: logRank(process, files, to) })
     }
-    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop, shared)
+    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop, life)
   } finally {
     await stopRanks(processesOf(ranks), job.options.grace, around)
     for (const { log } of ranks) log.close()
@@ -81,7 +78,7 @@ export async function runLife(
 async function untilDecided(
   ranks: readonly RankProcess[],
   stop: AbortSignal,
-  { halt, fail }: SharedLife,
+  { worldSize, shared: { halt, fail } }: Life,
 ): Promise<boolean> {
   const endSampling = sampleUsage(ranks)
   const endRelay = relayJobControl(ranks)
@@ -103,8 +100,9 @@ async function untilDecided(
     })
     if (stop.aborted) return true
     if (halt.aborted) return false
-    await settle(ranks, AbortSignal.any([stop, halt]))
-    if (ranks.some(({ end }) => end !== undefined && end.exitCode !== 0)) fail()
+    if (ranks.every(({ end }) => end?.exitCode === 0)) return false
+    await settle(ranks, AbortSignal.any([stop, halt]), ranks.length < worldSize)
+    fail()
     return false
   } finally {
     listening.abort()

@@ -66,6 +66,12 @@ it('is the rank that left early, with the code of the one that missed it', () =>
   expect(exitCodeOf(cause)).toBe(1)
 })
 
+it('is the rank that left early, also when it was stopped before its process had ended', () => {
+  const cause = findRootCause([died(0, left(100, 1)), stopped(1), stopped(2)])!
+  expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 0 }, presumed: false })
+  expect(exitCodeOf(cause)).toBe(1)
+})
+
 it('is presumed where only consequences are known', () => {
   expect(findRootCause([died(0, lost(100, 9)), died(1, lost(90, 9))])).toMatchObject({
     culprit: { rank: 1 },

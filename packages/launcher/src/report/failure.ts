@@ -66,7 +66,7 @@ export function describeFailure(
     worldSize,
     pid: culprit.pid,
     host,
-    ended: describeEnd(culprit),
+    ended: witness === undefined ? describeEnd(culprit) : describeLeave(culprit),
     exitCode: culprit.exitCode,
     signal: culprit.signal,
     seconds: secondsUntilFailure(culprit),
@@ -87,10 +87,13 @@ function describeEnd(outcome: RankOutcome): string {
   if (heapExhausted)
     return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
   if (signal !== null) return `was killed by ${signal}`
-  if (exitCode === 0) return 'left the job early, with exit code 0'
   const code = String(exitCode)
   if (error !== undefined) return `died of an uncaught error (exit code ${code})`
   return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
+}
+
+function describeLeave({ exitCode }: RankOutcome): string {
+  return exitCode === 0 ? 'left the job early, with exit code 0' : 'left the job early'
 }
 
 function explainCause(

@@ -3,7 +3,7 @@ import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 /** Who brought the job down. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** Set when the culprit left early (exit code 0): the rank that missed it. */
+  /** Set when the culprit left early (exit code 0, or stopped on its way): the rank that missed it. */
   readonly witness?: RankOutcome
   /** True when only consequences are known: their cause was not seen on this host. */
   readonly presumed: boolean
@@ -33,8 +33,12 @@ function findEarlyLeave(
   failures: readonly RankOutcome[],
 ): RootCause | undefined {
   for (const witness of failures) {
+    const { code, peers = [] } = witness.error ?? {}
+    // One that said goodbye may still have been busy with its own end when it was stopped.
     const culprit = outcomes.find(
-      (outcome) => succeeded(outcome) && witness.error?.peers.includes(outcome.rank) === true,
+      (outcome) =>
+        peers.includes(outcome.rank) &&
+        (succeeded(outcome) || (code === 'ERR_TSR_PEER_LEFT' && wasStopped(outcome))),
     )
     if (culprit !== undefined) return { culprit, witness, presumed: false }
   }

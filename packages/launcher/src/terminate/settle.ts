@@ -5,24 +5,29 @@ const SETTLING_TIME = 300
 
 /**
  * Waits until it is clear who failed first: while the only failures so far may be the consequence
- * of another rank's, or a rank that has reported an error is still on its way out.
+ * of another rank's, here or on another host, or a rank that has reported an error is still on its
+ * way out.
  */
-export async function settle(ranks: readonly RankProcess[], cut: AbortSignal): Promise<void> {
+export async function settle(
+  ranks: readonly RankProcess[],
+  cut: AbortSignal,
+  hasOtherHosts: boolean,
+): Promise<void> {
   const limit = AbortSignal.any([cut, AbortSignal.timeout(SETTLING_TIME)])
   const reached = new Promise<void>((resolve) => {
     limit.addEventListener('abort', () => {
       resolve()
     })
   })
-  while (!limit.aborted && !isClear(ranks)) {
+  while (!limit.aborted && !isClear(ranks, hasOtherHosts)) {
     const running = ranks.filter((rank) => rank.end === undefined)
     await Promise.race([reached, ...running.map((rank) => rank.ended)])
   }
 }
 
-function isClear(ranks: readonly RankProcess[]): boolean {
+function isClear(ranks: readonly RankProcess[], hasOtherHosts: boolean): boolean {
   const running = ranks.filter((rank) => rank.end === undefined)
-  if (running.length === 0) return true
+  if (running.length === 0 && !hasOtherHosts) return true
   if (running.some((rank) => rank.error !== undefined)) return false
   return ranks.some(isCulprit)
 }
