@@ -9,7 +9,7 @@ import { interleave, summarize } from './rounds.mjs'
 import { findOpenMpi } from './systems/openmpi.mjs'
 import { measure, nameOf } from './systems/system.mjs'
 import { findTorch } from './systems/torch.mjs'
-import { tsrunSystems } from './systems/tsrun.mjs'
+import { transports, tsrunSystems } from './systems/tsrun.mjs'
 
 // Two buffers of it fit an arena of the default size.
 const LARGEST = 2 ** 28
@@ -22,7 +22,11 @@ export const collectives = {
     peers: { value: '<list>', description: 'torch, openmpi: measured too where installed' },
     ops: { value: '<list>', default: operations.join(','), description: 'operations' },
     sizes: { value: '<list>', default: '4KiB,1MiB,64MiB', description: 'of the full buffer' },
-    transport: { value: '<list>', default: 'tcp', description: 'ours: tcp, node' },
+    transport: {
+      value: '<list>',
+      default: 'shared-memory',
+      description: `ours: ${transports.join(', ')}`,
+    },
     engine: { value: '<list>', default: 'worker', description: 'ours: worker, inline' },
     runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
     json: { description: 'one JSON object a line in place of the table' },
@@ -39,13 +43,8 @@ function readOptions(values) {
   const sizes = splitList(values['sizes']).map(parseSize)
   if (ops.length === 0 || sizes.length === 0) throw new UsageError('--ops or --sizes is empty')
   if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 256MiB')
-  const transports = readList(
-    'transport',
-    values['transport'],
-    /** @type {const} */ (['tcp', 'node']),
-  )
   const engines = readList('engine', values['engine'], /** @type {const} */ (['worker', 'inline']))
-  const ours = tsrunSystems(transports, engines)
+  const ours = tsrunSystems(readList('transport', values['transport'], transports), engines)
   if (ours.length === 0) throw new UsageError('the node transport runs with the worker engine only')
   return {
     ops,
@@ -69,12 +68,8 @@ async function run({ ops, sizes, ours, peers, ranks, runs, json }, folder) {
     systems,
     runs,
     (system, round) => {
-      const had = ops.filter((op) => !system.lacks.has(op))
-      if (round === 1 && had.length < ops.length) {
-        console.error(`left out: ${nameOf(system)} has no ${[...system.lacks].join(', ')} yet`)
-      }
       console.error(`round ${round} of ${runs}: ${nameOf(system)}, ${ranks} ranks`)
-      return measure(system, ranks, plan(had, sizes, ranks).map(stepArgument))
+      return measure(system, ranks, plan(ops, sizes, ranks).map(stepArgument))
     },
     (_, error) => {
       failures++

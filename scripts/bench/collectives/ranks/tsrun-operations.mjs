@@ -8,7 +8,7 @@
  * @param {number} count - float32 elements of the full buffer
  */
 export function operationOn(group, op, count) {
-  const two = op === 'sendRecv'
+  const two = op === 'sendRecv' || op === 'allToAll'
   const full = group.alloc('float32', count)
   const second = group.alloc('float32', two ? count : Math.max(1, Math.floor(count / group.size)))
   const free = () => {
@@ -29,6 +29,8 @@ export function operationOn(group, op, count) {
       return { run: () => group.allGatherSync(full, second), source: second, target: full, free }
     case 'broadcast':
       return { run: () => group.broadcastSync(full, 0), source: full, target: full, free }
+    case 'allToAll':
+      return { run: () => group.allToAllSync(second, full), source: full, target: second, free }
     case 'sendRecv':
       return { run: () => exchange(group, full, second), source: full, target: second, free }
     default:
@@ -61,7 +63,7 @@ function exchange(group, outgoing, incoming) {
 export function expectedResult(op, rank, size) {
   const total = (size * (size + 1)) / 2
   const left = ((rank + size - 1) % size) + 1
-  if (op === 'allGather') return [1, size]
+  if (op === 'allGather' || op === 'allToAll') return [1, size]
   if (op === 'broadcast') return [1, 1]
   return op === 'sendRecv' ? [left, left] : [total, total]
 }

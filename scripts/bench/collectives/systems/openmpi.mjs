@@ -43,7 +43,6 @@ function openMpi(program, { transport, btl }) {
     system: 'openmpi',
     transport,
     engine: null,
-    lacks: new Set(),
     commandLine: (ranks, output, steps) => ({
       command: 'mpirun',
       args: [...placement, ...component, ...loopback]

@@ -7,7 +7,6 @@ import { runRanks } from '../../ranks.mjs'
  * @property {'tsrun' | 'torch' | 'openmpi'} system
  * @property {'tcp' | 'node' | 'shared-memory' | 'gloo'} transport
  * @property {'worker' | 'inline' | null} engine - null where there is no such choice
- * @property {ReadonlySet<string>} lacks - operations that it does not have
  * @property {(ranks: number, output: string, steps: readonly string[]) => CommandLine} commandLine
  *
  * @typedef {import('../../ranks.mjs').CommandLine} CommandLine

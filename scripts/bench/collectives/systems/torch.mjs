@@ -30,7 +30,6 @@ function torch(python, env) {
     system: 'torch',
     transport: 'gloo',
     engine: null,
-    lacks: new Set(),
     commandLine: (ranks, output, steps) => ({
       command: python,
       args: [...launch, '--nproc-per-node', String(ranks), rank, output, ...steps],

@@ -3,22 +3,24 @@ import { tsrunLine } from '../../ranks.mjs'
 
 const rank = fileURLToPath(new URL('../ranks/tsrun-rank.mjs', import.meta.url))
 
+/** Of ours, each measured by itself. */
+export const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])
+
 /**
  * Ours, one system for each transport and engine that fit together.
  *
- * @param {readonly ('tcp' | 'node')[]} transports
+ * @param {readonly (typeof transports)[number][]} wanted
  * @param {readonly ('worker' | 'inline')[]} engines
  * @returns {import('./system.mjs').System[]}
  */
-export function tsrunSystems(transports, engines) {
-  return transports.flatMap((transport) =>
+export function tsrunSystems(wanted, engines) {
+  return wanted.flatMap((transport) =>
     engines
-      .filter((engine) => transport === 'tcp' || engine === 'worker')
+      .filter((engine) => transport !== 'node' || engine === 'worker')
       .map((engine) => ({
         system: /** @type {const} */ ('tsrun'),
         transport,
         engine,
-        lacks: new Set(['allToAll']),
         commandLine: (ranks, output, steps) =>
           tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
       })),
