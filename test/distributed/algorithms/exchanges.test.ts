@@ -126,7 +126,7 @@ describe.each(sizes)('with %i ranks', (size) => {
     })
   })
 
-  it.each(choices('ring', 'bruck'))('allGather %j', async (options) => {
+  it.each(choices('ring', 'bruck', 'direct'))('allGather %j', async (options) => {
     await everyCase(size, async (group, { dtype, count, placement }) => {
       const output = placed(group, placement, dtype, count * size)
       const input = placed(group, placement, dtype, count)
@@ -144,26 +144,29 @@ describe.each(sizes)('with %i ranks', (size) => {
     })
   })
 
-  it.each(choices('ring', 'recursive-halving', 'pairwise'))('reduceScatter %j', async (options) => {
-    await everyCase(size, async (group, { dtype, count, placement }) => {
-      for (const op of ['sum', 'avg', 'max'] as const) {
-        const input = placed(group, placement, dtype, count * size)
-        const output = placed(group, placement, dtype, count)
-        fill(input.buffer, dtype, group.rank)
-        await group.reduceScatter(output.buffer, input.buffer, { ...options, op })
-        const expected = reduced(dtype, op, size, count * size)
-        const mine = expected.subarray(group.rank * count, (group.rank + 1) * count)
-        expect(sameBits(output.buffer, mine)).toBe(true)
-        // in place: the own slice of the input
-        fill(input.buffer, dtype, group.rank)
-        const slice = input.buffer.subarray(group.rank * count, (group.rank + 1) * count)
-        await group.reduceScatter(slice, input.buffer, { ...options, op })
-        expect(sameBits(slice, mine)).toBe(true)
-        input.release()
-        output.release()
-      }
-    })
-  })
+  it.each(choices('ring', 'recursive-halving', 'pairwise', 'direct'))(
+    'reduceScatter %j',
+    async (options) => {
+      await everyCase(size, async (group, { dtype, count, placement }) => {
+        for (const op of ['sum', 'avg', 'max'] as const) {
+          const input = placed(group, placement, dtype, count * size)
+          const output = placed(group, placement, dtype, count)
+          fill(input.buffer, dtype, group.rank)
+          await group.reduceScatter(output.buffer, input.buffer, { ...options, op })
+          const expected = reduced(dtype, op, size, count * size)
+          const mine = expected.subarray(group.rank * count, (group.rank + 1) * count)
+          expect(sameBits(output.buffer, mine)).toBe(true)
+          // in place: the own slice of the input
+          fill(input.buffer, dtype, group.rank)
+          const slice = input.buffer.subarray(group.rank * count, (group.rank + 1) * count)
+          await group.reduceScatter(slice, input.buffer, { ...options, op })
+          expect(sameBits(slice, mine)).toBe(true)
+          input.release()
+          output.release()
+        }
+      })
+    },
+  )
 
   it('slices of different lengths: allGatherV, gatherV, scatterV, allToAllV', async () => {
     await everyCase(size, async (group, { dtype, count, placement }) => {

@@ -7,6 +7,7 @@ import {
   type ReduceOptions,
 } from '@tsrun/distributed'
 import fc from 'fast-check'
+import { exchanges, startExchange, startGathering, type Exchange } from './exchanges.ts'
 import { fill, newArray, reduced, reductions, sameBits, valueOf } from './values.ts'
 
 /** One line of a program, the same on all ranks: everybody runs the lines that concern it. */
@@ -38,6 +39,15 @@ export type Step =
       readonly dtype: DType
       readonly length: number
       readonly inArena: boolean
+    }
+  | Exchange
+  /** Everybody sends to the root, which receives from any source. */
+  | {
+      readonly kind: 'fromAny'
+      readonly group: number
+      readonly root: number
+      readonly dtype: DType
+      readonly length: number
     }
   /** Waits for some of what is under way, in an order drawn from this number. */
   | { readonly kind: 'wait'; readonly order: number }
@@ -109,7 +119,23 @@ export const steps: fc.Arbitrary<Step> = fc.oneof(
       inArena: fc.boolean(),
     }),
   },
+  { weight: 6, arbitrary: exchanges },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('wait'), order: indices }) },
+)
+
+/** Also those whose receives claim no message before it has come: a step given up breaks them. */
+const allSteps: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 20, arbitrary: steps },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('fromAny'),
+      group: indices,
+      root: indices,
+      dtype: dtypes,
+      length: lengths,
+    }),
+  },
 )
 
 export const programs: fc.Arbitrary<Program> = fc.integer({ min: 1, max: 6 }).chain((size) =>
@@ -125,7 +151,7 @@ export const programs: fc.Arbitrary<Program> = fc.integer({ min: 1, max: 6 }).ch
         { maxLength: 3 },
       )
       .map((groups) => [Array.from({ length: size }, (_, rank) => rank), ...groups]),
-    steps: fc.array(steps, { minLength: 1, maxLength: 40 }),
+    steps: fc.array(allSteps, { minLength: 1, maxLength: 40 }),
   }),
 )
 
@@ -187,15 +213,22 @@ export function start(
       check: (received) => JSON.stringify(received) === JSON.stringify(expected),
     }
   }
+  if (step.kind === 'exchange') return startExchange(group, step, salt, call)
+  if (step.kind === 'fromAny') return startGathering(group, step, salt)
   const { dtype, length, inArena } = step
   const make = (count: number) => (inArena ? group.alloc(dtype, count) : newArray(dtype, count))
   if (step.kind === 'message') {
     const from = step.from % size
     const to = step.to % size
-    if (from === to || (rank !== from && rank !== to)) return undefined
+    if (rank !== from && rank !== to) return undefined
     const expected = fill(newArray(dtype, length), dtype, salt)
     const buffer = make(length)
     const options = { ...call, tag: step.tag }
+    if (from === to) {
+      const sent = group.send(expected, to, options)
+      const received = group.recv(buffer, from, options)
+      return { work: Promise.all([sent, received]), check: () => sameBits(buffer, expected) }
+    }
     if (rank === from) {
       buffer.set(expected)
       return { work: group.send(buffer, to, options), check: () => true }
