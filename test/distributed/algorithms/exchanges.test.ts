@@ -236,3 +236,17 @@ describe.each(sizes)('with %i ranks', (size) => {
     })
   })
 })
+
+it.each(['direct', 'ring', 'halving-doubling'] as const)(
+  'allReduce of several blocks and segments by %s',
+  async (algorithm) => {
+    await runWorld({ size: 3, seed: 1 }, async (group) => {
+      for (const count of [200_000, 1_000_003]) {
+        const buffer = fill(group.alloc('float32', count), 'float32', group.rank)
+        await group.allReduce(buffer, { algorithm })
+        expect(sameBits(buffer, reduced('float32', 'sum', 3, count))).toBe(true)
+        group.free(buffer)
+      }
+    })
+  },
+)

@@ -39,20 +39,28 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
   ).map(({ at, bytes }) =>
     cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
   )
-  const slots = peers.map(() => channel.scratch(blocks[0]![0]!.bytes))
+  const slots = blocks
+    .slice(0, AHEAD)
+    .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
   const started: Transfer[] = []
-  const contribute = (chunks: readonly Piece[] | undefined): void => {
-    for (const peer of chunks === undefined ? [] : peers) {
-      const { at, bytes } = chunks![peer]!
+  const parts: Transfer[][] = []
+  // both sides post their messages in the same order: parts, and sums between them
+  const contribute = (i: number): void => {
+    const chunks = blocks[i]
+    if (chunks === undefined) return
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
       started.push(channel.send(peer, at, bytes))
     }
+    const places = slots[i % AHEAD]!
+    const { bytes } = chunks[rank]!
+    parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, bytes)))
   }
 
-  for (const chunks of blocks.slice(0, AHEAD)) contribute(chunks)
+  for (let i = 0; i < AHEAD; i++) contribute(i)
   for (const [i, chunks] of blocks.entries()) {
     const own = chunks[rank]!
-    const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, own.bytes))
-    for (const part of parts) {
+    for (const part of parts[i]!) {
       yield* until(part)
       arithmetic.combine(own.at, own.at, part.at, own.bytes)
     }
@@ -61,7 +69,7 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
       const { at, bytes } = chunks[peer]!
       started.push(channel.send(peer, own.at, own.bytes), channel.receive(peer, at, bytes))
     }
-    contribute(blocks[i + AHEAD])
+    contribute(i + AHEAD)
   }
   yield* untilAll(started)
 }
