@@ -21,6 +21,17 @@ const allReduce =
   (group) =>
     group.allReduce(newArray('float32', length), options)
 
+/** A whole buffer on the root, null elsewhere. */
+const ofRoot = (group: ProcessGroup, root: number, slice = 4) =>
+  group.rank === root ? newArray('int32', slice * group.size) : null
+
+const allToAll = (group: ProcessGroup, slice: number, algorithm?: 'bruck' | 'pairwise') =>
+  group.allToAll(
+    newArray('int32', slice * group.size),
+    newArray('int32', slice * group.size),
+    algorithm === undefined ? {} : { algorithm },
+  )
+
 const mismatches: Mismatch[] = [
   {
     name: 'operations',
@@ -101,6 +112,42 @@ const mismatches: Mismatch[] = [
     others: (group) => group.reduce(newArray('float32', 50_000), 1),
     words: ['reduce(sum, root 0)', 'reduce(sum, root 1)'],
   },
+  {
+    name: 'the lengths of coalesced buffers of the same sum',
+    odd: (group) => group.allReduceCoalesced([newArray('int32', 3), newArray('int32', 7)]),
+    others: (group) => group.allReduceCoalesced([newArray('int32', 5), newArray('int32', 5)]),
+    words: ['allReduceCoalesced(sum) int32[10] in 2 buffers', 'int32[10] in 2 buffers'],
+  },
+  {
+    name: 'the root of a gather',
+    odd: (group) => group.gather(ofRoot(group, 1), newArray('int32', 4), 1),
+    others: (group) => group.gather(ofRoot(group, 0), newArray('int32', 4), 0),
+    words: ['gather(root 1) int32[4]', 'gather(root 0) int32[4]'],
+  },
+  {
+    name: 'the slices of a scatter',
+    odd: (group) => group.scatter(newArray('int32', 5), ofRoot(group, 0, 5), 0),
+    others: (group) => group.scatter(newArray('int32', 4), ofRoot(group, 0), 0),
+    words: ['scatter(root 0) int32[5]', 'scatter(root 0) int32[4]'],
+  },
+  {
+    name: 'the slices of an all-to-all',
+    odd: (group) => allToAll(group, 6),
+    others: (group) => allToAll(group, 7),
+    words: ['allToAll int32[6]', 'allToAll int32[7]'],
+  },
+  {
+    name: 'the algorithm',
+    odd: (group) => allToAll(group, 6, 'bruck'),
+    others: (group) => allToAll(group, 6, 'pairwise'),
+    words: ['by bruck', 'by pairwise'],
+  },
+  {
+    name: 'whether the barrier is monitored',
+    odd: (group) => group.monitoredBarrier(),
+    others: (group) => group.barrier(),
+    words: ['monitoredBarrier', 'barrier'],
+  },
 ]
 
 /** Runs the call, and others after it until one fails: small calls may end before it is noticed. */
@@ -143,6 +190,85 @@ describe.each([2, 3, 4])('%i ranks that disagree on', (size) => {
           code: expect.stringMatching(/^ERR_TSR_(MISMATCH|PEER_FAILED|GROUP_FAILED)$/),
         })
       }
+    }
+  })
+})
+
+describe('slices of different lengths', () => {
+  const lengths = [5, 20_000]
+
+  /** Every rank sends and expects `length`, but for what the odd ones say. */
+  async function exchange(
+    length: number,
+    sent: Readonly<Record<string, number>>,
+    expected: Readonly<Record<string, number>> = {},
+  ): Promise<(Error | undefined)[]> {
+    return await runWorld({ size: 3, seed: length }, async (group) => {
+      const { rank, size } = group
+      const ranks = Array.from({ length: size }, (_, i) => i)
+      const input = ranks.map((to) => sent[`${rank}>${to}`] ?? length)
+      const output = ranks.map((from) => expected[`${from}>${rank}`] ?? length)
+      const sum = (list: number[]): number => list.reduce((a, b) => a + b, 0)
+      return await errorOf(() =>
+        group.allToAllV(
+          newArray('float32', sum(output)),
+          newArray('float32', sum(input)),
+          output,
+          input,
+        ),
+      )
+    })
+  }
+
+  it.each(lengths)('that two ranks do not agree on name both: allToAllV of %i', async (length) => {
+    for (const other of [0, length + 1, 30_000]) {
+      const errors = await exchange(length, { '0>2': other })
+      const two = errors.filter(
+        (error) => (error as { code?: string })?.code === 'ERR_TSR_MISMATCH',
+      )
+      expect(two.length).toBeGreaterThan(0)
+      for (const error of two) {
+        expect(error!.message).toContain(`allToAllV with a slice of float32[${length}]`)
+        expect(error!.message).toContain(`allToAllV with a slice of float32[${other}]`)
+        expect(error!.message).toMatch(/rank \(0\).*rank 2 runs|rank \(2\).*rank 0 runs/)
+      }
+      expect(errors.every((error) => error !== undefined)).toBe(true)
+    }
+  })
+
+  it.each(lengths)('are compared in gatherV, scatterV and allGatherV of %i', async (length) => {
+    const calls: Call[] = [
+      (group) =>
+        group.rank === 0
+          ? group.gatherV(
+              newArray('int32', 2 * length),
+              newArray('int32', length),
+              [length, length],
+              0,
+            )
+          : group.gatherV(null, newArray('int32', length + 1), null, 0),
+      (group) =>
+        group.rank === 0
+          ? group.scatterV(
+              newArray('int32', length),
+              newArray('int32', 2 * length),
+              [length, length],
+              0,
+            )
+          : group.scatterV(newArray('int32', length + 1), null, null, 0),
+      (group) =>
+        group.allGatherV(
+          newArray('int32', 2 * length + group.rank),
+          newArray('int32', length + group.rank),
+          [length, length + group.rank],
+        ),
+    ]
+    for (const call of calls) {
+      const errors = await runWorld({ size: 2 }, async (group) => await errorOf(() => call(group)))
+      const texts = errors.map((error) => error?.message ?? '')
+      const mismatch = texts.find((text) => text.includes('ERR_TSR_MISMATCH')) ?? ''
+      expect(mismatch).toContain(`with a slice of int32[${length}]`)
+      expect(mismatch).toContain(`with a slice of int32[${length + 1}]`)
     }
   })
 })

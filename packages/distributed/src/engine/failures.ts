@@ -6,7 +6,7 @@ import type { Link } from './link.ts'
 import { describeFingerprint, isCollective, belongsTo, type Fingerprint } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameOf, peersOf, type Task } from './task.ts'
+import { nameOf, peersOf, outlastsLeaving, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the engine lends: it owns all of it. */
@@ -167,7 +167,7 @@ export class Failures {
     if (link.closed === 'left') {
       for (const task of [...running]) {
         const needsIt = [...task.open].some(({ stream }) => stream.link === link)
-        if (needsIt) this.fail(task, peerError(task, link, rank))
+        if (needsIt && !outlastsLeaving(task)) this.fail(task, peerError(task, link, rank))
       }
       return
     }

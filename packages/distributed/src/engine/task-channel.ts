@@ -4,7 +4,7 @@ import { spaces } from './frame.ts'
 import type { Link } from './link.ts'
 import type { Stream } from './stream.ts'
 import { peerError } from './task-errors.ts'
-import type { Task } from './task.ts'
+import { outlastsLeaving, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** The channel of one task: its messages go through the links, in the stream of its operation. */
@@ -52,7 +52,8 @@ export function createChannel(engine: Engine, task: Task): Channel {
     const stream = streamTo(from)
     const transfer = begin(stream, stream.nextReceive++, at, bytes, count)
     stream.link.receive(transfer)
-    if (!transfer.done && stream.link.closed !== undefined) {
+    const isDeserted = stream.link.closed !== undefined && !outlastsLeaving(task)
+    if (!transfer.done && isDeserted) {
       throw peerError(task, stream.link, engine.rank)
     }
     return transfer

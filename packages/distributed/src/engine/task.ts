@@ -80,6 +80,11 @@ export function nameOf({ operation, fingerprint }: Task): string {
   return `${name} ${dtype}[${count}] ${direction} ${other}, tag ${tag}`
 }
 
+/** Whether it waits on when ranks leave, to name all that are missing at its end. */
+export function outlastsLeaving({ operation, group }: Task): boolean {
+  return operation.name === 'monitoredBarrier' && operation.peer === 1 && group.rank === 0
+}
+
 /** The ranks of the world whose messages it waits for, or that have not taken its own. */
 export function peersOf({ open, operation, group }: Task): number[] {
   const { name, peer } = operation
