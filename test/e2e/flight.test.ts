@@ -10,8 +10,8 @@ const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 
 let logs = ''
 beforeEach(() => (logs = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
-afterEach(async () => {
-  await killLeftovers()
+afterEach(() => {
+  killLeftovers()
   rmSync(logs, { recursive: true, force: true })
 })
 

@@ -1,4 +1,5 @@
 export * from './functions.ts'
+export type { LinkStatistics } from './diagnosis/link-counters.ts'
 export * from './group-functions.ts'
 export * from './blocking-functions.ts'
 export type { BlockingCalls } from './blocking-calls.ts'

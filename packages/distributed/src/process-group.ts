@@ -1,3 +1,5 @@
+import type { SpanRecorder } from '@tsrun/telemetry'
+import type { LinkStatistics } from './diagnosis/link-counters.ts'
 import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 import type { AlgorithmName } from './engine/operation.ts'
@@ -206,6 +208,19 @@ export interface ProcessGroup extends BlockingCalls {
   scatterObject<T>(values: readonly T[] | null, root: number, options?: CallOptions): Work<T>
   /** `values[j]` goes to rank j; the result holds what came from each rank. */
   allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
+
+  /**
+   * What has gone over the links to the other ranks of the group so far, in all groups together, as
+   * of the last operation that ended.
+   */
+  linkStatistics(): LinkStatistics[]
+
+  /**
+   * From now on every operation of this rank, in any group, becomes a span of `recorder` when its
+   * end is seen: `collective`, `send` or `recv` from the moment the engine took it up, `waited`
+   * milliseconds of which its peers were not there yet, and the rest transfer. Undefined: no more.
+   */
+  recordSpans(recorder: SpanRecorder | undefined): void
 
   /**
    * Writes this rank's flight recorder, the last operations of all its groups, to

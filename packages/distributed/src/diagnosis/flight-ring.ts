@@ -153,9 +153,9 @@ export class FlightRing {
     const fingerprint = { kind: of('kind'), root: of('root'), count: of('count') }
     const peer = of('peer')
     const isMessage = peer !== NO_PEER
-    const label = this.#text(number, 'label')
-    const site = this.#text(number, 'site')
-    const peers = this.#text(number, 'peers')
+    const label = this.textOf(number, 'label')
+    const site = this.textOf(number, 'site')
+    const peers = this.textOf(number, 'peers')
     const name = nameOfFingerprint(fingerprint)
     const error = codes[of('error')]
     return {
@@ -178,7 +178,8 @@ export class FlightRing {
     }
   }
 
-  #text(flight: number, name: TextName): string | undefined {
+  /** A text of an operation that is still in the ring. */
+  textOf(flight: number, name: TextName): string | undefined {
     const mark = this.#mark(flight, name)
     const length = this.#marks[mark + 1]!
     if (this.#marks[mark] !== flight || length === 0) return undefined

@@ -1,7 +1,15 @@
 import { hostname } from 'node:os'
 import { createLogger, monotonicNow, tsrError } from '@tsrun/core'
-import { FLIGHT_FORMAT, FLIGHT_VERSION, writeFlightDump, type FlightGroup } from '@tsrun/telemetry'
+import {
+  FLIGHT_FORMAT,
+  FLIGHT_VERSION,
+  writeFlightDump,
+  type FlightGroup,
+  type SpanRecorder,
+} from '@tsrun/telemetry'
+import { callSite } from './call-site.ts'
 import { FlightRing } from './flight-ring.ts'
+import { LinkCounters } from './link-counters.ts'
 import { quietDiagnosis, type DiagnosisSettings } from './settings.ts'
 
 /** Whose records they are. */
@@ -14,6 +22,7 @@ export interface JournalOwner {
 /** What the engine's thread needs to write in the same journal. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
+  readonly counters: SharedArrayBuffer
 }
 
 /** Of an engine without a caller: nobody reads it. */
@@ -28,6 +37,9 @@ export function quietJournal(rank: number, worldSize: number): SharedJournal {
 export class Journal {
   readonly owner: JournalOwner
   readonly ring: FlightRing
+  readonly counters: LinkCounters
+  /** Where operations that have ended are recorded as spans. */
+  spans: SpanRecorder | undefined
   /** The groups of this rank by id. */
   readonly groups: Map<number, FlightGroup>
   #next = 1
@@ -36,21 +48,26 @@ export class Journal {
   constructor(
     owner: JournalOwner,
     groups = new Map<number, FlightGroup>(),
-    shared?: SharedArrayBuffer,
+    shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
   ) {
     this.owner = owner
-    this.ring = new FlightRing(owner.settings.flightEntries, shared)
+    this.ring = new FlightRing(owner.settings.flightEntries, shared?.buffer)
+    this.counters = new LinkCounters(owner.worldSize, shared?.counters)
     this.groups = groups
   }
 
   get shared(): SharedJournal {
-    return { ...this.owner, buffer: this.ring.buffer }
+    return { ...this.owner, buffer: this.ring.buffer, counters: this.counters.buffer }
   }
 
   /** Numbers the next operation. */
   number(label: string | undefined): number {
     const flight = this.#next++
     if (label !== undefined) this.ring.write(flight, 'label', label)
+    if (this.owner.settings.detail) {
+      const site = callSite()
+      if (site !== undefined) this.ring.write(flight, 'site', site)
+    }
     return flight
   }
 

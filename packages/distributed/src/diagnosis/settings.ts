@@ -6,6 +6,10 @@ export interface DiagnosisSettings {
   readonly flightDirectory: string | undefined
   /** Operations that the flight recorder keeps. */
   readonly flightEntries: number
+  /** Milliseconds after which a waiting operation is warned about; Infinity: never. */
+  readonly stallWarning: number
+  /** Records and compares where operations are called. */
+  readonly detail: boolean
   readonly runId: string
   readonly restartCount: number
 }
@@ -14,22 +18,63 @@ export interface DiagnosisSettings {
 export const quietDiagnosis: DiagnosisSettings = {
   flightDirectory: undefined,
   flightEntries: 64,
+  stallWarning: Infinity,
+  detail: false,
   runId: 'none',
   restartCount: 0,
 }
 
 const DEFAULT_ENTRIES = 2048
+const DEFAULT_STALL = 30
 const MOST_ENTRIES = 1_000_000
 
-/** Reads the variables of the environment. @throws ERR_TSR_ENVIRONMENT */
-export function readDiagnosis(env: NodeJS.ProcessEnv): DiagnosisSettings {
+export interface DiagnosisOptions {
+  /**
+   * Milliseconds after which a waiting operation is warned about, Infinity: never; default:
+   * TSRUN_STALL_WARNING (in seconds, 0: never), or 30 seconds.
+   */
+  readonly stallWarning?: number
+  /**
+   * `detail` records and compares where operations are called, which costs their stacks and a
+   * message to each rank; default: TSRUN_DEBUG, or `off`.
+   */
+  readonly debug?: 'off' | 'detail'
+}
+
+/** Completes the options from the environment. @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT */
+export function readDiagnosis(
+  options: DiagnosisOptions,
+  env: NodeJS.ProcessEnv,
+): DiagnosisSettings {
   const { TSRUN_FLIGHT_DIR: directory, TSRUN_FLIGHT_ENTRIES: entries } = env
   return {
     flightDirectory: directory === '' ? undefined : directory,
     flightEntries: readNumber('TSRUN_FLIGHT_ENTRIES', entries, DEFAULT_ENTRIES, isCount),
+    stallWarning: readPatience(options.stallWarning, env['TSRUN_STALL_WARNING']),
+    detail: readDebug(options.debug, env['TSRUN_DEBUG']),
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     restartCount: Number(env['TSRUN_RESTART_COUNT'] ?? 0),
   }
+}
+
+function readPatience(option: number | undefined, text: string | undefined): number {
+  if (option !== undefined) {
+    if (option > 0) return option
+    const expected = 'milliseconds above 0'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'stallWarning', value: option, expected })
+  }
+  const seconds = readNumber('TSRUN_STALL_WARNING', text, DEFAULT_STALL, (value) =>
+    value >= 0 ? undefined : 'seconds, 0 or more',
+  )
+  return seconds === 0 ? Infinity : seconds * 1000
+}
+
+function readDebug(option: string | undefined, text: string | undefined): boolean {
+  const level = option ?? (text === undefined || text === '' ? 'off' : text)
+  if (level === 'off' || level === 'detail') return level === 'detail'
+  const facts = { value: JSON.stringify(level), expected: 'off or detail' }
+  if (option !== undefined) throw tsrError('ERR_TSR_ARGUMENT', { name: 'debug', ...facts })
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_DEBUG', ...facts })
 }
 
 function isCount(value: number): string | undefined {

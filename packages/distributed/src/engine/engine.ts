@@ -87,6 +87,9 @@ export class Engine {
             onFault: (link, header, payload) => {
               this.#failures.onFault(link, header, payload)
             },
+            onNotice: (link, header, payload) => {
+              this.#diagnosis.onNotice(link, header, payload)
+            },
             hasLeft: (group) => this.#left.has(group),
             onClosed: (link) => {
               // what has come already may complete an operation
@@ -108,6 +111,8 @@ export class Engine {
         this.#failures.fail(task, peerError(task, link, rank))
       },
     })
+    const owner = journal ?? quietJournal(rank, worldSize)
+    this.#diagnosis = new Diagnosis(owner, this.#groups, this.#running, this.links)
     this.#failures = new Failures({
       rank,
       links: this.links,
@@ -116,12 +121,8 @@ export class Engine {
       settle: (task, state) => {
         this.#settle(task, state)
       },
-      onFailure: (error) => {
-        this.#diagnosis.onFailure(error)
-      },
+      diagnosis: this.#diagnosis,
     })
-    const owner = journal ?? quietJournal(rank, worldSize)
-    this.#diagnosis = new Diagnosis(owner, this.#groups, this.#running)
   }
 
   get hasRunning(): boolean {

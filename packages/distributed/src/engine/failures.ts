@@ -1,5 +1,6 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import { decodeFault, encodeFault, faultError, type Fault } from './fault.ts'
+import type { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
 import { recall, type EngineGroup } from './group.ts'
 import type { Link } from './link.ts'
@@ -16,8 +17,7 @@ export interface EngineState {
   readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  /** An operation or a group has failed, and all that fails with it. */
-  readonly onFailure: (error: TsrError) => void
+  readonly diagnosis: Pick<Diagnosis, 'onFailure' | 'siteOf'>
 }
 
 /** Groups that are not made yet, whose faults are kept. */
@@ -49,7 +49,7 @@ export class Failures {
       this.#failGroup(group, operation.sequence, error, errorOf, fault)
     } else {
       this.#end(task, error)
-      this.#engine.onFailure(error)
+      this.#engine.diagnosis.onFailure(error)
     }
   }
 
@@ -108,21 +108,23 @@ export class Failures {
     const task = transfer?.task ?? group.active.get(sequence)
     const mine = transfer?.fingerprint ?? task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
-    const { rank } = this.#engine
+    const { rank, diagnosis } = this.#engine
+    const mySite = diagnosis.siteOf(group.id, sequence, rank)
+    const theirSite = diagnosis.siteOf(group.id, sequence, link.peer)
     const error = tsrError('ERR_TSR_MISMATCH', {
       group: group.name,
       sequence,
       rank,
-      mine: describeFingerprint(mine),
+      mine: describeCall(mine, mySite),
       peer: link.peer,
-      theirs: describeFingerprint(theirs),
+      theirs: describeCall(theirs, theirSite),
     })
     const all = space === spaces.message
     const errorOf = (other: Task): TsrError | undefined => (other === task ? error : undefined)
     this.#failGroup(group, sequence, error, errorOf, {
       reason: sentenceOf(error),
       all,
-      mismatch: { rank, mine, peer: link.peer, theirs },
+      mismatch: { rank, mine, peer: link.peer, theirs, mySite, theirSite },
     })
   }
 
@@ -207,7 +209,7 @@ export class Failures {
       if (isCollective(task.operation) && task.operation.sequence < from) continue
       this.#end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
     }
-    this.#engine.onFailure(error)
+    this.#engine.diagnosis.onFailure(error)
   }
 
   #end(task: Task, error: TsrError): void {

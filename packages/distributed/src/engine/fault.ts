@@ -8,6 +8,16 @@ export interface Disagreement {
   readonly mine: Fingerprint
   readonly peer: number
   readonly theirs: Fingerprint
+  /** Where they were called, where that is known. */
+  readonly mySite?: string | undefined
+  readonly theirSite?: string | undefined
+}
+
+/** For people: `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
+export function describeCall(call: Fingerprint, site: string | undefined): string {
+  return site === undefined
+    ? describeFingerprint(call)
+    : `${describeFingerprint(call)} (called at ${site})`
 }
 
 /** Why a group fails, as one rank tells another, and that one the next. */
@@ -52,16 +62,20 @@ export function faultError({ reason, mismatch }: Fault, context: FaultContext): 
     group,
     sequence,
     rank,
-    mine: describeFingerprint(mismatch.theirs),
+    mine: describeCall(mismatch.theirs, mismatch.theirSite),
     peer: mismatch.rank,
-    theirs: describeFingerprint(mismatch.mine),
+    theirs: describeCall(mismatch.mine, mismatch.mySite),
   })
 }
 
 function isDisagreement(value: unknown): value is Disagreement {
   if (typeof value !== 'object' || value === null) return false
-  const { rank, mine, peer, theirs } = value as Partial<Record<string, unknown>>
-  return [rank, peer].every(Number.isInteger) && isFingerprint(mine) && isFingerprint(theirs)
+  const { rank, mine, peer, theirs, mySite, theirSite } = value as Partial<Record<string, unknown>>
+  const areSites = [mySite, theirSite].every((site) =>
+    ['undefined', 'string'].includes(typeof site),
+  )
+  const areRanks = [rank, peer].every(Number.isInteger)
+  return areRanks && areSites && isFingerprint(mine) && isFingerprint(theirs)
 }
 
 function isFingerprint(value: unknown): value is Fingerprint {

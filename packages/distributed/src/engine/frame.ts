@@ -39,6 +39,8 @@ export const frameKinds = {
   inquiry: 9,
   offer: 10,
   fetched: 11,
+  /** What ranks tell each other for people: see `Notice`. */
+  notice: 12,
 } as const
 
 /** Independent series of messages between two ranks of a group. */

@@ -91,11 +91,11 @@ export class Frames {
     return this.#outbound.withdraw(transfer)
   }
 
-  /** The payload says what is wrong. */
-  writeFault(address: Address, payload: Uint8Array): void {
+  /** The payload says what is wrong, or what ranks tell each other. */
+  writeText(kind: number, address: Address, payload: Uint8Array): void {
     if (this.#ended) return
     const about = { ...ABOUT_NOTHING, bytes: payload.length }
-    this.#outbound.pushBytes(this.#header(frameKinds.fault, address, about), payload)
+    this.#outbound.pushBytes(this.#header(kind, address, about), payload)
   }
 
   /** A frame that belongs to no message. */

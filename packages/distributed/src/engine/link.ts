@@ -22,7 +22,8 @@ export interface LinkEvents {
   onUnexpected(stream: Stream, theirs: Fingerprint): void
   /** The peer has given up the message that this receive waits for. */
   onWithdrawn(transfer: Transfer): void
-  onFault(link: Link, header: FrameHeader, payload: Uint8Array): void
+  readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
+  readonly onNotice: LinkEvents['onFault']
   /** Whether this rank has left the group for good: what comes for it is thrown away. */
   hasLeft(group: number): boolean
   onClosed(link: Link): void
@@ -84,6 +85,11 @@ export class Link {
     })
   }
 
+  /** Whether large messages are copied from heap to heap. */
+  get sharesMemory(): boolean {
+    return this.#pulls !== undefined
+  }
+
   get closeReason(): string {
     if (this.#sentGarbage) return 'it sent bytes that are no frame'
     return this.#transport.closeReason(this.peer)
@@ -137,8 +143,16 @@ export class Link {
 
   /** Tells the peer that its operation cannot finish here. */
   sendFault(address: Address, payload: Uint8Array): void {
+    this.#sendText(frameKinds.fault, address, payload)
+  }
+
+  sendNotice(address: Address, payload: Uint8Array): void {
+    this.#sendText(frameKinds.notice, address, payload)
+  }
+
+  #sendText(kind: number, address: Address, payload: Uint8Array): void {
     try {
-      this.#frames.writeFault(address, payload)
+      this.#frames.writeText(kind, address, payload)
     } catch {
       // no engine memory left: the peer finds out by its time-out
     }
@@ -182,7 +196,9 @@ export class Link {
         this.#events.onUnexpected(createStream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
-        return this.#onFault(header)
+        return this.#onText(header, this.#events.onFault)
+      case frameKinds.notice:
+        return this.#onText(header, this.#events.onNotice)
       case frameKinds.goodbye:
         this.#close('left')
         return undefined
@@ -191,7 +207,7 @@ export class Link {
     }
   }
 
-  #onFault(header: FrameHeader): Destination {
+  #onText(header: FrameHeader, onText: LinkEvents['onFault']): Destination {
     const block = this.#memory.takeFrameBlock(header.bytes)
     const at = block + HEADER_BYTES
     return {
@@ -199,7 +215,7 @@ export class Link {
       onArrived: () => {
         const payload = this.#memory.heap.bytes.slice(at, at + header.bytes)
         this.#memory.giveFrameBlock(block, header.bytes)
-        this.#events.onFault(this, header, payload)
+        onText(this, header, payload)
       },
     }
   }
@@ -219,7 +235,8 @@ export class Link {
 
 /** Frames whose payload is stored before it is looked at are small; no kind and space but ours. */
 function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
-  const isStored = kind === frameKinds.eager || kind === frameKinds.fault
+  const isStored =
+    kind === frameKinds.eager || kind === frameKinds.fault || kind === frameKinds.notice
   return (
     knownKinds.has(kind) &&
     (space === spaces.collective || space === spaces.message) &&

@@ -1,3 +1,5 @@
+import type { SpanRecorder } from '@tsrun/telemetry'
+import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type {
   BatchedMessage,
@@ -86,6 +88,8 @@ export abstract class CallForms implements ProcessGroup {
     options?: CallOptions,
   ): Work<T>
   abstract allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
+  abstract linkStatistics(): LinkStatistics[]
+  abstract recordSpans(recorder: SpanRecorder | undefined): void
   abstract dumpFlight(directory?: string): string
   abstract destroy(): Promise<void>
 

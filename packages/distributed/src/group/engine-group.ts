@@ -1,3 +1,5 @@
+import type { SpanRecorder } from '@tsrun/telemetry'
+import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import type {
@@ -233,6 +235,18 @@ export class EngineProcessGroup extends CallForms {
     this.#host.removeGroup(this.#id)
     this.#host.journal.groups.delete(this.#id)
     await this.#onDestroyed()
+  }
+
+  linkStatistics(): LinkStatistics[] {
+    const { journal, transport } = this.#host
+    const stream = transport === 'shared-memory' ? 'tcp' : transport
+    return [...this.ranks.entries()]
+      .filter(([peer]) => peer !== this.rank)
+      .map(([peer, worldRank]) => journal.counters.read(worldRank, peer, stream))
+  }
+
+  recordSpans(recorder: SpanRecorder | undefined): void {
+    this.#host.journal.spans = recorder
   }
 
   dumpFlight(directory?: string): string {

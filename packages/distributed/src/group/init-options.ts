@@ -8,14 +8,18 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
-import { readDiagnosis, type DiagnosisSettings } from '../diagnosis/settings.ts'
+import {
+  readDiagnosis,
+  type DiagnosisOptions,
+  type DiagnosisSettings,
+} from '../diagnosis/settings.ts'
 import type { StreamName } from '../transports/open-transport.ts'
 import { checkTimeout } from './arguments.ts'
 
 /** `shared-memory` means tcp between hosts. */
 export type TransportName = 'shared-memory' | StreamName
 
-export interface InitOptions {
+export interface InitOptions extends DiagnosisOptions {
   /** Default: RANK. */
   readonly rank?: number
   /** Default: WORLD_SIZE, or 1. */
@@ -97,7 +101,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
     iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),
     ports: options.ports ?? readPortRange(process.env['TSRUN_PORT_RANGE']),
-    diagnosis: readDiagnosis(process.env),
+    diagnosis: readDiagnosis(options, process.env),
   }
 }
 

@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { recordSpan } from '../diagnosis/span.ts'
 import type { AnyTypedArray, DType } from '../dtype.ts'
 import type { AlgorithmName, Operation, OperationName } from '../engine/operation.ts'
 import type { EngineHost, Ticket } from '../hosts/host.ts'
@@ -129,6 +130,7 @@ export class Submissions {
       signal: options?.signal,
       finish: (error) => {
         if (entry !== undefined) this.#pending.delete(entry)
+        recordSpan(this.#host.journal.spans, operation, this.#group, ticket)
         if (error !== undefined && options?.label !== undefined) {
           error.message = `${options.label}: ${error.message}`
         }

@@ -1,0 +1,96 @@
+import { createLogger } from '@tsrun/core'
+import type { Link } from '../engine/link.ts'
+import { spaces } from '../engine/frame.ts'
+import { isCollective } from '../engine/operation.ts'
+import { nameOf, peersOf, type Task } from '../engine/task.ts'
+import { encodeNotice } from './notice.ts'
+
+/** Milliseconds that the others have to say what they run. */
+const ANSWER_TIME = 1000
+
+interface Stall {
+  /** Milliseconds of waiting at which this rank asks, and warns. */
+  due: number
+  /** When the others were asked; undefined: not now. */
+  asked: number | undefined
+}
+
+export interface StallsOptions {
+  /** Milliseconds; Infinity: never. */
+  readonly patience: number
+  readonly links: readonly (Link | undefined)[]
+  /** What a task is called by its caller. */
+  readonly labelOf: (task: Task) => string | undefined
+}
+
+/**
+ * Warns of operations that wait for long: asks the ranks they wait for what they run, and logs that,
+ * after `patience` and whenever the time has doubled.
+ */
+export class Stalls {
+  readonly #options: StallsOptions
+  readonly #stalls = new WeakMap<Task, Stall>()
+  /** What other ranks said last, by rank. */
+  readonly #answers = new Map<number, { readonly at: number; readonly text: string }>()
+
+  constructor(options: StallsOptions) {
+    this.#options = options
+  }
+
+  onAnswer(peer: number, text: string, at: number): void {
+    this.#answers.set(peer, { at, text })
+  }
+
+  look(running: Iterable<Task>, now: number): void {
+    const { patience } = this.#options
+    if (patience === Infinity) return
+    for (const task of running) {
+      const waited = now - task.posted
+      if (waited < patience) continue
+      const stall = this.#stalls.get(task) ?? { due: patience, asked: undefined }
+      this.#stalls.set(task, stall)
+      if (waited < stall.due) continue
+      const peers = peersOf(task)
+      if (stall.asked === undefined) {
+        stall.asked = now
+        for (const peer of peers) this.#ask(task, peer)
+        continue
+      }
+      const { asked } = stall
+      const isAnswered = peers.every((peer) => (this.#answers.get(peer)?.at ?? 0) >= asked)
+      if (!isAnswered && now - asked < ANSWER_TIME) continue
+      this.#warn(task, peers, asked, waited)
+      stall.asked = undefined
+      stall.due = 2 * stall.due
+    }
+  }
+
+  #ask({ group, operation }: Task, peer: number): void {
+    const space = isCollective(operation) ? spaces.collective : spaces.message
+    const sequence = isCollective(operation) ? operation.sequence : operation.tag
+    const address = { space, group: group.id, sequence }
+    this.#options.links[peer]?.sendNotice(address, encodeNotice({ kind: 'question' }))
+  }
+
+  #warn(task: Task, peers: readonly number[], asked: number, waited: number): void {
+    const whom = peers.map((peer) => {
+      const answer = this.#answers.get(peer)
+      return `rank ${peer} (${answer !== undefined && answer.at >= asked ? answer.text : this.#silence(peer)})`
+    })
+    const label = this.#options.labelOf(task)
+    const operation = label === undefined ? nameOf(task) : `${nameOf(task)} (${label})`
+    const seconds = Number((waited / 1000).toFixed(1))
+    const facts = { seconds, waitsFor: peers }
+    const waits = whom.length === 0 ? 'its turn' : whom.join(', ')
+    createLogger('distributed').warn(
+      facts,
+      `${operation} of group ${task.group.name} has waited ${seconds} s for ${waits}`,
+    )
+  }
+
+  #silence(peer: number): string {
+    const closed = this.#options.links[peer]?.closed
+    if (closed !== undefined) return `it has ${closed === 'left' ? 'left' : 'been lost'}`
+    return 'no answer: it computes with the inline engine, or is stopped'
+  }
+}
