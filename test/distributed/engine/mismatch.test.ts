@@ -224,7 +224,7 @@ describe('slices of different lengths', () => {
     for (const other of [0, length + 1, 30_000]) {
       const errors = await exchange(length, { '0>2': other })
       const two = errors.filter(
-        (error) => (error as { code?: string })?.code === 'ERR_TSR_MISMATCH',
+        (error) => (error as { code?: string } | undefined)?.code === 'ERR_TSR_MISMATCH',
       )
       expect(two.length).toBeGreaterThan(0)
       for (const error of two) {
