@@ -16,9 +16,9 @@ export type {
   MonitoredBarrierOptions,
   ProcessGroup,
   ReceivedObject,
-  ReduceOp,
   ReduceOptions,
   Source,
   Work,
   WorkTiming,
 } from './process-group.ts'
+export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'

@@ -4,12 +4,17 @@ import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 import type { AlgorithmName } from './engine/operation.ts'
 
-/** Reductions; `avg` is the sum times 1/size. */
-export type ReduceOp = 'sum' | 'avg' | 'product' | 'min' | 'max'
+import type { ReduceOp } from './reduction.ts'
 
 export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT; default: the group's time-out. */
   readonly timeout?: number
+  /**
+   * What the buffers hold. Default: the dtype that `alloc` made them for, also of parts of such an
+   * array; of other arrays that of their type. A Uint8Array is uint8 then; a Uint16Array needs
+   * this option, for it may be float16 or bfloat16.
+   */
+  readonly dtype?: DType
   readonly signal?: AbortSignal
   /** Stands first in the operation's errors, for example a parameter's name. */
   readonly label?: string
@@ -28,6 +33,12 @@ export interface CollectiveOptions extends CallOptions {
 export interface ReduceOptions extends CollectiveOptions {
   /** Default `sum`. */
   readonly op?: ReduceOp
+  /**
+   * Combines the elements in the order of the ranks, ((r0 + r1) + r2) + ..., so that the result is
+   * the same bits whatever algorithm, transport or topology there is. An `algorithm` that combines
+   * in another order makes way for one that does. All ranks of the call must agree on it.
+   */
+  readonly deterministic?: boolean
 }
 
 export interface MonitoredBarrierOptions extends CallOptions {

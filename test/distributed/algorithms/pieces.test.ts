@@ -66,7 +66,9 @@ describe('the choice of algorithm', () => {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
         const name = chooseAlgorithm(operation, { bytes, shared })
         expect(algorithmsOf(operation)).toContain(name)
-        expect(findAlgorithm(operation, name, 4)).toBeInstanceOf(Function)
+        expect(
+          findAlgorithm({ name: operation, algorithm: name, reduction: 'sum' }, 4),
+        ).toBeInstanceOf(Function)
       }
     }
   })

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { newGroup, premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import { newArray } from '../support/values.ts'
@@ -93,6 +93,30 @@ const mismatches: Mismatch[] = [
     odd: allReduce(10, { op: 'max' }),
     others: allReduce(10),
     words: ['allReduce(max)', 'allReduce(sum)'],
+  },
+  {
+    name: 'dtypes of one array type',
+    odd: (group) => group.allReduce(newArray('float16', 10), { dtype: 'float16' }),
+    others: (group) => group.allReduce(newArray('float16', 10), { dtype: 'bfloat16' }),
+    words: [' float16[10]', ' bfloat16[10]'],
+  },
+  {
+    name: 'reductions of bits',
+    odd: (group) => group.allReduce(newArray('uint8', 10), { op: 'bxor' }),
+    others: (group) => group.allReduce(newArray('uint8', 10), { op: 'bor' }),
+    words: ['allReduce(bxor) uint8', 'allReduce(bor) uint8'],
+  },
+  {
+    name: 'factors of premulSum',
+    odd: allReduce(10, { op: premulSum(0.5) }),
+    others: allReduce(10, { op: premulSum(0.25) }),
+    words: ['premulSum of 0.5', 'premulSum of 0.25'],
+  },
+  {
+    name: 'the order of combining',
+    odd: allReduce(10, { deterministic: true }),
+    others: allReduce(10),
+    words: ['by ordered', 'by recursive-doubling'],
   },
   {
     name: 'algorithms',

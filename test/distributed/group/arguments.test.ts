@@ -29,10 +29,7 @@ async function amongThree(call: (group: ProcessGroup) => unknown): Promise<unkno
 
 describe('buffers', () => {
   it.each([
-    ['a Uint8Array', new Uint8Array(4)],
-    ['a BigInt64Array', new BigInt64Array(4)],
     ['a DataView', new DataView(new ArrayBuffer(8))],
-    ['a Buffer', Buffer.alloc(4)],
     ['an array', [1, 2]],
     ['a number', 3],
     ['nothing', undefined],
@@ -52,7 +49,7 @@ describe('buffers', () => {
     for (const call of calls) {
       expect(await amongThree(call)).toMatchObject({
         code: 'ERR_TSR_BUFFER',
-        message: expect.stringContaining('float32, float64, int32'),
+        message: expect.stringContaining('float32, float64, float16'),
       })
     }
   })
@@ -152,7 +149,9 @@ describe('options', () => {
       group.reduceScatter(floats(1), floats(3), { algorithm: 'recursive-doubling' })
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining('recursive-halving, pairwise, direct for reduceScatter'),
+      message: expect.stringContaining(
+        'recursive-halving, pairwise, direct, ordered for reduceScatter',
+      ),
     })
   })
 
@@ -193,7 +192,7 @@ describe('the arena', () => {
 
   it('refuses a dtype that it does not know', async () => {
     await alone((group) => {
-      expect(thrownBy(() => group.alloc(untyped('uint8'), 4))).toMatchObject({
+      expect(thrownBy(() => group.alloc(untyped('uint16'), 4))).toMatchObject({
         code: 'ERR_TSR_ARGUMENT',
         facts: { name: 'dtype' },
       })

@@ -1,11 +1,10 @@
-import type { DType, TypedArrayOf } from '../../../packages/distributed/src/dtype.ts'
+import type { DType, ReductionName, TypedArrayOf } from '@tsrun/distributed'
 import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
-import type { ReduceOp } from '../../../packages/distributed/src/process-group.ts'
-import { elements, referenceCombine, referenceDivide, viewOf } from './reference.ts'
+import { reductionsOf } from '../../../packages/distributed/src/reduction.ts'
+import { arrayOf, dtypes, sameBits } from '../support/values.ts'
+import { elements, referenceCombine, referenceDivide, referenceScale, viewOf } from './reference.ts'
 
-const dtypes: readonly DType[] = ['float32', 'float64', 'int32']
-const ops: readonly ReduceOp[] = ['sum', 'avg', 'product', 'min', 'max']
-const lengths = [...Array.from({ length: 71 }, (_, length) => length), 1000, 4099, 65_537]
+const lengths = [...Array.from({ length: 135 }, (_, length) => length), 1000, 4099]
 const guard = 64
 
 const memory = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true })
@@ -33,19 +32,25 @@ function expectAt(at: number, expected: TypedArrayOf[DType]): void {
   }
 }
 
+/** The reductions that combine in a way of their own: premulSum is a sum. */
+function opsOf(dtype: DType): ReductionName[] {
+  return reductionsOf(dtype).filter((name) => name !== 'premulSum')
+}
+
 describe.each(dtypes)('%s', (dtype) => {
-  describe.each(ops)('%s', (op) => {
+  describe.each(opsOf(dtype))('%s', (op) => {
     it('equals the scalar reference at every length and alignment', () => {
       for (const length of lengths) {
+        const a = elements(dtype, length, 1)
+        const b = elements(dtype, length, 2)
+        const expected = referenceCombine(op, dtype, a, b)
         for (const shift of [0, 4, 8, 12, 20].map((bytes) => bytes + (length % 2))) {
-          const a = elements(dtype, length, 1)
-          const b = elements(dtype, length, 2)
           const [out, atA, atB] = [4096 + shift, 1_048_576 + 2 * shift, 2_097_152 + 3 * shift]
           place(dtype, out, elements(dtype, length, 3))
           place(dtype, atA, a)
           place(dtype, atB, b)
           kernels.combine(op, dtype, out, atA, atB, length)
-          expectAt(out, referenceCombine(op, dtype, a, b))
+          expectAt(out, expected)
           expectAt(atA, a)
           expectAt(atB, b)
         }
@@ -53,7 +58,7 @@ describe.each(dtypes)('%s', (dtype) => {
     })
 
     it('may write over either input', () => {
-      for (const length of [1, 16, 70]) {
+      for (const length of [1, 16, 70, 135]) {
         for (const outIsA of [true, false]) {
           const a = elements(dtype, length, 1)
           const b = elements(dtype, length, 2)
@@ -66,20 +71,72 @@ describe.each(dtypes)('%s', (dtype) => {
       }
     })
   })
+})
 
-  it.each([1, 2, 3, 7, 49, -3])('scales by 1/%p at every length', (divisor) => {
+describe.each(dtypes.filter((dtype) => dtype !== 'bool'))('%s', (dtype) => {
+  it.each([1, 2, 3, 7, 49])('is divided by %p at every length', (divisor) => {
     for (const length of lengths) {
       const values = elements(dtype, length, 1)
       place(dtype, 4100, values)
-      kernels.scale(dtype, 4100, length, 1 / divisor)
+      kernels.divide(dtype, 4100, length, divisor)
       expectAt(4100, referenceDivide(dtype, values, divisor))
+    }
+  })
+})
+
+describe.each(['float32', 'float64', 'float16', 'bfloat16'] as const)('%s', (dtype) => {
+  it.each([1, 0.5, -3, 0, 1e-7, 1e30])('is multiplied by %p at every length', (factor) => {
+    for (const length of lengths) {
+      const values = elements(dtype, length, 1)
+      place(dtype, 4100, values)
+      kernels.scale(dtype, 4100, length, factor)
+      expectAt(4100, referenceScale(dtype, values, factor))
+    }
+  })
+})
+
+describe.each(['float16', 'bfloat16'] as const)('%s', (dtype) => {
+  const all = arrayOf(dtype, 65_536, (i) => i)
+  const partners = {
+    'zero, that keeps all numbers': () => 0,
+    itself: (i: number) => i,
+    'its negative': (i: number) => i ^ 0x8000,
+    'all others, once each': (i: number) => (i * 40_503) & 0xffff,
+    'the next ones': (i: number) => (i + 1) & 0xffff,
+    'those a little smaller': (i: number) => Math.max(0, i - 0x0400),
+  }
+
+  it.each(Object.entries(partners))(
+    'each of its 65,536 values is combined with %s',
+    (_, partner) => {
+      const other = arrayOf(dtype, 65_536, partner)
+      for (const op of opsOf(dtype)) {
+        place(dtype, 4096, all)
+        place(dtype, 1_048_576, other)
+        kernels.combine(op, dtype, 2_097_152, 4096, 1_048_576, 65_536)
+        const found = viewOf(all, bytes(2_097_152, 131_072).slice().buffer)
+        expect(sameBits(found, referenceCombine(op, dtype, all, other))).toBe(true)
+      }
+    },
+  )
+})
+
+describe('bool', () => {
+  it('takes any byte but 0 for true', () => {
+    const a = Uint8Array.from({ length: 256 * 256 }, (_, i) => i >> 8)
+    const b = Uint8Array.from({ length: 256 * 256 }, (_, i) => i & 255)
+    for (const op of opsOf('bool')) {
+      place('bool', 4096, a)
+      place('bool', 1_048_576, b)
+      kernels.combine(op, 'bool', 4096, 4096, 1_048_576, a.length)
+      expectAt(4096, referenceCombine(op, 'bool', a, b))
     }
   })
 })
 
 describe.each(['float32', 'float64'] as const)('%s specials', (dtype) => {
   // Seventeen copies fill one stride of vectors and leave a scalar tail.
-  const combine = (op: ReduceOp, a: number, b: number): Set<number> => {
+  const combine = (op: ReductionName, a: number, b: number): Set<number> => {
     const view = viewOf(elements(dtype, 0, 0), memory.buffer)
     view.fill(a, 1024, 1024 + 17)
     view.fill(b, 2048, 2048 + 17)
@@ -127,9 +184,41 @@ describe('int32 specials', () => {
       const multiples = [1, 2, 1000, Math.floor((limit - 1) / ranks)].map((k) => k * ranks)
       const values = Int32Array.from([...sums, ...multiples, ...multiples.map((x) => x - 1)])
       view.set(values, 1024)
-      kernels.scale('int32', 4 * 1024, values.length, 1 / ranks)
+      kernels.divide('int32', 4 * 1024, values.length, ranks)
       const expected = values.map((value) => Math.trunc(value / ranks))
       expect(view.slice(1024, 1024 + values.length)).toEqual(expected)
+    }
+  })
+})
+
+describe('64-bit integers', () => {
+  it('are compared, wrapped and cut at the ends of their range', () => {
+    const ends = [
+      0n,
+      1n,
+      2n,
+      2n ** 63n - 1n,
+      2n ** 63n,
+      2n ** 63n + 1n,
+      2n ** 64n - 2n,
+      2n ** 64n - 1n,
+    ]
+    const pairs = ends.flatMap((a) => ends.map((b) => [a, b] as const))
+    for (const dtype of ['int64', 'uint64'] as const) {
+      const a = arrayOf(dtype, pairs.length, (i) => pairs[i]![0])
+      const b = arrayOf(dtype, pairs.length, (i) => pairs[i]![1])
+      for (const op of opsOf(dtype)) {
+        place(dtype, 4096, a)
+        place(dtype, 8192, b)
+        kernels.combine(op, dtype, 16_384, 4096, 8192, pairs.length)
+        const found = viewOf(a, bytes(16_384, 8 * pairs.length).slice().buffer)
+        expect(found).toEqual(referenceCombine(op, dtype, a, b))
+      }
+      for (const divisor of [1, 2, 3, 1000]) {
+        place(dtype, 4096, a)
+        kernels.divide(dtype, 4096, pairs.length, divisor)
+        expectAt(4096, referenceDivide(dtype, a, divisor))
+      }
     }
   })
 })

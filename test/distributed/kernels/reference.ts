@@ -1,30 +1,28 @@
-import type { DType, TypedArrayOf } from '../../../packages/distributed/src/dtype.ts'
-import type { ReduceOp } from '../../../packages/distributed/src/process-group.ts'
-
-const constructors = { float32: Float32Array, float64: Float64Array, int32: Int32Array }
+import type { DType, ReduceOp, TypedArrayOf } from '@tsrun/distributed'
+import { combine, quotient, scaled, type Element } from '../support/arithmetic.ts'
+import { arrayOf } from '../support/values.ts'
 
 /** The same kind of array as `like`, over another buffer. */
 export function viewOf<A extends TypedArrayOf[DType]>(like: A, buffer: ArrayBufferLike): A {
   return new (like.constructor as new (buffer: ArrayBufferLike) => A)(buffer)
 }
 
-/** Reproducible elements of both signs and many magnitudes; integers large enough to overflow. */
+/**
+ * Reproducible elements: integers and 16-bit floats of all bits there are (NaN, infinities and
+ * subnormal numbers too), other floats of both signs and many magnitudes.
+ */
 export function elements<D extends DType>(dtype: D, length: number, seed: number): TypedArrayOf[D] {
-  const array = new constructors[dtype](length)
   let state = seed * 2_654_435_761 + length
-  for (let i = 0; i < length; i++) {
+  const next = (): number => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0
-    array[i] = dtype === 'int32' ? state : (state / 2 ** 31) * 10 ** (i % 7)
+    return state
   }
-  return array as TypedArrayOf[D]
-}
-
-const scalar = {
-  sum: (a: number, b: number) => a + b,
-  avg: (a: number, b: number) => a + b,
-  product: (a: number, b: number) => a * b,
-  min: Math.min,
-  max: Math.max,
+  return arrayOf(dtype, length, (i) => {
+    if (dtype === 'float32' || dtype === 'float64') return (next() / 2 ** 31) * 10 ** (i % 7)
+    if (dtype.endsWith('64')) return (BigInt(next()) << 32n) ^ BigInt(next())
+    // the low bits of the generator repeat soon
+    return dtype.endsWith('32') ? next() : next() >> 13
+  })
 }
 
 /** One element after the other, in plain JavaScript: what the kernels must equal to the bit. */
@@ -34,9 +32,7 @@ export function referenceCombine<D extends DType>(
   a: TypedArrayOf[D],
   b: TypedArrayOf[D],
 ): TypedArrayOf[D] {
-  // A double holds every exact result but the product of two integers.
-  const combine = dtype === 'int32' && op === 'product' ? Math.imul : scalar[op]
-  return a.map((value, i) => combine(value, b[i]!)) as TypedArrayOf[D]
+  return arrayOf(dtype, a.length, (i) => combine(dtype, op, elementAt(a, i), elementAt(b, i)))
 }
 
 export function referenceDivide<D extends DType>(
@@ -44,7 +40,17 @@ export function referenceDivide<D extends DType>(
   values: TypedArrayOf[D],
   divisor: number,
 ): TypedArrayOf[D] {
-  if (dtype === 'int32') return values.map((x) => Math.trunc(x / divisor)) as TypedArrayOf[D]
-  const factor = dtype === 'float32' ? Math.fround(1 / divisor) : 1 / divisor
-  return values.map((x) => x * factor) as TypedArrayOf[D]
+  return arrayOf(dtype, values.length, (i) => quotient(dtype, elementAt(values, i), divisor))
+}
+
+export function referenceScale<D extends DType>(
+  dtype: D,
+  values: TypedArrayOf[D],
+  factor: number,
+): TypedArrayOf[D] {
+  return arrayOf(dtype, values.length, (i) => scaled(dtype, elementAt(values, i), factor))
+}
+
+function elementAt(array: TypedArrayOf[DType], i: number): Element {
+  return array[i]!
 }

@@ -1,6 +1,6 @@
 import type { CallOptions, DType, ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { arrayOf, fill, newArray, reduced, sameBits, valueOf } from './values.ts'
+import { arrayOf, dtypes, fill, newArray, reduced, sameBits, valueOf } from './values.ts'
 
 /** A step of a program in which every rank has a part of its own. */
 export interface Exchange {
@@ -44,7 +44,7 @@ export const exchanges: fc.Arbitrary<Exchange> = fc.record({
   kind: fc.constant('exchange'),
   operation: fc.constantFrom(...operations),
   group: fc.nat({ max: 1000 }),
-  dtype: fc.constantFrom<DType>('float32', 'float64', 'int32'),
+  dtype: fc.constantFrom(...dtypes),
   length: lengths,
   root: fc.nat({ max: 1000 }),
   choice: fc.nat({ max: 2 }),
@@ -77,6 +77,7 @@ export function startExchange(
 ): Started {
   const { rank, size } = group
   const { dtype, choice } = step
+  const named = { ...call, dtype }
   const root = step.root % size
   const isRoot = rank === root
   const slice = Math.ceil(step.length / size)
@@ -87,8 +88,8 @@ export function startExchange(
   const even = ranks.map(() => slice)
   const unevenOf = (first: number): number[] => ranks.map((i) => ((first + i) % 3) * slice)
   const uneven = unevenOf(salt)
-  const tree = { ...call, algorithm: (['auto', 'binomial-tree', 'linear'] as const)[choice]! }
-  const exchange = { ...call, algorithm: (['auto', 'pairwise', 'bruck'] as const)[choice]! }
+  const tree = { ...named, algorithm: (['auto', 'binomial-tree', 'linear'] as const)[choice]! }
+  const exchange = { ...named, algorithm: (['auto', 'pairwise', 'bruck'] as const)[choice]! }
   const startOf = (rank: number) => ({ rank, at: 0 })
   switch (step.operation) {
     case 'gather': {
@@ -112,13 +113,13 @@ export function startExchange(
     }
     case 'allGatherV': {
       const output = make(total(uneven))
-      const work = group.allGatherV(output, mine(uneven[rank]!), uneven, call)
+      const work = group.allGatherV(output, mine(uneven[rank]!), uneven, named)
       return { work, check: () => sameBits(output, slicesOf(dtype, uneven, startOf)) }
     }
     case 'gatherV': {
       const output = isRoot ? make(total(uneven)) : null
       const counts = isRoot ? uneven : null
-      const work = group.gatherV(output, mine(uneven[rank]!), counts, root, call)
+      const work = group.gatherV(output, mine(uneven[rank]!), counts, root, named)
       return { work, check: () => !output || sameBits(output, slicesOf(dtype, uneven, startOf)) }
     }
     case 'scatterV': {
@@ -126,7 +127,7 @@ export function startExchange(
       const [input, counts] = isRoot ? [mine(total(uneven)), uneven] : [null, null]
       const at = total(uneven.slice(0, rank))
       const expected = slicesOf(dtype, [output.length], () => ({ rank: root, at }))
-      const work = group.scatterV(output, input, counts, root, call)
+      const work = group.scatterV(output, input, counts, root, named)
       return { work, check: () => sameBits(output, expected) }
     }
     case 'allToAllV': {
@@ -134,7 +135,7 @@ export function startExchange(
       const coming = ranks.map((from) => sent[from]![rank]!)
       const output = make(total(coming))
       const input = mine(total(sent[rank]!))
-      const work = group.allToAllV(output, input, coming, sent[rank]!, call)
+      const work = group.allToAllV(output, input, coming, sent[rank]!, named)
       const expected = slicesOf(dtype, coming, (from) => ({
         rank: from,
         at: total(sent[from]!.slice(0, rank)),
@@ -143,7 +144,7 @@ export function startExchange(
     }
     case 'allReduceCoalesced': {
       const buffers = uneven.map(mine)
-      const work = group.allReduceCoalesced(buffers, call)
+      const work = group.allReduceCoalesced(buffers, named)
       const check = () =>
         buffers.every((buffer) => sameBits(buffer, reduced(dtype, 'sum', size, buffer.length)))
       return { work, check }
@@ -173,10 +174,10 @@ export function startGathering(
   const tag = 1000 + salt
   if (rank !== root) {
     const buffer = fill(newArray(dtype, length), dtype, rank)
-    return { work: group.send(buffer, root, { tag }), check: () => true }
+    return { work: group.send(buffer, root, { tag, dtype }), check: () => true }
   }
   const buffers = Array.from({ length: size - 1 }, () => newArray(dtype, length))
-  const works = buffers.map((buffer) => group.recv(buffer, 'any', { tag }))
+  const works = buffers.map((buffer) => group.recv(buffer, 'any', { tag, dtype }))
   const check = (sources: unknown): boolean => {
     const list = sources as number[]
     const areRight = buffers.every((buffer, i) =>

@@ -8,7 +8,16 @@ import {
 } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { exchanges, startExchange, startGathering, type Exchange } from './exchanges.ts'
-import { fill, newArray, reduced, reductions, sameBits, valueOf } from './values.ts'
+import {
+  arrayOf,
+  dtypes,
+  fill,
+  newArray,
+  reduced,
+  reductionsOf,
+  sameBits,
+  valueOf,
+} from './values.ts'
 
 /** One line of a program, the same on all ranks: everybody runs the lines that concern it. */
 export type Step =
@@ -17,8 +26,10 @@ export type Step =
       readonly group: number
       readonly dtype: DType
       readonly length: number
-      readonly op: ReduceOp
+      /** Which of the dtype's reductions. */
+      readonly op: number
       readonly algorithm: ReduceOptions['algorithm']
+      readonly deterministic: boolean
       readonly root: number
       readonly inArena: boolean
     }
@@ -66,7 +77,7 @@ const lengths = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 6001, max: 60_000 }) },
 )
 const indices = fc.nat({ max: 1000 })
-const dtypes = fc.constantFrom<DType>('float32', 'float64', 'int32')
+const anyDType = fc.constantFrom(...dtypes)
 
 export const steps: fc.Arbitrary<Step> = fc.oneof(
   {
@@ -74,16 +85,18 @@ export const steps: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constantFrom('allReduce', 'reduce', 'broadcast', 'reduceScatter', 'allGather'),
       group: indices,
-      dtype: dtypes,
+      dtype: anyDType,
       length: lengths,
-      op: fc.constantFrom(...reductions),
+      op: indices,
       algorithm: fc.constantFrom(
         'ring',
         'recursive-doubling',
         'halving-doubling',
         'direct',
+        'ordered',
         undefined,
       ),
+      deterministic: fc.boolean(),
       root: indices,
       inArena: fc.boolean(),
     }),
@@ -114,7 +127,7 @@ export const steps: fc.Arbitrary<Step> = fc.oneof(
       from: indices,
       to: indices,
       tag: fc.nat({ max: 2 }),
-      dtype: dtypes,
+      dtype: anyDType,
       length: lengths,
       inArena: fc.boolean(),
     }),
@@ -132,7 +145,7 @@ const allSteps: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant('fromAny'),
       group: indices,
       root: indices,
-      dtype: dtypes,
+      dtype: anyDType,
       length: lengths,
     }),
   },
@@ -223,57 +236,63 @@ export function start(
     if (rank !== from && rank !== to) return undefined
     const expected = fill(newArray(dtype, length), dtype, salt)
     const buffer = make(length)
-    const options = { ...call, tag: step.tag }
+    const options = { ...call, tag: step.tag, dtype }
     if (from === to) {
       const sent = group.send(expected, to, options)
       const received = group.recv(buffer, from, options)
       return { work: Promise.all([sent, received]), check: () => sameBits(buffer, expected) }
     }
     if (rank === from) {
-      buffer.set(expected)
+      fill(buffer, dtype, salt)
       return { work: group.send(buffer, to, options), check: () => true }
     }
     return { work: group.recv(buffer, from, options), check: () => sameBits(buffer, expected) }
   }
+  const known = reductionsOf(dtype)
+  const op: ReduceOp = known[step.op % known.length]!
+  const plain = { ...call, dtype }
+  const reducing = { ...plain, op, deterministic: step.deterministic }
   const options = {
-    ...call,
-    op: step.op,
+    ...reducing,
     ...(step.algorithm === undefined ? {} : { algorithm: step.algorithm }),
   }
   const root = step.root % size
   switch (step.kind) {
     case 'allReduce': {
       const buffer = fill(make(length), dtype, rank)
-      const check = () => sameBits(buffer, reduced(dtype, step.op, size, length))
+      const check = () => sameBits(buffer, reduced(dtype, op, size, length))
       return { work: group.allReduce(buffer, options), check }
     }
     case 'reduce': {
       const buffer = fill(make(length), dtype, rank)
-      const check = () => rank !== root || sameBits(buffer, reduced(dtype, step.op, size, length))
-      return { work: group.reduce(buffer, root, { ...call, op: step.op }), check }
+      const check = () => rank !== root || sameBits(buffer, reduced(dtype, op, size, length))
+      return { work: group.reduce(buffer, root, reducing), check }
     }
     case 'broadcast': {
       const buffer = fill(make(length), dtype, rank)
       const check = () => sameBits(buffer, fill(newArray(dtype, length), dtype, root))
-      return { work: group.broadcast(buffer, root, call), check }
+      return { work: group.broadcast(buffer, root, plain), check }
     }
     case 'reduceScatter': {
       const slice = Math.ceil(length / size)
       const input = fill(make(slice * size), dtype, rank)
       const output = make(slice)
       const check = () => {
-        const all = reduced(dtype, step.op, size, slice * size)
+        const all = reduced(dtype, op, size, slice * size)
         return sameBits(output, all.subarray(rank * slice, (rank + 1) * slice))
       }
-      return { work: group.reduceScatter(output, input, { ...call, op: step.op }), check }
+      return { work: group.reduceScatter(output, input, reducing), check }
     }
     case 'allGather': {
       const slice = Math.ceil(length / size)
       const input = fill(make(slice), dtype, rank)
       const output = make(slice * size)
       const check = () =>
-        output.every((value, i) => value === valueOf(dtype, Math.floor(i / slice), i % slice))
-      return { work: group.allGather(output, input, call), check }
+        sameBits(
+          output,
+          arrayOf(dtype, slice * size, (i) => valueOf(dtype, Math.floor(i / slice), i % slice)),
+        )
+      return { work: group.allGather(output, input, plain), check }
     }
   }
 }

@@ -71,6 +71,11 @@ export const distributedErrors = {
     message: '{operation}: {problem}',
     advice: 'Pass a typed array of a supported dtype and of the length that the operation needs.',
   },
+  ERR_TSR_REDUCTION: {
+    category: 'user',
+    message: '{operation}: {reduction} is not defined for {dtype}; {dtype} has {allowed}',
+    advice: 'Choose another `op`, or convert the buffer to a dtype that has it.',
+  },
   ERR_TSR_ARENA_EXHAUSTED: {
     category: 'infrastructure',
     message: 'The arena of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',

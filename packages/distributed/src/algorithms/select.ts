@@ -1,4 +1,4 @@
-import type { AlgorithmName, OperationName } from '../engine/operation.ts'
+import type { AlgorithmName, Operation, OperationName } from '../engine/operation.ts'
 import type { Algorithm } from './algorithm.ts'
 import { binomialGather, binomialScatter } from './binomial-slices.ts'
 import { binomialBroadcast, binomialReduce } from './binomial-tree.ts'
@@ -15,6 +15,8 @@ import { disseminationBarrier } from './dissemination.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
 import { linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
+import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
+import { premultiplied } from './premultiplied.ts'
 import { recursiveDoublingAllReduce } from './recursive-doubling.ts'
 import { recursiveHalvingReduceScatter } from './recursive-halving.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
@@ -24,6 +26,7 @@ const allReduce = {
   'recursive-doubling': recursiveDoublingAllReduce,
   'halving-doubling': halvingDoublingAllReduce,
   direct: directAllReduce,
+  ordered: orderedAllReduce,
 }
 
 /** Which algorithms each operation has. */
@@ -35,13 +38,14 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
     chain: chainBroadcast,
     direct: directBroadcast,
   },
-  reduce: { 'binomial-tree': binomialReduce, chain: chainReduce },
+  reduce: { 'binomial-tree': binomialReduce, chain: chainReduce, ordered: orderedReduce },
   allReduce,
   reduceScatter: {
     ring: ringReduceScatter,
     'recursive-halving': recursiveHalvingReduceScatter,
     pairwise: pairwiseReduceScatter,
     direct: directReduceScatter,
+    ordered: orderedReduceScatter,
   },
   allGather: { ring: ringAllGather, bruck: bruckAllGather, direct: directAllGather },
   barrier: { dissemination: disseminationBarrier },
@@ -120,14 +124,20 @@ export function algorithmsOf(operation: OperationName): AlgorithmName[] {
   return Object.keys(table[operation]) as AlgorithmName[]
 }
 
+/** The algorithms that combine the elements in the order of the ranks. */
+const ordered: readonly AlgorithmName[] = ['ordered']
+
+/** The choice that stays with `deterministic`. */
+export function inRankOrder(algorithm: AlgorithmName): AlgorithmName {
+  return ordered.includes(algorithm) ? algorithm : 'ordered'
+}
+
 export function findAlgorithm(
-  operation: OperationName,
-  name: AlgorithmName,
+  { name, algorithm, reduction }: Pick<Operation, 'name' | 'algorithm' | 'reduction'>,
   groupSize: number,
 ): Algorithm {
-  const isMessage = operation === 'send' || operation === 'recv'
-  if (groupSize === 1 && !isMessage) return copyAlone
-  const algorithm = table[operation][name]
-  if (algorithm === undefined) throw new RangeError(`${operation} has no algorithm ${name}`)
-  return algorithm
+  const isMessage = name === 'send' || name === 'recv'
+  const found = groupSize === 1 && !isMessage ? copyAlone : table[name][algorithm]
+  if (found === undefined) throw new RangeError(`${name} has no algorithm ${algorithm}`)
+  return reduction === 'premulSum' ? premultiplied(found) : found
 }

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import { dtypes, type AnyTypedArray, type DType, type TypedArrayOf } from '../dtype.ts'
+import { forgetDType, rememberDType } from '../allocated-dtypes.ts'
+import { dtypeNames, dtypes, type AnyTypedArray, type DType, type TypedArrayOf } from '../dtype.ts'
 import { Allocator } from './allocator.ts'
 import type { Heap } from './heap.ts'
 
@@ -22,7 +23,7 @@ export class Arena {
   /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     if (!Object.hasOwn(dtypes, dtype)) {
-      const expected = `one of ${Object.keys(dtypes).join(', ')}`
+      const expected = `one of ${dtypeNames.join(', ')}`
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'dtype', value: JSON.stringify(dtype), expected })
     }
     if (!Number.isSafeInteger(length) || length < 0) {
@@ -32,12 +33,11 @@ export class Arena {
         expected: 'an integer >= 0',
       })
     }
-    const view = dtypes[dtype].view(
-      this.heap.bytes.buffer,
-      this.allocBytes(length * dtypes[dtype].bytes),
-      length,
-    )
-    view.fill(0)
+    const { array, bytes } = dtypes[dtype]
+    const at = this.allocBytes(length * bytes)
+    this.heap.bytes.fill(0, at, at + length * bytes)
+    const view = new array(this.heap.bytes.buffer, at, length)
+    rememberDType(view, dtype)
     return view
   }
 
@@ -61,6 +61,7 @@ export class Arena {
       const problem = 'the buffer did not come from alloc(), or was freed already'
       throw tsrError('ERR_TSR_BUFFER', { operation: 'free', problem })
     }
+    forgetDType(view)
   }
 
   releaseBytes(at: number): void {

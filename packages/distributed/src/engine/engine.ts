@@ -181,7 +181,7 @@ export class Engine {
       group.active.set(operation.sequence, task)
       if (!this.#failures.checkEarlyMessages(task)) return task
     }
-    const algorithm = findAlgorithm(operation.name, operation.algorithm, group.ranks.length)
+    const algorithm = findAlgorithm(operation, group.ranks.length)
     task.steps = algorithm(createChannel(this, task), operation)
     this.#run(task)
     return task

@@ -1,5 +1,5 @@
 import { dtypeByCode, type DType } from '../dtype.ts'
-import type { ReduceOp } from '../process-group.ts'
+import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /** Wire codes of the operations. They never change: they are in frames. */
 export const operationCodes = {
@@ -24,14 +24,6 @@ export const operationCodes = {
 
 export type OperationName = keyof typeof operationCodes
 
-export const reductionCodes = {
-  sum: 1,
-  avg: 2,
-  product: 3,
-  min: 4,
-  max: 5,
-} as const satisfies Record<ReduceOp, number>
-
 export const algorithmNames = [
   'auto',
   'ring',
@@ -45,6 +37,7 @@ export const algorithmNames = [
   'bruck',
   'pairwise',
   'linear',
+  'ordered',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
@@ -95,7 +88,11 @@ export interface Operation {
   /** Position among the group's collectives; for messages, among its messages. */
   readonly sequence: number
   readonly dtype: DType
-  readonly reduction: ReduceOp
+  readonly reduction: Reduction
+  /** What `premulSum` multiplies the input by. */
+  readonly factor: number
+  /** The elements of the ranks must be combined in the order of the ranks. */
+  readonly deterministic: boolean
   readonly algorithm: AlgorithmName
   /** In-place buffer, or the input. */
   readonly input: number
@@ -135,7 +132,10 @@ export function isCollective({ name }: Operation): boolean {
 export interface Fingerprint {
   /** operation | dtype << 8 | reduction << 16 | algorithm << 24. */
   readonly kind: number
-  /** Root rank; for allReduceCoalesced a digest of the lengths; else 0. */
+  /**
+   * Root rank; for allReduceCoalesced a digest of the lengths; for other sums by `premulSum` the
+   * factor as bits of float32; else 0.
+   */
   readonly root: number
   /** Elements; in messages of uneven collectives, those of the slice that is on its way. */
   readonly count: number
@@ -150,7 +150,7 @@ export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerpr
     (empty.has(name) ? 0 : dtypeCode << 8) |
     (reducing.has(name) ? reductionCodes[reduction] << 16 : 0) |
     (isMessage ? 0 : algorithmNames.indexOf(algorithm) << 24)
-  const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : 0
+  const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : factorWord(operation)
   return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
 }
 
@@ -189,7 +189,9 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
   const reduction = keyOf(reductionCodes, (kind >> 16) & 255)
   const dtype = dtypeByCode((kind >> 8) & 255)
   const algorithm = algorithmNames[(kind >> 24) & 255]
-  const words = [reduction, rooted.has(name) ? `root ${root}` : undefined]
+  const hasFactor = reduction === 'premulSum' && hasFactorWord(name)
+  const reduced = hasFactor ? `premulSum of ${floatOf(root)}` : reduction
+  const words = [reduced, rooted.has(name) ? `root ${root}` : undefined]
   const given = words.filter((word) => word !== undefined).join(', ')
   const argument = given === '' ? '' : `(${given})`
   const slice = uneven.has(name) ? ' with a slice of' : ''
@@ -205,6 +207,25 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
       : ''
   const by = algorithm === undefined || algorithm === 'auto' ? '' : ` by ${algorithm}`
   return `${name === 'send' ? 'send/recv' : name}${argument}${buffer}${parts}${by}`
+}
+
+const float = new Float32Array(1)
+const word = new Uint32Array(float.buffer)
+
+/** The word for roots and digests is free in these. */
+function hasFactorWord(name: string): boolean {
+  return name === 'allReduce' || name === 'reduceScatter'
+}
+
+function factorWord({ name, reduction, factor }: Operation): number {
+  if (reduction !== 'premulSum' || !hasFactorWord(name)) return 0
+  float[0] = factor
+  return word[0]!
+}
+
+function floatOf(bits: number): number {
+  word[0] = bits
+  return float[0]!
 }
 
 function keyOf(table: Readonly<Record<string, number>>, code: number): string | undefined {

@@ -1,11 +1,12 @@
-import { algorithmsOf, chooseAlgorithm } from '../algorithms/select.ts'
+import { algorithmsOf, chooseAlgorithm, inRankOrder } from '../algorithms/select.ts'
 import { dtypes } from '../dtype.ts'
 import type { EngineGroup } from './group.ts'
 import { sliced, type Operation } from './operation.ts'
 
 /** The operation with the algorithm that runs it in this group. */
 export function resolveAlgorithm(operation: Operation, group: EngineGroup): Operation {
-  const { name, algorithm, count, dtype } = operation
+  const { name, algorithm, count, dtype, deterministic } = operation
+  if (deterministic) return { ...operation, algorithm: inRankOrder(algorithm) }
   if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation
   const slices = sliced.has(name) ? group.ranks.length : 1
   const bytes = count * dtypes[dtype].bytes * slices

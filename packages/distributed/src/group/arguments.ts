@@ -1,28 +1,44 @@
 import { tsrError } from '@tsrun/core'
 import { algorithmsOf } from '../algorithms/select.ts'
-import { dtypeOf, dtypes, type AnyTypedArray, type DType } from '../dtype.ts'
-import {
-  ANY_SOURCE,
-  reductionCodes,
-  type AlgorithmName,
-  type OperationName,
-} from '../engine/operation.ts'
-import type { ReduceOp, Source } from '../process-group.ts'
+import { knownDTypeOf } from '../allocated-dtypes.ts'
+import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../dtype.ts'
+import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../engine/operation.ts'
+import type { CallOptions, Source } from '../process-group.ts'
 
 /** Largest tag of a user's message. */
 const LARGEST_TAG = 2 ** 31 - 1
 
-/** @throws ERR_TSR_BUFFER */
-export function checkBuffer(operation: string, name: string, buffer: unknown): DType {
-  const dtype = dtypeOf(buffer)
-  if (dtype === undefined) {
+/** @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT */
+export function checkBuffer(
+  operation: string,
+  name: string,
+  buffer: unknown,
+  options: CallOptions | undefined,
+): DType {
+  const wanted = checkDType(options?.dtype)
+  const candidates = dtypesOf(buffer)
+  const dtype = wanted ?? knownDTypeOf(buffer)
+  if (dtype === undefined || !candidates.includes(dtype)) {
     const kind = Object.prototype.toString.call(buffer).slice(8, -1)
-    const problem = `${name} is a ${kind}; supported are typed arrays of ${Object.keys(dtypes).join(', ')}`
+    const problem =
+      candidates.length === 0
+        ? `${name} is a ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
+        : wanted === undefined
+          ? `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`
+          : `${name} is a ${kind}, but ${wanted} is stored in a ${dtypes[wanted].array.name}`
     throw tsrError('ERR_TSR_BUFFER', { operation, problem })
   }
   if (isDetached(buffer as AnyTypedArray)) {
     const problem = `${name} is detached: its memory was transferred elsewhere`
     throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  }
+  return dtype
+}
+
+function checkDType(dtype: DType | undefined): DType | undefined {
+  if (dtype !== undefined && !Object.hasOwn(dtypes, dtype)) {
+    const expected = `one of ${dtypeNames.join(', ')}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'dtype', value: JSON.stringify(dtype), expected })
   }
   return dtype
 }
@@ -66,9 +82,10 @@ export function checkSlices(
   size: number,
   whole: { readonly name: string; readonly buffer: AnyTypedArray | null },
   slice: { readonly name: string; readonly buffer: AnyTypedArray },
+  options: CallOptions | undefined,
 ): DType {
-  const dtype = checkBuffer(operation, whole.name, whole.buffer)
-  const sliceDtype = checkBuffer(operation, slice.name, slice.buffer)
+  const dtype = checkBuffer(operation, whole.name, whole.buffer, options)
+  const sliceDtype = checkBuffer(operation, slice.name, slice.buffer, options)
   const problem =
     dtype !== sliceDtype
       ? `${whole.name} is ${dtype}, but ${slice.name} is ${sliceDtype}`
@@ -129,15 +146,6 @@ export function checkTimeout(timeout: number): number {
     typeof timeout === 'number' && timeout > 0,
     'milliseconds above 0',
   )
-}
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkReduction(reduction: ReduceOp): ReduceOp {
-  if (!Object.hasOwn(reductionCodes, reduction)) {
-    const expected = `one of ${Object.keys(reductionCodes).join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'op', value: JSON.stringify(reduction), expected })
-  }
-  return reduction
 }
 
 /** @throws ERR_TSR_ARGUMENT */

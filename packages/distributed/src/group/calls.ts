@@ -1,14 +1,8 @@
 import type { AnyTypedArray } from '../dtype.ts'
 import type { OperationName } from '../engine/operation.ts'
 import type { CollectiveOptions, MonitoredBarrierOptions, ReduceOptions } from '../process-group.ts'
-import {
-  checkAlgorithm,
-  checkBuffer,
-  checkOverlap,
-  checkReduction,
-  checkRoot,
-  checkSlices,
-} from './arguments.ts'
+import { checkAlgorithm, checkBuffer, checkOverlap, checkRoot, checkSlices } from './arguments.ts'
+import { checkReduction } from './reductions.ts'
 import type { Call } from './submissions.ts'
 
 /*
@@ -37,7 +31,7 @@ export function broadcastCall(
   checkRoot('broadcast', member, root)
   return {
     name: 'broadcast',
-    dtype: checkBuffer('broadcast', 'buffer', buffer),
+    dtype: checkBuffer('broadcast', 'buffer', buffer, options),
     count: buffer.length,
     input: member.rank === root ? buffer : undefined,
     output: buffer,
@@ -53,14 +47,15 @@ export function reductionCall(
   peer: number,
   options?: ReduceOptions,
 ): Call {
+  const dtype = checkBuffer(name, 'buffer', buffer, options)
   return {
     name,
-    dtype: checkBuffer(name, 'buffer', buffer),
+    dtype,
     count: buffer.length,
     input: buffer,
     output: buffer,
     peer,
-    reduction: checkReduction(options?.op ?? 'sum'),
+    reduction: checkReduction(name, dtype, options),
     algorithm: algorithmOf(name, options),
     options,
   }
@@ -78,6 +73,7 @@ export function reduceScatterCall(
     size,
     { name: 'input', buffer: input },
     { name: 'output', buffer: output },
+    options,
   )
   checkOverlap(name, input, output, rank * output.length)
   return {
@@ -86,7 +82,7 @@ export function reduceScatterCall(
     count: output.length,
     input,
     output,
-    reduction: checkReduction(options?.op ?? 'sum'),
+    reduction: checkReduction(name, dtype, options),
     algorithm: algorithmOf(name, options),
     options,
   }
@@ -104,6 +100,7 @@ export function allGatherCall(
     size,
     { name: 'output', buffer: output },
     { name: 'input', buffer: input },
+    options,
   )
   checkOverlap(name, output, input, rank * input.length)
   const algorithm = algorithmOf(name, options)
@@ -122,8 +119,8 @@ export function gatherCall(
   const own = { name: 'input', buffer: input }
   const isRoot = member.rank === root
   const dtype = isRoot
-    ? checkSlices(name, member.size, { name: 'output', buffer: output }, own)
-    : checkBuffer(name, 'input', input)
+    ? checkSlices(name, member.size, { name: 'output', buffer: output }, own, options)
+    : checkBuffer(name, 'input', input, options)
   const whole = isRoot ? (output ?? undefined) : undefined
   if (whole !== undefined) checkOverlap(name, whole, input, root * input.length)
   const algorithm = algorithmOf(name, options)
@@ -142,8 +139,8 @@ export function scatterCall(
   const own = { name: 'output', buffer: output }
   const isRoot = member.rank === root
   const dtype = isRoot
-    ? checkSlices(name, member.size, { name: 'input', buffer: input }, own)
-    : checkBuffer(name, 'output', output)
+    ? checkSlices(name, member.size, { name: 'input', buffer: input }, own, options)
+    : checkBuffer(name, 'output', output, options)
   const whole = isRoot ? (input ?? undefined) : undefined
   if (whole !== undefined) checkOverlap(name, whole, output, root * output.length)
   const algorithm = algorithmOf(name, options)
@@ -157,19 +154,21 @@ export function allToAllCall(
   options?: CollectiveOptions,
 ): Call {
   const name = 'allToAll'
-  const dtype = checkBuffer(name, 'input', input)
+  const dtype = checkBuffer(name, 'input', input, options)
   const count = Math.floor(input.length / size)
   checkSlices(
     name,
     size,
     { name: 'input', buffer: input },
     { name: 'a slice', buffer: input.subarray(0, count) },
+    options,
   )
   checkSlices(
     name,
     size,
     { name: 'output', buffer: output },
     { name: 'a slice of input', buffer: input.subarray(0, count) },
+    options,
   )
   checkOverlap(name, output, input, 0)
   return { name, dtype, count, input, output, algorithm: algorithmOf(name, options), options }

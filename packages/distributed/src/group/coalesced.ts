@@ -3,7 +3,8 @@ import type { Arena } from '../arena/arena.ts'
 import { dtypes, type AnyTypedArray, type DType } from '../dtype.ts'
 import { digestOf } from '../engine/operation.ts'
 import type { ReduceOptions } from '../process-group.ts'
-import { checkAlgorithm, checkBuffer, checkReduction } from './arguments.ts'
+import { checkAlgorithm, checkBuffer } from './arguments.ts'
+import { checkReduction } from './reductions.ts'
 import type { Call } from './submissions.ts'
 
 /**
@@ -17,8 +18,8 @@ export function coalescedCall(
   options?: ReduceOptions,
 ): Call {
   const name = 'allReduceCoalesced'
-  const dtype = commonDtype(name, buffers)
-  const reduction = checkReduction(options?.op ?? 'sum')
+  const dtype = commonDtype(name, buffers, options)
+  const reduction = checkReduction(name, dtype, options)
   const algorithm = checkAlgorithm(name, options?.algorithm ?? 'auto')
   const lengths = buffers.map(({ length }) => length)
   const count = lengths.reduce((a, b) => a + b, 0)
@@ -31,7 +32,7 @@ export function coalescedCall(
     end += buffer.byteLength
     return { buffer, place }
   })
-  const whole = dtypes[dtype].view(bytes.buffer, at, count)
+  const whole = new dtypes[dtype].array(bytes.buffer, at, count)
   return {
     name,
     dtype,
@@ -57,11 +58,15 @@ export function coalescedCall(
   }
 }
 
-function commonDtype(operation: string, buffers: readonly AnyTypedArray[]): DType {
+function commonDtype(
+  operation: string,
+  buffers: readonly AnyTypedArray[],
+  options: ReduceOptions | undefined,
+): DType {
   const refuse = (problem: string): Error => tsrError('ERR_TSR_BUFFER', { operation, problem })
   if (!Array.isArray(buffers)) throw refuse('buffers is no list')
   const [first, ...rest] = buffers.map((buffer, i) =>
-    checkBuffer(operation, `buffers[${i}]`, buffer),
+    checkBuffer(operation, `buffers[${i}]`, buffer, options),
   )
   if (first === undefined) throw refuse('the list of buffers is empty')
   const odd = rest.findIndex((dtype) => dtype !== first)

@@ -15,7 +15,7 @@ export function sendCall(
   options: CallOptions | undefined,
 ): Call {
   checkRoot('send', member, to)
-  const dtype = checkBuffer('send', 'buffer', buffer)
+  const dtype = checkBuffer('send', 'buffer', buffer, options)
   const { length: count } = buffer
   return { name: 'send', dtype, count, input: buffer, output: undefined, peer: to, tag, options }
 }
@@ -31,7 +31,7 @@ export function recvCall(
   const peer = checkSource('recv', member, from)
   return {
     name: 'recv',
-    dtype: checkBuffer('recv', 'buffer', buffer),
+    dtype: checkBuffer('recv', 'buffer', buffer, options),
     count: buffer.length,
     input: undefined,
     output: buffer,

@@ -12,8 +12,8 @@ interface Placed {
 }
 
 /** Places a buffer: those of the arena stay where they are, others get a copy there. */
-function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
-  if (arena.contains(buffer)) {
+function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean, needsCopy = false): Placed {
+  if (!needsCopy && arena.contains(buffer)) {
     return {
       at: buffer.byteOffset,
       isStaged: false,
@@ -42,15 +42,19 @@ function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean): Placed {
   }
 }
 
-/** Places the buffers of a call: both at one place where they are the same, or one is missing. */
+/**
+ * Places the buffers of a call: both at one place where they are the same, or one is missing. With
+ * `changesInput` an input of its own is placed in a copy.
+ */
 function placeBoth(
   arena: Arena,
   input: AnyTypedArray | undefined,
   output: AnyTypedArray | undefined,
+  changesInput: boolean,
 ): [Placed | undefined, Placed | undefined] {
   const first = input ?? output
   if (first === undefined) return [undefined, undefined]
-  const placedFirst = place(arena, first, input !== undefined)
+  const placedFirst = place(arena, first, input !== undefined, changesInput && output !== first)
   if (output === undefined || output === first) return [placedFirst, placedFirst]
   try {
     return [placedFirst, place(arena, output, false)]
@@ -66,9 +70,10 @@ export function placeOrFree(
   input: AnyTypedArray | undefined,
   output: AnyTypedArray | undefined,
   table: Float64Array | undefined,
+  changesInput: boolean,
 ): [Placed | undefined, Placed | undefined] {
   try {
-    return placeBoth(arena, input, output)
+    return placeBoth(arena, input, output, changesInput)
   } catch (error) {
     if (table !== undefined) arena.releaseBytes(table.byteOffset)
     throw error

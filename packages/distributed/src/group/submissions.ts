@@ -3,7 +3,8 @@ import { recordSpan } from '../diagnosis/span.ts'
 import type { AnyTypedArray, DType } from '../dtype.ts'
 import type { AlgorithmName, Operation, OperationName } from '../engine/operation.ts'
 import type { EngineHost, Ticket } from '../hosts/host.ts'
-import type { CallOptions, ReduceOp, Work } from '../process-group.ts'
+import type { CallOptions, Work } from '../process-group.ts'
+import type { CheckedReduction } from './reductions.ts'
 import { checkTimeout } from './arguments.ts'
 import type { GroupIdentity } from './engine-group.ts'
 import { placeOrFree, placeTable } from './staging.ts'
@@ -22,7 +23,7 @@ export interface Call {
   readonly output: AnyTypedArray | undefined
   readonly peer?: number
   readonly tag?: number
-  readonly reduction?: ReduceOp
+  readonly reduction?: CheckedReduction
   readonly algorithm?: AlgorithmName
   readonly sequence?: number
   /** Numbers for the engine, and room for its answer; see `Operation.table`. */
@@ -94,7 +95,9 @@ export class Submissions {
     const { arena } = this.#host
     const isMessage = name === 'send' || name === 'recv'
     const table = placeTable(arena, call.table)
-    const [placedInput, placedOutput] = placeOrFree(arena, input, output, table)
+    // multiplying happens in place; an input beside the output stays as it is
+    const isMultiplied = call.reduction?.name === 'premulSum'
+    const [placedInput, placedOutput] = placeOrFree(arena, input, output, table, isMultiplied)
     const free = (): void => {
       placedInput?.free()
       if (placedOutput !== placedInput) placedOutput?.free()
@@ -106,7 +109,9 @@ export class Submissions {
       group: id,
       sequence,
       dtype,
-      reduction: call.reduction ?? 'sum',
+      reduction: call.reduction?.name ?? 'sum',
+      factor: call.reduction?.factor ?? 1,
+      deterministic: call.reduction?.deterministic ?? false,
       algorithm: call.algorithm ?? 'auto',
       input: placedInput?.at ?? 0,
       output: placedOutput?.at ?? 0,

@@ -56,9 +56,14 @@ function checkOwn(
   throw tsrError('ERR_TSR_BUFFER', { operation, problem })
 }
 
-function checkSameDtype(operation: string, output: Buffer | null, input: Buffer | null): DType {
-  const dtype = checkBuffer(operation, 'output', output)
-  const other = checkBuffer(operation, 'input', input)
+function checkSameDtype(
+  operation: string,
+  output: Buffer | null,
+  input: Buffer | null,
+  options: CollectiveOptions | undefined,
+): DType {
+  const dtype = checkBuffer(operation, 'output', output, options)
+  const other = checkBuffer(operation, 'input', input, options)
   if (dtype === other) return dtype
   const problem = `output is ${dtype}, but input is ${other}`
   throw tsrError('ERR_TSR_BUFFER', { operation, problem })
@@ -93,7 +98,7 @@ export function allGatherVCall(
   options?: CollectiveOptions,
 ): Call {
   const name = 'allGatherV'
-  const dtype = checkSameDtype(name, output, input)
+  const dtype = checkSameDtype(name, output, input, options)
   const whole = { name: 'output', buffer: output }
   const counts = checkCounts(name, member, { name: 'counts', list }, whole)
   checkOwn(name, member, counts, { name: 'input', buffer: input })
@@ -112,11 +117,11 @@ export function gatherVCall(
   const name = 'gatherV'
   checkRoot(name, member, root)
   if (member.rank !== root) {
-    const dtype = checkBuffer(name, 'input', input)
+    const dtype = checkBuffer(name, 'input', input, options)
     const table = onlyOwn(member, input.length)
     return { ...callOf(name, dtype, table, { input, output: undefined }, options), peer: root }
   }
-  const dtype = checkSameDtype(name, output, input)
+  const dtype = checkSameDtype(name, output, input, options)
   const whole = { name: 'output', buffer: output }
   const counts = checkCounts(name, member, { name: 'counts', list }, whole)
   checkOwn(name, member, counts, { name: 'input', buffer: input })
@@ -136,11 +141,11 @@ export function scatterVCall(
   const name = 'scatterV'
   checkRoot(name, member, root)
   if (member.rank !== root) {
-    const dtype = checkBuffer(name, 'output', output)
+    const dtype = checkBuffer(name, 'output', output, options)
     const table = onlyOwn(member, output.length)
     return { ...callOf(name, dtype, table, { input: undefined, output }, options), peer: root }
   }
-  const dtype = checkSameDtype(name, output, input)
+  const dtype = checkSameDtype(name, output, input, options)
   const whole = { name: 'input', buffer: input }
   const counts = checkCounts(name, member, { name: 'counts', list }, whole)
   checkOwn(name, member, counts, { name: 'output', buffer: output })
@@ -158,7 +163,7 @@ export function allToAllVCall(
   options?: CollectiveOptions,
 ): Call {
   const name = 'allToAllV'
-  const dtype = checkSameDtype(name, output, input)
+  const dtype = checkSameDtype(name, output, input, options)
   const sent = checkCounts(
     name,
     member,

@@ -1,36 +1,14 @@
+import { combineVectors, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM } from './vectors.as'
+
 // Element by element over linear memory, in 64-byte strides of four independent vectors: enough
-// in flight to keep memory busy. WebAssembly loads need no alignment, so only the tail is scalar.
+// in flight to keep memory busy. WebAssembly loads need no alignment; elements of the tail run
+// through the same instructions, one in each vector.
 // Loops count elements instead of comparing addresses: a buffer may end at 4 GiB, where they wrap.
-
-export const SUM: i32 = 0
-export const PRODUCT: i32 = 1
-export const MIN: i32 = 2
-export const MAX: i32 = 3
-
-// `op` is a constant at every call: after inlining, the comparisons are gone.
-
-// @ts-ignore: decorator
-@inline
-function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
-  if (op == SUM) return v128.add<T>(a, b)
-  if (op == PRODUCT) return v128.mul<T>(a, b)
-  if (op == MIN) return v128.min<T>(a, b)
-  return v128.max<T>(a, b)
-}
-
-// @ts-ignore: decorator
-@inline
-function combineScalars<T>(op: i32, a: T, b: T): T {
-  if (op == SUM) return <T>(a + b)
-  if (op == PRODUCT) return <T>(a * b)
-  if (op == MIN) return min<T>(a, b)
-  return max<T>(a, b)
-}
 
 /** out[i] = a[i] op b[i]; `out` may be `a` or `b`. */
 // @ts-ignore: decorator
 @inline
-export function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
   const stride: usize = 64 / sizeof<T>()
   let left = count
   for (; left >= stride; left -= stride) {
@@ -47,11 +25,30 @@ export function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize
     b += 64
   }
   for (; left > 0; left--) {
-    store<T>(out, combineScalars<T>(op, load<T>(a), load<T>(b)))
+    const one = combineVectors<T>(op, v128.load_splat<T>(a), v128.load_splat<T>(b))
+    v128.store_lane<T>(out, one, 0)
     out += sizeof<T>()
     a += sizeof<T>()
     b += sizeof<T>()
   }
+}
+
+// @ts-ignore: decorator
+@inline
+export function combineFloats<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  if (op == PRODUCT) combine<T>(PRODUCT, out, a, b, count)
+  else if (op == MIN) combine<T>(MIN, out, a, b, count)
+  else if (op == MAX) combine<T>(MAX, out, a, b, count)
+  else combine<T>(SUM, out, a, b, count)
+}
+
+// @ts-ignore: decorator
+@inline
+export function combineIntegers<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  if (op == BAND) combine<T>(BAND, out, a, b, count)
+  else if (op == BOR) combine<T>(BOR, out, a, b, count)
+  else if (op == BXOR) combine<T>(BXOR, out, a, b, count)
+  else combineFloats<T>(op, out, a, b, count)
 }
 
 /** x[i] *= factor, for floating point. */

@@ -1,8 +1,8 @@
 /// <reference path="./webassembly.d.ts" />
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
-import type { DType } from '../dtype.ts'
-import type { ReduceOp } from '../process-group.ts'
+import { dtypes, type DType } from '../dtype.ts'
+import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /**
  * Arithmetic on buffers of a rank's arena, in SIMD. All addresses are byte offsets into its memory;
@@ -10,18 +10,16 @@ import type { ReduceOp } from '../process-group.ts'
  */
 export interface Kernels {
   /**
-   * out[i] = a[i] op b[i]; `out` may be `a` or `b`. `avg` is a sum: divide at the end with `scale`.
-   *
-   * Floating-point `min` and `max` give NaN when either element is NaN and order -0 below +0, as
-   * torch does; int32 `sum` and `product` wrap around.
+   * out[i] = a[i] op b[i]; `out` may be `a` or `b`. See `ReduceOp` for what each does. `avg` and
+   * `premulSum` are sums here: divide at the end with `divide`, multiply before with `scale`.
    */
-  combine(op: ReduceOp, dtype: DType, out: number, a: number, b: number, count: number): void
+  combine(op: Reduction, dtype: DType, out: number, a: number, b: number, count: number): void
 
-  /**
-   * x[i] *= factor, in place. float32 multiplies by the factor rounded to float32; int32 cuts the
-   * result toward zero, exactly so for a factor 1/n, like torch's division of integers for `avg`.
-   */
+  /** x[i] *= factor in place, for floats; in float32 for 16-bit ones, rounded once. */
   scale(dtype: DType, at: number, count: number, factor: number): void
+
+  /** x[i] /= divisor in place. Floats multiply by 1/divisor; integers are cut toward zero. */
+  divide(dtype: DType, at: number, count: number, divisor: number): void
 
   /**
    * Copies bytes; the ranges may overlap. Prefer it to `copyWithin` and `set` on shared memory:
@@ -30,12 +28,12 @@ export interface Kernels {
   copy(to: number, from: number, bytes: number): void
 }
 
-type Combine = (out: number, a: number, b: number, count: number) => void
+type Combine = (op: number, out: number, a: number, b: number, count: number) => void
 type Scale = (at: number, count: number, factor: number) => void
-type KernelOp = Exclude<ReduceOp, 'avg'>
+/** Floats have `scale`, integers `divide`. */
 type Exports = Readonly<
-  Record<`${DType}_${KernelOp}`, Combine> &
-    Record<`${DType}_scale`, Scale> & { copy: Kernels['copy'] }
+  Record<`${DType}_combine`, Combine> &
+    Record<`${DType}_${'scale' | 'divide'}`, Scale> & { copy: Kernels['copy'] }
 >
 
 /** Where the build puts the kernels, as seen from both src/kernels and dist/kernels. */
@@ -50,10 +48,14 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     .exports as unknown as Exports
   return {
     combine: (op, dtype, out, a, b, count) => {
-      kernels[`${dtype}_${op === 'avg' ? 'sum' : op}`](out, a, b, count)
+      kernels[`${dtype}_combine`](reductionCodes[op], out, a, b, count)
     },
     scale: (dtype, at, count, factor) => {
       kernels[`${dtype}_scale`](at, count, factor)
+    },
+    divide: (dtype, at, count, divisor) => {
+      if (dtypes[dtype].kind === 'float') kernels[`${dtype}_scale`](at, count, 1 / divisor)
+      else kernels[`${dtype}_divide`](at, count, divisor)
     },
     copy: (to, from, bytes) => {
       kernels.copy(to, from, bytes)

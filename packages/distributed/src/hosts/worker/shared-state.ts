@@ -2,11 +2,10 @@ import { dtypeByCode, dtypes } from '../../dtype.ts'
 import {
   algorithmNames,
   operationCodes,
-  reductionCodes,
   type Operation,
   type OperationName,
 } from '../../engine/operation.ts'
-import type { ReduceOp } from '../../process-group.ts'
+import { reductionCodes, type Reduction } from '../../reduction.ts'
 
 /*
  * What the main thread and the engine's worker share besides the arena: a ring of commands (main
@@ -66,7 +65,7 @@ export function commandAt(n: number): number {
 }
 
 const operationNames = Object.keys(operationCodes) as OperationName[]
-const reductions = Object.keys(reductionCodes) as ReduceOp[]
+const reductions = Object.keys(reductionCodes) as Reduction[]
 
 /** Writes the fields of an operation after the two first doubles (kind, slot). */
 export function writeOperation(commands: Float64Array, at: number, operation: Operation): void {
@@ -85,6 +84,8 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 14] = operation.aborted ? 1 : 0
   commands[at + 15] = operation.table
   commands[at + 16] = operation.flight
+  commands[at + 17] = operation.factor
+  commands[at + 18] = operation.deterministic ? 1 : 0
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -104,5 +105,7 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     aborted: commands[at + 14] === 1,
     table: commands[at + 15]!,
     flight: commands[at + 16]!,
+    factor: commands[at + 17]!,
+    deterministic: commands[at + 18] === 1,
   }
 }

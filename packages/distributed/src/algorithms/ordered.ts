@@ -1,0 +1,114 @@
+import { untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { arithmeticOf, type Arithmetic } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+
+/*
+ * Reductions that combine in the order of the ranks, ((r0 + r1) + r2) + ..., for results that depend
+ * on nothing else. The buffer is cut into n chunks, one a rank; every rank sends each chunk straight
+ * to its owner, which folds the n contributions, segment by segment, and sends the result to the
+ * ranks that want it.
+ *
+ * Sent per rank, of S bytes, in one step: (n-1)/n S for reduce-scatter. In two steps: 2(n-1)/n S for
+ * all-reduce; for reduce (n-1)/n S, and S/n more by all but the root. These are the bytes of the
+ * ring in n-1 messages at once.
+ */
+
+export function* orderedAllReduce(channel: Channel, operation: Operation): Steps {
+  const everybody = Array.from({ length: channel.size }, (_, rank) => rank)
+  yield* foldInPlace(channel, operation, everybody)
+}
+
+export function* orderedReduce(channel: Channel, operation: Operation): Steps {
+  yield* foldInPlace(channel, operation, [operation.peer])
+}
+
+export function* orderedReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { input, output, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const bytes = count * arithmetic.bytesPerElement
+  const slices = Array.from({ length: channel.size }, (_, i) => ({ at: input + i * bytes, bytes }))
+  const sends = sendShares(channel, slices)
+  yield* foldShare(channel, arithmetic, slices[channel.rank]!, output, () => undefined)
+  yield* untilAll(sends)
+}
+
+function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly number[]): Steps {
+  const { rank, size } = channel
+  const { input, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, size).map(({ at, bytes }) => ({
+    at: input + at,
+    bytes,
+  }))
+  const own = chunks[rank]!
+  const others = wanted.filter((peer) => peer !== rank)
+  const sends = sendShares(channel, chunks)
+  yield* foldShare(channel, arithmetic, own, own.at, ({ at, bytes }) => {
+    for (const peer of others) sends.push(channel.send(peer, at, bytes))
+  })
+  const owners = wanted.includes(rank) ? othersFrom(rank, size) : []
+  const results = owners.flatMap((owner) =>
+    segmentsOf(chunks[owner]!, size).map(({ at, bytes }) => channel.receive(owner, at, bytes)),
+  )
+  yield* untilAll(results)
+  yield* untilAll(sends)
+}
+
+/** The other ranks, from the next one round. Nobody is everybody's first. */
+function othersFrom(rank: number, size: number): number[] {
+  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
+}
+
+function sendShares(channel: Channel, shares: readonly Piece[]): Transfer[] {
+  const { rank, size } = channel
+  return othersFrom(rank, size).flatMap((peer) =>
+    segmentsOf(shares[peer]!, size).map(({ at, bytes }) => channel.send(peer, at, bytes)),
+  )
+}
+
+/** Bytes of the segments that a rank has room for: two from each other rank. */
+const ROOM = 8 * 1024 * 1024
+const LARGEST_SEGMENT = 256 * 1024
+
+function segmentsOf(piece: Piece, size: number): Piece[] {
+  const share = Math.floor(ROOM / 2 / (size - 1) / 64) * 64
+  return cutIntoSegments(piece, Math.max(64, Math.min(LARGEST_SEGMENT, share)))
+}
+
+/** Folds what the others send of this rank's share with its own into `output`. */
+function* foldShare(
+  channel: Channel,
+  arithmetic: Arithmetic,
+  share: Piece,
+  output: number,
+  onFolded: (segment: Piece) => void,
+): Steps {
+  const { rank, size } = channel
+  const segments = segmentsOf(share, size)
+  const others = othersFrom(rank, size)
+  const slots = [0, 1].map(() => others.map(() => channel.scratch(segments[0]!.bytes)))
+  const post = (i: number): Transfer[] =>
+    others.map((peer, k) => channel.receive(peer, slots[i % 2]![k]!, segments[i]!.bytes))
+  const coming = segments.slice(0, 2).map((_, i) => post(i))
+  for (const [i, { at, bytes }] of segments.entries()) {
+    const received = coming[i]!
+    yield* untilAll(received)
+    const places = Array.from({ length: size }, (_, peer) =>
+      peer === rank ? at : received[(peer - rank - 1 + size) % size]!.at,
+    )
+    const result = output + at - share.at
+    const scratch = places[rank === 0 ? 1 : 0]!
+    for (let peer = 1; peer < size; peer++) {
+      // the output may be the own share, which must be read before it is written
+      const sum = peer === 1 ? places[0]! : scratch
+      const out = peer === size - 1 ? result : scratch
+      arithmetic.combine(out, sum, places[peer]!, bytes)
+    }
+    arithmetic.finish(result, bytes)
+    onFolded({ at: result, bytes })
+    if (i + 2 < segments.length) coming.push(post(i + 2))
+  }
+}

@@ -1,0 +1,68 @@
+// One vector of 16 bytes at a time: out = a op b for each reduction and element type. `op` is a
+// constant at every call, so that after inlining the comparisons are gone; conditions on T are
+// decided when the function is compiled for a T, and skip instructions that T has not.
+
+/** The codes of ../reduction.ts. `avg` and `premulSum` combine as sums. */
+export const SUM: i32 = 1
+export const PRODUCT: i32 = 3
+export const MIN: i32 = 4
+export const MAX: i32 = 5
+export const BAND: i32 = 6
+export const BOR: i32 = 7
+export const BXOR: i32 = 8
+
+// @ts-ignore: decorator
+@inline
+export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
+  if (op == SUM) return v128.add<T>(a, b)
+  if (op == PRODUCT) return multiply<T>(a, b)
+  if (op == MIN) return minimum<T>(a, b)
+  if (op == MAX) return maximum<T>(a, b)
+  if (op == BAND) return v128.and(a, b)
+  if (op == BOR) return v128.or(a, b)
+  return v128.xor(a, b)
+}
+
+// @ts-ignore: decorator
+@inline
+function multiply<T>(a: v128, b: v128): v128 {
+  if (sizeof<T>() == 1) {
+    // WebAssembly has no product of bytes: as 16-bit words, of which the low byte counts
+    const low = v128.and(i16x8.extmul_low_i8x16_u(a, b), i16x8.splat(0xff))
+    const high = v128.and(i16x8.extmul_high_i8x16_u(a, b), i16x8.splat(0xff))
+    return i8x16.narrow_i16x8_u(low, high)
+  } else {
+    return v128.mul<T>(a, b)
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function minimum<T>(a: v128, b: v128): v128 {
+  if (isInteger<T>()) {
+    if (sizeof<T>() == 8) return v128.bitselect(b, a, isGreater<T>(a, b))
+    else return v128.min<T>(a, b)
+  } else {
+    return v128.min<T>(a, b)
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function maximum<T>(a: v128, b: v128): v128 {
+  if (isInteger<T>()) {
+    if (sizeof<T>() == 8) return v128.bitselect(a, b, isGreater<T>(a, b))
+    else return v128.max<T>(a, b)
+  } else {
+    return v128.max<T>(a, b)
+  }
+}
+
+/** Of 64-bit integers; unsigned ones compare as signed ones do with the highest bit flipped. */
+// @ts-ignore: decorator
+@inline
+function isGreater<T>(a: v128, b: v128): v128 {
+  if (isSigned<T>()) return i64x2.gt_s(a, b)
+  const flip = i64x2.splat(i64.MIN_VALUE)
+  return i64x2.gt_s(v128.xor(a, flip), v128.xor(b, flip))
+}

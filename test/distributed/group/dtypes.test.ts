@@ -1,0 +1,152 @@
+import { jest } from '@jest/globals'
+import { premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { errorOf, thrownBy } from '../support/outcome.ts'
+import { dtypes, fill, newArray, reduced, sameBits } from '../support/values.ts'
+
+jest.setTimeout(60_000)
+
+/** Runs on two ranks. */
+async function onTwo(run: (group: ProcessGroup) => Promise<void>): Promise<void> {
+  await runWorld({ size: 2, seed: 5 }, run)
+}
+
+const one = { float16: 0x3c00, bfloat16: 0x3f80 } as const
+const two = { float16: 0x4000, bfloat16: 0x4000 } as const
+
+describe('the dtype of a buffer', () => {
+  it.each(dtypes)('is that which the arena gave it, for its parts too: %s', async (dtype) => {
+    await onTwo(async (group) => {
+      const whole = group.alloc(dtype, 40)
+      const part = whole.subarray(3, 33)
+      fill(part, dtype, group.rank)
+      await group.allReduce(part)
+      expect(sameBits(part, reduced(dtype, 'sum', 2, 30))).toBe(true)
+      group.free(whole)
+      // the memory may hold something else now
+      const bytes = group.alloc('uint8', 40).fill(200)
+      await group.allReduce(bytes)
+      expect(bytes[7]).toBe(144)
+    })
+  })
+
+  it.each(['float16', 'bfloat16'] as const)('is told by an option: %s', async (dtype) => {
+    await onTwo(async (group) => {
+      const buffer = Uint16Array.of(one[dtype])
+      await group.allReduce(buffer, { dtype })
+      expect(buffer[0]).toBe(two[dtype])
+    })
+  })
+
+  it('of 16-bit words is asked for', async () => {
+    await onTwo(async (group) => {
+      expect(thrownBy(() => group.allReduce(new Uint16Array(3)))).toMatchObject({
+        code: 'ERR_TSR_BUFFER',
+        message: expect.stringContaining('may hold float16 or bfloat16; pass `dtype`'),
+      })
+      await group.barrier()
+    })
+  })
+
+  it('of bytes is uint8, or bool with the option, also where the arena gave another', async () => {
+    await onTwo(async (group) => {
+      const buffer = Uint8Array.of(255, 1, 0)
+      await group.allReduce(buffer)
+      expect([...buffer]).toEqual([254, 2, 0])
+      await group.allReduce(buffer, { dtype: 'bool' })
+      expect([...buffer]).toEqual([1, 1, 0])
+      const truths = group.alloc('bool', 1).fill(1)
+      await group.allReduce(truths, { dtype: 'uint8' })
+      expect(truths[0]).toBe(2)
+    })
+  })
+
+  it('must fit its array, and exist', async () => {
+    await onTwo(async (group) => {
+      const wrong = thrownBy(() => group.allReduce(new Float32Array(1), { dtype: 'bfloat16' }))
+      expect(wrong).toMatchObject({
+        code: 'ERR_TSR_BUFFER',
+        message: expect.stringContaining('a Float32Array, but bfloat16 is stored in a Uint16Array'),
+      })
+      const unknown = 'float8' as never
+      expect(
+        thrownBy(() => group.broadcast(new Uint8Array(1), 0, { dtype: unknown })),
+      ).toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name: 'dtype' } })
+      await group.barrier()
+    })
+  })
+
+  const { Float16Array } = globalThis as unknown as {
+    Float16Array?: new (values: number[]) => never
+  }
+  if (Float16Array !== undefined) {
+    it('of a Float16Array is float16', async () => {
+      await onTwo(async (group) => {
+        const buffer = new Float16Array([1.5, -2])
+        await group.allReduce(buffer)
+        expect([...(buffer as number[])]).toEqual([3, -4])
+      })
+    })
+  }
+})
+
+describe('reductions', () => {
+  it.each([
+    ['float32', 'bxor', 'sum, avg, product, min, max, premulSum'],
+    ['bfloat16', 'band', 'sum, avg, product, min, max, premulSum'],
+    ['bool', 'avg', 'sum, product, min, max, band, bor, bxor'],
+    ['int8', premulSum(2), 'sum, avg, product, min, max, band, bor, bxor'],
+  ] as const)('that make no sense are refused: %s %j', async (dtype, op, allowed) => {
+    await onTwo(async (group) => {
+      const calls = [
+        () => group.allReduce(newArray(dtype, 2), { op, dtype }),
+        () => group.reduce(newArray(dtype, 2), 0, { op, dtype }),
+        () => group.reduceScatter(newArray(dtype, 1), newArray(dtype, 2), { op, dtype }),
+        () => group.allReduceCoalesced([newArray(dtype, 1)], { op, dtype }),
+      ]
+      for (const call of calls) {
+        expect(thrownBy(call)).toMatchObject({
+          code: 'ERR_TSR_REDUCTION',
+          message: expect.stringContaining(`${dtype} has ${allowed}`),
+        })
+      }
+      await group.barrier()
+    })
+  })
+
+  it.each([NaN, Infinity, '1', undefined])('premulSum refuses a factor of %p', (factor) => {
+    expect(thrownBy(() => premulSum(factor as number))?.code).toBe('ERR_TSR_ARGUMENT')
+  })
+
+  it('premulSum by its bare name says how to call it', async () => {
+    await onTwo(async (group) => {
+      const op = 'premulSum' as never
+      const error = await errorOf(() => group.allReduce(new Float32Array(1), { op }))
+      expect(error?.message).toContain('or premulSum(factor)')
+    })
+  })
+
+  it.each(['heap', 'arena'] as const)('premulSum keeps an input in the %s', async (where) => {
+    await onTwo(async (group) => {
+      const make = (length: number) =>
+        where === 'arena' ? group.alloc('float32', length) : new Float32Array(length)
+      const input = make(4).fill(group.rank + 1)
+      const output = make(2)
+      await group.reduceScatter(output, input, { op: premulSum(0.5) })
+      expect([...output]).toEqual([1.5, 1.5])
+      expect([...input]).toEqual(new Array(4).fill(group.rank + 1))
+      const own = input.subarray(2 * group.rank, 2 * group.rank + 2)
+      await group.reduceScatter(own, input, { op: premulSum(0.5) })
+      expect([...own]).toEqual([1.5, 1.5])
+      await group.allReduce(output, { op: premulSum(2) })
+      expect([...output]).toEqual([6, 6])
+    })
+  })
+
+  it('premulSum multiplies in a group of one too', async () => {
+    await runWorld({ size: 1 }, async (group) => {
+      const buffer = Float64Array.of(3)
+      await group.allReduce(buffer, { op: premulSum(0.5) })
+      expect(buffer[0]).toBe(1.5)
+    })
+  })
+})
