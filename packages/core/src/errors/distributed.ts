@@ -99,6 +99,17 @@ export const distributedErrors = {
     message: 'Transport {transport} cannot be used: {reason}',
     advice: "Choose another transport, or 'auto'.",
   },
+  ERR_TSR_TUNING: {
+    category: 'user',
+    message: 'The tuning file {path} cannot be used: {problem}',
+    advice: 'Write one with `npm run bench -- tune --output FILE`, or unset TSRUN_TUNING.',
+  },
+  ERR_TSR_TUNING_DIFFERS: {
+    category: 'user',
+    message:
+      'Rank {rank} chooses algorithms by {mine}, rank {peer} by {theirs}, and the two differ',
+    advice: 'Give all ranks the same TSRUN_TUNING file, or none.',
+  },
   ERR_TSR_CONNECT: {
     category: 'infrastructure',
     message:

@@ -13,6 +13,7 @@ import {
 import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
+import { builtInLadders, type Ladders } from './ladders.ts'
 import { linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
@@ -60,17 +61,6 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
   monitoredBarrier: { linear: linearBarrier },
 }
 
-/** Up to so many bytes the fewest steps win; above, the fewest bytes. */
-const SMALL_ALL_REDUCE = 256 * 1024
-const MIDDLE_ALL_REDUCE = 8 * 1024 * 1024
-const SMALL_TREE = 64 * 1024
-const SMALL_REDUCE_SCATTER = 64 * 1024
-const SMALL_ALL_GATHER = 64 * 1024
-const SMALL_ALL_TO_ALL = 16 * 1024
-
-/** Where ranks share memory: above it everybody copies from everybody. */
-const SMALL_SHARED = 64 * 1024
-
 /** What decides, the same on all ranks of a group. */
 export interface Situation {
   /** Of the whole buffer. */
@@ -79,47 +69,17 @@ export interface Situation {
   readonly shared: boolean
 }
 
-/** The best algorithm. The same facts give the same choice everywhere. */
+/** The best algorithm. The same facts and ladders give the same choice everywhere. */
 export function chooseAlgorithm(
   operation: OperationName,
   { bytes, shared }: Situation,
+  { sockets, sharedMemory }: Ladders = builtInLadders,
 ): AlgorithmName {
-  const isDirect = shared && bytes > SMALL_SHARED && table[operation].direct !== undefined
-  if (isDirect) return 'direct'
-  switch (operation) {
-    case 'send':
-    case 'recv':
-      return 'direct'
-    case 'broadcast':
-    case 'reduce':
-      return bytes <= SMALL_TREE ? 'binomial-tree' : 'chain'
-    case 'allReduce':
-    case 'allReduceCoalesced':
-      if (bytes <= SMALL_ALL_REDUCE) return 'recursive-doubling'
-      return bytes <= MIDDLE_ALL_REDUCE ? 'halving-doubling' : 'ring'
-    case 'reduceScatter':
-      return bytes <= SMALL_REDUCE_SCATTER ? 'recursive-halving' : 'ring'
-    case 'allGather':
-      return bytes <= SMALL_ALL_GATHER ? 'bruck' : 'ring'
-    case 'allGatherV':
-      return 'ring'
-    case 'gather':
-    case 'scatter':
-      return bytes <= SMALL_TREE ? 'binomial-tree' : 'linear'
-    case 'gatherV':
-    case 'scatterV':
-    case 'monitoredBarrier':
-      return 'linear'
-    case 'allToAll':
-      return bytes <= SMALL_ALL_TO_ALL ? 'bruck' : 'pairwise'
-    case 'allToAllV':
-      return 'pairwise'
-    case 'barrier':
-      return 'dissemination'
-  }
+  const ladder = (shared ? sharedMemory[operation] : undefined) ?? sockets[operation]
+  return ladder.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
-/** The algorithms of an operation, for checking a caller's choice. */
+/** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
   return Object.keys(table[operation]) as AlgorithmName[]
 }

@@ -1,11 +1,12 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import type { Ladders } from '../algorithms/ladders.ts'
 import { findAlgorithm } from '../algorithms/select.ts'
 import type { Heap } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
-import { quietJournal, type SharedJournal } from '../diagnosis/journal.ts'
+import { quietJournal } from '../diagnosis/journal.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
-import type { Transport } from '../transports/transport.ts'
 import { EngineMemory } from './engine-memory.ts'
+import type { EngineOptions } from './engine-options.ts'
 import { Failures } from './failures.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
@@ -16,17 +17,6 @@ import { createChannel } from './task-channel.ts'
 import { createTask, describeWaiting, type Task, type Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
 import { Turns } from './turns.ts'
-
-export interface EngineOptions {
-  readonly heap: Heap
-  /** Rank in the world. */
-  readonly rank: number
-  readonly worldSize: number
-  /** Undefined for a world of one. */
-  readonly transport: Transport | undefined
-  /** Of the caller's thread; default: one of its own that nobody reads. */
-  readonly journal?: SharedJournal
-}
 
 /**
  * The scheduler of one rank: runs operations as generators, resumes those whose messages moved,
@@ -50,8 +40,10 @@ export class Engine {
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
   readonly #diagnosis: Diagnosis
+  readonly #ladders: Ladders | undefined
 
-  constructor({ heap, rank, worldSize, transport, journal }: EngineOptions) {
+  constructor({ heap, rank, worldSize, transport, journal, ladders }: EngineOptions) {
+    this.#ladders = ladders
     this.rank = rank
     this.heap = heap
     this.#hosts = transport?.hosts
@@ -162,7 +154,7 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = resolveAlgorithm(requested, group)
+    const operation = resolveAlgorithm(requested, group, this.#ladders)
     const task = createTask(operation, group, onSettled)
     this.#running.add(task)
     this.#diagnosis.onStart(task)

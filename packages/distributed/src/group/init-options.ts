@@ -8,6 +8,7 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
+import { readTuning, type Tuning } from '../algorithms/tuning.ts'
 import {
   readDiagnosis,
   type DiagnosisOptions,
@@ -66,13 +67,15 @@ export interface InitSettings {
   readonly iface: string | undefined
   readonly ports: PortRange | undefined
   readonly diagnosis: DiagnosisSettings
+  /** Of the file that TSRUN_TUNING names. */
+  readonly tuning: Tuning
 }
 
 const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
 
-/** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE */
+/** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
 export function resolveOptions(options: InitOptions): InitSettings {
   const environment = options.worldSize === undefined ? readRankEnvironment() : undefined
   const worldSize = options.worldSize ?? environment?.worldSize ?? 1
@@ -102,6 +105,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),
     ports: options.ports ?? readPortRange(process.env['TSRUN_PORT_RANGE']),
     diagnosis: readDiagnosis(options, process.env),
+    tuning: readTuning(process.env['TSRUN_TUNING']),
   }
 }
 

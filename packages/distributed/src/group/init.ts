@@ -10,6 +10,7 @@ import {
   startStoreServer,
   type Store,
 } from '@tsrun/store'
+import { checkSameTuning, identityOf, type TuningIdentity } from '../algorithms/tuning.ts'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { Journal } from '../diagnosis/journal.ts'
@@ -95,12 +96,13 @@ async function checkToken(token: string, host: string, port: number): Promise<vo
 
 async function openHost(settings: InitSettings, store: Store): Promise<EngineHost> {
   const { rank, worldSize, engine, transport, arena } = settings
+  const { ladders } = settings.tuning
   const memory = createMemory(arena)
   const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
   const journal = recorder.shared
   if (worldSize === 1) {
     const heap = heapOf(memory)
-    const alone = new Engine({ heap, rank, worldSize, transport: undefined, journal })
+    const alone = new Engine({ heap, rank, worldSize, transport: undefined, journal, ladders })
     return new InlineHost(alone, new Arena(heap, rank), recorder, undefined)
   }
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
@@ -111,13 +113,22 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
         ...endpoint,
         on: hostIdentity(),
         segment: segment?.address,
+        tuning: identityOf(settings.tuning),
       })
     } finally {
       segment?.seal()
     }
   }
   if (engine === 'worker') {
-    const worker = new WorkerHost({ memory, rank, worldSize, transport, listen, journal: recorder })
+    const worker = new WorkerHost({
+      memory,
+      rank,
+      worldSize,
+      transport,
+      listen,
+      journal: recorder,
+      ladders,
+    })
     await worker.start(exchange)
     return worker
   }
@@ -132,7 +143,14 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
     const reason = 'it cannot block, which the inline engine needs'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
-  const inline = new Engine({ heap, rank, worldSize, transport: opened.transport, journal })
+  const inline = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport: opened.transport,
+    journal,
+    ladders,
+  })
   return new InlineHost(inline, new Arena(heap, rank), recorder, opened.transport)
 }
 
@@ -165,6 +183,7 @@ interface Published extends Endpoint {
   /** The host, see `hostIdentity`. */
   readonly on: string
   readonly segment: SegmentAddress | undefined
+  readonly tuning: TuningIdentity
 }
 
 /** Publishes where this rank listens and waits for all others. */
@@ -191,6 +210,8 @@ async function exchangeEndpoints(
     }),
   )
   refuseLoopback(endpoints)
+  const tunings = endpoints.map(({ tuning }) => tuning)
+  checkSameTuning(rank, tunings)
   const segments = endpoints.map(({ segment }) => segment)
   const isRequired = sharedMemory === 'required'
   const sharing = await agreeOnSharing(store, { rank, segments, isRequired, timeout })

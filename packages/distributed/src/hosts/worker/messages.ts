@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
+import type { Ladders } from '../../algorithms/ladders.ts'
 import type { SharedJournal } from '../../diagnosis/journal.ts'
 import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint } from '../../transports/connect/mesh.ts'
@@ -16,6 +17,7 @@ export interface WorkerInput {
   readonly transport: StreamName
   readonly listen: ListenOptions
   readonly journal: SharedJournal
+  readonly ladders: Ladders
 }
 
 /** Main to worker, while it starts. */

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import { reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
 import { signalEventfd, yieldCore } from '@tsrun/native'
+import type { Ladders } from '../../algorithms/ladders.ts'
 import { Arena } from '../../arena/arena.ts'
 import { heapOf } from '../../arena/heap.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
@@ -33,6 +34,7 @@ export interface WorkerHostOptions {
   readonly transport: StreamName
   readonly listen: ListenOptions
   readonly journal: Journal
+  readonly ladders: Ladders
 }
 
 /** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */

@@ -174,8 +174,15 @@ async function main(): Promise<void> {
   const [{ connect }] = await connecting
   const heap = heapOf(input.memory)
   const opened = await prepared.connect(heap, connect)
-  const { rank, worldSize, journal } = input
-  const engine = new Engine({ heap, rank, worldSize, transport: opened.transport, journal })
+  const { rank, worldSize, journal, ladders } = input
+  const engine = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport: opened.transport,
+    journal,
+    ladders,
+  })
   isReady = true
   if (opened.kind === 'blocking') {
     tell({ ready: { doorbell: opened.transport.doorbell } })

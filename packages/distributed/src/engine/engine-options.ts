@@ -1,0 +1,17 @@
+import type { Ladders } from '../algorithms/ladders.ts'
+import type { Heap } from '../arena/heap.ts'
+import type { SharedJournal } from '../diagnosis/journal.ts'
+import type { Transport } from '../transports/transport.ts'
+
+export interface EngineOptions {
+  readonly heap: Heap
+  /** Rank in the world. */
+  readonly rank: number
+  readonly worldSize: number
+  /** Undefined for a world of one. */
+  readonly transport: Transport | undefined
+  /** Of the caller's thread; default: one of its own that nobody reads. */
+  readonly journal?: SharedJournal
+  /** Chooses algorithms; the same on all ranks. Default: the built-in thresholds. */
+  readonly ladders?: Ladders | undefined
+}

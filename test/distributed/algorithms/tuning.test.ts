@@ -1,0 +1,124 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { chooseAlgorithm } from '../../../packages/distributed/src/algorithms/select.ts'
+import {
+  checkSameTuning,
+  identityOf,
+  readTuning,
+} from '../../../packages/distributed/src/algorithms/tuning.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))
+afterAll(() => {
+  rmSync(folder, { recursive: true })
+})
+
+let files = 0
+
+function fileOf(content: unknown): string {
+  const path = join(folder, `${files++}.json`)
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+  return path
+}
+
+const ring = { algorithm: 'ring' }
+
+describe('a tuning file', () => {
+  it('replaces the thresholds that it names, per medium, and no others', () => {
+    const path = fileOf({
+      version: 1,
+      about: { machine: 'a laptop' },
+      sockets: { allGather: [{ upTo: 100, algorithm: 'bruck' }, ring] },
+      sharedMemory: { allGather: [{ algorithm: 'bruck' }] },
+    })
+    const { ladders, source } = readTuning(path)
+    const choose = (bytes: number, shared: boolean): string =>
+      chooseAlgorithm('allGather', { bytes, shared }, ladders)
+    expect([0, 100, 101, 1e9].map((bytes) => choose(bytes, false))).toEqual([
+      ...['bruck', 'bruck', 'ring', 'ring'],
+    ])
+    expect(choose(1e9, true)).toBe('bruck')
+    expect(ladders.sockets.broadcast).toEqual(readTuning(undefined).ladders.sockets.broadcast)
+    expect(source).toBe(path)
+  })
+
+  it('tunes coalesced all-reduces like others, unless it says more', () => {
+    const { ladders } = readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } }))
+    expect(ladders.sockets.allReduceCoalesced).toEqual([{ ...ring, upTo: Infinity }])
+  })
+
+  it.each([
+    ['{', 'JSON'],
+    [[], 'it is no object'],
+    [{}, 'its version is undefined; expected 1'],
+    [{ version: 2 }, 'its version is 2; expected 1'],
+    [{ version: 1, tcp: {} }, '"tcp" is unknown; expected sockets, sharedMemory'],
+    [{ version: 1, sockets: [] }, '"sockets" is no object'],
+    [{ version: 1, sockets: { allSum: [ring] } }, '"sockets": there is no operation "allSum"'],
+    [{ version: 1, sockets: { allReduce: [] } }, '"allReduce": expected a list of thresholds'],
+    [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": entry 0 is no object'],
+    [
+      { version: 1, sockets: { allGather: [{ algorithm: 'chain' }] } },
+      'entry 0: algorithm "chain"; expected one of ring, bruck, direct',
+    ],
+    [
+      { version: 1, sockets: { allReduce: [{ ...ring, upTo: 4096 }] } },
+      'the last entry has a limit',
+    ],
+    [
+      { version: 1, sockets: { allReduce: [{ ...ring, upTo: 8 }, { ...ring, upTo: 8 }, ring] } },
+      'entry 1: "upTo" is 8; expected bytes, ascending',
+    ],
+    [
+      { version: 1, sockets: { allReduce: [{ ...ring, upTo: '4KiB' }, ring] } },
+      'entry 0: "upTo" is "4KiB"; expected bytes, ascending',
+    ],
+  ])('is refused when it is %j', (content, problem) => {
+    const path = fileOf(content)
+    expect(() => readTuning(path)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_TUNING',
+        message: expect.stringContaining(problem),
+        facts: expect.objectContaining({ path }),
+      }),
+    )
+  })
+
+  it('is refused when it is missing', () => {
+    const path = join(folder, 'nowhere.json')
+    expect(() => readTuning(path)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_TUNING',
+        message: expect.stringContaining('ENOENT'),
+      }),
+    )
+  })
+})
+
+describe('the tunings of a job', () => {
+  const builtIn = identityOf(readTuning(''))
+  const other = identityOf(readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } })))
+
+  it('are the same when they say the same, wherever they come from', () => {
+    const empty = identityOf(readTuning(fileOf({ version: 1 })))
+    expect(() => {
+      checkSameTuning(1, [builtIn, empty])
+    }).not.toThrow()
+  })
+
+  it('are refused on every rank when they differ', () => {
+    for (const [rank, peer] of [
+      [0, 1],
+      [1, 0],
+    ] as const) {
+      expect(() => {
+        checkSameTuning(rank, [builtIn, other])
+      }).toThrow(
+        expect.objectContaining({
+          code: 'ERR_TSR_TUNING_DIFFERS',
+          facts: expect.objectContaining({ rank, peer }),
+        }),
+      )
+    }
+  })
+})

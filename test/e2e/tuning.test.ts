@@ -1,0 +1,62 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { endJobs, Job } from '../distributed/support/job.ts'
+
+jest.setTimeout(120_000)
+afterEach(endJobs)
+
+const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))
+afterAll(() => {
+  rmSync(folder, { recursive: true })
+})
+
+const ladder = [{ upTo: 4, algorithm: 'ring' }, { algorithm: 'halving-doubling' }]
+const tuning = join(folder, 'tuning.json')
+writeFileSync(
+  tuning,
+  JSON.stringify({
+    version: 1,
+    sockets: { allReduce: ladder },
+    sharedMemory: { allReduce: ladder },
+  }),
+)
+
+describe('a tuning file', () => {
+  it.each([
+    { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'worker' },
+    { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' },
+  ])('chooses the algorithms of all ranks with %j', async (world) => {
+    const env = { ...world, TSRUN_TUNING: tuning }
+    const job = await Job.start({ size: 2, program: 'tuned.mjs', env })
+    for (const rank of job.ranks) {
+      const said = await rank.hear('failed')
+      expect(said.code).toBe('ERR_TSR_MISMATCH')
+      expect(said.message).toContain('allReduce(sum) float32[4] by ring')
+      expect(said.message).toContain('allReduce(sum) float32[4] by halving-doubling')
+    }
+  })
+
+  it('that only some ranks have is refused by all', async () => {
+    const envOf = (rank: number) => ({ TSRUN_TUNING: rank === 1 ? tuning : '' })
+    const job = await Job.start({ size: 3, program: 'join.mjs', envOf })
+    for (const rank of job.ranks) {
+      const said = await rank.hear('failed')
+      expect(said.code).toBe('ERR_TSR_TUNING_DIFFERS')
+      expect(said.message).toContain(tuning)
+      expect(said.message).toContain('the built-in thresholds')
+    }
+  })
+
+  it('that is missing is named', async () => {
+    const env = { TSRUN_TUNING: join(folder, 'nowhere.json') }
+    const job = await Job.start({ size: 2, program: 'join.mjs', env })
+    for (const rank of job.ranks) {
+      expect(await rank.hear('failed')).toMatchObject({
+        code: 'ERR_TSR_TUNING',
+        facts: { path: env.TSRUN_TUNING },
+      })
+    }
+  })
+})
