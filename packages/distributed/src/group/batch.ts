@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import type { CallOptions } from '../process-group.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import type { Call } from './submissions.ts'
@@ -14,6 +15,8 @@ export function startBatch(
   const giveUp = new AbortController()
   const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
   const signal = AbortSignal.any(signals)
+  // one listener for each message
+  setMaxListeners(0, signal)
   const works: FollowedWork<unknown>[] = []
   try {
     for (const call of calls) works.push(start({ ...call, options: { ...options, signal } }))
