@@ -72,6 +72,7 @@ const unevenTotal = ({ n, s }: Place): number => ((n * (n + 1)) / 2) * s
 const allReduceBytes: Formula['bytes'] = {
   ring: ({ n, S }) => (2 * (n - 1) * S) / n,
   direct: ({ n, S }) => (2 * (n - 1) * S) / n,
+  ordered: ({ n, S }) => (2 * (n - 1) * S) / n,
   'recursive-doubling': (place) => inside(place, (corners) => log2(corners) * place.S),
   'halving-doubling': (place) =>
     inside(place, (corners) => (2 * (corners - 1) * place.S) / corners),
@@ -98,12 +99,22 @@ const formulas: Partial<Record<OperationName, Formula>> = {
   },
   reduce: {
     call: (group, slice, options) => group.reduce(floats(slice * group.size), ROOT, options),
-    bytes: { 'binomial-tree': notRoot(({ S }) => S), chain: notRoot(({ S }) => S) },
+    bytes: {
+      'binomial-tree': notRoot(({ S }) => S),
+      chain: notRoot(({ S }) => S),
+      ordered: ({ rank, n, S }) => ((n - 1) * S) / n + (rank === ROOT ? 0 : S / n),
+    },
   },
   reduceScatter: {
     call: (group, slice, options) =>
       group.reduceScatter(floats(slice), floats(slice * group.size), options),
-    bytes: { ring: others, 'recursive-halving': others, pairwise: others, direct: others },
+    bytes: {
+      ring: others,
+      'recursive-halving': others,
+      pairwise: others,
+      direct: others,
+      ordered: others,
+    },
   },
   allGather: {
     call: (group, slice, options) =>
