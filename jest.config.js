@@ -1,4 +1,4 @@
-const shared = {
+export const shared = {
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],
   // Packages import each other's TypeScript sources: tests need no build, but workers and ranks do.
@@ -22,7 +22,7 @@ export default {
     {
       ...shared,
       displayName: 'unit',
-      testMatch: ['<rootDir>/test/!(e2e|interop|chaos|docs)/**/*.test.ts'],
+      testMatch: ['<rootDir>/test/!(e2e|interop|chaos|docs|hosts)/**/*.test.ts'],
     },
     {
       ...shared,

@@ -2,8 +2,9 @@
 # Hosts on one machine: each a network namespace with its own address, and, for what runs there, its
 # own host name, hosts file and /dev/shm. Needs root and iproute2; sends nothing to any real network.
 #
-#   scripts/netns-cluster.sh up 2 [OWNER]     two hosts, n0 (10.99.0.1) and n1 (10.99.0.2); prints
-#                                             the name of the cluster; OWNER: the process it is for
+#   scripts/netns-cluster.sh up 2 [OWNER]     two hosts, n0 (10.99.0.1) and n1 (10.99.0.2), also
+#                                             called node0 and node1; prints the name of the cluster;
+#                                             OWNER: the process that it is for
 #   scripts/netns-cluster.sh run NAME 1 command…      runs a command on n1
 #   scripts/netns-cluster.sh cut NAME 1               pulls the cable of n1
 #   scripts/netns-cluster.sh mend NAME 1              and puts it back
@@ -47,7 +48,7 @@ up() {
     ip -n "$name-n$i" addr add "10.99.0.$((i + 1))/24" dev eth0
     ip -n "$name-n$i" link set eth0 up
     ip -n "$name-n$i" link set lo up
-    echo "10.99.0.$((i + 1)) n$i" >>"$state/$name/hosts"
+    echo "10.99.0.$((i + 1)) n$i node$i" >>"$state/$name/hosts"
   done
   trap - EXIT
   echo "$name"

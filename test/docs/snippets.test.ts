@@ -30,7 +30,7 @@ describe('README.md, docs and the packages', () => {
     expect(reasons).toEqual(expect.arrayContaining(given))
     expect(given.length).toBeLessThanOrEqual(6)
     const languages = new Set(blocks.map(({ language }) => language))
-    expect(['sh', 'ts', 'text', 'json']).toEqual(expect.arrayContaining([...languages]))
+    expect(['sh', 'ts', 'text', 'json', 'yaml']).toEqual(expect.arrayContaining([...languages]))
   })
 
   it('shows programs that type-check against the published types', async () => {

@@ -1,3 +1,4 @@
+import { addressOfInterface } from '@tsrun/store'
 import type { Job } from '../job.ts'
 import type { Surroundings } from '../life.ts'
 import { hostStore, type HostedStore } from '../store/host-store.ts'
@@ -15,11 +16,12 @@ const REFUSALS_SHOWN = 5
 /**
  * Brings the nodes of a job together: node 0 hosts the store, the others find it.
  *
- * @throws ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT,
+ * @throws ERR_TSR_INTERFACE, ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT,
  * ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST; ERR_TSR_ABORTED at an interrupt
  */
 export async function meet(job: Job, around: Surroundings): Promise<Nodes> {
   const { options } = job
+  if (options.iface !== undefined) addressOfInterface(options.iface)
   if (options.nnodes === 1) {
     const store = await host(job, options.masterAddr, around)
     return createAlone(job, store.endpoint, () => store.close())

@@ -1,0 +1,22 @@
+# The repository, built: one image for every host of a job. See docker-compose.yml.
+FROM node:22-bookworm-slim
+
+WORKDIR /tsrun
+# The manifests first, so that a change of the code does not fetch the packages again.
+COPY package.json package-lock.json .npmrc ./
+COPY packages/core/package.json packages/core/
+COPY packages/native/package.json packages/native/
+COPY packages/telemetry/package.json packages/telemetry/
+COPY packages/store/package.json packages/store/
+COPY packages/distributed/package.json packages/distributed/
+COPY packages/training/package.json packages/training/
+COPY packages/launcher/package.json packages/launcher/
+COPY packages/launcher/bin packages/launcher/bin
+RUN npm ci --ignore-scripts --no-audit --no-fund
+
+COPY . .
+RUN npm run build
+
+USER node
+EXPOSE 29500
+CMD ["npx", "tsrun", "--help"]

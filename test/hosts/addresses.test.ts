@@ -1,0 +1,160 @@
+import { jest } from '@jest/globals'
+import { Cluster, token, whyNoHosts } from './support/cluster.ts'
+import { until } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+
+const reason = whyNoHosts()
+if (reason !== undefined) console.warn(`skipped: ${reason}`)
+const onHosts = reason === undefined ? it : it.skip
+
+let cluster: Cluster | undefined
+afterEach(async () => {
+  await cluster?.down()
+  cluster = undefined
+})
+
+const listening = ['test/fixtures/distributed/addresses.mjs']
+
+interface Rank {
+  readonly rank: number
+  readonly masterAddr: string
+  /** Where the other ranks find this one. */
+  readonly endpoint: { readonly host: string; readonly port: number }
+}
+
+/** What the ranks of a job on two hosts publish, with flags of its own for each host. */
+async function publishedBy(
+  on: Cluster,
+  flags: readonly (readonly string[])[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<Rank[]> {
+  const runs = flags.map((own, i) =>
+    on.tsrun(i, flags.length, ['--nproc', '2', '--log-format', 'raw', ...own, ...listening], env),
+  )
+  const ends = await Promise.all(runs.map(({ finished }) => finished))
+  for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
+  return ends
+    .flatMap(({ stdout }) => Array.from(stdout.matchAll(/^\{.*\}$/gm), ([json]) => json))
+    .map((json) => JSON.parse(json) as Rank)
+    .sort((a, b) => a.rank - b.rank)
+}
+
+onHosts('ranks publish the interface that leads to the store; MASTER_ADDR is node 0', async () => {
+  cluster = new Cluster(2)
+  for (const transport of ['tcp', 'node']) {
+    const ranks = await publishedBy(cluster, [[], []], { TSRUN_TRANSPORT: transport })
+    expect(ranks.map(({ endpoint }) => endpoint.host)).toEqual([
+      '10.99.0.1',
+      '10.99.0.1',
+      '10.99.0.2',
+      '10.99.0.2',
+    ])
+    expect(new Set(ranks.map(({ masterAddr }) => masterAddr))).toEqual(new Set(['10.99.0.1']))
+  }
+})
+
+onHosts('--iface takes a name or an address, --port-range limits the ports', async () => {
+  cluster = new Cluster(2)
+  const ranks = await publishedBy(cluster, [
+    ['--iface', 'eth0', '--port-range', '31000-31001'],
+    ['--iface', '10.99.0.2', '--port-range', '32000-32003'],
+  ])
+  expect(ranks.map(({ endpoint }) => endpoint.host)).toEqual([
+    '10.99.0.1',
+    '10.99.0.1',
+    '10.99.0.2',
+    '10.99.0.2',
+  ])
+  const ports = ranks.map(({ endpoint }) => endpoint.port)
+  expect(ports.slice(0, 2).sort()).toEqual([31_000, 31_001])
+  expect(ports.slice(2).sort()).toEqual([32_000, 32_001])
+})
+
+onHosts('an interface that is not there is refused, naming those that are', async () => {
+  cluster = new Cluster(2)
+  const run = cluster.tsrun(1, 2, ['--iface', 'ib0', '--rdzv-timeout', '5', ...listening])
+  const { code, stderr } = await run.finished
+  expect(code).toBe(2)
+  expect(stderr).toContain('no network interface or address ib0; it has lo (127.0.0.1')
+  expect(stderr).toContain('eth0 (10.99.0.2')
+})
+
+onHosts('loopback is refused when there are other hosts', async () => {
+  cluster = new Cluster(2)
+  const runs = [[], ['--iface', 'lo']].map((own, i) => cluster!.tsrun(i, 2, [...own, ...listening]))
+  for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
+    expect(code).toBe(2)
+    expect(stderr).toContain('Node 1 (n1) would be reached at 127.0.0.1, a loopback address')
+    expect(stderr).toContain('(ERR_TSR_LOOPBACK)')
+  }
+})
+
+onHosts('so it is by the ranks themselves, which may have no launcher of ours', async () => {
+  cluster = new Cluster(2)
+  const env = { MASTER_ADDR: '10.99.0.1', MASTER_PORT: '29500', TSRUN_TOKEN: token }
+  const runs = [0, 1].map((rank) =>
+    cluster!.run(rank, [process.execPath, ...listening], {
+      ...env,
+      ...{ RANK: String(rank), WORLD_SIZE: '2', LOCAL_RANK: '0', LOCAL_WORLD_SIZE: '1' },
+      TSRUN_IFACE: rank === 0 ? 'lo' : '',
+    }),
+  )
+  const ends = await Promise.all(runs.map(({ finished }) => finished))
+  for (const { code } of ends) expect(code).not.toBe(0)
+  // Rank 0 hosts the store, which ends with it: the other may know no more than that.
+  expect(ends[0]!.stderr).toContain('Rank 0 would be reached at 127.0.0.1, a loopback address')
+})
+
+onHosts('an endpoint that is loopback for everybody says why nobody comes', async () => {
+  cluster = new Cluster(2)
+  const endpoint = ['--rdzv-endpoint', '127.0.0.1:29500', '--rdzv-timeout', '3']
+  const runs = [0, 1].map((i) => cluster!.tsrun(i, 2, [...endpoint, ...listening]))
+  for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
+    expect(code).toBe(2)
+    expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')
+  }
+})
+
+onHosts('node 0 on the wrong host is told so', async () => {
+  cluster = new Cluster(2)
+  const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', 'n1:29500', ...listening])
+  const { code, stderr } = await run.finished
+  expect(code).toBe(2)
+  expect(stderr).toContain('this host has no such address (10.99.0.2); node 0 must run where it')
+})
+
+onHosts(
+  'a host whose own name is a loopback address, as on Debian, is found by the others',
+  async () => {
+    cluster = new Cluster(2)
+    // What Debian's installer writes into /etc/hosts, on this host only.
+    const hosts = 'umount /etc/hosts; printf "127.0.1.1 n0\\n127.0.0.1 localhost\\n" > "$0"; '
+    const bind = 'mount --bind "$0" /etc/hosts; exec "$@"'
+    const file = `/run/tsrun-netns/${cluster.name}/debian`
+    const command = (i: number, own: readonly string[]): string[] => [
+      ...own,
+      process.execPath,
+      'packages/launcher/bin/tsrun.js',
+      ...['--nnodes', '2', '--node-rank', String(i), '--rdzv-endpoint', 'n0:29500'],
+      ...['--log-format', 'raw', ...listening],
+    ]
+    const env = { TSRUN_TOKEN: token }
+    const zero = cluster.run(0, command(0, ['bash', '-c', hosts + bind, file]), env)
+    const one = cluster.run(1, command(1, []), env)
+    const ends = await Promise.all([zero.finished, one.finished])
+    for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
+    const facts = ends.map(({ stdout }) => JSON.parse(stdout) as Rank)
+    expect(facts.map(({ endpoint }) => endpoint.host)).toEqual(['10.99.0.1', '10.99.0.2'])
+    expect(facts.map(({ masterAddr }) => masterAddr)).toEqual(['10.99.0.1', '10.99.0.1'])
+  },
+)
+
+onHosts('a host that comes late is waited for, by name', async () => {
+  cluster = new Cluster(2)
+  const one = cluster.tsrun(1, 2, listening)
+  await until(() => one.stderr.includes('waiting for node 0 at n0:29500'), 'it waits')
+  const zero = cluster.tsrun(0, 2, listening)
+  const ends = await Promise.all([zero.finished, one.finished])
+  expect(ends.map(({ code }) => code)).toEqual([0, 0])
+})

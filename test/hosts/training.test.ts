@@ -1,0 +1,72 @@
+import { jest } from '@jest/globals'
+import { Cluster, lossesOf, root, whyNoHosts } from './support/cluster.ts'
+import { Run } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+
+const reason = whyNoHosts()
+if (reason !== undefined) console.warn(`skipped: ${reason}`)
+const onHosts = reason === undefined ? it : it.skip
+
+/** Few and large steps: the traffic, not the arithmetic, is what counts here. */
+const training = ['examples/pipeline.ts', '--epochs', '1', '--batch', '2048']
+
+let cluster: Cluster | undefined
+afterEach(async () => {
+  await cluster?.down()
+  cluster = undefined
+})
+
+/** The figures of one host with so many ranks. */
+async function onOneHost(nproc: number, command = training): Promise<string[]> {
+  const run = new Run(['--nproc', String(nproc), ...command], { cwd: root })
+  const { code, stdout, stderr } = await run.finished
+  expect({ code, stderr }).toEqual({ code: 0, stderr })
+  return lossesOf(stdout + stderr)
+}
+
+async function onSeveral(on: Cluster, ranks: readonly number[]): Promise<string[]> {
+  const runs = ranks.map((nproc, i) =>
+    on.tsrun(i, ranks.length, ['--nproc', String(nproc), ...training]),
+  )
+  const ends = await Promise.all(runs.map(({ finished }) => finished))
+  for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
+  return lossesOf(ends[0]!.stdout + ends[0]!.stderr)
+}
+
+onHosts('two hosts learn what one host learns, with two ranks each', async () => {
+  cluster = new Cluster(2)
+  const losses = await onSeveral(cluster, [2, 2])
+  expect(losses).toHaveLength(1)
+  expect(losses).toEqual(await onOneHost(4))
+})
+
+onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before one', async () => {
+  cluster = new Cluster(3)
+  const expected = await onOneHost(4)
+  expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
+  await cluster.relay(2, 'delay', '50')
+  expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
+})
+
+onHosts('a link that loses one frame in a hundred changes nothing but the speed', async () => {
+  cluster = new Cluster(2)
+  await cluster.relay(1, 'loss', '0.01')
+  expect(await onSeveral(cluster, [1, 1])).toEqual(await onOneHost(2))
+})
+
+onHosts('a link that stands still for a while is waited for', async () => {
+  cluster = new Cluster(2)
+  const change = await cluster.relay(1)
+  const longer = ['examples/pipeline.ts', '--epochs', '1']
+  const runs = [0, 1].map((i) => cluster!.tsrun(i, 2, longer))
+  await runs[0]!.says(/step \d+\/235 /)
+  change('stall')
+  // Long enough to be noticed and mentioned, by the launchers that miss each other.
+  await runs[0]!.says(/node 1 \(n1\) has been silent for 5 s; given up after 30 s/)
+  change('go')
+  const ends = await Promise.all(runs.map(({ finished }) => finished))
+  expect(ends.map(({ code }) => code)).toEqual([0, 0])
+  expect(ends[0]!.stderr).toContain('node 1 (n1) is heard again')
+  expect(lossesOf(ends[0]!.stdout + ends[0]!.stderr)).toEqual(await onOneHost(2, longer))
+})
