@@ -8,11 +8,18 @@ export function widen(format: i32, bits: v128): v128 {
   if (format == 1) return i32x4.shl(bits, 16)
   const magnitude = v128.and(bits, i32x4.splat(0x7fff))
   const sign = i32x4.shl(v128.xor(bits, magnitude), 16)
-  // The exponent is 127 - 15 too small; multiplying by that power of two also normalizes what is
-  // subnormal, exactly. Infinities and NaN get the largest exponent.
-  const scaled = f32x4.mul(i32x4.shl(magnitude, 13), f32x4.splat(<f32>5192296858534827628530496329220096.0))
+  const shifted = i32x4.shl(magnitude, 13)
+  // The exponents of the two formats begin 127 - 15 apart.
+  const normal = i32x4.add(shifted, i32x4.splat((127 - 15) << 23))
+  // Subnormal: with the next exponent it is 2^-14 too much. Numbers that are subnormal in float32
+  // too would be right after one multiplication, but a hundred times slower.
+  const isSubnormal = i32x4.lt_s(magnitude, i32x4.splat(0x0400))
+  const above = i32x4.add(shifted, i32x4.splat((127 - 14) << 23))
+  const subnormal = f32x4.sub(above, i32x4.splat((127 - 14) << 23))
+  const finite = v128.bitselect(subnormal, normal, isSubnormal)
+  // Infinities and NaN get the largest exponent.
   const isSpecial = i32x4.gt_s(magnitude, i32x4.splat(0x7bff))
-  return v128.or(v128.or(scaled, sign), v128.and(isSpecial, i32x4.splat(0x7f800000)))
+  return v128.or(v128.or(finite, sign), v128.and(isSpecial, i32x4.splat(0x7f800000)))
 }
 
 /** Rounds to nearest, ties to even; NaN of any kind becomes one quiet NaN. */
