@@ -72,3 +72,22 @@ declare module '*/openmpi.mjs' {
     env: NodeJS.ProcessEnv,
   ): Promise<{ systems: object[]; skipped?: string }>
 }
+declare module '*/ladders.mjs' {
+  interface Timing {
+    op: string
+    transport: string
+    bytes: number
+    algorithm: string
+    us: number
+  }
+  interface Best extends Timing {
+    others: { algorithm: string; ratio: number }[]
+  }
+  interface Rung {
+    upTo?: number
+    algorithm: string
+  }
+  export function bestBySize(timings: readonly Timing[]): Best[]
+  export function ladderOf(bests: readonly { bytes: number; algorithm: string }[]): Rung[]
+  export function tuningFile(bests: readonly Best[], about: object): object
+}

@@ -20,8 +20,8 @@ const busFactors = {
 
 export const operations = /** @type {readonly Operation[]} */ (Object.keys(busFactors))
 
-/** @type {ReadonlySet<Operation>} */
-const sliced = new Set(['reduceScatter', 'allGather', 'allToAll'])
+/** @type {ReadonlySet<string>} */
+const sliced = new Set(['reduceScatter', 'allGather', 'allToAll', 'gather', 'scatter'])
 
 /**
  * @param {Operation} op
@@ -36,7 +36,7 @@ export function busFactor(op, ranks) {
  * Elements (float32) of a buffer of at most `bytes`: for operations that cut the buffer in one
  * slice a rank, a multiple of the number of ranks.
  *
- * @param {Operation} op
+ * @param {string} op
  * @param {number} bytes
  * @param {number} ranks
  * @returns {number}

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { parseStep } from '../plan.mjs'
-import { expectedResult, operationOn } from './tsrun-operations.mjs'
+import { checkResult, operationOn } from './tsrun-operations.mjs'
 
 /** The just-in-time compiler reaches its last tier after some thousand calls: a training run's state. */
 const WARM_UP_FACTOR = 10
@@ -19,8 +19,9 @@ await group.destroy()
 
 /** @param {import('../plan.mjs').Step} step */
 function measure({ op, count, warmUps, repeats }) {
-  const { run, source, target, free } = operationOn(group, op, count)
-  check(op, run, source, target)
+  const operation = operationOn(group, op, count)
+  const { run, free } = operation
+  checkResult(group, op, operation)
   for (let i = 0; i < warmUps * (count <= 16_384 ? WARM_UP_FACTOR : 1); i++) {
     group.barrierSync()
     run()
@@ -37,23 +38,4 @@ function measure({ op, count, warmUps, repeats }) {
   group.free(times)
   free()
   return us
-}
-
-/**
- * Runs the operation once on known values: nobody measures a wrong result.
- *
- * @param {import('../operations.mjs').Operation} op
- * @param {() => void} run
- * @param {Float32Array} source
- * @param {Float32Array} target
- */
-function check(op, run, source, target) {
-  source.fill(group.rank + 1)
-  run()
-  const [first, last] = expectedResult(op, group.rank, group.size)
-  if (target[0] !== first || target.at(-1) !== last) {
-    throw new Error(`${op} of ${source.length} gave ${target[0]} .. ${target.at(-1)}`)
-  }
-  source.fill(0)
-  target.fill(0)
 }

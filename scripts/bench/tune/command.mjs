@@ -1,0 +1,140 @@
+import { writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { algorithmsOf } from '@tsrun/distributed'
+import { countFor } from '../collectives/operations.mjs'
+import { readInteger, readList, splitList } from '../command-line.mjs'
+import { UsageError } from '../errors.mjs'
+import { describeMachine } from '../machine.mjs'
+import { runRanks, tsrunLine } from '../ranks.mjs'
+import { formatSize, parseSize } from '../sizes.mjs'
+import { median, significant } from '../statistics.mjs'
+import { formatTable } from '../table.mjs'
+import { bestBySize, tuningFile } from './ladders.mjs'
+
+const rank = fileURLToPath(new URL('./tune-rank.mjs', import.meta.url))
+
+/** @typedef {(typeof tuned)[number]} Tuned */
+
+/** The operations that have a choice. */
+const tuned = /** @type {const} */ ([
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'broadcast',
+  'reduce',
+  'gather',
+  'scatter',
+  'allToAll',
+])
+const transports = /** @type {const} */ (['shared-memory', 'tcp'])
+const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
+
+// Two buffers for each of an operation's algorithms fit an arena of the default size.
+const LARGEST = 2 ** 26
+
+/** @type {import('../command-line.mjs').Command} */
+export const tune = {
+  summary: 'the best algorithm by operation, transport and size; thresholds for TSRUN_TUNING',
+  options: {
+    ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
+    ops: { value: '<list>', default: tuned.join(','), description: 'operations' },
+    sizes: { value: '<list>', default: sizes, description: 'of the full buffer' },
+    transport: { value: '<list>', default: transports.join(','), description: 'to measure' },
+    engine: { value: '<name>', default: 'worker', description: 'worker or inline' },
+    runs: { value: '<n>', default: '3', description: 'rounds' },
+    output: { value: '<file>', description: 'writes the thresholds: for TSRUN_TUNING' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const { ops, sizes, ranks, runs, engine, ...options } = readOptions(values)
+    const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks)))
+    /** @type {Map<string, import('./ladders.mjs').Timing & { all: number[] }>} */
+    const timings = new Map()
+    for (let round = 1; round <= runs; round++) {
+      for (const transport of options.transports) {
+        console.error(`round ${round} of ${runs}: ${transport} ${engine}, ${ranks} ranks`)
+        const text = await runRanks(`${transport} ${engine}`, (output) =>
+          tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
+        )
+        for (const line of text.trim().split('\n')) {
+          const { us, ...what } = JSON.parse(line)
+          const key = [what.op, transport, what.bytes, what.algorithm].join(' ')
+          const all = [...(timings.get(key)?.all ?? []), us]
+          timings.set(key, { ...what, transport, us: significant(median(all)), all })
+        }
+      }
+    }
+    const bests = bestBySize([...timings.values()].map(({ all: _, ...timing }) => timing))
+    console.log(options.json ? bests.map((best) => JSON.stringify(best)).join('\n') : show(bests))
+    if (options.output !== undefined) {
+      const about = { ...describeMachine(), ranks, engine, runs, date: new Date().toISOString() }
+      writeFileSync(options.output, `${JSON.stringify(tuningFile(bests, about), null, 2)}\n`)
+      console.error(`written: ${options.output}; use it with TSRUN_TUNING=${options.output}`)
+    }
+    return 0
+  },
+}
+
+/** @param {import('../command-line.mjs').Values} values */
+function readOptions(values) {
+  const ops = readList('ops', values['ops'], tuned)
+  const sizes = splitList(values['sizes'])
+    .map(parseSize)
+    .toSorted((a, b) => a - b)
+  const wanted = readList('transport', values['transport'], transports)
+  const [engine, ...more] = readList('engine', values['engine'], ['worker', 'inline'])
+  if ([ops, sizes, wanted].some((list) => list.length === 0)) {
+    throw new UsageError('--ops, --sizes or --transport is empty')
+  }
+  if (engine === undefined || more.length > 0) throw new UsageError('--engine: one of the two')
+  if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 64MiB')
+  return {
+    ops,
+    sizes,
+    transports: wanted,
+    engine,
+    ranks: readInteger('ranks', values['ranks'], 2, 64),
+    runs: readInteger('runs', values['runs'], 1, 100),
+    output: values['output'],
+    json: values.json !== undefined,
+  }
+}
+
+/**
+ * @param {Tuned} op
+ * @param {number} bytes
+ * @param {number} ranks
+ */
+function stepOf(op, bytes, ranks) {
+  // `ordered` is what `deterministic` asks for: never the fastest by anything but chance
+  const algorithms = algorithmsOf(op).filter((name) => name !== 'ordered')
+  const [warmUps, repeats] = repetitions(bytes)
+  return [op, countFor(op, bytes, ranks), warmUps, repeats, algorithms.join(',')].join(':')
+}
+
+/** @param {number} bytes */
+function repetitions(bytes) {
+  if (bytes <= 2 ** 16) return [200, 100]
+  if (bytes <= 2 ** 20) return [20, 40]
+  return [2, 8]
+}
+
+/** @param {readonly import('./ladders.mjs').Best[]} bests */
+function show(bests) {
+  const ordered = bests.toSorted((a, b) => place(bests, a) - place(bests, b))
+  return formatTable(
+    ['operation', 'transport', 'bytes', 'best', 'p50 us', 'others, as multiples of it'],
+    ordered.map(({ op, transport, bytes, algorithm, us, others }) => [
+      ...[op, transport, formatSize(bytes), algorithm, us],
+      others.map((other) => `${other.algorithm} ${other.ratio}`).join(', '),
+    ]),
+  )
+}
+
+/**
+ * @param {readonly import('./ladders.mjs').Best[]} bests
+ * @param {import('./ladders.mjs').Best} best
+ */
+function place(bests, { op, transport }) {
+  return bests.findIndex((other) => other.op === op && other.transport === transport)
+}
