@@ -76,6 +76,19 @@ onHosts.each([1, 0])('the cable of host %d is pulled: both sides say so and stop
   await untilGone(pidsOf(runs))
 })
 
+onHosts('a cable that is put back in time is as if nothing had happened', async () => {
+  cluster = new Cluster(2)
+  const runs = await start(cluster, 2)
+  cluster.cut(1)
+  await runs[0]!.says(/node 1 \(n1\) has been silent for 5 s; given up after 30 s/)
+  cluster.mend(1)
+  await runs[0]!.says(/node 1 \(n1\) is heard again after \d+ s/)
+  runs[0]!.child.kill('SIGINT')
+  const ends = await Promise.all(runs.map(({ finished }) => finished))
+  expect(ends.map(({ code }) => code)).toEqual([130, 130])
+  for (const { stderr } of ends) expect(stderr).not.toContain('the job failed')
+})
+
 onHosts('a host that is gone for good, launcher and ranks at once', async () => {
   cluster = new Cluster(2)
   const runs = await start(cluster, 2)
