@@ -226,6 +226,9 @@ export interface ProcessGroup extends BlockingCalls {
    */
   linkStatistics(): LinkStatistics[]
 
+  /** Puts the step, and the loss, on the status page, for `tsrun ps`: two stores. */
+  reportProgress(progress: { readonly step: number; readonly loss?: number }): void
+
   /**
    * From now on every operation of this rank, in any group, becomes a span of `recorder` when its
    * end is seen: `collective`, `send` or `recv` from the moment the engine took it up, `waited`

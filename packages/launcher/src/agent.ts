@@ -12,6 +12,7 @@ import { attemptDirectory } from './logs/rank-files.ts'
 import { meet } from './nodes/meet.ts'
 import { ranksOf, worldSizeOf, type NodePlan } from './nodes/node-plan.ts'
 import type { Nodes, Verdict } from './nodes/nodes.ts'
+import { openBoard } from './status/board.ts'
 import { failureText } from './report/failure-text.ts'
 import { watchMemoryEvents } from './report/memory-events.ts'
 import type { RankOutcome } from './report/outcome.ts'
@@ -74,12 +75,17 @@ async function runOnce(
     options.logDir === undefined
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
+  const board = openBoard(job, plan, restartCount)
   const records = flightDirectory(directory, job.env)
   const shared = nodes.begin(restartCount)
   const { outcomes, interrupted } = await runLife(
     job,
     {
-      plan: planLife(job, plan, restartCount, diagnosisEnvironment(records)),
+      plan: planLife(job, plan, restartCount, {
+        ...diagnosisEnvironment(records),
+        ...board.environment,
+      }),
+      board,
       worldSize: worldSizeOf(plan),
       directory,
       shared,

@@ -9,6 +9,7 @@ import {
 import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
 import { flightText } from './flight/command.ts'
+import { psText } from './status/command.ts'
 import { cores, planLife, prepareJob } from './job.ts'
 import { Announcer } from './logs/announcer.ts'
 import { Console } from './logs/console.ts'
@@ -39,6 +40,10 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     }
     if (argv[0] === '--get-yargs-completions') {
       await answerCompletion(argv)
+      return 0
+    }
+    if (argv[0] === 'ps') {
+      console.write('stdout', psText(argv.slice(1)))
       return 0
     }
     if (argv[0] === 'flight') {

@@ -10,6 +10,7 @@ import { toOutcome, type RankOutcome } from './report/outcome.ts'
 import { sample, sampleUsage } from './report/usage-sampler.ts'
 import { RankProcess } from './spawn/rank-process.ts'
 import type { Interrupts } from './terminate/interrupts.ts'
+import type { Board } from './status/board.ts'
 import { relayJobControl } from './terminate/job-control.ts'
 import { stopGroups } from './terminate/ladder.ts'
 import { settle } from './terminate/settle.ts'
@@ -43,6 +44,8 @@ export interface Life {
   readonly directory: string | undefined
   /** The part that the other hosts have in it. */
   readonly shared: SharedLife
+  /** What the ranks of this host publish. */
+  readonly board: Board
 }
 
 /**
@@ -52,7 +55,7 @@ export interface Life {
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
 export async function runLife(job: Job, life: Life, around: Surroundings): Promise<LifeResult> {
-  const { plan, worldSize, directory, shared } = life
+  const { plan, worldSize, directory, shared, board } = life
   const ranks: LoggedRank[] = []
   let interrupted = false
   try {
@@ -65,8 +68,10 @@ export async function runLife(job: Job, life: Life, around: Surroundings): Promi
     }
     interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop, life)
   } finally {
+    board.abort(processesOf(ranks))
     await stopRanks(processesOf(ranks), job.options.grace, around)
     for (const { log } of ranks) log.close()
+    board.close()
   }
   return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }
 }

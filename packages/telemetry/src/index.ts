@@ -15,3 +15,18 @@ export { readFlightFolder, writeFlightDump, type FlightFolder } from './flight/f
 export type { FlightFinding } from './flight/findings.ts'
 export { mergeFlight } from './flight/merge.ts'
 export { describeFinding } from './flight/report.ts'
+export {
+  HEADER_BYTES as STATUS_HEADER_BYTES,
+  SLOT_BYTES as STATUS_SLOT_BYTES,
+  STATUS_NAME,
+  statusBytes,
+  type RankState,
+} from './status/layout.ts'
+export {
+  readStatusPage,
+  StatusPage,
+  type RankStatus,
+  type StatusIdentity,
+  type StatusSnapshot,
+} from './status/page.ts'
+export { StatusSlot } from './status/slot.ts'

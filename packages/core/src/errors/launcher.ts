@@ -56,6 +56,11 @@ export const launcherErrors = {
     advice:
       'Give the folder that TSRUN_FLIGHT_DIR named, or DIR/RUN-ID/attempt_N of --log-dir DIR; ranks write records only when something fails.',
   },
+  ERR_TSR_NO_JOB: {
+    category: 'user',
+    message: 'No job {runId} of yours runs on this host (known: {known})',
+    advice: 'See tsrun ps for all of them.',
+  },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
     message: 'Rank {rank} of {worldSize} could not be started: {reason}',

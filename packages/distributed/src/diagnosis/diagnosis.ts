@@ -1,5 +1,5 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import type { FlightGroup } from '@tsrun/telemetry'
+import { StatusSlot, type FlightGroup } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
 import { spaces, type FrameHeader } from '../engine/frame.ts'
 import type { Link } from '../engine/link.ts'
@@ -9,7 +9,9 @@ import { nameOf, peersOf, type Task } from '../engine/task.ts'
 import { ANY_PEER, NO_PEER } from './flight-ring.ts'
 import { Journal, type SharedJournal } from './journal.ts'
 import { decodeNotice, encodeNotice } from './notice.ts'
+import { Publisher } from './publisher.ts'
 import { Sites } from './sites.ts'
+import { copyStatus } from './status.ts'
 import { Stalls } from './stalls.ts'
 
 /** Milliseconds between two looks at what runs. */
@@ -25,6 +27,7 @@ export class Diagnosis {
   readonly #running: ReadonlySet<Task>
   readonly #links: readonly (Link | undefined)[]
   readonly #stalls: Stalls
+  #publisher: Publisher | undefined
   readonly #sites: Sites | undefined
   /** For those who ask: the last operation that ended. */
   #last: Task | undefined
@@ -40,6 +43,11 @@ export class Diagnosis {
   ) {
     this.#journal = new Journal(journal, groups, journal)
     this.#running = running
+    const { page } = journal
+    if (page !== undefined) {
+      this.#publisher = new Publisher(new StatusSlot(page.buffer, page.index))
+      copyStatus(page)
+    }
     this.#links = links
     const { rank, settings } = journal
     this.#sites = settings.detail ? new Sites(rank) : undefined
@@ -61,6 +69,7 @@ export class Diagnosis {
       bytes: Math.max(0, operation.count) * dtypes[operation.dtype].bytes,
     }
     this.#journal.ring.start(departure, isRefused ? 'refused' : 'running')
+    if (!isRefused) this.#publisher?.onStart(task, this.#running.size)
     if (this.#sites !== undefined && !isMessage) this.#tellSite(task, this.#sites)
   }
 
@@ -68,6 +77,7 @@ export class Diagnosis {
   onSettled(task: Task): void {
     const { operation, started, completed, error } = task
     this.#last = task
+    this.#publisher?.onSettled(task, this.#running.size)
     this.#journal.counters.publish(this.#links)
     if (error !== undefined) this.#writePeers(task)
     this.#journal.ring.end(operation.flight, started, completed, error?.code)
@@ -96,6 +106,11 @@ export class Diagnosis {
     return this.#sites?.siteOf(group, sequence, rank)
   }
 
+  /** The rank whose end ends the job, as the launcher says. */
+  get abortedBy(): number | undefined {
+    return this.#publisher?.abortedBy
+  }
+
   /** Comes by while operations run. */
   look(now: number): void {
     if (now < this.#nextLook) return
@@ -108,6 +123,7 @@ export class Diagnosis {
       this.#journal.ring.begin(task.operation.flight, task.started)
     }
     this.#stalls.look(this.#running, now)
+    this.#publisher?.look(this.#running)
   }
 
   /** Before its first message, on the same links: so it is there when the message does not fit. */

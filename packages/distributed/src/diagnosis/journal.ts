@@ -6,10 +6,12 @@ import {
   writeFlightDump,
   type FlightGroup,
   type SpanRecorder,
+  StatusSlot,
 } from '@tsrun/telemetry'
 import { callSite } from './call-site.ts'
 import { FlightRing } from './flight-ring.ts'
 import { LinkCounters } from './link-counters.ts'
+import type { StatusPlace } from './status.ts'
 import { quietDiagnosis, type DiagnosisSettings } from './settings.ts'
 
 /** Whose records they are. */
@@ -23,6 +25,8 @@ export interface JournalOwner {
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
   readonly counters: SharedArrayBuffer
+  /** The status page, and the slot of this rank. */
+  readonly page: StatusPlace | undefined
 }
 
 /** Of an engine without a caller: nobody reads it. */
@@ -38,6 +42,9 @@ export class Journal {
   readonly owner: JournalOwner
   readonly ring: FlightRing
   readonly counters: LinkCounters
+  /** This rank's slot of the status page. */
+  status: StatusSlot | undefined
+  #place: StatusPlace | undefined
   /** Where operations that have ended are recorded as spans. */
   spans: SpanRecorder | undefined
   /** The groups of this rank by id. */
@@ -56,8 +63,19 @@ export class Journal {
     this.groups = groups
   }
 
+  /** Takes this rank's place on the status page. */
+  publishAt(place: StatusPlace | undefined): void {
+    this.#place = place
+    if (place !== undefined) this.status = new StatusSlot(place.buffer, place.index)
+  }
+
   get shared(): SharedJournal {
-    return { ...this.owner, buffer: this.ring.buffer, counters: this.counters.buffer }
+    return {
+      ...this.owner,
+      buffer: this.ring.buffer,
+      counters: this.counters.buffer,
+      page: this.#place,
+    }
   }
 
   /** Numbers the next operation. */

@@ -17,7 +17,7 @@ export interface EngineState {
   readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  readonly diagnosis: Pick<Diagnosis, 'onFailure' | 'siteOf'>
+  readonly diagnosis: Pick<Diagnosis, 'onFailure' | 'siteOf' | 'abortedBy'>
 }
 
 /** Groups that are not made yet, whose faults are kept. */
@@ -55,6 +55,8 @@ export class Failures {
 
   /** See `Engine`. */
   checkDeadlines(now: number, patience: number): number {
+    const { abortedBy } = this.#engine.diagnosis
+    if (abortedBy !== undefined) this.#onAborted(abortedBy)
     let earliest = Infinity
     for (const task of this.#engine.running) {
       if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank))
@@ -179,6 +181,21 @@ export class Failures {
       const error = peerError(first, link, rank, group.name)
       const fault = { reason: sentenceOf(error), all: true }
       this.#failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
+    }
+  }
+
+  /** The launcher says that the job ends because of this rank. */
+  #onAborted(peer: number): void {
+    const { running, rank, groups } = this.#engine
+    if (running.size === 0) return
+    for (const group of groups.values()) {
+      const lost = (operation: string): TsrError => {
+        const reason = 'its launcher has seen its end'
+        return tsrError('ERR_TSR_PEER_LOST', { peer, rank, operation, group: group.name, reason })
+      }
+      const error = lost('no operation')
+      const fault = { reason: sentenceOf(error), all: true }
+      this.#failGroup(group, 0, error, (task) => lost(nameOf(task)), fault)
     }
   }
 

@@ -89,6 +89,7 @@ export abstract class CallForms implements ProcessGroup {
   ): Work<T>
   abstract allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
   abstract linkStatistics(): LinkStatistics[]
+  abstract reportProgress(progress: { readonly step: number; readonly loss?: number }): void
   abstract recordSpans(recorder: SpanRecorder | undefined): void
   abstract dumpFlight(directory?: string): string
   abstract destroy(): Promise<void>

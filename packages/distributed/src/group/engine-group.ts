@@ -245,6 +245,12 @@ export class EngineProcessGroup extends CallForms {
       .map(([peer, worldRank]) => journal.counters.read(worldRank, peer, stream))
   }
 
+  reportProgress({ step, loss }: { readonly step: number; readonly loss?: number }): void {
+    const { status } = this.#host.journal
+    status?.set('step', step)
+    if (loss !== undefined) status?.set('loss', loss)
+  }
+
   recordSpans(recorder: SpanRecorder | undefined): void {
     this.#host.journal.spans = recorder
   }

@@ -14,6 +14,7 @@ import { checkSameTuning, identityOf, type TuningIdentity } from '../algorithms/
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { Journal } from '../diagnosis/journal.ts'
+import { openStatus } from '../diagnosis/status.ts'
 import { Engine } from '../engine/engine.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import { InlineHost } from '../hosts/inline-host.ts'
@@ -99,6 +100,7 @@ async function openHost(settings: InitSettings, store: Store): Promise<EngineHos
   const { ladders } = settings.tuning
   const memory = createMemory(arena)
   const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  recorder.publishAt(openStatus(process.env, rank))
   const journal = recorder.shared
   if (worldSize === 1) {
     const heap = heapOf(memory)

@@ -1,0 +1,78 @@
+import { readdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, Run, tsrun, untilGone } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+
+/** Asks `tsrun ps` until it says this. */
+async function untilShown(holds: (text: string) => boolean): Promise<string> {
+  for (;;) {
+    const { stdout } = await tsrun(['ps'])
+    if (holds(stdout)) return stdout
+  }
+}
+
+function rowsOf(text: string, script: string): string[] {
+  const lines = text.split('\n')
+  const start = lines.findIndex((line) => line.includes(script))
+  return start < 0 ? [] : lines.slice(start, start + 6)
+}
+
+async function startStuck(env: NodeJS.ProcessEnv = {}): Promise<Run> {
+  const run = new Run(['--nproc', '4', '--grace', '1', 'never-enters.mjs'], {
+    cwd,
+    env: { ELSEWHERE: 'loop', TIMEOUT: '600000', ...env },
+  })
+  await run.announced(4)
+  return run
+}
+
+describe.each([
+  { name: 'worker engine', env: {} },
+  { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
+  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
+])('tsrun ps ($name)', ({ env }) => {
+  it('shows what all ranks do, also one that is stuck, and the others’ waiting for it', async () => {
+    const run = await startStuck(env)
+    const text = await untilShown((shown) => {
+      const rows = rowsOf(shown, 'never-enters.mjs').slice(2)
+      return rows.filter((row) => / in .+ #5 of world +4 KiB +\d/.test(row)).length === 3
+    })
+    const [title, titles, ...rows] = rowsOf(text, 'never-enters.mjs')
+    expect(title).toContain(`(tsrun ${run.pid}, 4 of 4 ranks here)`)
+    expect(titles).toMatch(/^rank +pid +state/)
+    expect(rows[2]).toMatch(
+      /^2 +\d+ +(after|in) +.+allReduce\(sum\) float32\[1024\] .+#\d of world/,
+    )
+    expect(rows[0]).toMatch(/ 2 +7 +0\.5000$/)
+    const [runId] = title!.split(' ')
+    expect((await tsrun(['ps', runId!])).stdout).toContain(title)
+    run.signal('SIGTERM')
+    await run.finished
+  })
+})
+
+it('leaves nothing when everybody is killed', async () => {
+  const run = await startStuck()
+  const ranks = await run.announced(4)
+  await untilShown((shown) => rowsOf(shown, `(tsrun ${run.pid},`).length > 0)
+  for (const { pid } of ranks) process.kill(pid, 'SIGKILL')
+  run.signal('SIGKILL')
+  await run.finished
+  await untilGone(ranks.map(({ pid }) => pid))
+  expect((await tsrun(['ps'])).stdout).not.toContain(`(tsrun ${run.pid},`)
+  for (const folder of ['/dev/shm', tmpdir()]) {
+    expect(readdirSync(folder).filter((name) => name.startsWith('tsrun-status'))).toEqual([])
+  }
+})
+
+it('refuses what it does not know', async () => {
+  const unknown = await tsrun(['ps', 'nothing'])
+  expect(unknown).toMatchObject({ code: 2, stdout: '' })
+  expect(unknown.stderr).toContain('No job nothing of yours runs on this host')
+  expect((await tsrun(['ps', '--all'])).stderr).toContain('takes one argument at most')
+})

@@ -1,0 +1,55 @@
+import { closeSync, openSync, readFileSync, writeFileSync, rmSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readStatusPage, statusBytes, StatusPage, StatusSlot } from '@tsrun/telemetry'
+
+const identity = { runId: 'run-1', script: '/a/train.ts', worldSize: 4, restartCount: 2, slots: 2 }
+
+const itOnLinux = process.platform === 'linux' ? it : it.skip
+
+itOnLinux('is found under its path while its owner lives, and holds what was written', () => {
+  const page = new StatusPage(identity)
+  const local = new StatusSlot(new SharedArrayBuffer(statusBytes(2)), 1)
+  local.set('pid', 77)
+  local.set('rank', 3)
+  local.set('loss', NaN)
+  local.set('step', 12)
+  local.setState('operation', 1000)
+  local.setText('operation', 'allReduce(sum) float32[8]')
+  local.setText('waitsFor', '0,2')
+  local.setText('group', 'g'.repeat(500))
+  const fd = openSync(page.path, 'r+')
+  writeFileSync(fd, new Uint8Array(local.buffer).slice(0, 0))
+  closeSync(fd)
+  const bytes = new Uint8Array(local.buffer).slice(4096)
+  const whole = Buffer.concat([readFileSync(page.path).subarray(0, 4096), bytes])
+  writeFileSync(page.path, whole)
+  expect(readStatusPage(page.path)).toMatchObject({
+    ...{ ...identity, launcherPid: process.pid, abortedBy: undefined },
+    ranks: [
+      {
+        ...{ pid: 77, rank: 3, step: 12, loss: undefined, state: 'operation', since: 1000 },
+        ...{ operation: 'allReduce(sum) float32[8]', waitsFor: [0, 2], group: 'g'.repeat(124) },
+      },
+    ],
+  })
+  page.abort(0)
+  expect(page.read().abortedBy).toBe(0)
+  page.close()
+  expect(() => readStatusPage(page.path)).toThrow()
+})
+
+it('refuses other files', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
+  const path = join(folder, 'other')
+  writeFileSync(path, 'something else')
+  expect(() => readStatusPage(path)).toThrow('this is no status page')
+  rmSync(folder, { recursive: true })
+})
+
+it('tells its rank of the abort word', () => {
+  const slot = new StatusSlot(new SharedArrayBuffer(statusBytes(1)), 0)
+  expect(slot.abortedBy).toBeUndefined()
+  new Int32Array(slot.buffer)[5] = 1
+  expect(slot.abortedBy).toBe(0)
+})
