@@ -1,3 +1,4 @@
+export { allowedCores, currentCore, moveToCore } from './affinity.ts'
 export * from './errno.ts'
 export { drainEventfd, openEventfd, signalEventfd } from './eventfd.ts'
 export { futexWait, futexWake } from './futex.ts'

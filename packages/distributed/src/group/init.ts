@@ -217,8 +217,12 @@ async function exchangeEndpoints(
   const segments = endpoints.map(({ segment }) => segment)
   const isRequired = sharedMemory === 'required'
   const sharing = await agreeOnSharing(store, { rank, segments, isRequired, timeout })
+  const place = environment && {
+    rank: environment.localRank,
+    size: environment.localWorldSize,
+  }
   const life = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
-  return { token, purpose: `data ${life}`, rank, endpoints, timeout, sharing }
+  return { token, purpose: `data ${life}`, rank, endpoints, timeout, sharing, place }
 }
 
 /** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */

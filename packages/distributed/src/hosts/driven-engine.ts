@@ -1,6 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
+import { Placement } from './placement.ts'
 
 /**
  * Rounds of giving the core away before sleeping: with more ranks than cores, better than both
@@ -24,9 +25,12 @@ export class DrivenEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
   readonly #sleep: (milliseconds: number) => void
+  readonly #placement: Placement | undefined
   #rounds = 0
   #idle = 0
   #idleSince = 0
+  /** When the last yield began. */
+  #now = 0
   #nextDeadline = 0
 
   constructor(
@@ -39,6 +43,7 @@ export class DrivenEngine {
     this.engine = engine
     this.#transport = transport
     this.#sleep = sleep
+    this.#placement = transport?.place && Placement.of(transport.place)
   }
 
   /** Runs until `isDone`, at most `milliseconds`. */
@@ -74,6 +79,7 @@ export class DrivenEngine {
   #rest(end: number): boolean {
     if (this.#transport !== undefined && this.#mayYield()) {
       this.#transport.yield()
+      this.#placement?.onYield(this.#now)
       return false
     }
     const now = this.#lookAtDeadlines()
@@ -87,6 +93,7 @@ export class DrivenEngine {
     if (++this.#idle > YIELDS) return false
     const now = monotonicNow()
     if (this.#idle === 1) this.#idleSince = now
+    this.#now = now
     return now - this.#idleSince < YIELD_TIME
   }
 

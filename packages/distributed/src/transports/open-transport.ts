@@ -9,7 +9,7 @@ import type { Sharing } from './shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
 import { openTcpDialer } from './tcp/tcp-dialer.ts'
 import { TcpTransport } from './tcp/tcp-transport.ts'
-import type { BlockingTransport, EventTransport } from './transport.ts'
+import type { BlockingTransport, EventTransport, LocalPlace } from './transport.ts'
 
 /** How ranks of different hosts are reached, and those of one host that share no memory. */
 export type StreamName = 'tcp' | 'node'
@@ -17,6 +17,7 @@ export type StreamName = 'tcp' | 'node'
 /** What a mesh needs, and who shares memory. */
 export interface ConnectOptions extends MeshOptions {
   readonly sharing: Sharing | undefined
+  readonly place: LocalPlace | undefined
 }
 
 export type OpenedTransport =
@@ -63,7 +64,7 @@ export async function prepareTransport(
     connect: async (heap, options) => {
       const channels = await connectMesh(dialer, options)
       const fds = channels.map((channel) => channel?.fd)
-      const tcp = new TcpTransport(heap, fds)
+      const tcp = new TcpTransport(heap, fds, options.place)
       const { rank, sharing } = options
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)

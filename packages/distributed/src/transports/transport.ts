@@ -34,8 +34,15 @@ export interface Transport {
   close(): void
 }
 
+/** A rank's place among those of its host. */
+export interface LocalPlace {
+  readonly rank: number
+  readonly size: number
+}
+
 /** A transport whose thread can sleep until something moves. */
 export interface BlockingTransport extends Transport {
+  readonly place?: LocalPlace | undefined
   /** Sleeps until a stream may move or `wake` is called, at most `milliseconds`. */
   sleep(milliseconds: number): void
   /** Lets other threads of the core run, once. */

@@ -1,7 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import type { TcpTransport } from '../tcp/tcp-transport.ts'
-import { CLOSED, type BlockingTransport } from '../transport.ts'
+import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 import { hostsOf, openNeighbour, ringsEnd, type Neighbour, type Sharing } from './neighbours.ts'
 
 /** Looks at an empty ring between two looks at whether its peer still lives. */
@@ -44,6 +44,10 @@ export class SharedMemoryTransport implements BlockingTransport {
       this.#peers.includes(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
     this.#looks = this.#neighbours.map(() => 0)
+  }
+
+  get place(): LocalPlace | undefined {
+    return this.#tcp.place
   }
 
   get doorbell(): number {

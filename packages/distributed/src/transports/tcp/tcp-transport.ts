@@ -14,7 +14,7 @@ import {
   yieldCore,
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
-import { CLOSED, type BlockingTransport } from '../transport.ts'
+import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 
 /**
  * Unacknowledged data ends a connection after so many milliseconds (a pulled cable). The kernel
@@ -27,6 +27,7 @@ const USER_TIMEOUT = 300_000
 export class TcpTransport implements BlockingTransport {
   readonly name = 'tcp'
   readonly doorbell = openEventfd()
+  readonly place: LocalPlace | undefined
   readonly #base: number
   /** Descriptor of each peer; -1 for this rank and for peers that are gone. */
   readonly #fds: number[]
@@ -35,7 +36,8 @@ export class TcpTransport implements BlockingTransport {
   readonly #pollfds: Int32Array
   readonly #pollAddress: number
 
-  constructor(heap: Heap, fds: readonly (number | undefined)[]) {
+  constructor(heap: Heap, fds: readonly (number | undefined)[], place?: LocalPlace) {
+    this.place = place
     this.#base = addressOf(heap.bytes)
     this.#fds = fds.map((fd) => fd ?? -1)
     this.#reasons = fds.map(() => '')

@@ -1,0 +1,47 @@
+import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+
+/** Bytes of a cpu_set_t. */
+const SET_BYTES = 128
+const THIS_THREAD = 0
+
+const calls = lazy(() => ({
+  get: bindFunction<[number, number, number], number>('int sched_getaffinity(int, size_t, size_t)'),
+  set: bindFunction<[number, number, number], number>('int sched_setaffinity(int, size_t, size_t)'),
+  current: bindFunction<[], number>('int sched_getcpu()'),
+}))
+
+/** The cores that this thread may run on, ascending. */
+export function allowedCores(): number[] {
+  const set = readSet()
+  return Array.from({ length: SET_BYTES * 8 }, (_, core) => core).filter(
+    (core) => (set[core >> 3]! & (1 << (core & 7))) !== 0,
+  )
+}
+
+/** The core that this thread runs on now. */
+export function currentCore(): number {
+  return calls().current()
+}
+
+/** Moves this thread to a core, once: it stays as free as it was to be moved on by the kernel. */
+export function moveToCore(core: number): void {
+  const before = readSet()
+  const only = new Uint8Array(SET_BYTES)
+  only[core >> 3] = 1 << (core & 7)
+  writeSet(only)
+  writeSet(before)
+}
+
+function readSet(): Uint8Array {
+  const set = new Uint8Array(SET_BYTES)
+  if (calls().get(THIS_THREAD, SET_BYTES, addressOf(set)) < 0) {
+    throw systemCallError('sched_getaffinity')
+  }
+  return set
+}
+
+function writeSet(set: Uint8Array): void {
+  if (calls().set(THIS_THREAD, SET_BYTES, addressOf(set)) < 0) {
+    throw systemCallError('sched_setaffinity')
+  }
+}
