@@ -1,6 +1,7 @@
 import { until, untilAll, type Channel } from '../engine/channel.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
+import { arithmeticOf } from './algorithm.ts'
 import { slicesOf } from './slices.ts'
 
 /*
@@ -61,4 +62,31 @@ export function* linearBarrier(channel: Channel): Steps {
   }
   yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))
   yield* untilAll(others.map((to) => channel.send(to, 0, 0)))
+}
+
+/**
+ * All-reduce in one step: every rank sends its whole buffer to every other, (n-1) S bytes, and adds
+ * all up in the order of the ranks, so that all get the same bits. The least waiting: for buffers so
+ * small that steps are all they cost, between ranks that share memory.
+ */
+export function* linearAllReduce(channel: Channel, operation: Operation): Steps {
+  const { rank, size } = channel
+  const { input: at, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const bytes = count * arithmetic.bytesPerElement
+  const places = Array.from({ length: size }, (_, peer) =>
+    peer === rank ? at : channel.scratch(bytes),
+  )
+  const started = []
+  for (let i = 1; i < size; i++) {
+    const peer = (rank + i) % size
+    started.push(channel.send(peer, at, bytes), channel.receive(peer, places[peer]!, bytes))
+  }
+  yield* untilAll(started)
+  const scratch = places[rank === 0 ? 1 : 0]!
+  for (let peer = 1; peer < size; peer++) {
+    const sum = peer === 1 ? places[0]! : scratch
+    arithmetic.combine(peer === size - 1 ? at : scratch, sum, places[peer]!, bytes)
+  }
+  arithmetic.finish(at, bytes)
 }

@@ -14,7 +14,7 @@ import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
 import { builtInLadders, type Ladders } from './ladders.ts'
-import { linearBarrier, linearGather, linearScatter } from './linear.ts'
+import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
 import { premultiplied } from './premultiplied.ts'
@@ -27,6 +27,7 @@ const allReduce = {
   'recursive-doubling': recursiveDoublingAllReduce,
   'halving-doubling': halvingDoublingAllReduce,
   direct: directAllReduce,
+  linear: linearAllReduce,
   ordered: orderedAllReduce,
 }
 
