@@ -1,6 +1,9 @@
 import { jest } from '@jest/globals'
 import type { CollectiveOptions, ProcessGroup } from '@tsrun/distributed'
-import { algorithmsOf } from '../../../packages/distributed/src/algorithms/select.ts'
+import {
+  algorithmsOf,
+  chooseAlgorithm,
+} from '../../../packages/distributed/src/algorithms/select.ts'
 import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
 import {
   operationCodes,
@@ -69,6 +72,10 @@ const unevenCounts = (n: number, slice: number): number[] =>
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0)
 const unevenTotal = ({ n, s }: Place): number => ((n * (n + 1)) / 2) * s
 
+/** Where every rank is a host of its own, all goes between hosts. */
+const betweenHosts = (operation: OperationName, { S }: Place): AlgorithmName =>
+  chooseAlgorithm(operation, { bytes: S, layout: 'apart' })
+
 const allReduceBytes: Formula['bytes'] = {
   ring: ({ n, S }) => (2 * (n - 1) * S) / n,
   direct: ({ n, S }) => (2 * (n - 1) * S) / n,
@@ -76,6 +83,8 @@ const allReduceBytes: Formula['bytes'] = {
   'recursive-doubling': (place) => inside(place, (corners) => log2(corners) * place.S),
   'halving-doubling': (place) =>
     inside(place, (corners) => (2 * (corners - 1) * place.S) / corners),
+  linear: ({ n, S }) => (n - 1) * S,
+  hierarchical: (place) => allReduceBytes[betweenHosts('allReduce', place)]!(place),
 }
 const floats = (length: number): Float32Array => new Float32Array(length)
 
@@ -95,6 +104,7 @@ const formulas: Partial<Record<OperationName, Formula>> = {
       'binomial-tree': (place) => tree(place).children * place.S,
       chain: (place) => (tree(place).virtual === place.n - 1 ? 0 : place.S),
       direct: onlyRoot(({ n, S }) => (n - 1) * S),
+      hierarchical: (place) => formulas.broadcast!.bytes[betweenHosts('broadcast', place)]!(place),
     },
   },
   reduce: {

@@ -1,5 +1,6 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
+import type { Layout } from '../../../packages/distributed/src/engine/group.ts'
 import {
   cutIntoChunks,
   cutIntoSegments,
@@ -62,9 +63,9 @@ describe('the choice of algorithm', () => {
   const operations = Object.keys(operationCodes) as OperationName[]
 
   it.each(operations)('of %s exists for every size', (operation) => {
-    for (const shared of [false, true]) {
+    for (const layout of ['apart', 'together', 'mixed'] as const) {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
-        const name = chooseAlgorithm(operation, { bytes, shared })
+        const name = chooseAlgorithm(operation, { bytes, layout })
         expect(algorithmsOf(operation)).toContain(name)
         expect(
           findAlgorithm({ name: operation, algorithm: name, reduction: 'sum' }, 4),
@@ -73,15 +74,16 @@ describe('the choice of algorithm', () => {
     }
   })
 
-  const choose = (operation: OperationName, bytes: number, shared = false): string =>
-    chooseAlgorithm(operation, { bytes, shared })
+  const choose = (operation: OperationName, bytes: number, layout: Layout = 'apart'): string =>
+    chooseAlgorithm(operation, { bytes, layout })
 
   it('takes few steps for small buffers and few bytes for large ones', () => {
     expect(choose('allReduce', 4096)).toBe('recursive-doubling')
     expect(choose('allReduce', 64 * 1024 * 1024)).toBe('ring')
     expect(choose('broadcast', 4096)).toBe('binomial-tree')
     expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
-    expect(choose('allReduce', 4096, true)).toBe('recursive-doubling')
-    expect(choose('allReduce', 64 * 1024 * 1024, true)).toBe('direct')
+    expect(choose('allReduce', 4096, 'together')).toBe('recursive-doubling')
+    expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('direct')
+    expect(choose('allReduce', 4096, 'mixed')).toBe('hierarchical')
   })
 })

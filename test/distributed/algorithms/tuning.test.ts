@@ -32,12 +32,12 @@ describe('a tuning file', () => {
       sharedMemory: { allGather: [{ algorithm: 'bruck' }] },
     })
     const { ladders, source } = readTuning(path)
-    const choose = (bytes: number, shared: boolean): string =>
-      chooseAlgorithm('allGather', { bytes, shared }, ladders)
-    expect([0, 100, 101, 1e9].map((bytes) => choose(bytes, false))).toEqual([
+    const choose = (bytes: number, layout: 'apart' | 'together'): string =>
+      chooseAlgorithm('allGather', { bytes, layout }, ladders)
+    expect([0, 100, 101, 1e9].map((bytes) => choose(bytes, 'apart'))).toEqual([
       ...['bruck', 'bruck', 'ring', 'ring'],
     ])
-    expect(choose(1e9, true)).toBe('bruck')
+    expect(choose(1e9, 'together')).toBe('bruck')
     expect(ladders.sockets.broadcast).toEqual(readTuning(undefined).ladders.sockets.broadcast)
     expect(source).toBe(path)
   })

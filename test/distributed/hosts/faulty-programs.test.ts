@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import type { TsrError } from '@tsrun/core'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { start, steps, type Step } from '../support/programs.ts'
+import { hostsOf, start, steps, type Step } from '../support/programs.ts'
 import { turns } from '../support/outcome.ts'
 
 jest.setTimeout(240_000)
@@ -73,7 +73,7 @@ async function runSteps(
 async function run(program: FaultyProgram): Promise<void> {
   const { size, seed } = program
   await runWorld(
-    { size, seed, memory: 96 * 1024 * 1024, sharedMemory: seed % 2 === 1 },
+    { size, seed, memory: 96 * 1024 * 1024, hosts: hostsOf(program) },
     async (world) => {
       const faulty = await newGroup([...world.ranks], { parent: world })
       const healthy = await newGroup([...world.ranks].reverse(), { parent: world })

@@ -1,14 +1,14 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { programs, runProgram, type Program } from '../support/programs.ts'
+import { hostsOf, programs, runProgram, type Program } from '../support/programs.ts'
 
 jest.setTimeout(240_000)
 
 async function run(program: Program): Promise<void> {
   const { size, seed } = program
   await runWorld(
-    { size, seed, memory: 96 * 1024 * 1024, sharedMemory: seed % 2 === 1 },
+    { size, seed, memory: 96 * 1024 * 1024, hosts: hostsOf(program) },
     async (world) => {
       await runProgram(world, program)
     },

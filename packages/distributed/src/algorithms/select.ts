@@ -12,7 +12,9 @@ import {
 } from './direct-exchange.ts'
 import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
+import type { Layout } from '../engine/group.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
+import { hierarchicalAllReduce, hierarchicalBroadcast } from './hierarchical.ts'
 import { builtInLadders, type Ladders } from './ladders.ts'
 import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
@@ -22,10 +24,17 @@ import { recursiveDoublingAllReduce } from './recursive-doubling.ts'
 import { recursiveHalvingReduceScatter } from './recursive-halving.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
-const allReduce = {
+/** What serves between hosts in a hierarchical collective. */
+const betweenHosts = (name: 'allReduce' | 'broadcast', bytes: number): Algorithm => {
+  const algorithm = chooseAlgorithm(name, { bytes, layout: 'apart' })
+  return table[name][algorithm]!
+}
+
+const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
   ring: ringAllReduce,
   'recursive-doubling': recursiveDoublingAllReduce,
   'halving-doubling': halvingDoublingAllReduce,
+  hierarchical: hierarchicalAllReduce((bytes) => betweenHosts('allReduce', bytes)),
   direct: directAllReduce,
   linear: linearAllReduce,
   ordered: orderedAllReduce,
@@ -39,6 +48,7 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
     'binomial-tree': binomialBroadcast,
     chain: chainBroadcast,
     direct: directBroadcast,
+    hierarchical: hierarchicalBroadcast((bytes) => betweenHosts('broadcast', bytes)),
   },
   reduce: { 'binomial-tree': binomialReduce, chain: chainReduce, ordered: orderedReduce },
   allReduce,
@@ -66,16 +76,17 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
 export interface Situation {
   /** Of the whole buffer. */
   readonly bytes: number
-  /** Whether all ranks of the group share memory. */
-  readonly shared: boolean
+  readonly layout: Layout
 }
 
 /** The best algorithm. The same facts and ladders give the same choice everywhere. */
 export function chooseAlgorithm(
   operation: OperationName,
-  { bytes, shared }: Situation,
+  { bytes, layout }: Situation,
   { sockets, sharedMemory }: Ladders = builtInLadders,
 ): AlgorithmName {
+  if (layout === 'mixed' && table[operation].hierarchical !== undefined) return 'hierarchical'
+  const shared = layout === 'together'
   const ladder = (shared ? sharedMemory[operation] : undefined) ?? sockets[operation]
   return ladder.find(({ upTo }) => bytes <= upTo)!.algorithm
 }

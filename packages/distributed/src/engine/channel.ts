@@ -9,6 +9,8 @@ export interface Channel {
   /** Rank of this process in the group. */
   readonly rank: number
   readonly size: number
+  /** By rank: which host; the ranks of one share memory. */
+  readonly hosts: readonly number[]
   readonly heap: Heap
   readonly kernels: Kernels
   /**

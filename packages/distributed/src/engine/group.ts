@@ -5,6 +5,9 @@ import type { Task } from './task.ts'
 /** Collectives that a group remembers after their end, to name them in a mismatch. */
 const HISTORY = 256
 
+/** All members share memory, no two do, or those of some hosts. */
+export type Layout = 'together' | 'apart' | 'mixed'
+
 /** A process group as the engine sees it. */
 export interface EngineGroup {
   readonly id: number
@@ -13,8 +16,9 @@ export interface EngineGroup {
   readonly rank: number
   /** World rank of each member. */
   readonly ranks: readonly number[]
-  /** Whether all members share memory with each other. */
-  readonly shared: boolean
+  /** By member: which host; the members on one share memory. */
+  readonly hosts: readonly number[]
+  readonly layout: Layout
   /** Running collectives by sequence. */
   readonly active: Map<number, Task>
   /** Fingerprints of the last collectives, by sequence modulo its length. */
@@ -28,10 +32,27 @@ export function createGroup(
   name: string,
   rank: number,
   ranks: readonly number[],
-  hosts: readonly number[] | undefined,
+  hostOfRank: readonly number[] | undefined,
 ): EngineGroup {
-  const shared = hosts !== undefined && ranks.every((world) => hosts[world] === hosts[ranks[0]!])
-  return { id, name, rank, ranks, shared, active: new Map(), history: [], failure: undefined }
+  const hosts = ranks.map((world) => hostOfRank?.[world] ?? world)
+  const layout = layoutOf(hosts)
+  return {
+    id,
+    name,
+    rank,
+    ranks,
+    hosts,
+    layout,
+    active: new Map(),
+    history: [],
+    failure: undefined,
+  }
+}
+
+function layoutOf(hosts: readonly number[]): Layout {
+  const count = new Set(hosts).size
+  if (count === hosts.length) return 'apart'
+  return count === 1 ? 'together' : 'mixed'
 }
 
 export function remember(group: EngineGroup, sequence: number, fingerprint: Fingerprint): void {

@@ -38,6 +38,7 @@ export const algorithmNames = [
   'pairwise',
   'linear',
   'ordered',
+  'hierarchical',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 

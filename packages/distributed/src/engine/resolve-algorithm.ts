@@ -17,6 +17,6 @@ export function resolveAlgorithm(
   const bytes = count * dtypes[dtype].bytes * slices
   return {
     ...operation,
-    algorithm: chooseAlgorithm(name, { bytes, shared: group.shared }, ladders),
+    algorithm: chooseAlgorithm(name, { bytes, layout: group.layout }, ladders),
   }
 }

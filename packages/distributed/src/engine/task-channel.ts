@@ -62,6 +62,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
   return {
     rank: group.rank,
     size: group.ranks.length,
+    hosts: group.hosts,
     heap: engine.heap,
     kernels: engine.kernels,
     send(to, at, bytes, count) {

@@ -22,8 +22,11 @@ export interface WorldOptions {
   readonly timeout?: number
   /** Bytes of each rank's arena and engine memory; default 64 MiB. */
   readonly memory?: number
-  /** Whether large messages are copied straight from heap to heap, as between ranks of one host. */
-  readonly sharedMemory?: boolean
+  /**
+   * By rank: which host it is on; between ranks of one host large messages are copied straight from
+   * heap to heap. Default: each on a host of its own.
+   */
+  readonly hosts?: readonly number[]
 }
 
 /** Milliseconds without progress after which the thread rests between its looks. */
@@ -67,10 +70,10 @@ class World {
     seed = 0,
     timeout = 600_000,
     memory = 64 * 1024 * 1024,
-    sharedMemory = false,
+    hosts: hostOfRank,
   }: WorldOptions) {
     this.#random = createRandom(seed)
-    const network = new MemoryNetwork(size, sharedMemory)
+    const network = new MemoryNetwork(size, hostOfRank)
     const store = memoryStore()
     const portion = (bytes: number): number => this.#portion(bytes)
     const hosts = Array.from({ length: size }, (_, rank) => {

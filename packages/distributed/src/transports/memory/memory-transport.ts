@@ -43,11 +43,13 @@ class Pipe {
 /** The pipes between all ranks of an in-process world. */
 export class MemoryNetwork {
   readonly #pipes: Pipe[][]
-  /** By rank, where the ranks share memory. */
-  readonly heaps: Heap[] | undefined
+  /** By rank; see `Transport.hosts`. */
+  readonly hosts: readonly number[] | undefined
+  /** By rank. */
+  readonly heaps: Heap[] = []
 
-  constructor(size: number, sharesMemory = false) {
-    this.heaps = sharesMemory ? [] : undefined
+  constructor(size: number, hosts?: readonly number[]) {
+    this.hosts = hosts
     this.#pipes = Array.from({ length: size }, () => Array.from({ length: size }, () => new Pipe()))
   }
 
@@ -80,20 +82,20 @@ export class MemoryTransport implements Transport {
     this.#size = size
     this.#heap = heap
     this.#portion = portion
-    if (network.heaps !== undefined) network.heaps[rank] = heap
+    network.heaps[rank] = heap
   }
 
-  /** See `Transport`. */
   get hosts(): readonly number[] | undefined {
-    return this.#network.heaps === undefined ? undefined : Array<number>(this.#size).fill(0)
+    return this.#network.hosts
   }
 
-  sharesMemory(): boolean {
-    return this.#network.heaps !== undefined
+  sharesMemory(peer: number): boolean {
+    const { hosts } = this.#network
+    return hosts !== undefined && hosts[peer] === hosts[this.#rank]
   }
 
   pull(peer: number, at: number, from: number, bytes: number): void {
-    const source = this.#network.heaps![peer]!
+    const source = this.#network.heaps[peer]!
     this.#heap.bytes.set(source.bytes.subarray(from, from + bytes), at)
   }
 

@@ -1,0 +1,139 @@
+import { until, untilAll, type Channel } from '../engine/channel.ts'
+import type { Operation } from '../engine/operation.ts'
+import type { Steps } from '../engine/task.ts'
+import type { Transfer } from '../engine/transfer.ts'
+import { arithmeticOf, type Algorithm } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+import { channelAmong } from './sub-channel.ts'
+
+/*
+ * Groups over several hosts, some with more ranks than one: inside a host ranks copy from each
+ * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's trees
+ * and MPI libraries' two-level collectives work like it).
+ *
+ * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks; inside each host
+ * owner j adds up chunk j of all its ranks; the owners of chunk j on all h hosts reduce it among
+ * themselves; then every rank fetches all chunks from the owners of its host. Between hosts each
+ * host sends 2(h-1)/h S bytes altogether, spread over m connections.
+ *
+ * broadcast: the root sends to one rank of every other host, and these to the rest of their hosts.
+ */
+
+const SEGMENT = 256 * 1024
+/** Segments that are sent ahead. */
+const AHEAD = 3
+
+/** @param between - the all-reduce among the owners of a chunk of so many bytes */
+export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Algorithm {
+  return function* (channel, operation) {
+    const { rank } = channel
+    const arithmetic = arithmeticOf(channel, operation)
+    const hosts = ranksByHost(channel)
+    const local = hosts.find((ranks) => ranks.includes(rank))!
+    const owners = Math.min(...hosts.map(({ length }) => length))
+    const { input: base, count } = operation
+    const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, owners).map((chunk) => ({
+      ...chunk,
+      at: base + chunk.at,
+    }))
+    const place = local.indexOf(rank)
+    const own = chunks[place]
+    yield* reduceToOwners(channel, operation, local, chunks)
+    if (own !== undefined && own.bytes > 0) {
+      const across = channelAmong(
+        channel,
+        hosts.map((ranks) => ranks[place]!),
+      )
+      // the mean is taken once, over the whole group
+      const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
+      const elements = own.bytes / arithmetic.bytesPerElement
+      const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
+      yield* between(own.bytes)(across, part)
+      arithmetic.finish(own.at, own.bytes)
+    }
+    yield* fetchFromOwners(channel, local, chunks)
+  }
+}
+
+/** @param between - the broadcast among one rank of each host */
+export function hierarchicalBroadcast(between: (bytes: number) => Algorithm): Algorithm {
+  return function* (channel, operation) {
+    const { rank } = channel
+    const { input: at, count, peer: root } = operation
+    const bytes = count * arithmeticOf(channel, operation).bytesPerElement
+    const hosts = ranksByHost(channel)
+    const leaders = hosts.map((ranks) => (ranks.includes(root) ? root : ranks[0]!))
+    const local = hosts.find((ranks) => ranks.includes(rank))!
+    const leader = leaders.find((candidate) => local.includes(candidate))!
+    if (rank !== leader) {
+      yield* until(channel.receive(leader, at, bytes))
+      return
+    }
+    const across = channelAmong(channel, leaders)
+    yield* between(bytes)(across, { ...operation, peer: leaders.indexOf(root) })
+    const others = local.filter((peer) => peer !== leader)
+    yield* untilAll(others.map((peer) => channel.send(peer, at, bytes)))
+  }
+}
+
+/** The ranks of each host, ascending; hosts in the order of their first ranks. */
+function ranksByHost({ hosts, size }: Channel): number[][] {
+  const byHost = new Map<number, number[]>()
+  for (let rank = 0; rank < size; rank++) {
+    const host = hosts[rank]!
+    byHost.set(host, [...(byHost.get(host) ?? []), rank])
+  }
+  return [...byHost.values()]
+}
+
+/** Adds chunk j of all ranks of the host up in the buffer of its rank j. */
+function* reduceToOwners(
+  channel: Channel,
+  operation: Operation,
+  local: readonly number[],
+  chunks: readonly Piece[],
+): Steps {
+  const place = local.indexOf(channel.rank)
+  const arithmetic = arithmeticOf(channel, operation)
+  const peers = [...local.slice(place + 1), ...local.slice(0, place)]
+  const cut = chunks.map((chunk) => cutIntoSegments(chunk, SEGMENT))
+  const sends: Transfer[] = []
+  const contribute = (i: number): void => {
+    for (const peer of peers) {
+      const segment = cut[local.indexOf(peer)]?.[i]
+      if (segment !== undefined) sends.push(channel.send(peer, segment.at, segment.bytes))
+    }
+  }
+  const own = cut[place] ?? []
+  const slots = own.length === 0 ? [] : peers.map(() => channel.scratch(own[0]!.bytes))
+  const rounds = Math.max(...cut.map(({ length }) => length))
+  for (let i = 0; i < AHEAD; i++) contribute(i)
+  for (let i = 0; i < rounds; i++) {
+    const segment = own[i]
+    if (segment !== undefined) {
+      const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, segment.bytes))
+      for (const part of parts) {
+        yield* until(part)
+        arithmetic.combine(segment.at, segment.at, part.at, segment.bytes)
+      }
+    }
+    contribute(i + AHEAD)
+  }
+  yield* untilAll(sends)
+}
+
+function* fetchFromOwners(
+  channel: Channel,
+  local: readonly number[],
+  chunks: readonly Piece[],
+): Steps {
+  const started: Transfer[] = []
+  for (const peer of local) {
+    if (peer === channel.rank) continue
+    const own = chunks[local.indexOf(channel.rank)]
+    const theirs = chunks[local.indexOf(peer)]
+    if (own !== undefined) started.push(channel.send(peer, own.at, own.bytes))
+    if (theirs !== undefined) started.push(channel.receive(peer, theirs.at, theirs.bytes))
+  }
+  yield* untilAll(started)
+}
