@@ -67,7 +67,7 @@ function exchange(group, outgoing, incoming) {
  * @param {number} size
  * @returns {[number, number] | undefined}
  */
-export function expectedResult(op, rank, size) {
+function expectedResult(op, rank, size) {
   const total = (size * (size + 1)) / 2
   const left = ((rank + size - 1) % size) + 1
   if (rank !== 0 && (op === 'reduce' || op === 'gather')) return undefined

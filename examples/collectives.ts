@@ -1,0 +1,71 @@
+// What do collectives do?
+//
+//   npx tsrun --nproc 4 examples/collectives.ts [--transport tcp]
+//
+// The demonstration of Stanford's CS336, lecture "Parallelism 2": every rank shows its buffer before
+// and after all-reduce, reduce-scatter and all-gather. On four ranks:
+//
+//   all-reduce      everybody gets the sum            [6, 10, 14, 18] on all ranks
+//   reduce-scatter  everybody gets one part of it     6 on rank 0, 10 on rank 1, ...
+//   all-gather      everybody gets everybody's part   [6, 10, 14, 18] on all ranks
+//
+// The last two, one after the other, have done what the first did: all-reduce = reduce-scatter +
+// all-gather. This is how large buffers are all-reduced, and why data parallel training can keep a
+// shard of the optimizer's state on each rank at no more communication.
+
+import type { ProcessGroup } from '@tsrun/distributed'
+import { readFlags } from './lib/flags.ts'
+import { printResult } from './lib/result.ts'
+import { joinOver, transport } from './lib/transport.ts'
+
+const flags = readFlags({ transport: transport() })
+const group = await joinOver(flags.transport)
+const { rank, size } = group
+
+const tensor = Float32Array.of(0, 1, 2, 3).map((value) => value + rank)
+await show('before all-reduce', tensor)
+await group.allReduce(tensor)
+await show('after all-reduce', tensor)
+
+const input = Float32Array.from({ length: size }, (_, i) => i + rank)
+const part = new Float32Array(1)
+await show('before reduce-scatter', input)
+await group.reduceScatter(part, input)
+await show('after reduce-scatter', part)
+
+const gathered = new Float32Array(size)
+await show('before all-gather', part)
+await group.allGather(gathered, part)
+await show('after all-gather', gathered)
+
+const reduced = input.slice()
+await group.allReduce(reduced)
+const isSame = await onAllRanks(
+  group,
+  reduced.every((value, i) => value === gathered[i]),
+)
+if (rank === 0) {
+  const verdict = isSame ? 'is' : 'is NOT'
+  console.log(`all-reduce of the same input ${verdict} reduce-scatter + all-gather`)
+  printResult({
+    ranks: size,
+    allReduce: [...tensor],
+    gathered: [...gathered],
+    isSame,
+  })
+}
+await group.destroy()
+
+/** Rank 0 prints everybody's buffer: lines of several processes would come in any order. */
+async function show(when: string, buffer: Float32Array): Promise<void> {
+  const buffers = await group.gatherObject([...buffer], 0)
+  for (const [rank, values] of buffers?.entries() ?? []) {
+    console.log(`rank ${rank} [${when}]: ${values.join(', ')}`)
+  }
+  if (buffers !== undefined) console.log()
+}
+
+async function onAllRanks(group: ProcessGroup, isTrue: boolean): Promise<boolean> {
+  const votes = await group.allGatherObject(isTrue)
+  return votes.every(Boolean)
+}
