@@ -1,0 +1,162 @@
+import { readdirSync } from 'node:fs'
+import { memoryStore } from '@tsrun/store'
+import { closeSocket, isAvailable } from '@tsrun/native'
+import fc from 'fast-check'
+import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { agreeOnSharing } from '../../../packages/distributed/src/group/sharing.ts'
+import {
+  hostsOf,
+  openNeighbour,
+  ringsEnd,
+  type Neighbour,
+  type Sharing,
+} from '../../../packages/distributed/src/transports/shared-memory/neighbours.ts'
+import {
+  createSegment,
+  openSegment,
+  type Segment,
+  type SegmentAddress,
+} from '../../../packages/distributed/src/transports/shared-memory/segment.ts'
+
+const native = isAvailable()
+const describeNative = native.available ? describe : describe.skip
+const title = native.available ? '' : ` (skipped: ${native.reason})`
+const SIZE = 4 * 1024 * 1024
+
+interface Side {
+  readonly heap: Heap
+  readonly segment: Segment
+}
+
+function openSide(): Side {
+  const memory = createMemory(SIZE)
+  const segment = createSegment(memory)
+  return { heap: heapOf(memory), segment }
+}
+
+async function agree(
+  segments: readonly (SegmentAddress | undefined)[],
+  isRequired = false,
+): Promise<PromiseSettledResult<Sharing | undefined>[]> {
+  const store = memoryStore()
+  return await Promise.allSettled(
+    segments.map((_, rank) => agreeOnSharing(store, { rank, segments, isRequired, timeout: 500 })),
+  )
+}
+
+function release(sharing: Sharing | undefined): void {
+  for (const segment of sharing?.segments ?? []) if (segment !== undefined) closeSocket(segment.fd)
+}
+
+describeNative(`the memory of two ranks${title}`, () => {
+  const sides = native.available ? [openSide(), openSide()] : []
+  let neighbours: Neighbour[] = []
+
+  beforeAll(async () => {
+    const results = await agree(sides.map(({ segment }) => segment.address))
+    neighbours = results.map((result, rank) => {
+      if (result.status !== 'fulfilled') throw result.reason
+      const { heap } = sides[rank]!
+      const copy = (to: number, from: number, bytes: number): void => {
+        heap.bytes.copyWithin(to, from, from + bytes)
+      }
+      return openNeighbour(heap, result.value!, [rank, 1 - rank], copy)
+    })
+    for (const { segment } of sides) segment.seal()
+  })
+
+  afterAll(() => {
+    for (const neighbour of neighbours) neighbour.unmap()
+  })
+
+  it('carries bytes through its rings in order, however they are cut', () => {
+    const from = sides[0]!.heap.bytes
+    const to = sides[1]!.heap.bytes
+    const [source, target] = [1024 * 1024, 2 * 1024 * 1024]
+    // the pattern repeats every PERIOD bytes, which no ring does
+    const PERIOD = 65_521
+    for (let i = 0; i < 4 * PERIOD; i++) from[source + i] = ((i % PERIOD) * 31) >> 3
+    let next = 0
+    let expected = 0
+    const cuts = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 1, max: 70_000 })), {
+      maxLength: 30,
+    })
+    fc.assert(
+      fc.property(cuts, (steps) => {
+        for (const [writes, length] of steps) {
+          if (writes) {
+            next += neighbours[0]!.writer.write(source + (next % PERIOD), length)
+          } else {
+            const taken = neighbours[1]!.reader.read(target, length)
+            const at = source + (expected % PERIOD)
+            const wanted = Buffer.from(from.subarray(at, at + taken))
+            expect(wanted.equals(to.subarray(target, target + taken))).toBe(true)
+            expected += taken
+          }
+        }
+        expect(neighbours[1]!.reader.isEmpty).toBe(next === expected)
+        expect(neighbours[0]!.writer.isFull).toBe(next - expected === 65_536)
+      }),
+      { numRuns: 30 },
+    )
+  })
+
+  it('is copied out of the other heap, and nothing beyond it', () => {
+    sides[0]!.heap.bytes.fill(42, 3_000_000, 3_000_100)
+    neighbours[1]!.pull(2_000_000, 3_000_000, 100)
+    expect(sides[1]!.heap.bytes.subarray(2_000_000, 2_000_100).every((byte) => byte === 42)).toBe(
+      true,
+    )
+    expect(() => {
+      neighbours[1]!.pull(2_000_000, SIZE - 50, 100)
+    }).toThrow(RangeError)
+  })
+
+  it('wakes a reader that sleeps once', () => {
+    const [writer, reader] = [neighbours[0]!.writer, neighbours[1]!.reader]
+    expect(writer.shouldWake()).toBe(false)
+    reader.announceSleep(true)
+    expect([writer.shouldWake(), writer.shouldWake()]).toEqual([true, false])
+  })
+
+  it('leaves no names behind', () => {
+    expect(readdirSync('/dev/shm').filter((name) => name.includes('tsrun-heap'))).toEqual([])
+  })
+
+  it('keeps its rings below the engine', () => {
+    expect(ringsEnd(64)).toBeLessThan(16 * 1024 * 1024)
+  })
+})
+
+describeNative(`agreeing on who shares memory${title}`, () => {
+  it('leaves out ranks without a segment and ranks of other hosts', async () => {
+    const sides = [openSide(), openSide(), openSide(), openSide()]
+    const [a, b, c] = sides.map(({ segment }) => segment.address)
+    const results = await agree([a, undefined, { ...b!, host: 'elsewhere' }, c])
+    for (const result of results) {
+      expect(result).toMatchObject({ value: { neighbours: [[3], [], [], [0]] } })
+      if (result.status === 'fulfilled') release(result.value)
+    }
+    for (const { segment } of sides) segment.seal()
+  })
+
+  it('takes no file for a segment that is another, and falls back', async () => {
+    const sides = [openSide(), openSide()]
+    const [a, b] = sides.map(({ segment }) => segment.address)
+    const odd = { ...b!, nonce: '00'.repeat(16) }
+    expect(() => openSegment(odd)).toThrow('another file')
+    for (const result of await agree([a, odd])) {
+      expect(result).toMatchObject({ status: 'fulfilled', value: undefined })
+    }
+    const required = await agree([a, odd], true)
+    expect(required[0]).toMatchObject({ reason: { code: 'ERR_TSR_TRANSPORT_UNAVAILABLE' } })
+    for (const { segment } of sides) segment.seal()
+  })
+
+  it('makes hosts of ranks that all share with each other', () => {
+    const segments = [undefined, undefined, undefined, undefined]
+    expect(hostsOf({ neighbours: [[1], [0], [3], [2]], segments })).toEqual([0, 0, 2, 2])
+    // 1 shares with both, which do not share with each other
+    expect(hostsOf({ neighbours: [[1], [0, 2], [1], []], segments })).toEqual([0, 1, 2, 3])
+  })
+})
