@@ -16,9 +16,10 @@ async function untilShown(holds: (text: string) => boolean): Promise<string> {
   }
 }
 
-function rowsOf(text: string, script: string): string[] {
+/** The title, the titles of the columns and four ranks of the job whose title holds this. */
+function rowsOf(text: string, job: string): string[] {
   const lines = text.split('\n')
-  const start = lines.findIndex((line) => line.includes(script))
+  const start = lines.findIndex((line) => line.includes(job))
   return start < 0 ? [] : lines.slice(start, start + 6)
 }
 
@@ -39,10 +40,10 @@ describe.each([
   it('shows what all ranks do, also one that is stuck, and the others’ waiting for it', async () => {
     const run = await startStuck(env)
     const text = await untilShown((shown) => {
-      const rows = rowsOf(shown, 'never-enters.mjs').slice(2)
+      const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
       return rows.filter((row) => / in .+ #5 of world +4 KiB +\d/.test(row)).length === 3
     })
-    const [title, titles, ...rows] = rowsOf(text, 'never-enters.mjs')
+    const [title, titles, ...rows] = rowsOf(text, `(tsrun ${run.pid},`)
     expect(title).toContain(`(tsrun ${run.pid}, 4 of 4 ranks here)`)
     expect(titles).toMatch(/^rank +pid +state/)
     expect(rows[2]).toMatch(
