@@ -3,7 +3,9 @@ import type { DType, TypedArrayOf } from './dtype.ts'
 import { joinWorld } from './group/init.ts'
 import type { InitOptions } from './group/init-options.ts'
 import { deviceMeshOf, type DeviceMesh } from './group/mesh.ts'
-import { newGroupOf, type NewGroupOptions } from './group/new-group.ts'
+import type { JoinOptions, NewGroupOptions } from './group-relations.ts'
+import { newGroupOf } from './group/new-group.ts'
+import { newestOf } from './group/reconfigure.ts'
 import type { ProcessGroup } from './process-group.ts'
 
 /*
@@ -17,6 +19,7 @@ let isJoining = false
 /** The default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
   if (world === undefined) throw tsrError('ERR_TSR_NOT_INITIALIZED', { operation })
+  world = newestOf(world)
   return world
 }
 
@@ -63,12 +66,55 @@ export function getWorldSize(): number {
   return defaultGroup('getWorldSize').size
 }
 
-/** A group of some ranks of the world; only the members call it. See `NewGroupOptions`. */
+/**
+ * A group of some ranks of the world; only the members call it, all with the same list, whose order
+ * is the order of ranks in the group. Different groups may be made in different orders.
+ *
+ * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
+ * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
+ */
 export async function newGroup(
   ranks: readonly number[],
   options: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
 ): Promise<ProcessGroup> {
   return await newGroupOf(options.parent ?? defaultGroup('newGroup'), ranks, options)
+}
+
+/**
+ * Cuts a group up by colour; see `ProcessGroup.split`.
+ *
+ * @example
+ * const half = await splitGroup(getRank() % 2) // even and odd ranks
+ */
+export async function splitGroup(
+  color: number | null,
+  key?: number,
+  { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
+): Promise<ProcessGroup | undefined> {
+  return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
+}
+
+/** After a loss: a group of the ranks that are still there; see `ProcessGroup.shrink`. */
+export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
+  return await defaultGroup('shrink').shrink(options)
+}
+
+/**
+ * After a loss: the whole world anew, with the processes that were started again. The new world is
+ * the default group from then on. See `ProcessGroup.reconfigure`.
+ */
+export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
+  return await defaultGroup('reconfigure').reconfigure(options)
+}
+
+/** torch's get_global_rank. @throws ERR_TSR_RANK_RANGE */
+export function getGlobalRank(group: ProcessGroup, rank: number): number {
+  return group.globalRank(rank)
+}
+
+/** torch's get_group_rank. @throws ERR_TSR_RANK_RANGE */
+export function getGroupRank(group: ProcessGroup, worldRank: number): number {
+  return group.groupRank(worldRank)
 }
 
 /**
@@ -81,8 +127,9 @@ export async function newGroup(
 export async function initDeviceMesh<Axis extends string>(
   shape: Readonly<Record<Axis, number>>,
   parent?: ProcessGroup,
+  options?: JoinOptions,
 ): Promise<DeviceMesh<Axis>> {
-  return await deviceMeshOf(parent ?? defaultGroup('initDeviceMesh'), shape)
+  return await deviceMeshOf(parent ?? defaultGroup('initDeviceMesh'), shape, options)
 }
 
 export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {

@@ -8,7 +8,7 @@ export type { InitOptions, TransportName } from './group/init-options.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { AlgorithmName, OperationName } from './engine/operation.ts'
 export type { DeviceMesh, MeshFacts } from './group/mesh.ts'
-export type { NewGroupOptions } from './group/new-group.ts'
+export type { GroupRelations, JoinOptions, NewGroupOptions } from './group-relations.ts'
 export { runWorld, type WorldOptions } from './hosts/world.ts'
 export type {
   BatchedMessage,

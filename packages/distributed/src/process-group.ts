@@ -2,6 +2,7 @@ import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from './diagnosis/link-counters.ts'
 import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
+import type { GroupRelations } from './group-relations.ts'
 import type { AlgorithmName } from './engine/operation.ts'
 
 import type { ReduceOp } from './reduction.ts'
@@ -106,7 +107,7 @@ export interface Work<T = void> extends PromiseLike<T> {
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
-export interface ProcessGroup extends BlockingCalls {
+export interface ProcessGroup extends BlockingCalls, GroupRelations {
   readonly name: string
   /** Rank of this process in the group. */
   readonly rank: number

@@ -112,8 +112,8 @@ describe('newGroup', () => {
   it('names the rank in the first collective when another member does not call it', async () => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank === 2) return
-      const group = await newGroup([0, 1, 2], { parent: world, name: 'all', timeout: 50 })
-      const error = await errorOf(() => group.barrier())
+      const group = await newGroup([0, 1, 2], { parent: world, name: 'all' })
+      const error = await errorOf(() => group.barrier({ timeout: 50 }))
       expect(error?.code).toMatch(/OPERATION_TIMEOUT|PEER_FAILED/)
       expect(error?.message).toContain('of group all')
       expect(error?.message).toContain('rank 2')

@@ -61,6 +61,8 @@ export class SteppedWorld {
         journal,
         addGroup: engine.addGroup.bind(engine),
         removeGroup: engine.removeGroup.bind(engine),
+        failGroup: engine.failGroup.bind(engine),
+        gone: engine.gone,
         submit: (operation: Operation) =>
           new TaskTicket(engine, operation, {
             poll: () => undefined,

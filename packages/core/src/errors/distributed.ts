@@ -154,6 +154,23 @@ export const distributedErrors = {
     message: 'Cannot write the flight recorder in {directory}: {reason}',
     advice: 'Choose another folder, or another TSRUN_FLIGHT_DIR.',
   },
+  ERR_TSR_TOO_MANY_GROUPS: {
+    category: 'user',
+    message: 'The world has made {limit} groups, the most there can be',
+    advice: 'Make groups once and keep them; numbers are never used again.',
+  },
+  ERR_TSR_EXCLUDED: {
+    category: 'infrastructure',
+    message:
+      'Rank {rank} takes no part in what is left of group {group}: the others ({survivors}) have lost it, or it came too late to shrink()',
+    advice:
+      'End this process. Started again, it can come back when the others call reconfigure(); look for a broken network if it is alive and well.',
+  },
+  ERR_TSR_CANNOT_RECONFIGURE: {
+    category: 'user',
+    message: 'reconfigure() of group {group}: {reason}',
+    advice: 'Call it once in each life of the world, on ranks that initProcessGroup() has joined.',
+  },
   ERR_TSR_DEADLOCK: {
     category: 'user',
     message: 'The in-process world stands still: {waiting}',

@@ -85,7 +85,8 @@ export class Diagnosis {
 
   /** An operation, or a group, has failed, and all that fails with it. */
   onFailure(error: TsrError): void {
-    if (error.code === 'ERR_TSR_OPERATION_ABORTED') return
+    const { code } = error
+    if (code === 'ERR_TSR_OPERATION_ABORTED' || code === 'ERR_TSR_GROUP_DESTROYED') return
     this.#pendingDump ??= sentenceOf(error)
     this.#dumpIfDue(monotonicNow())
   }

@@ -14,4 +14,6 @@ export interface EngineOptions {
   readonly journal?: SharedJournal
   /** Chooses algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly ladders?: Ladders | undefined
+  /** By world rank: 0 while it is there; written by the engine, read by any thread that has it. */
+  readonly gone?: Int32Array
 }

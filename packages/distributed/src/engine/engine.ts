@@ -27,6 +27,7 @@ export class Engine {
   readonly memory: EngineMemory
   readonly heap: Heap
   readonly kernels: Kernels
+  readonly gone: Int32Array
   /** By world rank; undefined for this rank. */
   readonly links: (Link | undefined)[]
   /** The receives that may have to wait for their turn. */
@@ -42,9 +43,10 @@ export class Engine {
   readonly #diagnosis: Diagnosis
   readonly #ladders: Ladders | undefined
 
-  constructor({ heap, rank, worldSize, transport, journal, ladders }: EngineOptions) {
+  constructor({ heap, rank, worldSize, transport, journal, ladders, gone }: EngineOptions) {
     this.#ladders = ladders
     this.rank = rank
+    this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
     this.#hosts = transport?.hosts
     this.kernels = instantiateKernels(heap.memory)
@@ -84,6 +86,7 @@ export class Engine {
             },
             hasLeft: (group) => this.#left.has(group),
             onClosed: (link) => {
+              Atomics.store(this.gone, link.peer, 1)
               // what has come already may complete an operation
               this.#runReady()
               this.#failures.onClosed(link)
@@ -146,6 +149,11 @@ export class Engine {
         if (stream.group === id) link.closeStream(stream)
       }
     }
+  }
+
+  /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */
+  failGroup(id: number, reason: string): void {
+    this.#failures.failGroup(id, reason)
   }
 
   /** Starts an operation; `onSettled` is called once, perhaps before this returns. */

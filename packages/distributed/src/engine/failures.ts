@@ -160,6 +160,17 @@ export class Failures {
     for (const fault of faults) fault()
   }
 
+  /** This rank gives up the group, and says why. */
+  failGroup(id: number, reason: string): void {
+    const group = this.#engine.groups.get(id)
+    if (group === undefined) return
+    const facts = { rank: this.#engine.rank, operation: 'no operation', group: group.name, reason }
+    const error = tsrError('ERR_TSR_GROUP_FAILED', facts)
+    const errorOf = (task: Task): TsrError =>
+      tsrError('ERR_TSR_GROUP_FAILED', { ...facts, operation: nameOf(task) })
+    this.#failGroup(group, 0, error, errorOf, { reason, all: true })
+  }
+
   onWithdrawn(receive: Transfer): void {
     const { task, stream } = receive
     this.fail(task, withdrawnError(task, stream.link, this.#engine.rank))

@@ -3,6 +3,7 @@ import { algorithmsOf } from '../algorithms/select.ts'
 import { knownDTypeOf } from '../allocated-dtypes.ts'
 import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../dtype.ts'
 import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../engine/operation.ts'
+import type { JoinOptions } from '../group-relations.ts'
 import type { CallOptions, Source } from '../process-group.ts'
 
 /** Largest tag of a user's message. */
@@ -146,6 +147,14 @@ export function checkTimeout(timeout: number): number {
     typeof timeout === 'number' && timeout > 0,
     'milliseconds above 0',
   )
+}
+
+/** What of these options a wait takes, complete. @throws ERR_TSR_ARGUMENT */
+export function waitOptions(
+  { timeout, signal }: JoinOptions,
+  usual: number,
+): { readonly timeout: number; readonly signal?: AbortSignal } {
+  return { timeout: checkTimeout(timeout ?? usual), ...(signal && { signal }) }
 }
 
 /** @throws ERR_TSR_ARGUMENT */

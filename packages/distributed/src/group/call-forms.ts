@@ -13,13 +13,10 @@ import type {
   Source,
   Work,
 } from '../process-group.ts'
+import { RelationForms } from './relation-forms.ts'
 
 /** The forms of a group's calls that follow from the asynchronous ones. */
-export abstract class CallForms implements ProcessGroup {
-  abstract readonly name: string
-  abstract readonly rank: number
-  abstract readonly size: number
-  abstract readonly ranks: readonly number[]
+export abstract class CallForms extends RelationForms implements ProcessGroup {
   abstract alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   abstract free(buffer: AnyTypedArray): void
   abstract send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work

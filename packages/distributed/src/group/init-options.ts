@@ -37,8 +37,10 @@ export interface InitOptions extends DiagnosisOptions {
    * engine inside the waits of this thread: lower latency, no overlap.
    */
   readonly engine?: 'worker' | 'inline'
-  /** Default time-out of operations in milliseconds; default 10 minutes. */
+  /** Default time-out of operations, and of joining, in milliseconds; default 10 minutes. */
   readonly timeout?: number
+  /** Gives up joining: ERR_TSR_ABORTED. Once the rank has joined it has no effect. */
+  readonly signal?: AbortSignal
   /** Bytes of the arena and the engine's memory; default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
   readonly arena?: number
   /** Secret of the job; default: TSRUN_TOKEN. */
@@ -62,6 +64,7 @@ export interface InitSettings {
   readonly sharedMemory: 'off' | 'auto' | 'required'
   readonly engine: 'worker' | 'inline'
   readonly timeout: number
+  readonly signal: AbortSignal | undefined
   readonly arena: number
   readonly token: string
   readonly iface: string | undefined
@@ -100,6 +103,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     sharedMemory: transport === 'node' ? 'off' : sharingOf[wanted],
     engine,
     timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
+    signal: options.signal,
     arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
     token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
     iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs'
 import { createLogger, tsrError } from '@tsrun/core'
-import type { Store } from '@tsrun/store'
+import type { Store, StoreCallOptions } from '@tsrun/store'
 import type { Sharing } from '../transports/shared-memory/neighbours.ts'
 import { openSegment, type SegmentAddress } from '../transports/shared-memory/segment.ts'
 
@@ -11,8 +11,7 @@ export interface SegmentSurvey {
   readonly segments: readonly (SegmentAddress | undefined)[]
   /** Whether ranks of this host that share no memory are an error; else tcp serves them. */
   readonly isRequired: boolean
-  /** Milliseconds. */
-  readonly timeout: number
+  readonly wait: StoreCallOptions
 }
 
 /**
@@ -24,7 +23,7 @@ export interface SegmentSurvey {
  */
 export async function agreeOnSharing(
   store: Store,
-  { rank, segments, isRequired, timeout }: SegmentSurvey,
+  { rank, segments, isRequired, wait }: SegmentSurvey,
 ): Promise<Sharing | undefined> {
   const reasons: string[] = []
   const opened = segments.map((segment, peer) => {
@@ -49,11 +48,11 @@ export async function agreeOnSharing(
     await store.set(keyOf(rank), JSON.stringify(indicesOf(opened)))
     await store.wait(
       segments.map((_, peer) => keyOf(peer)),
-      { timeout },
+      wait,
     )
     const reachable = await Promise.all(
       segments.map(async (_, peer) => {
-        const text = new TextDecoder().decode(await store.get(keyOf(peer)))
+        const text = new TextDecoder().decode(await store.get(keyOf(peer), wait))
         return JSON.parse(text) as number[]
       }),
     )

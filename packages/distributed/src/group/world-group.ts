@@ -1,5 +1,14 @@
 import { EngineProcessGroup } from './engine-group.ts'
-import { registerWorld, type World } from './world.ts'
+import { reconfigureWorld } from './reconfigure.ts'
+import { shrinkGroup } from './shrink.ts'
+import { splitGroup } from './split.ts'
+import { registerGroup, type GroupMakers, type World } from './world.ts'
+
+const makers: GroupMakers = {
+  split: splitGroup,
+  shrink: shrinkGroup,
+  reconfigure: reconfigureWorld,
+}
 
 /** Makes the group of all ranks, and remembers its world for `newGroup`. */
 export function createWorldGroup(
@@ -15,6 +24,6 @@ export function createWorldGroup(
       await world.onDestroyed?.()
     },
   )
-  registerWorld(group, world)
+  registerGroup(group, world, 0, makers)
   return group
 }

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
+import type { JoinOptions, NewGroupOptions } from '../group-relations.ts'
 import type { EngineHost } from '../hosts/host.ts'
 import type { ProcessGroup } from '../process-group.ts'
 
@@ -11,18 +12,52 @@ export interface World {
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
+  /** Whether its ranks say in the store that they live; not where they share one connection to it. */
+  readonly hasPresence?: boolean
+  /** How often it was made anew; default 0. */
+  readonly generation?: number
+  /** Leaves this world and joins the next; undefined where there can be none. */
+  readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
 }
 
-const worlds = new WeakMap<ProcessGroup, World>()
+/** What groups make of each other; handed down, as groups cannot import what makes them. */
+export interface GroupMakers {
+  split(
+    group: ProcessGroup,
+    color: number | null,
+    key: number,
+    options: NewGroupOptions,
+  ): Promise<ProcessGroup | undefined>
+  shrink(group: ProcessGroup, options: NewGroupOptions): Promise<ProcessGroup>
+  reconfigure(group: ProcessGroup, options: JoinOptions): Promise<ProcessGroup>
+}
 
-export function registerWorld(group: ProcessGroup, world: World): void {
-  worlds.set(group, world)
+interface Entry {
+  readonly world: World
+  readonly id: number
+  readonly makers: GroupMakers
+}
+
+const entries = new WeakMap<ProcessGroup, Entry>()
+
+export function registerGroup(
+  group: ProcessGroup,
+  world: World,
+  id: number,
+  makers: GroupMakers,
+): void {
+  entries.set(group, { world, id, makers })
+}
+
+/** The world of a group, the group's id, and what makes other groups of it. */
+export function entryOf(group: ProcessGroup): Entry {
+  const entry = entries.get(group)
+  if (entry === undefined) {
+    throw tsrError('ERR_TSR_INTERNAL', { what: `group ${group.name} belongs to no world` })
+  }
+  return entry
 }
 
 export function worldOf(group: ProcessGroup): World {
-  const world = worlds.get(group)
-  if (world === undefined) {
-    throw tsrError('ERR_TSR_INTERNAL', { what: `group ${group.name} belongs to no world` })
-  }
-  return world
+  return entryOf(group).world
 }

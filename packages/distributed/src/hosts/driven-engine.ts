@@ -1,6 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
+import { destroyedError } from './host.ts'
 import { Placement } from './placement.ts'
 
 /**
@@ -72,6 +73,8 @@ export class DrivenEngine {
   leave(): void {
     this.engine.sayGoodbye()
     this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
+    // nobody moves it from now on
+    this.engine.failAll(destroyedError('An operation'))
     this.#transport?.close()
   }
 

@@ -33,6 +33,10 @@ export interface EngineHost {
   readonly journal: Journal
   addGroup(id: number, name: string, ranks: readonly number[]): void
   removeGroup(id: number): void
+  /** Ends what runs on the group, on all of its ranks, and refuses what is called later. */
+  failGroup(id: number, reason: string): void
+  /** By world rank: not 0 when it has left or was lost. */
+  readonly gone: Int32Array
   submit(operation: Operation): Ticket
   /** Leaves in order: what was sent still arrives, then the peers are told. */
   close(): Promise<void>

@@ -53,6 +53,16 @@ export class InlineHost implements EngineHost {
     this.#engine.removeGroup(id)
   }
 
+  failGroup(id: number, reason: string): void {
+    this.#engine.failGroup(id, reason)
+  }
+
+  /** Looks at the connections first: nobody else does while nobody waits. */
+  get gone(): Int32Array {
+    if (!this.#closed) this.#driven.poll()
+    return this.#engine.gone
+  }
+
   submit(operation: Operation): Ticket {
     if (this.#closed) throw destroyedError(operation.name)
     return new TaskTicket(this.#engine, operation, {
@@ -71,6 +81,7 @@ export class InlineHost implements EngineHost {
 
   async close(): Promise<void> {
     process.off('exit', this.#onExit)
+    if (this.#closed) return
     this.#closed = true
     this.#driven.leave()
     await Promise.resolve()

@@ -9,7 +9,7 @@ import type { Operation } from '../engine/operation.ts'
 import { createWorldGroup } from '../group/world-group.ts'
 import type { ProcessGroup } from '../process-group.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory/memory-transport.ts'
-import type { EngineHost, Ticket } from './host.ts'
+import { destroyedError, type EngineHost, type Ticket } from './host.ts'
 import { createRandom, type Random } from './random.ts'
 import { TaskTicket } from './task-ticket.ts'
 
@@ -179,9 +179,16 @@ class World {
       removeGroup: (id) => {
         engine.removeGroup(id)
       },
+      failGroup: (id, reason) => {
+        engine.failGroup(id, reason)
+        this.#activity++
+      },
+      gone: engine.gone,
       submit,
       close: async () => {
         engine.sayGoodbye()
+        engine.failAll(destroyedError('An operation'))
+        this.#activity++
         await Promise.resolve()
       },
     }

@@ -29,7 +29,7 @@ export interface PreparedTransport {
   readonly endpoint: Endpoint
   /** Stops listening, when it will not connect. */
   close(): void
-  connect(heap: Heap, options: ConnectOptions): Promise<OpenedTransport>
+  connect(heap: Heap, options: ConnectOptions, signal?: AbortSignal): Promise<OpenedTransport>
 }
 
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE */
@@ -44,9 +44,9 @@ export async function prepareTransport(
       close: () => {
         dialer.stopListening()
       },
-      connect: async (heap, options) => ({
+      connect: async (heap, options, signal) => ({
         kind: 'event',
-        transport: new NodeTransport(heap, await connectMesh(dialer, options)),
+        transport: new NodeTransport(heap, await connectMesh(dialer, options, signal)),
       }),
     }
   }
@@ -61,8 +61,8 @@ export async function prepareTransport(
     close: () => {
       dialer.stopListening()
     },
-    connect: async (heap, options) => {
-      const channels = await connectMesh(dialer, options)
+    connect: async (heap, options, signal) => {
+      const channels = await connectMesh(dialer, options, signal)
       const fds = channels.map((channel) => channel?.fd)
       const tcp = new TcpTransport(heap, fds, options.place)
       const { rank, sharing } = options

@@ -18,6 +18,8 @@ export interface WorkerInput {
   readonly listen: ListenOptions
   readonly journal: SharedJournal
   readonly ladders: Ladders
+  /** See `EngineOptions`; shared. */
+  readonly gone: Int32Array
 }
 
 /** Main to worker, while it starts. */
@@ -43,4 +45,10 @@ export interface GroupMessage {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
+}
+
+/** Main to worker through the port, before the command that names it. */
+export interface GroupFailureMessage {
+  readonly id: number
+  readonly reason: string
 }

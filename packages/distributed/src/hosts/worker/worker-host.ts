@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import { reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
+import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
 import { signalEventfd, yieldCore } from '@tsrun/native'
 import type { Ladders } from '../../algorithms/ladders.ts'
 import { Arena } from '../../arena/arena.ts'
@@ -12,7 +12,13 @@ import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint } from '../../transports/connect/mesh.ts'
 import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
 import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
-import type { ConnectMessage, FailureMessage, StartMessage, WorkerInput } from './messages.ts'
+import type {
+  ConnectMessage,
+  FailureMessage,
+  GroupFailureMessage,
+  StartMessage,
+  WorkerInput,
+} from './messages.ts'
 import {
   commandAt,
   commandKinds,
@@ -50,6 +56,7 @@ export class WorkerHost implements EngineHost {
   transport: string
   readonly arena: Arena
   readonly journal: Journal
+  readonly gone: Int32Array
   readonly #rank: number
   readonly #worker: Worker
   readonly #port: MessagePort
@@ -60,6 +67,7 @@ export class WorkerHost implements EngineHost {
   #doorbell: number | undefined
   #listeners = 0
   #stopped = false
+  #closing: Promise<void> | undefined
   readonly #onExit = (code: number): void => {
     if (code !== 0) this.journal.dumpFailure(`the process exits with code ${code}`)
     this.#stop(code === 0 ? 1 : 2)
@@ -76,7 +84,9 @@ export class WorkerHost implements EngineHost {
     this.#shared = sharedStateOf(shared)
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
-    const input: WorkerInput = { ...options, shared, port: port2, journal: journal.shared }
+    this.gone = new Int32Array(new SharedArrayBuffer(4 * options.worldSize))
+    const { gone } = this
+    const input: WorkerInput = { ...options, shared, port: port2, journal: journal.shared, gone }
     this.#worker = new Worker(workerEntry(), {
       workerData: input,
       transferList: [port2],
@@ -87,9 +97,12 @@ export class WorkerHost implements EngineHost {
   /**
    * Starts the worker: `exchange` publishes where it listens and returns all ranks' endpoints.
    *
-   * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT
+   * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
    */
-  async start(exchange: (endpoint: Endpoint) => Promise<ConnectOptions>): Promise<void> {
+  async start(
+    exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
+    signal?: AbortSignal,
+  ): Promise<void> {
     try {
       const first = await this.#answer()
       if (!('listening' in first)) throw unexpected(first)
@@ -97,7 +110,7 @@ export class WorkerHost implements EngineHost {
       const answer = this.#answer()
       if (connect.sharing !== undefined) this.transport = 'shared-memory'
       this.#worker.postMessage({ connect } satisfies ConnectMessage)
-      const second = await answer
+      const second = await waitOrAbort(answer, 'joining the job', Deadline.never, signal)
       if (!('ready' in second)) throw unexpected(second)
       this.#doorbell = second.ready.doorbell
     } catch (error) {
@@ -119,6 +132,12 @@ export class WorkerHost implements EngineHost {
     this.#command(commandKinds.removeGroup, 0, (commands, at) => {
       commands[at + 2] = id
     })
+  }
+
+  failGroup(id: number, reason: string): void {
+    if (this.#stopped) return
+    this.#port.postMessage({ id, reason } satisfies GroupFailureMessage)
+    this.#command(commandKinds.failGroup, 0, () => undefined)
   }
 
   submit(operation: Operation): Ticket {
@@ -184,6 +203,11 @@ export class WorkerHost implements EngineHost {
   }
 
   async close(): Promise<void> {
+    this.#closing ??= this.#close()
+    await this.#closing
+  }
+
+  async #close(): Promise<void> {
     process.off('exit', this.#onExit)
     const exited = once(this.#worker, 'exit')
     this.#worker.ref()

@@ -7,7 +7,14 @@ import type { Task } from '../../engine/task.ts'
 import { prepareTransport } from '../../transports/open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../../transports/transport.ts'
 import { DrivenEngine, LEAVE_TIME } from '../driven-engine.ts'
-import type { ConnectMessage, GroupMessage, StartMessage, WorkerInput } from './messages.ts'
+import { destroyedError } from '../host.ts'
+import type {
+  ConnectMessage,
+  GroupFailureMessage,
+  GroupMessage,
+  StartMessage,
+  WorkerInput,
+} from './messages.ts'
 import {
   commandAt,
   commandKinds,
@@ -91,6 +98,11 @@ function runCommand(engine: Engine, at: number, slot: number): void {
       engine.addGroup(message.id, message.name, message.ranks)
       return
     }
+    case commandKinds.failGroup: {
+      const { message } = receiveMessageOnPort(input.port) as { message: GroupFailureMessage }
+      engine.failGroup(message.id, message.reason)
+      return
+    }
     case commandKinds.removeGroup:
       engine.removeGroup(commands[at + 2]!)
       return
@@ -147,7 +159,10 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
     }, TICK)
     pump()
   })
-  if (stopRequested() === 1) await leaveOnEvents(engine, transport)
+  if (stopRequested() === 1) {
+    await leaveOnEvents(engine, transport)
+    engine.failAll(destroyedError('An operation'))
+  }
   transport.close()
   reportClosed()
 }
@@ -174,7 +189,7 @@ async function main(): Promise<void> {
   const [{ connect }] = await connecting
   const heap = heapOf(input.memory)
   const opened = await prepared.connect(heap, connect)
-  const { rank, worldSize, journal, ladders } = input
+  const { rank, worldSize, journal, ladders, gone } = input
   const engine = new Engine({
     heap,
     rank,
@@ -182,6 +197,7 @@ async function main(): Promise<void> {
     transport: opened.transport,
     journal,
     ladders,
+    gone,
   })
   isReady = true
   if (opened.kind === 'blocking') {

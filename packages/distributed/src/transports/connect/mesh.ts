@@ -39,23 +39,27 @@ const ATTEMPT_TIME = 10_000
  * Connects every rank with every other: each calls the ranks below it and hears those above.
  * Strangers (wrong token, random bytes, silence) are turned away and disturb nobody.
  *
+ * @param signal - gives it up
  * @returns the connection to each rank, undefined for this one
- * @throws ERR_TSR_CONNECT naming a peer that can't be reached, or that never called
+ * @throws ERR_TSR_CONNECT naming a peer that can't be reached, or that never called; ERR_TSR_ABORTED
  */
 export async function connectMesh<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
+  signal?: AbortSignal,
 ): Promise<(Channel | undefined)[]> {
   const { rank, endpoints, timeout } = options
   const deadline = Deadline.after(timeout)
   const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
   const calls = endpoints.slice(0, rank).map(async (_, peer) => {
-    channels[peer] = await callPeer(dialer, options, peer, deadline)
+    channels[peer] = await callPeer(dialer, options, peer, deadline, signal)
   })
   const heard = hearPeers(dialer, options, channels)
   try {
-    await Promise.all(calls)
-    await waitOrAbort(heard, 'hearing from the other ranks', deadline).catch((cause: unknown) => {
+    await waitOrAbort(Promise.all(calls), 'connecting', Deadline.never, signal)
+    const hearing = 'hearing from the other ranks'
+    await waitOrAbort(heard, hearing, deadline, signal).catch((cause: unknown) => {
+      if (signal?.aborted === true) throw cause
       const peer = channels.findIndex((channel, i) => channel === undefined && i > rank)
       throw connectError(options, peer, 'it has not called', cause)
     })
@@ -73,10 +77,12 @@ async function callPeer<Channel extends ByteChannel>(
   options: MeshOptions,
   peer: number,
   deadline: Deadline,
+  signal: AbortSignal | undefined,
 ): Promise<Channel> {
   const attempt = async (): Promise<Channel> => {
     const dialing = dialer.dial(options.endpoints[peer]!)
-    const channel = await waitOrAbort(dialing, 'connecting', deadline).catch((error: unknown) => {
+    const connecting = waitOrAbort(dialing, 'connecting', deadline, signal)
+    const channel = await connecting.catch((error: unknown) => {
       dialing.then(
         (late) => {
           late.close()
@@ -87,15 +93,16 @@ async function callPeer<Channel extends ByteChannel>(
     })
     try {
       const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
-      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', within)
+      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', within, signal)
     } catch (error) {
       channel.close()
       throw error
     }
     return channel
   }
-  const isTransient = (error: unknown): boolean => !isRefusal(error)
-  return await retry(attempt, { deadline, isTransient }).catch((cause: unknown) => {
+  const isTransient = (error: unknown): boolean => !isRefusal(error) && signal?.aborted !== true
+  const trying = { deadline, isTransient, ...(signal && { signal }) }
+  return await retry(attempt, trying).catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw connectError(options, peer, reason, cause)
   })
