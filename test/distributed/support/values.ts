@@ -52,10 +52,23 @@ export function newArray<D extends DType>(dtype: D, length: number): TypedArrayO
 const PERIOD = 5 * 61
 
 /**
- * What rank `rank` puts in, again and again after PERIOD elements. Floats are small integers, so that every order of adding or multiplying
- * gives the same bits; integers fill their whole range, so that sums wrap around.
+ * What rank `rank` puts in, again and again after PERIOD elements. Floats are small integers, so
+ * that every order of adding or multiplying gives the same bits; integers fill their whole range,
+ * so that sums wrap around.
  */
 export function valueOf(dtype: DType, rank: number, i: number): Element {
+  const ofRanks = values.get(dtype) ?? []
+  values.set(dtype, ofRanks)
+  const known = (ofRanks[rank] ??= Array.from({ length: PERIOD }, (_, at) =>
+    computeValue(dtype, rank, at),
+  ))
+  return known[i % PERIOD]!
+}
+
+/** What is computed already: by dtype and rank. */
+const values = new Map<DType, Element[][]>()
+
+function computeValue(dtype: DType, rank: number, i: number): Element {
   if (dtype.includes('float')) return encode(dtype, ((i * 7 + rank * 3) % 5) - 2)
   const word = Math.imul((i % 61) + 1, 0x9e3779b1) ^ Math.imul(rank + 1, 0x85ebca6b)
   if (dtype === 'bool') return (word >>> 9) & 1
