@@ -61,11 +61,11 @@ function slicesOf(
   rankOf: (slice: number) => number,
   offsetOf: (slice: number) => number = () => 0,
 ) {
-  const places = lengths.flatMap((length, slice) =>
-    Array.from({ length }, (_, i) => ({ slice, i })),
-  )
-  return arrayOf(dtype, places.length, (at) => {
-    const { slice, i } = places[at]!
+  const ends = lengths.map((_, slice) => total(lengths.slice(0, slice + 1)))
+  let slice = 0
+  return arrayOf(dtype, total(lengths), (at) => {
+    while (at >= ends[slice]!) slice++
+    const i = at - (ends[slice]! - lengths[slice]!)
     return valueOf(dtype, rankOf(slice), offsetOf(slice) + i)
   })
 }
