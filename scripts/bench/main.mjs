@@ -1,12 +1,13 @@
 import { describeOptions, parseOptions, suggest } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
 import { launcher } from './launcher/command.mjs'
+import { report } from './report/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { tune } from './tune/command.mjs'
 import { UsageError } from './errors.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
-const commands = { collectives, tune, schedules, launcher }
+const commands = { collectives, report, tune, schedules, launcher }
 
 const overview = `npm run bench -- <command> [options]
 

@@ -91,3 +91,11 @@ declare module '*/ladders.mjs' {
   export function ladderOf(bests: readonly { bytes: number; algorithm: string }[]): Rung[]
   export function tuningFile(bests: readonly Best[], about: object): object
 }
+declare module '*/curves.mjs' {
+  interface Series {
+    name: string
+    isPeer: boolean
+    points: readonly { bytes: number; us: number; busbw: number }[]
+  }
+  export function drawCurves(title: string, series: readonly Series[]): string
+}

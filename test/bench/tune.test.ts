@@ -63,11 +63,11 @@ it('writes a file that TSRUN_TUNING takes', async () => {
   try {
     const file = join(folder, 'tuning.json')
     const few = ['--ranks', '2', '--runs', '1', '--ops', 'allReduce,scatter']
-    const what = [...few, '--sizes', '64KiB,4KiB', '--output', file]
+    const what = [...few, '--sizes', '1MiB,256KiB', '--output', file]
     const { code, stdout } = await bench(['tune', ...what])
     expect(code).toBe(0)
-    expect(stdout).toMatch(/\| allReduce +\| shared-memory \| 4 KiB +\|/)
-    expect(stdout).toMatch(/\| scatter +\| tcp +\| 64 KiB +\|/)
+    expect(stdout).toMatch(/\| allReduce +\| shared-memory \| 256 KiB +\|/)
+    expect(stdout).toMatch(/\| scatter +\| tcp +\| 1 MiB +\|/)
     const { about } = JSON.parse(readFileSync(file, 'utf8')) as { about: object }
     expect(about).toMatchObject({ ranks: 2, engine: 'worker', node: process.version })
     const { sockets, sharedMemory } = readTuning(file).ladders

@@ -3,12 +3,10 @@ import { parseSize } from '../sizes.mjs'
 import { withFolder } from '../temporary-folder.mjs'
 import { UsageError } from '../errors.mjs'
 import { operations } from './operations.mjs'
-import { plan, stepArgument } from './plan.mjs'
+import { measureAll } from './measure-all.mjs'
+import { findPeers, peerNames } from './peers.mjs'
+import { plan } from './plan.mjs'
 import { formatRows } from './report.mjs'
-import { interleave, summarize } from './rounds.mjs'
-import { findOpenMpi } from './systems/openmpi.mjs'
-import { measure, nameOf } from './systems/system.mjs'
-import { findTorch } from './systems/torch.mjs'
 import { transports, tsrunSystems } from './systems/tsrun.mjs'
 
 // Two buffers of it fit an arena of the default size.
@@ -50,7 +48,7 @@ function readOptions(values) {
     ops,
     sizes,
     ours,
-    peers: readList('peers', values['peers'], /** @type {const} */ (['torch', 'openmpi'])),
+    peers: readList('peers', values['peers'], peerNames),
     ranks: readInteger('ranks', values['ranks'], 2, 64),
     runs: readInteger('runs', values['runs'], 1, 100),
     json: values.json !== undefined,
@@ -62,35 +60,13 @@ function readOptions(values) {
  * @param {string} folder - for what peers compile
  */
 async function run({ ops, sizes, ours, peers, ranks, runs, json }, folder) {
-  const systems = [...ours, ...(await findPeers(peers, folder))]
-  let failures = 0
-  const rounds = await interleave(
-    systems,
+  const { systems } = await findPeers(peers, folder)
+  const { rows, failures } = await measureAll({
+    systems: [...ours, ...systems],
+    steps: plan(ops, sizes, ranks),
+    ranks,
     runs,
-    (system, round) => {
-      console.error(`round ${round} of ${runs}: ${nameOf(system)}, ${ranks} ranks`)
-      return measure(system, ranks, plan(ops, sizes, ranks).map(stepArgument))
-    },
-    (_, error) => {
-      failures++
-      console.error(error instanceof Error ? error.message : error)
-    },
-  )
-  const rows = [...rounds].flatMap(([system, samples]) => summarize(system, ranks, samples))
+  })
   console.log(json ? rows.map((row) => JSON.stringify(row)).join('\n') : formatRows(rows))
   return failures === 0 ? 0 : 1
-}
-
-/**
- * @param {readonly ('torch' | 'openmpi')[]} names
- * @param {string} folder
- */
-async function findPeers(names, folder) {
-  const found = await Promise.all(
-    names.map((name) => (name === 'torch' ? findTorch() : findOpenMpi(folder))),
-  )
-  for (const { skipped } of found) {
-    if (skipped !== undefined) console.error(`skipped: ${skipped}`)
-  }
-  return found.flatMap(({ systems }) => systems)
 }

@@ -14,11 +14,12 @@ import { countFor } from './operations.mjs'
  * @param {readonly import('./operations.mjs').Operation[]} ops
  * @param {readonly number[]} sizes - bytes
  * @param {number} ranks
+ * @param {(bytes: number) => Pick<Step, 'warmUps' | 'repeats'>} [times]
  * @returns {Step[]}
  */
-export function plan(ops, sizes, ranks) {
+export function plan(ops, sizes, ranks, times = repetitions) {
   return ops.flatMap((op) =>
-    sizes.map((bytes) => ({ op, count: countFor(op, bytes, ranks), ...repetitions(bytes) })),
+    sizes.map((bytes) => ({ op, count: countFor(op, bytes, ranks), ...times(bytes) })),
   )
 }
 

@@ -26,12 +26,13 @@ import { busFactor } from './operations.mjs'
  * @param {number} runs
  * @param {(system: System, round: number) => Promise<Sample[]>} measure
  * @param {(system: System, error: unknown) => void} failed
+ * @param {(round: number) => boolean} [goesOn] - whether this round takes place
  * @returns {Promise<Map<System, Sample[][]>>} what each round measured
  */
-export async function interleave(systems, runs, measure, failed) {
+export async function interleave(systems, runs, measure, failed, goesOn = () => true) {
   /** @type {Map<System, Sample[][]>} */
   const rounds = new Map(systems.map((system) => [system, []]))
-  for (let round = 1; round <= runs; round++) {
+  for (let round = 1; round <= runs && goesOn(round); round++) {
     for (const [system, samples] of rounds) {
       try {
         samples.push(await measure(system, round))

@@ -27,7 +27,10 @@ export async function findOpenMpi(folder, env = process.env) {
     const why = compiled.output.trimEnd().split('\n').at(-1) || compiled.reason
     return { systems: [], skipped: `no Open MPI (mpicc: ${why})` }
   }
-  return { systems: transports.map((choice) => openMpi(program, choice)) }
+  return {
+    systems: transports.map((choice) => openMpi(program, choice)),
+    version: /Open MPI\) (\S+)/.exec(version.output)?.[1] ?? 'unknown',
+  }
 }
 
 /**

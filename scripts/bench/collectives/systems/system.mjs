@@ -11,7 +11,10 @@ import { runRanks } from '../../ranks.mjs'
  *
  * @typedef {import('../../ranks.mjs').CommandLine} CommandLine
  *
- * @typedef {{ systems: System[], skipped?: string }} Found - `skipped` says why there are none
+ * @typedef {object} Found
+ * @property {System[]} systems
+ * @property {string} [skipped] - says why there are none
+ * @property {string} [version]
  *
  * @typedef {object} Sample
  * @property {import('../operations.mjs').Operation} op

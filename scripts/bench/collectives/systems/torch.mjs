@@ -14,10 +14,10 @@ const launch = ['-m', 'torch.distributed.run', '--standalone', '--local-addr', '
 export async function findTorch(env = process.env) {
   const python = env['TSRUN_BENCH_PYTHON']
   if (!python) return { systems: [], skipped: 'no torch (set TSRUN_BENCH_PYTHON)' }
-  const probe = 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'
-  const { ok } = await runToEnd(python, ['-c', probe])
+  const probe = 'import torch; print(torch.__version__)'
+  const { ok, output } = await runToEnd(python, ['-c', probe])
   if (!ok) return { systems: [], skipped: `no torch (TSRUN_BENCH_PYTHON=${python} has none)` }
-  return { systems: [torch(python, env)] }
+  return { systems: [torch(python, env)], version: output.trim().split('\n').at(-1) ?? 'unknown' }
 }
 
 /**

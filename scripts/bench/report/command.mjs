@@ -1,0 +1,121 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { measureAll } from '../collectives/measure-all.mjs'
+import { operations } from '../collectives/operations.mjs'
+import { findPeers, peerNames } from '../collectives/peers.mjs'
+import { plan } from '../collectives/plan.mjs'
+import { nameOf } from '../collectives/systems/system.mjs'
+import { tsrunSystems } from '../collectives/systems/tsrun.mjs'
+import { readInteger, readList, splitList } from '../command-line.mjs'
+import { UsageError } from '../errors.mjs'
+import { describeMachine } from '../machine.mjs'
+import { parseSize } from '../sizes.mjs'
+import { withFolder } from '../temporary-folder.mjs'
+import { drawCurves } from './curves.mjs'
+import { pictureOf, writePage } from './page.mjs'
+import { sections } from './sections.mjs'
+
+const docs = fileURLToPath(new URL('../../../docs/', import.meta.url))
+const manifest = new URL('../../../packages/distributed/package.json', import.meta.url)
+const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
+
+/** @type {import('../command-line.mjs').Command} */
+export const report = {
+  summary: 'writes docs/benchmarks.md and its pictures from one run',
+  options: {
+    ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
+    peers: { value: '<list>', default: peerNames.join(','), description: 'where installed' },
+    ops: { value: '<list>', default: operations.join(','), description: 'operations' },
+    sizes: { value: '<list>', default: sizes, description: 'of the full buffer' },
+    engine: { value: '<list>', default: 'worker,inline', description: 'ours' },
+    runs: { value: '<n>', default: '3', description: 'rounds at most, with the systems in turn' },
+    seconds: { value: '<n>', default: '420', description: 'no round begins that would end later' },
+    output: { value: '<folder>', default: 'docs', description: 'for the page and images/' },
+  },
+  run: (values) => withFolder((folder) => run(values, folder)),
+}
+
+/**
+ * @param {import('../command-line.mjs').Values} values
+ * @param {string} folder - for what peers compile
+ */
+async function run(values, folder) {
+  const ops = readList('ops', values['ops'], operations)
+  const bytes = splitList(values['sizes']).map(parseSize)
+  const engines = readList('engine', values['engine'], /** @type {const} */ (['worker', 'inline']))
+  if ([ops, bytes, engines].some((list) => list.length === 0)) {
+    throw new UsageError('--ops, --sizes or --engine is empty')
+  }
+  const ranks = readInteger('ranks', values['ranks'], 2, 64)
+  const runs = readInteger('runs', values['runs'], 1, 100)
+  const seconds = readInteger('seconds', values['seconds'], 1, 86_400)
+  const peers = await findPeers(readList('peers', values['peers'], peerNames), folder)
+
+  const start = performance.now()
+  const further = await sections(folder)
+  const begun = performance.now()
+  const { rows, rounds, failures } = await measureAll({
+    systems: [...tsrunSystems(['shared-memory', 'tcp'], engines), ...peers.systems],
+    steps: plan(ops, bytes, ranks, repetitions),
+    ranks,
+    runs,
+    goesOn: (round) => {
+      const now = performance.now()
+      const each = round === 1 ? 0 : (now - begun) / (round - 1)
+      return round === 1 || now + each - start <= seconds * 1000
+    },
+  })
+
+  const page = writePage({
+    machine: describeMachine(),
+    versions: { tsrun: await ownVersion(), ...peers.versions },
+    date: new Date().toISOString().slice(0, 10),
+    command: 'npm run bench -- report',
+    ranks,
+    rounds,
+    rows,
+    skipped: peers.skipped,
+    sections: further,
+  })
+  const output = values['output'] === 'docs' ? docs : (values['output'] ?? docs)
+  const images = join(output, 'images')
+  await mkdir(images, { recursive: true })
+  await writeFile(join(output, 'benchmarks.md'), page)
+  for (const op of ops) {
+    const picture = drawCurves(
+      `${op}, ${ranks} ranks`,
+      seriesOf(rows.filter((row) => row.op === op)),
+    )
+    await writeFile(join(images, pictureOf(op)), picture)
+  }
+  console.error(`written: ${join(output, 'benchmarks.md')}`)
+  return failures === 0 ? 0 : 1
+}
+
+/** @param {readonly import('../collectives/rounds.mjs').Row[]} rows - of one operation */
+function seriesOf(rows) {
+  return [...new Set(rows.map(nameOf))].map((name) => ({
+    name,
+    isPeer: !name.startsWith('tsrun'),
+    points: rows
+      .filter((row) => nameOf(row) === name)
+      .map(({ bytes, p50Us, busbwGBs }) => ({ bytes, us: p50Us, busbw: busbwGBs }))
+      .toSorted((a, b) => a.bytes - b.bytes),
+  }))
+}
+
+/**
+ * Fewer than `collectives` repeats, as there are many sizes.
+ *
+ * @param {number} bytes
+ */
+function repetitions(bytes) {
+  if (bytes <= 64 * 2 ** 10) return { warmUps: 50, repeats: 100 }
+  if (bytes <= 4 * 2 ** 20) return { warmUps: 10, repeats: 20 }
+  return { warmUps: 1, repeats: 5 }
+}
+
+async function ownVersion() {
+  return /** @type {{ version: string }} */ (JSON.parse(await readFile(manifest, 'utf8'))).version
+}
