@@ -99,6 +99,66 @@ describe('newGroup', () => {
     })
   })
 
+  it('of another order on another rank fails for the members that have it already', async () => {
+    await runWorld({ size: 3 }, async (world) => {
+      const members = world.rank === 2 ? [2, 1, 0] : [0, 1, 2]
+      const making = newGroup(members, { parent: world })
+      if (world.rank === 2) {
+        expect(await errorOf(() => making)).toMatchObject({ code: 'ERR_TSR_GROUP_MEMBERS' })
+        return
+      }
+      const group = await making
+      const error = await errorOf(() => group.barrier())
+      expect(error?.message).toContain('rank 0 made it as 0, 1, 2, but rank 2 as 2, 1, 0')
+    })
+  })
+
+  it('with names may be made in different orders, also of the same members', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const names = world.rank === 0 ? ['a', 'b'] : ['b', 'a']
+      const groups = new Map<string, ProcessGroup>()
+      for (const name of names) groups.set(name, await newGroup([0, 1], { parent: world, name }))
+      for (const name of ['a', 'b']) {
+        expect(await groups.get(name)!.allGatherObject(name)).toEqual([name, name])
+      }
+    })
+  })
+
+  it('names the groups that the other rank has made, where none is the one it waits for', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
+      await world.barrier()
+      if (world.rank === 0) return
+      const options = { parent: world, name: 'right', timeout: 50 }
+      const error = await errorOf(() => newGroup([0, 1], options))
+      expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
+      expect(error?.message).toContain('of these ranks it has made left')
+    })
+  })
+
+  it('can be aborted', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      if (world.rank === 0) return
+      const controller = new AbortController()
+      const making = newGroup([0, 1], { parent: world, signal: controller.signal })
+      controller.abort()
+      expect(await errorOf(() => making)).toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    })
+  })
+
+  it('refuses a member that is gone, at once', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      if (world.rank === 0) {
+        await world.destroy()
+        return
+      }
+      await errorOf(() => world.barrier())
+      const error = await errorOf(() => newGroup([0, 1], { parent: world }))
+      expect(error).toMatchObject({ code: 'ERR_TSR_GROUP_MEMBERS' })
+      expect(error?.message).toContain('rank 0 of the world is gone')
+    })
+  })
+
   it('names the group and the rank when a member does not call it', async () => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank === 0) return
@@ -175,6 +235,15 @@ describe('destroy', () => {
         const error = await errorOf(() => world.recv(buffer, 0))
         expect(error?.code).toBe('ERR_TSR_PEER_LEFT')
       }
+    })
+  })
+
+  it('of the world ends what runs on its other groups', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const pair = await newGroup([0, 1], { parent: world })
+      const pending = errorOf(() => pair.recv(new Float32Array(1), 1 - world.rank))
+      await world.destroy()
+      expect((await pending)?.code).toMatch(/GROUP_DESTROYED|PEER_LEFT/)
     })
   })
 })

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
-import { errorOf } from '../support/outcome.ts'
+import { errorOf, thrownBy } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -64,6 +64,59 @@ describe('initDeviceMesh', () => {
     })
   })
 
+  it('has parts along several axes, flattened and as meshes', async () => {
+    await runWorld({ size: 8, seed: 3 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
+      expect([mesh.axes, mesh.size]).toEqual([['dp', 'pp', 'tp'], 8])
+      const part = await mesh.get('dp', 'tp')
+      const { pp } = mesh.coordinate
+      const through = [0, 1, 4, 5].map((rank) => rank + 2 * pp)
+      expect(part.world.ranks).toEqual(through)
+      expect([part.axes, part.size, part.shape]).toEqual([['dp', 'tp'], 4, { dp: 2, tp: 2 }])
+      expect(part.tp).toBe(mesh.tp)
+      expect(part.rankAt(part.coordinate)).toBe(part.world.rank)
+      expect(await part.world.allGatherObject(world.rank)).toEqual(through)
+      // in another order the other axis is the fastest
+      const turned = await mesh.get('tp', 'dp')
+      expect(turned.world.ranks).toEqual([0, 4, 1, 5].map((rank) => rank + 2 * pp))
+      const inner = await part.get('tp')
+      expect(inner.world).toBe(mesh.tp)
+      expect(await mesh.get('dp', 'tp')).toBe(part)
+      expect((await mesh.get('dp', 'pp', 'tp')).world).toBe(world)
+      await expect(mesh.get()).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      await expect(mesh.get('dp', 'dp')).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      await expect(mesh.get('ep' as 'dp')).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    })
+  })
+
+  it('translates places and ranks', async () => {
+    await runWorld({ size: 6 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, tp: 3 }, world)
+      for (let rank = 0; rank < 6; rank++) {
+        expect(mesh.rankAt(mesh.coordinateOf(rank))).toBe(rank)
+      }
+      expect(mesh.rankAt({ dp: 1, tp: 2 })).toBe(5)
+      expect(mesh.rankAt({ tp: 0 })).toBe(3 * mesh.coordinate.dp)
+      for (const place of [{ dp: 2 }, { dp: -1 }, { tp: 0.5 }, { ep: 0 }]) {
+        const error = thrownBy(() => mesh.rankAt(place))
+        expect(error?.code).toBe('ERR_TSR_ARGUMENT')
+      }
+      expect(thrownBy(() => mesh.coordinateOf(6))?.code).toBe('ERR_TSR_RANK_RANGE')
+    })
+  })
+
+  it('names the axis and the rank that does not come, and can be aborted', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      if (world.rank === 0) return
+      const error = await errorOf(() => initDeviceMesh({ tp: 2 }, world, { timeout: 50 }))
+      expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
+      expect(error?.message).toContain('waiting for rank 0 to make group tp [0,1]')
+      const signal = AbortSignal.abort()
+      const aborted = await errorOf(() => initDeviceMesh({ tp: 2 }, world, { signal }))
+      expect(aborted?.code).toBe('ERR_TSR_ABORTED')
+    })
+  })
+
   it.each([{ dp: 2, tp: 3 }, { dp: 3 }, {}])('refuses %j for four ranks', async (shape) => {
     await runWorld({ size: 4 }, async (world) => {
       const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
@@ -72,13 +125,19 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it.each([{ dp: 0, tp: 4 }, { dp: -2, tp: -2 }, { dp: 1.5 }, { world: 4 }, { shape: 4 }])(
-    'refuses %j',
-    async (shape) => {
-      await runWorld({ size: 4 }, async (world) => {
-        const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
-        expect(error?.code).toBe('ERR_TSR_ARGUMENT')
-      })
-    },
-  )
+  it.each([
+    { dp: 0, tp: 4 },
+    { dp: -2, tp: -2 },
+    { dp: 1.5 },
+    { world: 4 },
+    { shape: 4 },
+    { get: 4 },
+    { then: 4 },
+    { 0: 4 },
+  ])('refuses %j', async (shape) => {
+    await runWorld({ size: 4 }, async (world) => {
+      const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
+      expect(error?.code).toBe('ERR_TSR_ARGUMENT')
+    })
+  })
 })

@@ -40,7 +40,9 @@ async function agree(
 ): Promise<PromiseSettledResult<Sharing | undefined>[]> {
   const store = memoryStore()
   return await Promise.allSettled(
-    segments.map((_, rank) => agreeOnSharing(store, { rank, segments, isRequired, timeout: 500 })),
+    segments.map((_, rank) =>
+      agreeOnSharing(store, { rank, segments, isRequired, wait: { timeout: 500 } }),
+    ),
   )
 }
 
