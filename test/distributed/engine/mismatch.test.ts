@@ -1,12 +1,11 @@
 import { jest } from '@jest/globals'
 import { newGroup, premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { failureOf, type Call } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import { newArray } from '../support/values.ts'
 
 jest.setTimeout(60_000)
-
-type Call = (group: ProcessGroup) => PromiseLike<unknown>
 
 interface Mismatch {
   readonly name: string
@@ -174,15 +173,6 @@ const mismatches: Mismatch[] = [
   },
 ]
 
-/** Runs the call, and others after it until one fails: small calls may end before it is noticed. */
-async function failureOf(group: ProcessGroup, call: Call): Promise<Error | undefined> {
-  return (
-    (await errorOf(() => call(group))) ??
-    (await errorOf(() => group.barrier())) ??
-    (await errorOf(() => group.barrier()))
-  )
-}
-
 describe.each([2, 3, 4])('%i ranks that disagree on', (size) => {
   it.each(mismatches)('$name fail, and the two see both sides', async ({ odd, others, words }) => {
     for (let seed = 0; seed < 12; seed++) {
@@ -214,131 +204,6 @@ describe.each([2, 3, 4])('%i ranks that disagree on', (size) => {
           code: expect.stringMatching(/^ERR_TSR_(MISMATCH|PEER_FAILED|GROUP_FAILED)$/),
         })
       }
-    }
-  })
-})
-
-describe('slices of different lengths', () => {
-  const lengths = [5, 20_000]
-
-  /** Every rank sends and expects `length`, but for what the odd ones say. */
-  async function exchange(
-    length: number,
-    sent: Readonly<Record<string, number>>,
-    expected: Readonly<Record<string, number>> = {},
-  ): Promise<(Error | undefined)[]> {
-    return await runWorld({ size: 3, seed: length }, async (group) => {
-      const { rank, size } = group
-      const ranks = Array.from({ length: size }, (_, i) => i)
-      const input = ranks.map((to) => sent[`${rank}>${to}`] ?? length)
-      const output = ranks.map((from) => expected[`${from}>${rank}`] ?? length)
-      const sum = (list: number[]): number => list.reduce((a, b) => a + b, 0)
-      return await errorOf(() =>
-        group.allToAllV(
-          newArray('float32', sum(output)),
-          newArray('float32', sum(input)),
-          output,
-          input,
-        ),
-      )
-    })
-  }
-
-  it.each(lengths)('that two ranks do not agree on name both: allToAllV of %i', async (length) => {
-    for (const other of [0, length + 1, 30_000]) {
-      const errors = await exchange(length, { '0>2': other })
-      const two = errors.filter(
-        (error) => (error as { code?: string } | undefined)?.code === 'ERR_TSR_MISMATCH',
-      )
-      expect(two.length).toBeGreaterThan(0)
-      for (const error of two) {
-        expect(error!.message).toContain(`allToAllV with a slice of float32[${length}]`)
-        expect(error!.message).toContain(`allToAllV with a slice of float32[${other}]`)
-        expect(error!.message).toMatch(/rank \(0\).*rank 2 runs|rank \(2\).*rank 0 runs/)
-      }
-      expect(errors.every((error) => error !== undefined)).toBe(true)
-    }
-  })
-
-  it.each(lengths)('are compared in gatherV, scatterV and allGatherV of %i', async (length) => {
-    const calls: Call[] = [
-      (group) =>
-        group.rank === 0
-          ? group.gatherV(
-              newArray('int32', 2 * length),
-              newArray('int32', length),
-              [length, length],
-              0,
-            )
-          : group.gatherV(null, newArray('int32', length + 1), null, 0),
-      (group) =>
-        group.rank === 0
-          ? group.scatterV(
-              newArray('int32', length),
-              newArray('int32', 2 * length),
-              [length, length],
-              0,
-            )
-          : group.scatterV(newArray('int32', length + 1), null, null, 0),
-      (group) =>
-        group.allGatherV(
-          newArray('int32', 2 * length + group.rank),
-          newArray('int32', length + group.rank),
-          [length, length + group.rank],
-        ),
-    ]
-    for (const call of calls) {
-      const errors = await runWorld({ size: 2 }, async (group) => await errorOf(() => call(group)))
-      const texts = errors.map((error) => error?.message ?? '')
-      const mismatch = texts.find((text) => text.includes('ERR_TSR_MISMATCH')) ?? ''
-      expect(mismatch).toContain(`with a slice of int32[${length}]`)
-      expect(mismatch).toContain(`with a slice of int32[${length + 1}]`)
-    }
-  })
-})
-
-describe('messages that disagree', () => {
-  const lengths = [3, 4, 50_000, 50_001]
-  const pairs = lengths.flatMap((sent) =>
-    lengths.filter((received) => received !== sent).map((received) => ({ sent, received })),
-  )
-
-  it.each(pairs)(
-    'fail on both sides: $sent sent, $received received',
-    async ({ sent, received }) => {
-      for (let seed = 0; seed < 6; seed++) {
-        const errors = await runWorld({ size: 3, seed }, async (group) => {
-          if (group.rank === 2) return await errorOf(() => group.barrier())
-          return await failureOf(group, () =>
-            group.rank === 0
-              ? group.send(newArray('float32', sent), 1)
-              : group.recv(newArray('float32', received), 0),
-          )
-        })
-        for (const error of errors.slice(0, 2)) {
-          expect(error?.message).toContain(`float32[${sent}]`)
-          expect(error?.message).toContain(`float32[${received}]`)
-          expect(error).toMatchObject({ code: 'ERR_TSR_MISMATCH' })
-        }
-        expect(errors[2]).toMatchObject({
-          code: expect.stringMatching(/GROUP_FAILED|MISMATCH|PEER_FAILED/),
-        })
-      }
-    },
-  )
-
-  it('fail when only the dtype differs', async () => {
-    const errors = await runWorld({ size: 2 }, async (group) =>
-      failureOf(group, () =>
-        group.rank === 0
-          ? group.send(newArray('float32', 4), 1)
-          : group.recv(newArray('int32', 4), 0),
-      ),
-    )
-    for (const error of errors) {
-      expect(error?.message).toMatch(
-        /send\/recv (float32|int32)\[4\].*send\/recv (float32|int32)\[4\]/,
-      )
     }
   })
 })

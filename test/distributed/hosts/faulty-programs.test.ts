@@ -2,7 +2,8 @@ import { jest } from '@jest/globals'
 import type { TsrError } from '@tsrun/core'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { hostsOf, start, steps, type Step } from '../support/programs.ts'
+import { hostsOf } from '../support/host-layouts.ts'
+import { start, steps, type Step } from '../support/programs.ts'
 import { turns } from '../support/outcome.ts'
 
 jest.setTimeout(240_000)

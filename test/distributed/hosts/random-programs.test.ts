@@ -1,7 +1,8 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { hostsOf, programs, runProgram, type Program } from '../support/programs.ts'
+import { hostsOf } from '../support/host-layouts.ts'
+import { programs, runProgram, type Program } from '../support/programs.ts'
 
 jest.setTimeout(240_000)
 

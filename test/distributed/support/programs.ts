@@ -71,17 +71,6 @@ export interface Program {
   readonly steps: readonly Step[]
 }
 
-/** Hosts of the ranks, by the program's seed: each its own, all one, two halves, or in turn. */
-export function hostsOf({ size, seed }: Pick<Program, 'size' | 'seed'>): number[] {
-  const ways = [
-    (rank: number) => rank,
-    () => 0,
-    (rank: number) => (2 * rank < size ? 0 : 1),
-    (rank: number) => rank % 3,
-  ]
-  return Array.from({ length: size }, (_, rank) => ways[seed % ways.length]!(rank))
-}
-
 const lengths = fc.oneof(
   { weight: 4, arbitrary: fc.integer({ min: 0, max: 40 }) },
   { weight: 2, arbitrary: fc.integer({ min: 41, max: 6000 }) },
