@@ -37,6 +37,11 @@ export const trainingErrors = {
     advice:
       "Correct the action lists; schedule('1f1b', { stages, microbatches }).actions shows valid ones.",
   },
+  ERR_TSR_PIPELINE_FAILED: {
+    category: 'user',
+    message: 'Rank {rank}: the pipeline over group {group} failed before: {reason}',
+    advice: 'See its first error; make a new pipeline, over a new group, to go on.',
+  },
   ERR_TSR_STAGES: {
     category: 'user',
     message: 'A model of {layers} layers cannot be cut into {stages} pipeline stages',

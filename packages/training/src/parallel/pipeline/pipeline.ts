@@ -86,6 +86,8 @@ export class Pipeline {
   readonly #optimizer: Optimizer | undefined
   readonly #worker: StageWorker
   readonly #figures: Float64Array
+  /** Why the first pass that failed did. */
+  #failure: Error | undefined
 
   constructor(
     module: Module,
@@ -122,6 +124,8 @@ export class Pipeline {
     }
     const { gradients, peakInFlight, meanLoss } = await this.#train(batch)
     const shared = this.#share(meanLoss, 0)
+    // if the update throws, that is the news
+    shared.catch(() => undefined)
     const start = monotonicNow()
     optimizer.step(this.module.parameters, gradients)
     this.recorder.record('optimizer', start, monotonicNow())
@@ -140,7 +144,7 @@ export class Pipeline {
   async evaluate(batch: Batch): Promise<Evaluation> {
     const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
     try {
-      const sums = await this.#worker.evaluate(parts)
+      const sums = await this.#pass(() => this.#worker.evaluate(parts))
       const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
       return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
     } finally {
@@ -159,9 +163,28 @@ export class Pipeline {
     const parts = cutBatch(batch, this.#plan.microbatches)
     try {
       const { actions } = this.#plan.for(parts.rows.length)
-      return await this.#worker.train(actions[this.#group.rank]!, parts)
+      return await this.#pass(() => this.#worker.train(actions[this.#group.rank]!, parts))
     } finally {
       parts.dispose()
+    }
+  }
+
+  /**
+   * A pass that fails leaves receives behind that would take the messages of the next one.
+   *
+   * @throws ERR_TSR_PIPELINE_FAILED after it
+   */
+  async #pass<T>(run: () => Promise<T>): Promise<T> {
+    const { rank, name: group } = this.#group
+    if (this.#failure !== undefined) {
+      const { message: reason } = this.#failure
+      throw tsrError('ERR_TSR_PIPELINE_FAILED', { rank, group, reason }, { cause: this.#failure })
+    }
+    try {
+      return await run()
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error))
+      throw error
     }
   }
 
