@@ -26,6 +26,8 @@ const tuned = /** @type {const} */ ([
   'scatter',
   'allToAll',
 ])
+/** What `deterministic` asks for, and what is for several hosts. */
+const notTuned = new Set(['ordered', 'hierarchical'])
 const transports = /** @type {const} */ (['shared-memory', 'tcp'])
 const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
@@ -106,8 +108,7 @@ function readOptions(values) {
  * @param {number} ranks
  */
 function stepOf(op, bytes, ranks) {
-  // `ordered` is what `deterministic` asks for: never the fastest by anything but chance
-  const algorithms = algorithmsOf(op).filter((name) => name !== 'ordered')
+  const algorithms = algorithmsOf(op).filter((name) => !notTuned.has(name))
   const [warmUps, repeats] = repetitions(bytes)
   return [op, countFor(op, bytes, ranks), warmUps, repeats, algorithms.join(',')].join(':')
 }
