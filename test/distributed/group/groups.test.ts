@@ -238,6 +238,41 @@ describe('destroy', () => {
     })
   })
 
+  it('fails what other members still wait for, and nothing that has come', async () => {
+    await runWorld({ size: 3, seed: 4 }, async (world) => {
+      const group = await newGroup([0, 1, 2], { parent: world, name: 'brief' })
+      if (world.rank === 0) {
+        await group.send(Float32Array.of(5), 1)
+        await group.destroy()
+        await world.barrier()
+        return
+      }
+      if (world.rank === 1) {
+        await world.recvObject(2)
+        const buffer = new Float32Array(1)
+        await group.recv(buffer, 0)
+        expect(buffer[0]).toBe(5)
+        const large = new Float32Array(100_000)
+        for (const call of [
+          () => group.recv(buffer, 0),
+          () => group.send(large, 0),
+          () => group.allReduce(large),
+        ]) {
+          const error = await errorOf(call)
+          expect(error?.code).toMatch(/GROUP_LEFT|PEER_FAILED/)
+          expect(error?.message).toContain('Rank 0 has destroyed group brief')
+        }
+      } else {
+        const pending = errorOf(() => group.recv(new Float32Array(1), 0))
+        expect(await pending).toMatchObject({ code: 'ERR_TSR_GROUP_LEFT', facts: { peer: 0 } })
+        await world.sendObject('go', 1)
+        const any = await errorOf(() => group.allReduce(new Float32Array(100_000)))
+        expect(any?.message).toContain('Rank 0 has destroyed group brief')
+      }
+      await world.barrier()
+    })
+  })
+
   it('of the world ends what runs on its other groups', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const pair = await newGroup([0, 1], { parent: world })

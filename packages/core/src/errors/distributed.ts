@@ -154,6 +154,11 @@ export const distributedErrors = {
     message: 'Cannot write the flight recorder in {directory}: {reason}',
     advice: 'Choose another folder, or another TSRUN_FLIGHT_DIR.',
   },
+  ERR_TSR_GROUP_LEFT: {
+    category: 'user',
+    message: 'Rank {peer} has destroyed group {group} while rank {rank} was in {operation} of it',
+    advice: 'That rank ran fewer operations on the group than this one: destroy it after the last.',
+  },
   ERR_TSR_TOO_MANY_GROUPS: {
     category: 'user',
     message: 'The world has made {limit} groups, the most there can be',

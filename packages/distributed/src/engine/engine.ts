@@ -80,6 +80,7 @@ export class Engine {
             },
             onFault: (link, header, payload) => {
               this.#failures.onFault(link, header, payload)
+              this.turns.onClosed(link)
             },
             onNotice: (link, header, payload) => {
               this.#diagnosis.onNotice(link, header, payload)
@@ -112,6 +113,7 @@ export class Engine {
       rank,
       links: this.links,
       groups: this.#groups,
+      left: this.#left,
       running: this.#running,
       settle: (task, state) => {
         this.#settle(task, state)
@@ -144,11 +146,8 @@ export class Engine {
     if (group === undefined) return
     this.#groups.delete(id)
     this.#left.add(id)
-    for (const link of this.#open) {
-      for (const stream of [...link.streams.values()]) {
-        if (stream.group === id) link.closeStream(stream)
-      }
-    }
+    this.#failures.onDestroyed(group)
+    for (const link of this.#open) link.closeStreams(id)
   }
 
   /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */

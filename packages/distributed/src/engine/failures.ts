@@ -15,6 +15,8 @@ export interface EngineState {
   readonly rank: number
   readonly links: readonly (Link | undefined)[]
   readonly groups: ReadonlyMap<number, EngineGroup>
+  /** Ids of groups that this rank has destroyed. */
+  readonly left: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
   readonly diagnosis: Pick<Diagnosis, 'onFailure' | 'siteOf' | 'abortedBy'>
@@ -134,6 +136,7 @@ export class Failures {
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void {
     const group = this.#engine.groups.get(header.group)
     if (group === undefined) {
+      if (this.#engine.left.has(header.group)) return
       this.#keep(header.group, () => {
         this.onFault(link, header, payload)
       })
@@ -141,6 +144,11 @@ export class Failures {
     }
     const { sequence } = header
     const fault = decodeFault(payload)
+    if (fault.destroyed === true) {
+      group.departed.add(link.peer)
+      this.#onDeserted(link, ({ group: { id } }) => id === header.group)
+      return
+    }
     const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
     const errorOf = (operation: string): TsrError => faultError(fault, { ...facts, operation })
     const called = recall(group, sequence)
@@ -180,10 +188,7 @@ export class Failures {
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
     if (link.closed === 'left') {
-      for (const task of [...running]) {
-        const needsIt = [...task.open].some(({ stream }) => stream.link === link)
-        if (needsIt && !outlastsLeaving(task)) this.fail(task, peerError(task, link, rank))
-      }
+      this.#onDeserted(link, () => true)
       return
     }
     for (const group of groups.values()) {
@@ -193,6 +198,22 @@ export class Failures {
       const fault = { reason: sentenceOf(error), all: true }
       this.#failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
     }
+  }
+
+  /** A peer sends nothing more that these operations could wait for; all it sent has come. */
+  #onDeserted(link: Link, isConcerned: (task: Task) => boolean): void {
+    const { running, rank } = this.#engine
+    for (const task of [...running]) {
+      const needsIt = [...task.open].some(({ stream }) => stream.link === link)
+      if (needsIt && isConcerned(task) && !outlastsLeaving(task)) {
+        this.fail(task, peerError(task, link, rank))
+      }
+    }
+  }
+
+  /** Tells the members that this rank has destroyed the group; of the world's end tells goodbye. */
+  onDestroyed(group: EngineGroup): void {
+    if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }
 
   /** The launcher says that the job ends because of this rank. */

@@ -26,6 +26,8 @@ export interface Fault {
   /** Not from one operation on: all of the group. */
   readonly all: boolean
   readonly mismatch?: Disagreement
+  /** No failure: the sender has destroyed the group, and had finished all it called. */
+  readonly destroyed?: boolean
 }
 
 const LONGEST_REASON = 4096
@@ -36,10 +38,12 @@ export function encodeFault(fault: Fault): Uint8Array {
 
 /** Peers have proven the job's token, but the shape is checked all the same. */
 export function decodeFault(payload: Uint8Array): Fault {
-  const { reason, all, mismatch } = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
+  const fault = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
+  const { reason, all, mismatch, destroyed } = fault
   return {
     reason: typeof reason === 'string' ? reason : 'unknown reason',
     all: all === true,
+    ...(destroyed === true ? { destroyed } : {}),
     ...(isDisagreement(mismatch) ? { mismatch } : {}),
   }
 }

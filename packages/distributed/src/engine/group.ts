@@ -1,5 +1,6 @@
 import type { TsrError } from '@tsrun/core'
 import type { Fingerprint } from './operation.ts'
+import type { Link } from './link.ts'
 import type { Task } from './task.ts'
 
 /** Collectives that a group remembers after their end, to name them in a mismatch. */
@@ -23,6 +24,8 @@ export interface EngineGroup {
   readonly active: Map<number, Task>
   /** Fingerprints of the last collectives, by sequence modulo its length. */
   readonly history: { sequence: number; fingerprint: Fingerprint }[]
+  /** World ranks that have destroyed it. */
+  readonly departed: Set<number>
   /** Collectives from this sequence on are refused with this error. */
   failure: { readonly from: number; readonly error: TsrError } | undefined
 }
@@ -45,6 +48,7 @@ export function createGroup(
     layout,
     active: new Map(),
     history: [],
+    departed: new Set(),
     failure: undefined,
   }
 }
@@ -53,6 +57,11 @@ function layoutOf(hosts: readonly number[]): Layout {
   const count = new Set(hosts).size
   if (count === hosts.length) return 'apart'
   return count === 1 ? 'together' : 'mixed'
+}
+
+/** Whether a peer exchanges nothing more on this group: it has destroyed it, has left or was lost. */
+export function hasLeft({ departed }: EngineGroup, { closed, peer }: Link): boolean {
+  return closed !== undefined || departed.has(peer)
 }
 
 export function remember(group: EngineGroup, sequence: number, fingerprint: Fingerprint): void {

@@ -136,6 +136,13 @@ export class Link {
     return stream.unexpected[0]?.fingerprint
   }
 
+  /** Forgets all streams of a group. */
+  closeStreams(group: number): void {
+    for (const stream of [...this.streams.values()]) {
+      if (stream.group === group) this.closeStream(stream)
+    }
+  }
+
   /** Asks whether the peer runs the same collective. */
   inquire({ stream, fingerprint }: Transfer): void {
     this.#frames.write(frameKinds.inquiry, stream, { index: 0, fingerprint, bytes: 0 })

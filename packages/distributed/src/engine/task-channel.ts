@@ -1,6 +1,7 @@
 import type { Channel } from './channel.ts'
 import type { Engine } from './engine.ts'
 import { spaces } from './frame.ts'
+import { hasLeft } from './group.ts'
 import type { Link } from './link.ts'
 import type { Stream } from './stream.ts'
 import { peerError } from './task-errors.ts'
@@ -52,7 +53,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
     const stream = streamTo(from)
     const transfer = begin(stream, stream.nextReceive++, at, bytes, count)
     stream.link.receive(transfer)
-    const isDeserted = stream.link.closed !== undefined && !outlastsLeaving(task)
+    const isDeserted = hasLeft(group, stream.link) && !outlastsLeaving(task)
     if (!transfer.done && isDeserted) {
       throw peerError(task, stream.link, engine.rank)
     }
@@ -68,7 +69,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
     send(to, at, bytes, count) {
       const stream = streamTo(to)
       const transfer = begin(stream, stream.nextSend++, at, bytes, count)
-      if (stream.link.closed !== undefined) throw peerError(task, stream.link, engine.rank)
+      if (hasLeft(group, stream.link)) throw peerError(task, stream.link, engine.rank)
       stream.link.send(transfer)
       return transfer
     },

@@ -11,6 +11,7 @@ export function peerError(
 ): TsrError {
   const operation = task === undefined ? 'no operation' : nameOf(task)
   const facts = { peer: link.peer, rank, operation, group }
+  if (link.closed === undefined) return tsrError('ERR_TSR_GROUP_LEFT', facts)
   if (link.closed === 'left') return tsrError('ERR_TSR_PEER_LEFT', facts)
   return tsrError('ERR_TSR_PEER_LOST', { ...facts, reason: link.closeReason })
 }

@@ -1,4 +1,5 @@
 import { spaces } from './frame.ts'
+import { hasLeft } from './group.ts'
 import type { Link } from './link.ts'
 import { ANY_SOURCE } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
@@ -127,7 +128,11 @@ export class Turns {
     const sources = from === ANY_SOURCE ? ranks.filter((_, peer) => peer !== rank) : [ranks[from]!]
     const links = sources.map((source) => this.#links[source])
     const last = links.at(-1)
-    if (!done && last !== undefined && links.every((link) => link?.closed !== undefined)) {
+    if (
+      !done &&
+      last !== undefined &&
+      links.every((link) => link !== undefined && hasLeft(task.group, link))
+    ) {
       this.#events.onDeserted(task, last)
     }
   }
