@@ -7,6 +7,7 @@ export { copyMemory, mapFile, mapFileOver, mapPrivateOver, unmapFile } from './m
 export { pollFds, POLLFD_BYTES, POLLIN, POLLOUT, yieldCore } from './poll.ts'
 export { setParentDeathSignal } from './prctl.ts'
 export { createSharedFile, openSharedFile } from './shared-file.ts'
+export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export type { Endpoint } from './socket-address.ts'
 export {
   acceptTcp,

@@ -59,6 +59,16 @@ export function bindFunction<Arguments extends unknown[], Result>(
   return loaded().libc.func(prototype)
 }
 
+/** Loads another library with its symbols visible to all; undefined when it cannot be loaded. */
+export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | undefined {
+  const { koffi } = loaded()
+  try {
+    return koffi.load(name, { global: true })
+  } catch {
+    return undefined
+  }
+}
+
 /** Address in this process of the first byte of `view`. The memory must outlive its use. */
 export function addressOf(view: ArrayBufferView): number {
   return Number(loaded().koffi.address(view))

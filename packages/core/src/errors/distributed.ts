@@ -110,6 +110,18 @@ export const distributedErrors = {
       'Rank {rank} chooses algorithms by {mine}, rank {peer} by {theirs}, and the two differ',
     advice: 'Give all ranks the same TSRUN_TUNING file, or none.',
   },
+  ERR_TSR_MPI: {
+    category: 'infrastructure',
+    message: '{call} of {library} failed: {reason}',
+    advice:
+      'All ranks of a group must call the same operations in the same order, with the same dtype and length; else see the documentation of your MPI.',
+  },
+  ERR_TSR_MPI_LAUNCH: {
+    category: 'user',
+    message: 'The MPI world is not the one that was started: {problem}',
+    advice:
+      'Start with the mpirun of the same MPI (mpirun -n 4 node script.js), or with srun --mpi=pmix or --mpi=pmi2; TSRUN_LIBMPI names another library.',
+  },
   ERR_TSR_CONNECT: {
     category: 'infrastructure',
     message:

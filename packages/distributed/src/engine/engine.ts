@@ -1,6 +1,5 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { Ladders } from '../algorithms/ladders.ts'
-import { findAlgorithm } from '../algorithms/select.ts'
 import type { Heap } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { quietJournal } from '../diagnosis/journal.ts'
@@ -10,11 +9,12 @@ import type { EngineOptions } from './engine-options.ts'
 import { Failures } from './failures.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
+import type { NativeCollectives } from './native-collectives.ts'
 import { isCollective, type Operation } from './operation.ts'
 import { resolveAlgorithm } from './resolve-algorithm.ts'
 import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
-import { createChannel } from './task-channel.ts'
-import { createTask, describeWaiting, type Task, type Waited } from './task.ts'
+import { stepsOf } from './task-steps.ts'
+import { createTask, describeWaiting, freeScratch, type Task, type Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
 import { Turns } from './turns.ts'
 
@@ -40,6 +40,8 @@ export class Engine {
   readonly #ready: Task[] = []
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
+  readonly #native: NativeCollectives | undefined
+  readonly #wakeTask = this.#wake.bind(this)
   readonly #diagnosis: Diagnosis
   readonly #ladders: Ladders | undefined
 
@@ -49,6 +51,7 @@ export class Engine {
     this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
     this.#hosts = transport?.hosts
+    this.#native = transport?.collectives
     this.kernels = instantiateKernels(heap.memory)
     this.memory = new EngineMemory(
       heap,
@@ -97,9 +100,7 @@ export class Engine {
     )
     this.#open = this.links.filter((link) => link !== undefined)
     this.turns = new Turns(this.links, {
-      onTurn: (task, turn) => {
-        this.#wake(task, turn)
-      },
+      onTurn: this.#wakeTask,
       onFailed: (task, cause) => {
         this.#failures.fail(task, thrownError(cause))
       },
@@ -148,6 +149,7 @@ export class Engine {
     this.#left.add(id)
     this.#failures.onDestroyed(group)
     for (const link of this.#open) link.closeStreams(id)
+    this.#native?.removeGroup(id)
   }
 
   /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */
@@ -161,7 +163,7 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = resolveAlgorithm(requested, group, this.#ladders)
+    const operation = resolveAlgorithm(requested, group, this.#ladders, this.#native)
     const task = createTask(operation, group, onSettled)
     this.#running.add(task)
     this.#diagnosis.onStart(task)
@@ -180,15 +182,14 @@ export class Engine {
       group.active.set(operation.sequence, task)
       if (!this.#failures.checkEarlyMessages(task)) return task
     }
-    const algorithm = findAlgorithm(operation, group.ranks.length)
-    task.steps = algorithm(createChannel(this, task), operation)
+    task.steps = stepsOf(this, task, this.#native)
     this.#run(task)
     return task
   }
 
   /** Moves frames and resumes operations. Returns whether anything happened. */
   progress(): boolean {
-    let moved = false
+    let moved = this.#native?.progress(this.#wakeTask) === true
     for (const link of this.#open) {
       if (!link.outbound.isEmpty && link.outbound.flush()) moved = true
       if (link.inbound.pull()) moved = true
@@ -277,7 +278,7 @@ export class Engine {
     this.#running.delete(task)
     this.#diagnosis.onSettled(task)
     for (const transfer of task.open) transfer.stream.link.cancel(transfer)
-    for (const at of task.scratch) this.memory.release(at)
+    for (const at of freeScratch(task)) this.memory.release(at)
     if (operation.name === 'recv') this.turns.forget(task)
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)

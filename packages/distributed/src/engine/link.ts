@@ -144,7 +144,7 @@ export class Link {
   }
 
   /** Asks whether the peer runs the same collective. */
-  inquire({ stream, fingerprint }: Transfer): void {
+  inquire({ stream, fingerprint }: { stream: Address; fingerprint: Fingerprint }): void {
     this.#frames.write(frameKinds.inquiry, stream, { index: 0, fingerprint, bytes: 0 })
   }
 

@@ -39,6 +39,8 @@ export const algorithmNames = [
   'linear',
   'ordered',
   'hierarchical',
+  /** Not ours: libmpi's. */
+  'mpi',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
@@ -59,7 +61,7 @@ const rooted: ReadonlySet<string> = new Set<OperationName>([
   'gatherV',
   'scatterV',
 ])
-const reducing: ReadonlySet<string> = new Set<OperationName>([
+export const reducing: ReadonlySet<string> = new Set<OperationName>([
   'reduce',
   'allReduce',
   'reduceScatter',
@@ -121,8 +123,15 @@ export interface Operation {
   readonly timeout: number
   /** Its signal was aborted before it began. */
   readonly aborted: boolean
+  /** Its position was reserved: ranks may start it before or after collectives that follow. */
+  readonly isReserved: boolean
   /** Position among all operations of this rank, from 1; see `Journal`. */
   readonly flight: number
+}
+
+/** Whether a library behind the transport runs it: it cannot be cancelled, nor asked whom it waits for. */
+export function isNative({ algorithm }: Operation): boolean {
+  return algorithm === 'mpi'
 }
 
 export function isCollective({ name }: Operation): boolean {

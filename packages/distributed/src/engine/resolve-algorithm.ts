@@ -2,6 +2,7 @@ import type { Ladders } from '../algorithms/ladders.ts'
 import { algorithmsOf, chooseAlgorithm, inRankOrder } from '../algorithms/select.ts'
 import { dtypes } from '../dtype.ts'
 import type { EngineGroup } from './group.ts'
+import type { NativeCollectives } from './native-collectives.ts'
 import { sliced, type Operation } from './operation.ts'
 
 /** The operation with the algorithm that runs it in this group. */
@@ -9,7 +10,10 @@ export function resolveAlgorithm(
   operation: Operation,
   group: EngineGroup,
   ladders?: Ladders,
+  native?: NativeCollectives,
 ): Operation {
+  const taken = native?.take(operation, group)
+  if (taken !== undefined) return taken
   const { name, algorithm, count, dtype, deterministic } = operation
   if (deterministic) return { ...operation, algorithm: inRankOrder(algorithm) }
   if (algorithm !== 'auto' && algorithmsOf(name).includes(algorithm)) return operation

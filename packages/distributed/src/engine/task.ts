@@ -6,6 +6,7 @@ import {
   describeFingerprint,
   fingerprintOf,
   isCollective,
+  isNative,
   type Fingerprint,
   type Operation,
 } from './operation.ts'
@@ -89,12 +90,18 @@ export function outlastsLeaving({ operation, group }: Task): boolean {
 export function peersOf({ open, operation, group }: Task): number[] {
   const { name, peer } = operation
   const peers = new Set([...open].map(({ stream }) => stream.link.peer))
-  if (name === 'recv' && peers.size === 0) {
+  if (peers.size === 0 && (name === 'recv' || isNative(operation))) {
+    const isAny = name !== 'recv' || peer === ANY_SOURCE
     for (const [rank, member] of group.ranks.entries()) {
-      if (rank === peer || (peer === ANY_SOURCE && rank !== group.rank)) peers.add(member)
+      if (isAny ? rank !== group.rank : rank === peer) peers.add(member)
     }
   }
   return [...peers].sort((a, b) => a - b)
+}
+
+/** What can be given back at the end: what a library still uses is its own for good. */
+export function freeScratch({ state, operation, scratch }: Task): readonly number[] {
+  return state === 'done' || !isNative(operation) ? scratch : []
 }
 
 /** For people: what a rank runs, and whom it waits for. */

@@ -30,6 +30,7 @@ export interface InitOptions extends DiagnosisOptions {
   /**
    * Default: TSRUN_TRANSPORT, or `auto`: where koffi works shared memory between the ranks of a host
    * that can share it, and tcp; else node. `shared-memory` insists on it within a host.
+   * `mpi`, under mpirun or srun: libmpi runs the collectives and carries the messages.
    */
   readonly transport?: TransportName | 'auto'
   /**
@@ -87,7 +88,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     const expected = `an integer from 0 to ${worldSize - 1}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: rank, expected })
   }
-  const wanted = options.transport ?? choice('TSRUN_TRANSPORT', transports) ?? 'auto'
+  const wanted = wantedTransport(options)
   const transport = chooseStream(wanted, worldSize)
   const engine = options.engine ?? choice('TSRUN_ENGINE', ['worker', 'inline']) ?? 'worker'
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
@@ -113,13 +114,19 @@ export function resolveOptions(options: InitOptions): InitSettings {
   }
 }
 
-const transports = ['auto', 'shared-memory', 'tcp', 'node'] as const
+/** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
+export function wantedTransport({ transport }: InitOptions): TransportName | 'auto' {
+  return transport ?? choice('TSRUN_TRANSPORT', transports) ?? 'auto'
+}
+
+const transports = ['auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
 
 const sharingOf = {
   auto: 'auto',
   'shared-memory': 'required',
   tcp: 'off',
   node: 'off',
+  mpi: 'off',
 } as const
 
 function chooseStream(wanted: TransportName | 'auto', worldSize: number): StreamName {

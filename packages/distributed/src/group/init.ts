@@ -1,13 +1,20 @@
 import { tsrError } from '@tsrun/core'
 import { connectStore, localAddressTowards, memoryStore, startStoreServer } from '@tsrun/store'
+import { joinMpiWorld } from '../mpi/join.ts'
 import type { ProcessGroup } from '../process-group.ts'
-import { resolveOptions, type InitOptions, type InitSettings } from './init-options.ts'
+import {
+  resolveOptions,
+  wantedTransport,
+  type InitOptions,
+  type InitSettings,
+} from './init-options.ts'
 import { joinFirstLife, type Rendezvous } from './lives.ts'
 
 /** Joins the job that the environment describes; a world of one without it. */
 export async function joinWorld(options: InitOptions): Promise<ProcessGroup> {
-  const settings = resolveOptions(options)
-  const rendezvous = await openRendezvous(settings)
+  const mpi = wantedTransport(options) === 'mpi' ? await joinMpiWorld(options) : undefined
+  const settings = resolveOptions({ ...options, ...mpi?.place })
+  const rendezvous = mpi ?? (await openRendezvous(settings))
   try {
     return await joinFirstLife(settings, rendezvous)
   } catch (error) {

@@ -1,6 +1,7 @@
 import { createLogger, Deadline, isTsrError, tsrError } from '@tsrun/core'
 import { prefixStore, type Store } from '@tsrun/store'
 import type { JoinOptions } from '../group-relations.ts'
+import { leaveMpiAtExit } from '../mpi/process.ts'
 import type { ProcessGroup } from '../process-group.ts'
 import { waitOptions } from './arguments.ts'
 import { forgetEndpoint } from './endpoints.ts'
@@ -78,6 +79,7 @@ class Place {
     await announcePresence(store, rank)
     const life = { generation, store, timeout: timeout ?? settings.timeout, signal }
     const host = await openHost(settings, life)
+    if (settings.transport === 'mpi') leaveMpiAtExit(host)
     this.#holder = generation
     const group = createWorldGroup({
       rank,

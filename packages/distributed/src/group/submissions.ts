@@ -1,7 +1,12 @@
 import { tsrError } from '@tsrun/core'
 import { recordSpan } from '../diagnosis/span.ts'
 import type { AnyTypedArray, DType } from '../dtype.ts'
-import type { AlgorithmName, Operation, OperationName } from '../engine/operation.ts'
+import {
+  isCollective,
+  type AlgorithmName,
+  type Operation,
+  type OperationName,
+} from '../engine/operation.ts'
 import type { EngineHost, Ticket } from '../hosts/host.ts'
 import type { CallOptions, Work } from '../process-group.ts'
 import type { CheckedReduction } from './reductions.ts'
@@ -121,6 +126,7 @@ export class Submissions {
       tag: call.tag ?? 0,
       timeout,
       aborted: options?.signal?.aborted === true,
+      isReserved: call.sequence !== undefined,
       flight: this.#host.journal.number(options?.label),
     }
     const ticket = this.#trySubmit(operation, free)
@@ -144,8 +150,10 @@ export class Submissions {
           if (error === undefined) call.onDone?.()
           return resultOf(table ?? NO_TABLE)
         } finally {
-          free()
-          call.onEnd?.()
+          if (error === undefined || !isHeld(operation, this.#host, ticket)) {
+            free()
+            call.onEnd?.()
+          }
         }
       },
     })
@@ -188,4 +196,10 @@ export class Submissions {
     await Promise.allSettled([...this.#pending].map(({ work }) => work))
     clearTimeout(timer)
   }
+}
+
+/** Whether libmpi may still read and write the buffers of an operation that has failed. */
+function isHeld(operation: Operation, { transport }: EngineHost, { timing }: Ticket): boolean {
+  const wasStarted = timing === undefined || timing.started < timing.completed
+  return transport === 'mpi' && isCollective(operation) && wasStarted
 }

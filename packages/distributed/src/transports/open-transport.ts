@@ -2,6 +2,8 @@ import { tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
 import type { ListenOptions } from './connect/listen.ts'
+import { openLibMpi } from '../mpi/libmpi.ts'
+import { MpiTransport } from '../mpi/mpi-transport.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
@@ -12,7 +14,7 @@ import { TcpTransport } from './tcp/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from './transport.ts'
 
 /** How ranks of different hosts are reached, and those of one host that share no memory. */
-export type StreamName = 'tcp' | 'node'
+export type StreamName = 'tcp' | 'node' | 'mpi'
 
 /** What a mesh needs, and who shares memory. */
 export interface ConnectOptions extends MeshOptions {
@@ -50,6 +52,7 @@ export async function prepareTransport(
       }),
     }
   }
+  if (name === 'mpi') return prepareMpi()
   const native = isAvailable()
   if (!native.available) {
     const { reason } = native
@@ -70,5 +73,18 @@ export async function prepareTransport(
       const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)
       return { kind: 'blocking', transport }
     },
+  }
+}
+
+/** libmpi connects the ranks itself: there is nothing to publish. */
+function prepareMpi(): PreparedTransport {
+  return {
+    endpoint: { host: '', port: 0 },
+    close: () => undefined,
+    connect: (heap, { rank, endpoints }) =>
+      Promise.resolve({
+        kind: 'blocking',
+        transport: new MpiTransport(openLibMpi(), heap, rank, endpoints.length),
+      }),
   }
 }

@@ -1,3 +1,5 @@
+import type { NativeCollectives } from '../engine/native-collectives.ts'
+
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1
 
@@ -14,6 +16,8 @@ export interface Transport {
    * ranks. Default: no rank shares memory.
    */
   readonly hosts?: readonly number[] | undefined
+  /** Those that the library behind it runs itself. */
+  readonly collectives?: NativeCollectives
   /** Whether `pull` reaches the heap of a peer. */
   sharesMemory?(peer: number): boolean
   /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */

@@ -30,7 +30,7 @@ export const slotStates = { free: 0, running: 1, done: 2, failed: 3 } as const
 
 export const COMMANDS = 1024
 export const SLOTS = 4096
-const COMMAND_DOUBLES = 20
+const COMMAND_DOUBLES = 24
 const CONTROL_BYTES = 64
 
 export const commandKinds = {
@@ -92,6 +92,7 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 16] = operation.flight
   commands[at + 17] = operation.factor
   commands[at + 18] = operation.deterministic ? 1 : 0
+  commands[at + 19] = operation.isReserved ? 1 : 0
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -113,5 +114,6 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     flight: commands[at + 16]!,
     factor: commands[at + 17]!,
     deterministic: commands[at + 18] === 1,
+    isReserved: commands[at + 19] === 1,
   }
 }

@@ -1,0 +1,84 @@
+import type { SharedLibrary } from '@tsrun/native'
+
+/*
+ * There is no one binary interface of MPI yet: the handles of Open MPI are addresses of objects that
+ * the library exports, those of MPICH and its kin (Intel, Cray, MVAPICH) are integers of mpi.h.
+ */
+
+/** An address, or an integer of mpi.h. */
+export type Handle = number
+
+/** What mpi.h of a family of libraries defines. */
+export interface MpiAbi {
+  readonly family: 'Open MPI' | 'MPICH'
+  /** C type of a handle. */
+  readonly handleType: 'size_t' | 'int'
+  readonly handleBytes: 4 | 8
+  readonly world: Handle
+  readonly errorsReturn: Handle
+  /** Types and reductions by the end of their C name: `float`, `int32_t`, `byte`, `sum`. */
+  readonly handles: Readonly<Record<HandleName, Handle>>
+  readonly inPlace: number | bigint
+  readonly statusIgnore: number
+  readonly anySource: number
+  /** Offset of MPI_SOURCE in a status of at most 24 bytes. */
+  readonly sourceAt: number
+}
+
+const mpich = {
+  float: 0x4c00040a,
+  double: 0x4c00080b,
+  int8_t: 0x4c000137,
+  uint8_t: 0x4c00013b,
+  uint16_t: 0x4c00023c,
+  int32_t: 0x4c000439,
+  uint32_t: 0x4c00043d,
+  int64_t: 0x4c00083a,
+  uint64_t: 0x4c00083e,
+  byte: 0x4c00010d,
+  op_max: 0x58000001,
+  op_min: 0x58000002,
+  op_sum: 0x58000003,
+  op_prod: 0x58000004,
+  op_band: 0x58000006,
+  op_bor: 0x58000008,
+  op_bxor: 0x5800000a,
+} as const
+
+export type HandleName = keyof typeof mpich
+
+/** Which family a library belongs to, by what it exports. */
+export function abiOf(library: SharedLibrary): MpiAbi {
+  const world = library.symbol('ompi_mpi_comm_world')
+  return world === undefined ? mpichAbi : openMpiAbi(library, world)
+}
+
+const mpichAbi: MpiAbi = {
+  family: 'MPICH',
+  handleType: 'int',
+  handleBytes: 4,
+  world: 0x44000000,
+  errorsReturn: 0x54000001,
+  handles: mpich,
+  inPlace: 0xffff_ffff_ffff_ffffn,
+  statusIgnore: 1,
+  anySource: -2,
+  sourceAt: 8,
+}
+
+function openMpiAbi(library: SharedLibrary, world: Handle): MpiAbi {
+  const names = Object.keys(mpich) as HandleName[]
+  const symbolOf = (name: string): Handle => library.symbol(`ompi_mpi_${name}`) ?? 0
+  return {
+    family: 'Open MPI',
+    handleType: 'size_t',
+    handleBytes: 8,
+    world,
+    errorsReturn: symbolOf('errors_return'),
+    handles: Object.fromEntries(names.map((name) => [name, symbolOf(name)])) as MpiAbi['handles'],
+    inPlace: 1n,
+    statusIgnore: 0,
+    anySource: -1,
+    sourceAt: 0,
+  }
+}

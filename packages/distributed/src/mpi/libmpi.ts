@@ -1,0 +1,124 @@
+import { tsrError } from '@tsrun/core'
+import { addressOf, isAvailable, openSharedLibrary, type SharedLibrary } from '@tsrun/native'
+import { abiOf, type MpiAbi } from './abi.ts'
+
+/** A pointer, or a constant that stands for one. */
+type Address = number | bigint
+
+/**
+ * The functions of libmpi that are used, without their prefix, by the C types of their arguments:
+ * `p` a pointer, `h` a handle, `i` an int.
+ */
+const signatures = {
+  Initialized: 'p',
+  Init_thread: 'ppip',
+  Query_thread: 'p',
+  Finalize: '',
+  Comm_rank: 'hp',
+  Comm_size: 'hp',
+  Comm_dup: 'hp',
+  Comm_free: 'p',
+  Comm_group: 'hp',
+  Comm_create_group: 'hhip',
+  Comm_set_errhandler: 'hh',
+  Group_incl: 'hipp',
+  Group_free: 'p',
+  Bcast: 'pihih',
+  Allgather: 'pihpihh',
+  Isend: 'pihiihp',
+  Irecv: 'pihiihp',
+  Test: 'ppp',
+  Cancel: 'p',
+  Get_count: 'php',
+  Ibcast: 'pihihp',
+  Ireduce: 'ppihhihp',
+  Iallreduce: 'ppihhhp',
+  Ireduce_scatter_block: 'ppihhhp',
+  Iallgather: 'pihpihhp',
+  Iallgatherv: 'pihppphhp',
+  Igather: 'pihpihihp',
+  Igatherv: 'pihppphihp',
+  Iscatter: 'pihpihihp',
+  Iscatterv: 'ppphpihihp',
+  Ialltoall: 'pihpihhp',
+  Ialltoallv: 'ppphppphhp',
+  Ibarrier: 'hp',
+} as const
+
+export type MpiCall = keyof typeof signatures
+
+export interface LibMpi {
+  readonly name: string
+  readonly abi: MpiAbi
+  /** Calls `MPI_<name>`. @throws ERR_TSR_MPI */
+  readonly call: (name: MpiCall, ...args: Address[]) => void
+}
+
+/** Bytes that MPI_Error_string may write. */
+const LONGEST_ERROR = 512
+
+let opened: LibMpi | undefined
+
+/**
+ * Loads libmpi: what TSRUN_LIBMPI names, else that of the launcher which started this process.
+ *
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE
+ */
+export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
+  if (opened !== undefined) return opened
+  const native = isAvailable()
+  if (!native.available) throw unavailable(native.reason)
+  const names = candidates(env)
+  const library = openSharedLibrary(names)
+  if (library === undefined) throw unavailable(`found no libmpi (tried ${names.join(', ')})`)
+  if (library.symbol('MPI_Init_thread') === undefined) {
+    throw unavailable(`${library.name} is no libmpi`)
+  }
+  opened = bind(library)
+  return opened
+}
+
+function unavailable(reason: string): Error {
+  return tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
+}
+
+/** File names of libmpi: Open MPI 4 and 5 are .40, MPICH 3.1 and later and its kin are .12. */
+function candidates(env: NodeJS.ProcessEnv): string[] {
+  const given = env['TSRUN_LIBMPI']
+  if (given !== undefined && given !== '') return [given]
+  const openMpi = ['libmpi.so.40', 'libmpi.so']
+  const mpich = ['libmpi.so.12', 'libmpich.so.12']
+  const isHydra = env['PMI_RANK'] !== undefined && env['OMPI_COMM_WORLD_RANK'] === undefined
+  return isHydra ? [...mpich, ...openMpi] : [...openMpi, ...mpich]
+}
+
+function bind(library: SharedLibrary): LibMpi {
+  const abi = abiOf(library)
+  const types: Readonly<Record<string, string>> = { p: 'size_t', h: abi.handleType, i: 'int' }
+  const bound = new Map<MpiCall, (...args: Address[]) => number>()
+  const bindOne = (name: MpiCall): ((...args: Address[]) => number) => {
+    const parameters = Array.from(signatures[name])
+      .map((kind) => types[kind]!)
+      .join(', ')
+    const call = library.bind<Address[], number>(`int MPI_${name}(${parameters})`)
+    bound.set(name, call)
+    return call
+  }
+  const describe = library.bind<Address[], number>('int MPI_Error_string(int, size_t, size_t)')
+  const reasonOf = (code: number): string => {
+    const room = new Uint8Array(new SharedArrayBuffer(8 + LONGEST_ERROR))
+    const at = addressOf(room)
+    if (describe(code, at + 8, at) !== 0) return `error ${code}`
+    return new TextDecoder().decode(room.slice(8, room.indexOf(0, 8)))
+  }
+  return {
+    name: library.name,
+    abi,
+    call: (name, ...args) => {
+      const code = (bound.get(name) ?? bindOne(name))(...args)
+      if (code === 0) return
+      const facts = { call: `MPI_${name}`, library: library.name, reason: reasonOf(code) }
+      throw tsrError('ERR_TSR_MPI', facts)
+    },
+  }
+}

@@ -1,0 +1,183 @@
+import { monotonicNow, type TsrError } from '@tsrun/core'
+import { arithmeticOf } from '../algorithms/algorithm.ts'
+import { dtypes } from '../dtype.ts'
+import { until, type Channel } from '../engine/channel.ts'
+import type { EngineGroup } from '../engine/group.ts'
+import type { NativeCollectives } from '../engine/native-collectives.ts'
+import { isCollective, reducing, type Operation } from '../engine/operation.ts'
+import { thrownError } from '../engine/task-errors.ts'
+import type { Steps, Task, Waited } from '../engine/task.ts'
+import type { Communicators } from './communicators.ts'
+import { low } from './layout.ts'
+import type { LibMpi } from './libmpi.ts'
+import type { NativeMemory } from './native-memory.ts'
+import { resultOf, startCollective } from './start-collective.ts'
+import { reductionHandle } from './types.ts'
+
+/** A collective that libmpi has, or will have when the communicator is there. */
+interface Request {
+  readonly task: Task
+  readonly channel: Channel
+  readonly operation: Operation
+  /** Offset of the MPI_Request. */
+  readonly at: number
+  done: boolean
+  error: TsrError | undefined
+}
+
+/** What libmpi knows of a group. */
+interface MpiGroup {
+  communicator: number | undefined
+  /** In the order of their calls, which is the same on all ranks, until there is a communicator. */
+  readonly early: Request[]
+  isOpening: boolean
+}
+
+/** Requests that one look asks for. */
+const ASKED = 32
+/** Elements that a call of libmpi can count. */
+const MOST = 2 ** 31 - 1
+
+/** Hands collectives to libmpi. */
+export class MpiCollectives implements NativeCollectives {
+  readonly #mpi: LibMpi
+  readonly #native: NativeMemory
+  readonly #communicators: Communicators
+  readonly #groups = new Map<number, MpiGroup>()
+  /** Handed over and not done. */
+  #active: Request[] = []
+  /** Failed before libmpi took them. */
+  #refused: Request[] = []
+  #next = 0
+
+  constructor(mpi: LibMpi, native: NativeMemory, communicators: Communicators) {
+    this.#mpi = mpi
+    this.#native = native
+    this.#communicators = communicators
+    const communicator = communicators.duplicateWorld()
+    this.#groups.set(0, { communicator, early: [], isOpening: false })
+  }
+
+  get isBusy(): boolean {
+    return this.#active.length > 0
+  }
+
+  take(operation: Operation, group: EngineGroup): Operation | undefined {
+    return this.#canRun(operation, group) ? { ...operation, algorithm: 'mpi' } : undefined
+  }
+
+  *run(channel: Channel, task: Task): Steps {
+    const group = this.#groupOf(task.group.id)
+    const { operation } = task
+    const handed = apart(channel, operation)
+    const at = channel.scratch(8)
+    const request: Request = { task, channel, operation: handed, at, done: false, error: undefined }
+    if (group.communicator !== undefined) this.#start(request, group.communicator)
+    else yield* this.#startEarly(request, group)
+    yield* until(request)
+    if (request.error !== undefined) throw request.error
+    const result = resultOf(channel, operation)
+    if (result === undefined) return
+    if (handed !== operation) channel.kernels.copy(result.at, handed.output, result.bytes)
+    arithmeticOf(channel, operation).finish(result.at, result.bytes)
+  }
+
+  progress(wake: (task: Task, waited: Waited) => void): boolean {
+    const hasMoved = this.#communicators.progress(wake)
+    const ended = this.#refused.splice(0)
+    const asked = Math.min(this.#active.length, ASKED)
+    for (let i = 0; i < asked; i++) {
+      this.#next = (this.#next + 1) % this.#active.length
+      const request = this.#active[this.#next]!
+      if (request.task.state !== 'running') {
+        // its buffers are libmpi's for good
+        this.#native.integers[low.abandoned / 4]! += 1
+        request.done = true
+      } else if (this.#isDone(request)) {
+        request.done = true
+        ended.push(request)
+      }
+    }
+    if (asked > 0) this.#active = this.#active.filter(({ done }) => !done)
+    for (const request of ended) wake(request.task, request)
+    return hasMoved || ended.length > 0
+  }
+
+  removeGroup(id: number): void {
+    const group = this.#groups.get(id)
+    this.#groups.delete(id)
+    const isHeld = this.#active.some(({ task }) => task.group.id === id)
+    if (group?.communicator !== undefined && !isHeld) this.#communicators.free(group.communicator)
+  }
+
+  #canRun(operation: Operation, { ranks }: EngineGroup): boolean {
+    const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
+    if (!isCollective(operation) || algorithm !== 'auto') return false
+    // ranks start these in different orders, or fold in that of the ranks: libmpi does neither
+    if (isReserved || deterministic) return false
+    if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
+    const { handles } = this.#mpi.abi
+    return !reducing.has(name) || reductionHandle(handles, reduction, dtype) !== undefined
+  }
+
+  #groupOf(id: number): MpiGroup {
+    const known = this.#groups.get(id)
+    if (known !== undefined) return known
+    const group = { communicator: undefined, early: [], isOpening: false }
+    this.#groups.set(id, group)
+    return group
+  }
+
+  /** The first operation of a group makes its communicator; those that come meanwhile wait. */
+  *#startEarly(request: Request, group: MpiGroup): Steps {
+    group.early.push(request)
+    if (group.isOpening) return
+    group.isOpening = true
+    const communicator = yield* this.#communicators.make(request.channel, request.task)
+    group.communicator = communicator
+    for (const early of group.early.splice(0)) {
+      if (early.task.state === 'running') this.#start(early, communicator)
+    }
+  }
+
+  #start(request: Request, communicator: number): void {
+    const { channel, operation, at } = request
+    const call = { mpi: this.#mpi, native: this.#native, channel, operation, communicator }
+    try {
+      startCollective(call, this.#native.address(at))
+      this.#active.push(request)
+      request.task.started = monotonicNow()
+    } catch (error) {
+      request.done = true
+      request.error = thrownError(error)
+      this.#refused.push(request)
+    }
+  }
+
+  #isDone(request: Request): boolean {
+    const { abi, call } = this.#mpi
+    const flag = this.#native.address(low.flag)
+    try {
+      call('Test', this.#native.address(request.at), flag, abi.statusIgnore)
+      return this.#native.integer(low.flag) !== 0
+    } catch (error) {
+      request.error = thrownError(error)
+      return true
+    }
+  }
+}
+
+/** libmpi wants input and output apart, where its own way in place is not ours. */
+function apart(channel: Channel, operation: Operation): Operation {
+  const { name, input, output, count, dtype } = operation
+  const slice = count * dtypes[dtype].bytes
+  const whole = channel.size * slice
+  if (name === 'allToAll' && input === output) {
+    const copy = channel.scratch(whole)
+    channel.kernels.copy(copy, input, whole)
+    return { ...operation, input: copy }
+  }
+  const isInside = output >= input && output < input + whole
+  if (name !== 'reduceScatter' || !isInside) return operation
+  return { ...operation, output: channel.scratch(slice) }
+}

@@ -1,0 +1,200 @@
+import { tsrError } from '@tsrun/core'
+import {
+  addressOf,
+  closeSocket,
+  drainEventfd,
+  openEventfd,
+  pollFds,
+  POLLIN,
+  yieldCore,
+} from '@tsrun/native'
+import type { Heap } from '../arena/heap.ts'
+import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
+import type { BlockingTransport } from '../transports/transport.ts'
+import { Communicators } from './communicators.ts'
+import type { LibMpi } from './libmpi.ts'
+import { MpiCollectives } from './mpi-collectives.ts'
+import { NativeMemory } from './native-memory.ts'
+import { low, layOut, SENDS, type Layout } from './layout.ts'
+
+/*
+ * Frames as MPI messages: each is a piece of the stream between two ranks, copied through a slot at
+ * the low end of the heap. MPI keeps the messages of two ranks in order. Nothing wakes a thread
+ * that waits for MPI, so it looks: all the time at first, then ever more rarely.
+ */
+
+/** Milliseconds of looking all the time, after something moved or while a collective is under way. */
+const RESTLESS = 1
+const RESTLESS_IN_COLLECTIVE = 50
+/** Milliseconds between two looks afterwards, and after a second. */
+const NAP = 0.1
+const LONG_NAP = 2
+const SECOND = 1000
+/** Milliseconds that closing waits until what was sent has left. */
+const CLOSE_TIME = 1000
+
+/** What came into a slot and was not read yet. */
+interface Arrival {
+  readonly slot: number
+  from: number
+  readonly to: number
+}
+
+export class MpiTransport implements BlockingTransport {
+  readonly name = 'mpi'
+  readonly doorbell = openEventfd()
+  readonly collectives: MpiCollectives
+  readonly reservedBytes: number
+  readonly #mpi: LibMpi
+  readonly #native: NativeMemory
+  readonly #layout: Layout
+  readonly #kernels: Kernels
+  readonly #communicator: number
+  /** Slots of receives that were posted, in that order: the order in which they are filled. */
+  readonly #posted: number[] = []
+  readonly #arrivals: Arrival[][]
+  /** By send slot: whether it is on its way. */
+  readonly #sending: boolean[]
+  readonly #pollfd = Int32Array.of(this.doorbell, POLLIN)
+  readonly #pollAddress = addressOf(this.#pollfd)
+  readonly #bed = new Int32Array(new SharedArrayBuffer(4))
+  #lastMoved = performance.now()
+
+  /** All ranks call it together. @throws ERR_TSR_ENGINE_MEMORY, ERR_TSR_MPI */
+  constructor(mpi: LibMpi, heap: Heap, rank: number, worldSize: number) {
+    this.#mpi = mpi
+    this.#native = new NativeMemory(heap.bytes, mpi.abi)
+    this.#kernels = instantiateKernels(heap.memory)
+    const layout = layOut(worldSize, heap.engineBytes)
+    if (layout === undefined) {
+      const facts = { rank, bytes: 2 * SENDS * worldSize * 4096, used: 0 }
+      throw tsrError('ERR_TSR_ENGINE_MEMORY', { ...facts, capacity: heap.engineBytes })
+    }
+    this.#layout = layout
+    this.reservedBytes = layout.end
+    const communicators = new Communicators(mpi, this.#native)
+    this.#communicator = communicators.duplicateWorld()
+    this.collectives = new MpiCollectives(mpi, this.#native, communicators)
+    this.#arrivals = Array.from({ length: worldSize }, () => [])
+    this.#sending = Array.from({ length: layout.sends.length }, () => false)
+    for (const slot of layout.receives.keys()) this.#post(slot)
+  }
+
+  trySend(peer: number, at: number, length: number): number {
+    const slot = this.#freeSend(peer)
+    if (slot === undefined) return 0
+    const { data, request } = this.#layout.sends[slot]!
+    const bytes = Math.min(length, this.#layout.slotBytes)
+    this.#kernels.copy(data, at, bytes)
+    const { abi, call } = this.#mpi
+    const target = [peer, 0, this.#communicator, this.#native.address(request)] as const
+    call('Isend', this.#native.address(data), bytes, abi.handles.byte, ...target)
+    this.#sending[slot] = true
+    this.#lastMoved = performance.now()
+    return bytes
+  }
+
+  tryReceive(peer: number, at: number, length: number): number {
+    const arrivals = this.#arrivals[peer]!
+    if (arrivals.length === 0) this.#look()
+    const [first] = arrivals
+    if (first === undefined) return 0
+    const bytes = Math.min(length, first.to - first.from)
+    this.#kernels.copy(at, this.#layout.receives[first.slot]!.data + first.from, bytes)
+    first.from += bytes
+    if (first.from === first.to) {
+      arrivals.shift()
+      this.#post(first.slot)
+    }
+    return bytes
+  }
+
+  wantSend(): void {
+    // a thread that waits for MPI looks anyway
+  }
+
+  closeReason(): string {
+    return 'this rank closed the connection'
+  }
+
+  closePeer(): void {
+    // MPI ends connections when all processes do
+  }
+
+  sleep(milliseconds: number): void {
+    const idle = performance.now() - this.#lastMoved
+    const restless = this.collectives.isBusy ? RESTLESS_IN_COLLECTIVE : RESTLESS
+    if (idle < restless) yieldCore()
+    else if (idle < SECOND) Atomics.wait(this.#bed, 0, 0, Math.min(milliseconds, NAP))
+    else if (pollFds(this.#pollAddress, 1, Math.min(milliseconds, LONG_NAP)) > 0) {
+      drainEventfd(this.doorbell)
+      this.#lastMoved = performance.now()
+    }
+  }
+
+  yield(): void {
+    yieldCore()
+  }
+
+  close(): void {
+    const end = performance.now() + CLOSE_TIME
+    for (const slot of this.#posted) {
+      const { request } = this.#layout.receives[slot]!
+      this.#mpi.call('Cancel', this.#native.address(request))
+    }
+    while (this.#hasRequests() && performance.now() < end) yieldCore()
+    closeSocket(this.doorbell)
+  }
+
+  #hasRequests(): boolean {
+    const { statusIgnore } = this.#mpi.abi
+    const { receives } = this.#layout
+    const isOpen = (slot: number): boolean => !this.#test(receives[slot]!.request, statusIgnore)
+    return this.#posted.some(isOpen) || this.#sending.some((_, slot) => this.#isSending(slot))
+  }
+
+  #post(slot: number): void {
+    const { data, request } = this.#layout.receives[slot]!
+    const { abi, call } = this.#mpi
+    const source = [abi.anySource, 0, this.#communicator, this.#native.address(request)] as const
+    const { slotBytes } = this.#layout
+    call('Irecv', this.#native.address(data), slotBytes, abi.handles.byte, ...source)
+    this.#posted.push(slot)
+  }
+
+  /** Takes what has come, in the order in which MPI fills the receives. */
+  #look(): void {
+    for (let slot = this.#posted[0]; slot !== undefined; slot = this.#posted[0]) {
+      const { request } = this.#layout.receives[slot]!
+      if (!this.#test(request, this.#native.address(low.status))) return
+      this.#posted.shift()
+      const { abi, call } = this.#mpi
+      const count = this.#native.address(low.count)
+      call('Get_count', this.#native.address(low.status), abi.handles.byte, count)
+      const source = this.#native.integer(low.status + abi.sourceAt)
+      this.#arrivals[source]!.push({ slot, from: 0, to: this.#native.integer(low.count) })
+      this.#lastMoved = performance.now()
+    }
+  }
+
+  #freeSend(peer: number): number | undefined {
+    for (let slot = peer * SENDS; slot < (peer + 1) * SENDS; slot++) {
+      if (!this.#isSending(slot)) return slot
+    }
+    return undefined
+  }
+
+  #isSending(slot: number): boolean {
+    if (this.#sending[slot] !== true) return false
+    const { abi } = this.#mpi
+    if (!this.#test(this.#layout.sends[slot]!.request, abi.statusIgnore)) return true
+    this.#sending[slot] = false
+    return false
+  }
+
+  #test(request: number, status: number): boolean {
+    const flag = this.#native.address(low.flag)
+    this.#mpi.call('Test', this.#native.address(request), flag, status)
+    return this.#native.integer(low.flag) !== 0
+  }
+}

@@ -1,0 +1,78 @@
+import { randomBytes } from 'node:crypto'
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { hostname } from 'node:os'
+import { Worker } from 'node:worker_threads'
+import { tsrError } from '@tsrun/core'
+import {
+  addressOfInterface,
+  connectStore,
+  isLoopback,
+  ownAddresses,
+  type Store,
+} from '@tsrun/store'
+
+/** Where rank 0 hosts the store, and the secret of the job. */
+interface StoreAddress {
+  readonly host: string
+  readonly port: number
+  readonly token: string
+}
+
+export interface StoreOptions {
+  readonly isHost: boolean
+  /** Whether all ranks are on this host. */
+  readonly isOneHost: boolean
+  readonly iface: string | undefined
+  readonly timeout: number | undefined
+  /** Tells all ranks what the host of the store says. */
+  readonly broadcast: (text: string) => string
+}
+
+/** The store of a job whose ranks can tell each other where it is. All ranks call it together. */
+export async function openSharedStore(
+  options: StoreOptions,
+): Promise<{ store: Store; close: () => Promise<void> }> {
+  const { isHost, isOneHost, iface, timeout, broadcast } = options
+  const hosted = isHost
+    ? await hostStore(isOneHost ? '127.0.0.1' : await reachableAddress(iface))
+    : undefined
+  const told = JSON.parse(broadcast(JSON.stringify(hosted?.address ?? null))) as StoreAddress
+  const store = await connectStore({ ...told, ...(timeout === undefined ? {} : { timeout }) })
+  return {
+    store,
+    close: async () => {
+      await store.close()
+      await hosted?.close()
+    },
+  }
+}
+
+async function hostStore(
+  host: string,
+): Promise<{ readonly address: StoreAddress; close(): Promise<void> }> {
+  const token = randomBytes(32).toString('hex')
+  const entry = new URL('../../dist/mpi/store-thread.js', import.meta.url)
+  const thread = new Worker(entry, { workerData: { host, token }, execArgv: [] })
+  const [port] = (await once(thread, 'message')) as [number]
+  thread.unref()
+  return {
+    address: { host, port, token },
+    close: async () => {
+      thread.ref()
+      const ended = once(thread, 'exit')
+      thread.postMessage('close')
+      await ended
+    },
+  }
+}
+
+/** At which other hosts reach this one: as `iface` says, as its name says, or any. */
+async function reachableAddress(iface = process.env['TSRUN_IFACE'] ?? ''): Promise<string> {
+  if (iface !== '') return addressOfInterface(iface)
+  const named = await lookup(hostname()).catch(() => undefined)
+  if (named !== undefined && !isLoopback(named.address)) return named.address
+  const other = ownAddresses().find((address) => !isLoopback(address))
+  if (other !== undefined) return other
+  throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named?.address ?? '127.0.0.1' })
+}

@@ -1,0 +1,36 @@
+import { loadLibrary, type NativeFunction } from './libc.ts'
+
+/** A library that is found by its file name, as the dynamic linker finds it. */
+export interface SharedLibrary {
+  readonly name: string
+  /** Binds a function from its C prototype. */
+  bind<Arguments extends unknown[], Result>(prototype: string): NativeFunction<Arguments, Result>
+  /** Address of an exported object; undefined when there is none of this name. */
+  symbol(name: string): number | undefined
+}
+
+/**
+ * Opens the first of these libraries that is there. Its symbols become visible to the plug-ins that
+ * it loads.
+ *
+ * @returns undefined when there is none
+ * @throws ERR_TSR_NATIVE_UNAVAILABLE
+ */
+export function openSharedLibrary(names: readonly string[]): SharedLibrary | undefined {
+  for (const name of names) {
+    const library = loadLibrary(name)
+    if (library === undefined) continue
+    return {
+      name,
+      bind: (prototype) => library.func(prototype),
+      symbol: (symbol) => {
+        try {
+          return Number(library.symbol(symbol))
+        } catch {
+          return undefined
+        }
+      },
+    }
+  }
+  return undefined
+}
