@@ -1,13 +1,27 @@
 import { describeOptions, parseOptions, suggest } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
+import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
+import { memory } from './memory/command.mjs'
+import { overlap } from './overlap/command.mjs'
+import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { tune } from './tune/command.mjs'
 import { UsageError } from './errors.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
-const commands = { collectives, report, tune, schedules, launcher }
+const commands = {
+  collectives,
+  tune,
+  report,
+  'ping-pong': pingPong,
+  kernels,
+  overlap,
+  memory,
+  schedules,
+  launcher,
+}
 
 const overview = `npm run bench -- <command> [options]
 

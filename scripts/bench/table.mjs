@@ -24,3 +24,17 @@ export function formatTable(headings, rows) {
   lines.splice(1, 0, `| ${rule.join(' | ')} |`)
   return lines.join('\n')
 }
+
+/**
+ * Objects with the same keys as a table, the keys as headings; null is left empty.
+ *
+ * @param {readonly Readonly<Record<string, string | number | null>>[]} records - at least one
+ * @returns {string}
+ */
+export function formatRecords(records) {
+  const headings = Object.keys(records[0] ?? {})
+  return formatTable(
+    headings,
+    records.map((record) => headings.map((heading) => record[heading] ?? '')),
+  )
+}

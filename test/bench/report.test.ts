@@ -35,7 +35,16 @@ describe('curves', () => {
 it('writes a page and a picture an operation from one run, and says what is left out', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-report-'))
   try {
-    const what = ['--ops', 'allReduce,sendRecv', '--sizes', '4KiB,64KiB', '--engine', 'worker']
+    const what = [
+      '--ops',
+      'allReduce,sendRecv',
+      '--sizes',
+      '4KiB,64KiB',
+      '--engine',
+      'worker',
+      '--also',
+      'kernels',
+    ]
     const { code, stderr } = await bench(
       ['report', '--ranks', '2', '--runs', '1', '--output', folder, ...what],
       { TSRUN_BENCH_PYTHON: '', PATH: '/nonexistent' },
@@ -48,6 +57,8 @@ it('writes a page and a picture an operation from one run, and says what is left
     expect(page).toContain('Left out, as it is not installed: openmpi.')
     expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
     expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
+    expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
+    expect(stderr).toContain('skipped: no C program beside ours')
     const pictures = readdirSync(join(folder, 'images')).sort()
     expect(pictures).toEqual(['bench-all-reduce.svg', 'bench-send-recv.svg'])
     for (const picture of pictures) expect(page).toContain(`(images/${picture})`)

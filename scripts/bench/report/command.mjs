@@ -14,7 +14,7 @@ import { parseSize } from '../sizes.mjs'
 import { withFolder } from '../temporary-folder.mjs'
 import { drawCurves } from './curves.mjs'
 import { pictureOf, writePage } from './page.mjs'
-import { sections } from './sections.mjs'
+import { measureSections, sectionNames } from './sections.mjs'
 
 const docs = fileURLToPath(new URL('../../../docs/', import.meta.url))
 const manifest = new URL('../../../packages/distributed/package.json', import.meta.url)
@@ -29,6 +29,7 @@ export const report = {
     ops: { value: '<list>', default: operations.join(','), description: 'operations' },
     sizes: { value: '<list>', default: sizes, description: 'of the full buffer' },
     engine: { value: '<list>', default: 'worker,inline', description: 'ours' },
+    also: { value: '<list>', default: sectionNames.join(','), description: 'further figures' },
     runs: { value: '<n>', default: '3', description: 'rounds at most, with the systems in turn' },
     seconds: { value: '<n>', default: '420', description: 'no round begins that would end later' },
     output: { value: '<folder>', default: 'docs', description: 'for the page and images/' },
@@ -50,10 +51,11 @@ async function run(values, folder) {
   const ranks = readInteger('ranks', values['ranks'], 2, 64)
   const runs = readInteger('runs', values['runs'], 1, 100)
   const seconds = readInteger('seconds', values['seconds'], 1, 86_400)
+  const also = readList('also', values['also'], sectionNames)
   const peers = await findPeers(readList('peers', values['peers'], peerNames), folder)
 
   const start = performance.now()
-  const further = await sections(folder)
+  const further = await measureSections(also, folder)
   const begun = performance.now()
   const { rows, rounds, failures } = await measureAll({
     systems: [...tsrunSystems(['shared-memory', 'tcp'], engines), ...peers.systems],
@@ -71,12 +73,12 @@ async function run(values, folder) {
     machine: describeMachine(),
     versions: { tsrun: await ownVersion(), ...peers.versions },
     date: new Date().toISOString().slice(0, 10),
-    command: 'npm run bench -- report',
+    command: ['npm run bench -- report', ...given(values)].join(' '),
     ranks,
     rounds,
     rows,
     skipped: peers.skipped,
-    sections: further,
+    sections: further.sections,
   })
   const output = values['output'] === 'docs' ? docs : (values['output'] ?? docs)
   const images = join(output, 'images')
@@ -90,7 +92,7 @@ async function run(values, folder) {
     await writeFile(join(images, pictureOf(op)), picture)
   }
   console.error(`written: ${join(output, 'benchmarks.md')}`)
-  return failures === 0 ? 0 : 1
+  return failures + further.failures === 0 ? 0 : 1
 }
 
 /** @param {readonly import('../collectives/rounds.mjs').Row[]} rows - of one operation */
@@ -114,6 +116,17 @@ function repetitions(bytes) {
   if (bytes <= 64 * 2 ** 10) return { warmUps: 50, repeats: 100 }
   if (bytes <= 4 * 2 ** 20) return { warmUps: 10, repeats: 20 }
   return { warmUps: 1, repeats: 5 }
+}
+
+/**
+ * The options that are not as by default, but for where the page goes.
+ *
+ * @param {import('../command-line.mjs').Values} values
+ */
+function given(values) {
+  return Object.entries(report.options)
+    .filter(([name, option]) => name !== 'output' && values[name] !== option.default)
+    .map(([name]) => `--${name} ${values[name]}`)
 }
 
 async function ownVersion() {

@@ -1,0 +1,87 @@
+import { instantiateKernels } from '../../../packages/distributed/dist/kernels/kernels.js'
+import { readInteger, splitList } from '../command-line.mjs'
+import { compile } from '../compile.mjs'
+import { RunError, UsageError } from '../errors.mjs'
+import { runProgram } from '../program.mjs'
+import { formatSize, parseSize } from '../sizes.mjs'
+import { median, significant } from '../statistics.mjs'
+import { formatRecords } from '../table.mjs'
+import { withFolder } from '../temporary-folder.mjs'
+
+const source = new URL('./add.c', import.meta.url)
+const PAGE = 65536
+const LARGEST = 2 ** 30
+
+/** @type {import('../command-line.mjs').Command} */
+export const kernels = {
+  summary: 'float32 add of the reduction kernels, beside a C loop (cc -O3)',
+  options: {
+    sizes: { value: '<list>', default: '64KiB,64MiB', description: 'of each of the two arrays' },
+    runs: { value: '<n>', default: '5', description: 'rounds, with ours and C in turn' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const sizes = splitList(values['sizes']).map(parseSize)
+    if (sizes.length === 0) throw new UsageError('--sizes is empty')
+    if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 1GiB')
+    const runs = readInteger('runs', values['runs'], 1, 100)
+    const rows = await withFolder((folder) => measureKernels(folder, { sizes, runs }))
+    console.log(
+      values.json === undefined
+        ? formatRecords(rows)
+        : rows.map((row) => JSON.stringify(row)).join('\n'),
+    )
+    return 0
+  },
+}
+
+/**
+ * @param {string} folder - for what is compiled
+ * @param {{ sizes: readonly number[], runs: number }} options - bytes of an array
+ */
+export async function measureKernels(folder, { sizes, runs }) {
+  const program = await compile(source, folder)
+  const rows = []
+  for (const size of sizes) {
+    const count = Math.max(1, Math.floor(size / 4))
+    const repeats = Math.max(5, Math.min(2000, Math.floor(2 ** 28 / size)))
+    const add = ourAdd(count)
+    const ours = []
+    const theirs = []
+    for (let round = 1; round <= runs; round++) {
+      ours.push(median(Array.from({ length: repeats }, add)))
+      if (program === undefined) continue
+      const text = await runProgram(program, [String(count), String(repeats)])
+      theirs.push(median(text.trim().split('\n').map(Number)))
+    }
+    // two arrays are read and one is written
+    const rate = (/** @type {readonly number[]} */ us) =>
+      us.length === 0 ? null : significant((3 * count * 4) / median(us) / 1e3)
+    const [kernelGBs, cGBs] = [rate(ours), rate(theirs)]
+    const ratio = kernelGBs === null || cGBs === null ? null : significant(kernelGBs / cGBs, 3)
+    rows.push({ array: formatSize(count * 4), kernelGBs, cGBs, ratio })
+  }
+  return rows
+}
+
+/**
+ * @param {number} count
+ * @returns {() => number} adds once; microseconds
+ */
+function ourAdd(count) {
+  const bytes = Math.ceil((count * 4) / 64) * 64
+  const pages = Math.ceil((2 * bytes) / PAGE) + 1
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+  const { combine } = instantiateKernels(memory)
+  // the kernels may keep tables at the start
+  const [a, b] = [PAGE, PAGE + bytes]
+  const sum = new Float32Array(memory.buffer, a, count)
+  new Float32Array(memory.buffer, b, count).fill(1)
+  combine('sum', 'float32', a, a, b, count)
+  if (sum[0] !== 1 || sum[count - 1] !== 1) throw new RunError('the kernel adds wrongly')
+  return () => {
+    const start = performance.now()
+    combine('sum', 'float32', a, a, b, count)
+    return (performance.now() - start) * 1e3
+  }
+}

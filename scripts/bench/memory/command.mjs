@@ -1,0 +1,69 @@
+import { fileURLToPath } from 'node:url'
+import { readInteger, readList } from '../command-line.mjs'
+import { runRanks, tsrunLine } from '../ranks.mjs'
+import { significant } from '../statistics.mjs'
+import { formatRecords } from '../table.mjs'
+
+const growthRank = fileURLToPath(new URL('./growth-rank.mjs', import.meta.url))
+const peersRank = fileURLToPath(new URL('./peers-rank.mjs', import.meta.url))
+const transports = /** @type {const} */ (['shared-memory', 'tcp'])
+
+/** @type {import('../command-line.mjs').Command} */
+export const memory = {
+  summary: 'growth over many operations, and what a rank holds for its peers',
+  options: {
+    operations: { value: '<n>', default: '100000', description: 'of a rank, with one peer' },
+    peers: { value: '<n>', default: '64', description: 'of each rank; 0 leaves this out' },
+    transport: { value: '<list>', default: transports.join(','), description: 'ours' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const rows = await measureMemory({
+      operations: readInteger('operations', values['operations'], 1000, 100_000_000),
+      peers: readInteger('peers', values['peers'], 0, 255),
+      transports: readList('transport', values['transport'], transports),
+    })
+    console.log(
+      values.json === undefined
+        ? formatRecords(rows)
+        : rows.map((row) => JSON.stringify(row)).join('\n'),
+    )
+    return 0
+  },
+}
+
+/**
+ * `growthMiB`: by how much the resident memory of a rank is larger after the operations, the just-in-
+ * time compiler warm before. `peersMiB`: how much more a rank with so many peers has resident than
+ * one with a single peer.
+ *
+ * @param {{ operations: number, peers: number, transports: readonly string[] }} options
+ */
+export async function measureMemory({ operations, peers, transports }) {
+  const rows = []
+  for (const transport of transports) {
+    console.error(`${operations} operations: ${transport}`)
+    const { growthMiB } = await job(2, growthRank, [transport, String(operations)])
+    let peersMiB = null
+    if (peers > 0) {
+      console.error(`1 and ${peers} peers: ${transport}`)
+      const one = await job(2, peersRank, [transport])
+      const many = await job(peers + 1, peersRank, [transport])
+      peersMiB = significant(many.residentMiB - one.residentMiB, 3)
+    }
+    rows.push({ transport, operations, growthMiB: significant(growthMiB, 3), peers, peersMiB })
+  }
+  return rows
+}
+
+/**
+ * @param {number} ranks
+ * @param {string} script
+ * @param {readonly string[]} args
+ */
+async function job(ranks, script, args) {
+  const text = await runRanks(`${ranks} ranks`, (output) =>
+    tsrunLine(ranks, script, [output, ...args]),
+  )
+  return JSON.parse(text)
+}
