@@ -1,6 +1,7 @@
 // What do collectives do?
 //
 //   npx tsrun --nproc 4 examples/collectives.ts [--transport tcp]
+//   mpirun -n 4 --bind-to none node --import tsx examples/collectives.ts --transport mpi
 //
 // The demonstration of Stanford's CS336, lecture "Parallelism 2": every rank shows its buffer before
 // and after all-reduce, reduce-scatter and all-gather. On four ranks:

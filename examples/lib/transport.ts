@@ -4,7 +4,7 @@ import { choice, type Flag } from './flags.ts'
 /** Left to the environment (TSRUN_TRANSPORT) where the flag is not given. */
 const BY_ENVIRONMENT = 'environment'
 
-const names = [BY_ENVIRONMENT, 'auto', 'shared-memory', 'tcp', 'node'] as const
+const names = [BY_ENVIRONMENT, 'auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
 type Name = (typeof names)[number]
 
 /** The flag `--transport`. */

@@ -1,5 +1,6 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import type { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { announce } from './announcement.ts'
 import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
 import { recall, type EngineGroup } from './group.ts'
@@ -84,24 +85,10 @@ export class Failures {
     for (const transfer of task.open) transfer.stream.link.inquire(transfer)
   }
 
-  /**
-   * A library does not compare what the ranks run. So each tells its neighbours, and of two the
-   * later one finds what the other runs, or ran.
-   */
-  #announce({ group, operation, fingerprint }: Task): void {
-    const { rank, ranks } = group
-    const address = { space: spaces.collective, group: group.id, sequence: operation.sequence }
-    const neighbours = new Set([ranks.at(rank - 1), ranks[(rank + 1) % ranks.length]])
-    for (const peer of neighbours) {
-      const link = peer === undefined ? undefined : this.#engine.links[peer]
-      link?.inquire({ stream: address, fingerprint })
-    }
-  }
-
   /** Compares messages that came before this collective was called with it. */
   checkEarlyMessages(task: Task): boolean {
     const { group, operation, fingerprint } = task
-    if (isNative(operation)) this.#announce(task)
+    if (isNative(operation)) announce(task, this.#engine.links)
     const key = streamKey(spaces.collective, group.id, operation.sequence)
     for (const peer of group.ranks) {
       const stream = this.#engine.links[peer]?.streams.get(key)
