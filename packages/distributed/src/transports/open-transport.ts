@@ -7,7 +7,7 @@ import { MpiTransport } from '../mpi/mpi-transport.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
-import type { Sharing } from './shared-memory/neighbours.ts'
+import { hostsOf, type Sharing } from './shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
 import { openTcpDialer } from './tcp/tcp-dialer.ts'
 import { TcpTransport } from './tcp/tcp-transport.ts'
@@ -46,10 +46,12 @@ export async function prepareTransport(
       close: () => {
         dialer.stopListening()
       },
-      connect: async (heap, options, signal) => ({
-        kind: 'event',
-        transport: new NodeTransport(heap, await connectMesh(dialer, options, signal)),
-      }),
+      connect: async (heap, options, signal) => {
+        const channels = await connectMesh(dialer, options, signal)
+        // other ranks may share memory, and all must choose the same algorithms
+        const hosts = options.sharing && hostsOf(options.sharing)
+        return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
+      },
     }
   }
   if (name === 'mpi') return prepareMpi()

@@ -18,12 +18,18 @@ interface Peer {
 /** node:net sockets, for platforms without koffi. The same bytes as `tcp`, with one copy more. */
 export class NodeTransport implements EventTransport {
   readonly name = 'node'
+  readonly hosts: readonly number[] | undefined
   onReady: () => void = () => undefined
   readonly #heap: Heap
   readonly #peers: (Peer | undefined)[]
 
-  constructor(heap: Heap, channels: readonly (SocketChannel | undefined)[]) {
+  constructor(
+    heap: Heap,
+    channels: readonly (SocketChannel | undefined)[],
+    hosts?: readonly number[],
+  ) {
     this.#heap = heap
+    this.hosts = hosts
     this.#peers = channels.map((channel) => channel && this.#adopt(channel))
   }
 
