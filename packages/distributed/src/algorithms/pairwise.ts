@@ -13,12 +13,15 @@ import { exchangedSlicesOf, slicesOf, type Slice } from './slices.ts'
  */
 const WINDOW = 4
 
-/** All-to-all, also of uneven slices; in place where input and output are the same buffer. */
+/**
+ * All-to-all, in place where input and output are the same buffer. Also of uneven slices, never in
+ * place: two buffers that begin at one place are different when one of them is empty.
+ */
 export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
-  const { input, output } = operation
+  const { input, output, table } = operation
   const { sent, coming } = exchangedSlicesOf(channel, operation)
-  if (input === output) {
+  if (input === output && table === 0) {
     yield* swapInPlace(channel, input, sent)
     return
   }
