@@ -250,3 +250,29 @@ it.each(['direct', 'ring', 'halving-doubling'] as const)(
     })
   },
 )
+
+it('allReduce of large buffers by hierarchical, where all ranks are on one host', async () => {
+  await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
+    const buffer = group.alloc('float32', 4_500_000).fill(group.rank + 1)
+    await group.allReduce(buffer, { algorithm: 'hierarchical', op: 'avg' })
+    expect(buffer.every((element) => element === 1.5)).toBe(true)
+  })
+})
+
+it('allToAllV with an empty input that begins where the output does', async () => {
+  const received = await runWorld({ size: 3 }, async (group) => {
+    const buffer = group.alloc('int32', 4)
+    const isGiver = group.rank === 0
+    const [giver, taker] = [
+      [0, 4, 4],
+      [0, 0, 0],
+    ]
+    const [input, output] = isGiver
+      ? [Int32Array.of(1, 2, 3, 4, 5, 6, 7, 8), buffer.subarray(0, 0)]
+      : [buffer.subarray(0, 0), buffer]
+    const [coming, sent] = isGiver ? [taker, giver] : [[4, 0, 0], taker]
+    await group.allToAllV(output, input, coming, sent)
+    return [...output]
+  })
+  expect(received).toEqual([[], [1, 2, 3, 4], [5, 6, 7, 8]])
+})

@@ -39,7 +39,9 @@ export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Al
     const place = local.indexOf(rank)
     const own = chunks[place]
     yield* reduceToOwners(channel, operation, local, chunks)
-    if (own !== undefined && own.bytes > 0) {
+    if (own !== undefined && own.bytes > 0 && hosts.length === 1) {
+      arithmetic.finish(own.at, own.bytes)
+    } else if (own !== undefined && own.bytes > 0) {
       const across = channelAmong(
         channel,
         hosts.map((ranks) => ranks[place]!),
