@@ -3,7 +3,7 @@ import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+import { cutIntoChunks, cutIntoSegments, GRAIN, type Piece } from './chunks.ts'
 
 /*
  * Direct exchange: every rank gets what it needs from every other, with nobody between. Ranks that
@@ -19,9 +19,17 @@ import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
  */
 
 /** Bytes of a block's chunk: with those of the other ranks it fits into the second-level cache. */
-const CHUNK = 256 * 1024
+const LARGEST_CHUNK = 256 * 1024
+/** Bytes for the parts of other ranks that an operation may hold: many run at once. */
+const ROOM = 4 * 1024 * 1024
 /** Blocks whose parts are sent ahead. */
 const AHEAD = 3
+
+/** Bytes of a chunk when so many parts of it wait at once. */
+function chunkBytes(parts: number): number {
+  const share = Math.floor(ROOM / parts / GRAIN) * GRAIN
+  return Math.max(GRAIN, Math.min(LARGEST_CHUNK, share))
+}
 
 /** The other ranks, each rank beginning with its next, so that not all turn to the same. */
 function others({ rank, size }: Channel): number[] {
@@ -35,7 +43,7 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
   const peers = others(channel)
   const blocks = cutIntoSegments(
     { at: base, bytes: count * arithmetic.bytesPerElement },
-    CHUNK * size,
+    chunkBytes(AHEAD * peers.length) * size,
   ).map(({ at, bytes }) =>
     cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
   )
@@ -81,7 +89,7 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
   const arithmetic = arithmeticOf(channel, operation)
   const slice = count * arithmetic.bytesPerElement
   const peers = others(channel)
-  const segments = cutIntoSegments({ at: 0, bytes: slice }, CHUNK)
+  const segments = cutIntoSegments({ at: 0, bytes: slice }, chunkBytes(peers.length))
   const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
   const started: Transfer[] = []
   const contribute = (segment: Piece | undefined): void => {
