@@ -93,6 +93,20 @@ describe.each(worlds)('reconfigure ($name)', ({ env: world }) => {
     expect(open.at(-1)).toBeLessThanOrEqual(open[0]! + 2)
     await finish(job, [0, 1, 2])
   })
+
+  it('takes in another rank that is lost while the world is made anew', async () => {
+    const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
+    for (const rank of job.ranks) await rank.hear('generation 0')
+    job.ranks[1]!.child.kill('SIGKILL')
+    await Promise.all([0, 2].map((rank) => job.ranks[rank]!.hear('failed')))
+    const store = await job.store()
+    // rank 0 waits in the new world for rank 1
+    await store.wait(['world/0/life-1/endpoint/0'], { timeout: 30_000 })
+    job.ranks[0]!.child.kill('SIGKILL')
+    for (const rank of [0, 1]) job.startRank(rank)
+    for (const rank of job.ranks) expect(await rank.hear('generation 1')).toMatchObject({ sum: 3 })
+    await finish(job, [0, 1, 2])
+  })
 })
 
 it('names the rank that does not come back', async () => {
