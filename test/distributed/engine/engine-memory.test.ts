@@ -1,5 +1,6 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
+import { newGroup, runWorld } from '@tsrun/distributed'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
 import {
   EAGER_LIMIT,
@@ -49,6 +50,37 @@ describe('frame blocks', () => {
   it('say whose memory is full', () => {
     const memory = newMemory()
     expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('of rank 3 has no room')
+  })
+})
+
+describe('scratch', () => {
+  it('leaves room for the messages of other operations', async () => {
+    const memory = 4 * 1024 * 1024
+    const received = await runWorld({ size: 2, memory }, async (group) => {
+      const { rank } = group
+      const other = await newGroup([0, 1], { parent: group })
+      const buffer = group.alloc('float32', 8000)
+      const hungry = Array.from({ length: 80 }, () =>
+        group.allReduce(buffer, { algorithm: 'recursive-doubling' }),
+      )
+      const outcomes = Promise.allSettled(hungry)
+      // nobody waits for these yet
+      const tags = Array.from({ length: 8 }, (_, tag) => tag)
+      const message = other.alloc('float32', 4000).fill(rank)
+      const sends = tags.map((tag) => other.send(message, 1 - rank, { tag }))
+      const isFull = (await outcomes).some(({ status }) => status === 'rejected')
+      const came: (number | undefined)[] = []
+      for (const tag of tags) {
+        await other.recv(buffer.subarray(0, 4000), 1 - rank, { tag })
+        came.push(buffer[3999])
+      }
+      await Promise.all(sends)
+      return { came, isFull }
+    })
+    for (const [rank, { came, isFull }] of received.entries()) {
+      expect(isFull).toBe(true)
+      expect(came).toEqual(Array.from({ length: 8 }, () => 1 - rank))
+    }
   })
 })
 

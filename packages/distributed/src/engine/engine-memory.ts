@@ -9,6 +9,8 @@ export const EAGER_LIMIT = 16 * 1024
 /** Smallest frame block; the others are twice as large each, the last holds an eager frame. */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
+/** Part of the memory that scratch may fill up. */
+const SCRATCH = 0.875
 /** Free blocks of one size that are kept for the next frames. */
 const KEPT = 64
 
@@ -42,6 +44,17 @@ export class EngineMemory {
       throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity })
     }
     return at
+  }
+
+  /**
+   * Like `allocate`, for the scratch of an operation, which leaves room for frames: without scratch
+   * an operation fails, without frames the engine.
+   */
+  allocateScratch(bytes: number): number {
+    const { used, capacity } = this.#allocator
+    const room = Math.floor(capacity * SCRATCH)
+    if (used + bytes <= room) return this.allocate(bytes)
+    throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity: room })
   }
 
   release(at: number): void {

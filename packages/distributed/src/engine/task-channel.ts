@@ -85,7 +85,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
       stream.link.receive(transfer)
     },
     scratch(bytes) {
-      const at = engine.memory.allocate(bytes)
+      const at = engine.memory.allocateScratch(bytes)
       task.scratch.push(at)
       return at
     },
