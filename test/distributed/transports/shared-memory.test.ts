@@ -1,9 +1,10 @@
-import { readdirSync } from 'node:fs'
+import { fstatSync, readdirSync } from 'node:fs'
 import { memoryStore } from '@tsrun/store'
 import { closeSocket, isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { agreeOnSharing } from '../../../packages/distributed/src/group/sharing.ts'
+import { prepareTransport } from '../../../packages/distributed/src/transports/open-transport.ts'
 import {
   hostsOf,
   openNeighbour,
@@ -152,6 +153,21 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     }
     const required = await agree([a, odd], true)
     expect(required[0]).toMatchObject({ reason: { code: 'ERR_TSR_TRANSPORT_UNAVAILABLE' } })
+    for (const { segment } of sides) segment.seal()
+  })
+
+  it('lets go of the memory of others when the ranks cannot connect', async () => {
+    const sides = [openSide(), openSide()]
+    const [result] = await agree(sides.map(({ segment }) => segment.address))
+    if (result?.status !== 'fulfilled') throw new Error('they share no memory')
+    const sharing = result.value!
+    const { fd } = sharing.segments[1]!
+    const prepared = await prepareTransport('tcp', { host: '127.0.0.1', ports: undefined, rank: 0 })
+    const endpoints = [prepared.endpoint, prepared.endpoint]
+    const options = { token: '', purpose: 'test', rank: 0, endpoints, timeout: 50, sharing }
+    const connecting = prepared.connect(sides[0]!.heap, { ...options, place: undefined })
+    await expect(connecting).rejects.toMatchObject({ code: 'ERR_TSR_CONNECT' })
+    expect(() => fstatSync(fd)).toThrow('EBADF')
     for (const { segment } of sides) segment.seal()
   })
 

@@ -7,7 +7,7 @@ import { MpiTransport } from '../mpi/mpi-transport.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
-import { hostsOf, type Sharing } from './shared-memory/neighbours.ts'
+import { closeSegments, hostsOf, type Sharing } from './shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
 import { openTcpDialer } from './tcp/tcp-dialer.ts'
 import { TcpTransport } from './tcp/tcp-transport.ts'
@@ -67,10 +67,14 @@ export async function prepareTransport(
       dialer.stopListening()
     },
     connect: async (heap, options, signal) => {
-      const channels = await connectMesh(dialer, options, signal)
+      const { rank, sharing } = options
+      const connecting = connectMesh(dialer, options, signal)
+      const channels = await connecting.catch((error: unknown) => {
+        if (sharing !== undefined) closeSegments(sharing)
+        throw error
+      })
       const fds = channels.map((channel) => channel?.fd)
       const tcp = new TcpTransport(heap, fds, options.place)
-      const { rank, sharing } = options
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)
       return { kind: 'blocking', transport }

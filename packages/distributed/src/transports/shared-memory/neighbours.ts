@@ -42,6 +42,11 @@ export function hostsOf({ neighbours }: Sharing): number[] {
   )
 }
 
+/** Lets go of the memory of others that will not be mapped. */
+export function closeSegments({ segments }: Sharing): void {
+  for (const segment of segments) if (segment !== undefined) closeSocket(segment.fd)
+}
+
 /** Bytes at the low end of a heap that its rings take up: one in, one window on one out a neighbour. */
 export function ringsEnd(neighbours: number): number {
   return FIRST_RING + 2 * neighbours * RING_BYTES
