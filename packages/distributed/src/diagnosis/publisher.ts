@@ -4,12 +4,19 @@ import { describeFingerprint, sameFingerprint, type Fingerprint } from '../engin
 import { peersOf, type Task } from '../engine/task.ts'
 
 const encoder = new TextEncoder()
+/** Counts of one kind of operation whose texts are kept. */
+const KEPT = 256
+
+interface Known {
+  readonly of: Fingerprint
+  readonly text: Uint8Array
+}
 
 /** Publishes what the engine runs on the status page: plain stores, no system calls. */
 export class Publisher {
   readonly #slot: StatusSlot
-  /** Texts of the last operation of each kind: programs repeat themselves. */
-  readonly #texts = new Map<number, { readonly of: Fingerprint; readonly text: Uint8Array }>()
+  /** Texts by kind and count: programs repeat themselves. */
+  readonly #texts = new Map<number, Map<number, Known>>()
   #operation: Uint8Array | undefined
   #group = ''
   #ended = 0
@@ -48,10 +55,13 @@ export class Publisher {
   }
 
   #textOf(fingerprint: Fingerprint): Uint8Array {
-    const known = this.#texts.get(fingerprint.kind)
+    const { kind, count } = fingerprint
+    let texts = this.#texts.get(kind)
+    const known = texts?.get(count)
     if (known !== undefined && sameFingerprint(known.of, fingerprint)) return known.text
+    if (texts === undefined || texts.size === KEPT) this.#texts.set(kind, (texts = new Map()))
     const text = encoder.encode(describeFingerprint(fingerprint))
-    this.#texts.set(fingerprint.kind, { of: fingerprint, text })
+    texts.set(count, { of: fingerprint, text })
     return text
   }
 }
