@@ -103,6 +103,11 @@ export class MpiCollectives implements NativeCollectives {
     return hasMoved || ended.length > 0
   }
 
+  /** The engine ends: what is still under way is not waited for. */
+  abandon(): void {
+    this.#native.integers[low.abandoned / 4]! += this.#active.length
+  }
+
   removeGroup(id: number): void {
     const group = this.#groups.get(id)
     this.#groups.delete(id)

@@ -138,6 +138,7 @@ export class MpiTransport implements BlockingTransport {
 
   close(): void {
     const end = performance.now() + CLOSE_TIME
+    this.collectives.abandon()
     for (const slot of this.#posted) {
       const { request } = this.#layout.receives[slot]!
       this.#mpi.call('Cancel', this.#native.address(request))
