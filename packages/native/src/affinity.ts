@@ -1,7 +1,7 @@
 import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
 
-/** Bytes of a cpu_set_t. */
-const SET_BYTES = 128
+/** Bytes of a set of 8192 cores, the most that Linux has; the cpu_set_t of libc ends at 1024. */
+const SET_BYTES = 1024
 const THIS_THREAD = 0
 
 const calls = lazy(() => ({
@@ -23,13 +23,17 @@ export function currentCore(): number {
   return calls().current()
 }
 
-/** Moves this thread to a core, once: it stays as free as it was to be moved on by the kernel. */
-export function moveToCore(core: number): void {
+/**
+ * Moves this thread to a core, once: it stays as free as it was to be moved on by the kernel.
+ *
+ * @returns false when it may not run there (any more): the cores of a container can change
+ */
+export function moveToCore(core: number): boolean {
   const before = readSet()
   const only = new Uint8Array(SET_BYTES)
   only[core >> 3] = 1 << (core & 7)
-  writeSet(only)
-  writeSet(before)
+  if (!writeSet(only)) return false
+  return writeSet(before)
 }
 
 function readSet(): Uint8Array {
@@ -40,8 +44,6 @@ function readSet(): Uint8Array {
   return set
 }
 
-function writeSet(set: Uint8Array): void {
-  if (calls().set(THIS_THREAD, SET_BYTES, addressOf(set)) < 0) {
-    throw systemCallError('sched_setaffinity')
-  }
+function writeSet(set: Uint8Array): boolean {
+  return calls().set(THIS_THREAD, SET_BYTES, addressOf(set)) === 0
 }

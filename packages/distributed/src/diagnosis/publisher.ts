@@ -59,7 +59,8 @@ export class Publisher {
     let texts = this.#texts.get(kind)
     const known = texts?.get(count)
     if (known !== undefined && sameFingerprint(known.of, fingerprint)) return known.text
-    if (texts === undefined || texts.size === KEPT) this.#texts.set(kind, (texts = new Map()))
+    if (texts === undefined || texts.size === KEPT)
+      this.#texts.set(kind, (texts = new Map<number, Known>()))
     const text = encoder.encode(describeFingerprint(fingerprint))
     texts.set(count, { of: fingerprint, text })
     return text

@@ -18,6 +18,7 @@ const PAUSE = 10
  */
 export class Placement {
   readonly #home: number
+  #isBarred = false
   #long = 0
   #movedAt = 0
 
@@ -42,6 +43,6 @@ export class Placement {
     if (++this.#long < PATIENCE || now - this.#movedAt < PAUSE) return
     this.#long = 0
     this.#movedAt = now
-    if (currentCore() !== this.#home) moveToCore(this.#home)
+    if (!this.#isBarred && currentCore() !== this.#home) this.#isBarred = !moveToCore(this.#home)
   }
 }
