@@ -44,20 +44,25 @@ export function choice<Name extends string>(
 }
 
 /**
- * Reads the script's arguments. A mistake ends the process with exit code 2 and says what is
- * expected; in a job only rank 0 speaks.
+ * Reads the script's arguments. `--help` shows them and ends the process, a mistake ends it with
+ * exit code 2 and says what is expected; in a job only rank 0 speaks.
  */
 export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   flags: Flags,
 ): { [Name in keyof Flags]: Flags[Name]['fallback'] } {
-  const options = Object.fromEntries(
-    Object.keys(flags).map((name) => [name, { type: 'string' as const }]),
-  )
+  const options = {
+    help: { type: 'boolean' as const },
+    ...Object.fromEntries(Object.keys(flags).map((name) => [name, { type: 'string' as const }])),
+  }
   let given: Record<string, string | boolean | undefined>
   try {
     given = parseArgs({ options }).values
   } catch (error) {
     return refuse((error as Error).message, flags)
+  }
+  if (given['help'] === true) {
+    if (isFirst()) console.log(usage(flags))
+    process.exit(0)
   }
   const read = Object.entries(flags).map(([name, flag]) => {
     const text = given[name]
@@ -71,15 +76,23 @@ export function readFlags<Flags extends Record<string, Flag<unknown>>>(
 }
 
 function refuse(problem: string, flags: Record<string, Flag<unknown>>): never {
-  if ((process.env['RANK'] ?? '0') === '0') {
-    const lines = Object.entries(flags).map(
-      ([name, { expected, fallback }]) =>
-        `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
-    )
-    console.error([problem, '', 'Flags:', ...lines].join('\n'))
+  if (isFirst()) {
+    console.error(`${problem}\n\n${usage(flags)}`)
   } else {
     // A job ends with its first rank that fails: leave that to the one that says why.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5000)
   }
   process.exit(2)
+}
+
+function isFirst(): boolean {
+  return (process.env['RANK'] ?? '0') === '0'
+}
+
+function usage(flags: Record<string, Flag<unknown>>): string {
+  const lines = Object.entries(flags).map(
+    ([name, { expected, fallback }]) =>
+      `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
+  )
+  return ['Flags of the script (those of tsrun stand before it):', ...lines].join('\n')
 }

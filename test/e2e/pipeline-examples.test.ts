@@ -85,4 +85,11 @@ describe('pipeline.ts', () => {
     expect(errors[0]).toContain(problem)
     expect(run.stderr).toMatch(/--microbatches +a whole number from 1 \(default 8\)/)
   })
+
+  it('shows its flags once', async () => {
+    const flags = ['--nproc', '2', '--no-summary', 'examples/pipeline.ts', '--help']
+    const { code, stdout, stderr } = await tsrun(flags, { cwd })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout.match(/--microbatches +a whole number from 1 \(default 8\)/g)).toHaveLength(1)
+  })
 })

@@ -76,8 +76,11 @@ function makeParser(argv: readonly string[], spelling: 'dash' | 'both'): Argv {
     .option('help', { type: 'boolean', describe: 'show this page' })
     .option('version', { type: 'boolean', describe: 'show the version' })
     .epilogue(
-      'Every flag also comes from TSRUN_<FLAG> in the environment, or from torchrun’s PET_<FLAG>.\n' +
-        'tsrun completion prints a completion script for bash or zsh.',
+      'Every flag also comes from TSRUN_<FLAG> in the environment, or from torchrun’s PET_<FLAG>.\n\n' +
+        'Other commands:\n' +
+        '  tsrun ps [RUN-ID]    what the ranks of the jobs on this host do\n' +
+        '  tsrun flight FOLDER  what the flight records of a failed job say\n' +
+        '  tsrun completion     a completion script for bash or zsh',
     )
   for (const flag of flagTable) parser.option(flag.name, yargsOption(flag, spelling))
   return parser

@@ -44,7 +44,7 @@ const flags = [
   {
     name: 'rdzv-timeout',
     value: 'SECONDS',
-    description: 'how long the hosts wait for each other',
+    description: 'how many seconds the hosts wait for each other',
     fallback: '600',
   },
   {
@@ -65,7 +65,7 @@ const flags = [
   {
     name: 'host-timeout',
     value: 'SECONDS',
-    description: 'a host that is silent for so long is given up, and the job with it',
+    description: 'a host that is silent for so many seconds is given up, and the job with it',
     fallback: '30',
   },
   {
