@@ -76,9 +76,12 @@ export class Frames {
 
   /** Says that the payload of an offer is no longer needed. */
   writeFetched(guard: number): void {
-    if (this.#ended) return
-    const answered = { place: 0, guard }
-    this.#outbound.pushHeader(this.#header(frameKinds.fetched, NOWHERE, ABOUT_NOTHING, answered))
+    this.#writeAboutOffer(frameKinds.fetched, guard)
+  }
+
+  /** Says that an offer is taken back. */
+  writeWithdrawnOffer(guard: number): void {
+    this.#writeAboutOffer(frameKinds.withdrawn, guard)
   }
 
   /** A header and a payload that leaves straight from its place. */
@@ -101,6 +104,12 @@ export class Frames {
   /** A frame that belongs to no message. */
   writeBare(kind: number): void {
     this.#outbound.pushHeader(this.#header(kind, NOWHERE, ABOUT_NOTHING))
+  }
+
+  #writeAboutOffer(kind: number, guard: number): void {
+    if (this.#ended) return
+    const answered = { place: 0, guard }
+    this.#outbound.pushHeader(this.#header(kind, NOWHERE, ABOUT_NOTHING, answered))
   }
 
   #header(

@@ -196,6 +196,10 @@ export class Link {
         this.#offers?.onFetched(header.guard)
         return undefined
       case frameKinds.withdrawn:
+        if (header.guard !== 0) {
+          this.#pulls?.onWithdrawn(header.guard)
+          return undefined
+        }
         this.#receives.onWithdrawn(this.stream(space, group, sequence), index)
         return undefined
       case frameKinds.inquiry:

@@ -48,6 +48,7 @@ export class Offers {
     for (const [guard, offered] of this.#open) {
       if (offered !== transfer) continue
       Atomics.store(this.#memory.heap.unsigned, guard >>> 2, 0)
+      this.#frames.writeWithdrawnOffer(guard)
       return true
     }
     return false

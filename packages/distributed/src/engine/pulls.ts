@@ -27,6 +27,10 @@ export class Pulls {
   readonly #onReceived: (bytes: number) => void
   readonly #peer: number
   readonly #queue: Pull[] = []
+  /** Offers that are not answered, by guard; whether the peer has taken them back. */
+  readonly #open = new Map<number, 'offered' | 'withdrawn'>()
+  /** Receives whose payload was taken back, until the peer has said so too. */
+  readonly #revoked = new Map<number, Transfer>()
   readonly #guardAt: number
 
   constructor(
@@ -56,9 +60,14 @@ export class Pulls {
     if (this.#queue.length === 1 && receive.bytes <= SLICE) this.advance()
   }
 
+  /** An offer has come. */
+  note({ guard }: Offer): void {
+    this.#open.set(guard, 'offered')
+  }
+
   /** Lets the peer have its buffer back without a copy. */
   refuse({ guard }: Offer): void {
-    this.#frames.writeFetched(guard)
+    this.#answer(guard)
   }
 
   /** Copies a slice of the oldest message. */
@@ -75,11 +84,36 @@ export class Pulls {
     }
     this.#queue.shift()
     // a copied buffer that its sender took back meanwhile is no message
-    const isValid = receive.cancelled || this.#readGuard(guard) === 1
+    if (receive.cancelled || this.#readGuard(guard) === 1) {
+      this.#answer(guard)
+      if (!receive.cancelled) this.#events.onDone(receive)
+    } else {
+      this.#revoked.set(guard, receive)
+      if (this.#open.get(guard) === 'withdrawn') this.#endRevoked(guard)
+    }
+  }
+
+  /**
+   * The peer says that it has taken an offer back. The word at the guard says so earlier, but frames
+   * may be on their way that say why.
+   */
+  onWithdrawn(guard: number): void {
+    if (!this.#open.has(guard)) return
+    this.#open.set(guard, 'withdrawn')
+    this.#endRevoked(guard)
+  }
+
+  #endRevoked(guard: number): void {
+    const receive = this.#revoked.get(guard)
+    if (receive === undefined) return
+    this.#revoked.delete(guard)
+    this.#answer(guard)
+    if (!receive.cancelled) this.#events.onWithdrawn(receive)
+  }
+
+  #answer(guard: number): void {
+    this.#open.delete(guard)
     this.#frames.writeFetched(guard)
-    if (receive.cancelled) return
-    if (isValid) this.#events.onDone(receive)
-    else this.#events.onWithdrawn(receive)
   }
 
   #readGuard(guard: number): number {

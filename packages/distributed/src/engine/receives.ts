@@ -102,6 +102,7 @@ export class Receives {
     const pulls = this.#pulls
     if (pulls === undefined) return
     const offer = { place, guard }
+    pulls.note(offer)
     const receive = takeIndex(stream.receives, index)
     if (receive !== undefined) {
       if (!receive.cancelled && fits(receive, { fingerprint, bytes })) {
