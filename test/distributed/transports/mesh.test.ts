@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
 import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
@@ -169,6 +169,27 @@ describe.each([
     expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 1, peer: 0 } })
     expect(error?.message).toContain(`${endpoint.host}:${endpoint.port}`)
   })
+
+  it('give up calling all others when one refuses them', async () => {
+    const dialers = await openAll(3)
+    const refusing = createServer((socket) => socket.end(Buffer.alloc(1000)))
+    const silent = createServer()
+    const called = once(silent, 'connection') as Promise<[Socket]>
+    for (const server of [refusing, silent]) {
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+    }
+    const [first, second] = [refusing, silent].map((server, i) => {
+      dialers[i]!.stopListening()
+      const { port } = server.address() as AddressInfo
+      return { ...dialers[i]!, endpoint: { host: '127.0.0.1', port } }
+    })
+    const failed = errorOf(() => join([first!, second!, dialers[2]!], 2))
+    const [socket] = await called
+    expect(await failed).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { peer: 0 } })
+    await turnedAway(socket.on('error', () => undefined))
+    for (const server of [refusing, silent]) server.close()
+  }, 5000)
 
   it('wait no longer than they should for a peer that does not answer', async () => {
     const dialers = await openAll(2)

@@ -51,8 +51,10 @@ export async function connectMesh<Channel extends ByteChannel>(
   const { rank, endpoints, timeout } = options
   const deadline = Deadline.after(timeout)
   const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
+  const over = new AbortController()
+  const calling = AbortSignal.any(signal === undefined ? [over.signal] : [signal, over.signal])
   const calls = endpoints.slice(0, rank).map(async (_, peer) => {
-    channels[peer] = await callPeer(dialer, options, peer, deadline, signal)
+    channels[peer] = await callPeer(dialer, options, peer, deadline, calling)
   })
   const heard = hearPeers(dialer, options, channels)
   try {
@@ -64,6 +66,9 @@ export async function connectMesh<Channel extends ByteChannel>(
       throw connectError(options, peer, 'it has not called', cause)
     })
   } catch (error) {
+    // none of the others may take this rank for connected
+    over.abort()
+    await Promise.allSettled(calls)
     for (const channel of channels) channel?.close()
     throw error
   } finally {
