@@ -5,6 +5,21 @@ import { errorOf, thrownBy } from '../support/outcome.ts'
 jest.setTimeout(60_000)
 
 describe('newGroup', () => {
+  it('may be tried again by a rank that did not want to wait so long', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const word = new Int32Array(1)
+      if (world.rank === 1) {
+        const failed = newGroup([0, 1], { parent: world, timeout: 20 })
+        await expect(failed).rejects.toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
+        await world.send(word, 0)
+      } else await world.recv(word, 1)
+      const group = await newGroup([0, 1], { parent: world, timeout: 10_000 })
+      const sum = Float32Array.of(world.rank + 1)
+      await group.allReduce(sum)
+      expect(sum[0]).toBe(3)
+    })
+  })
+
   it('is called by its members only, who keep working with the world meanwhile', async () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const isEven = world.rank % 2 === 0

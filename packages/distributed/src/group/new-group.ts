@@ -111,7 +111,8 @@ async function agreeOnId(
   const first = sorted[0]!
   const folder = `group/${sorted.join(',')}/`
   const given = options.name ?? ''
-  const key = `${folder}${countCall(world, folder + given)}/${given}`
+  const call = countCall(world, folder + given)
+  const key = `${folder}${call}/${given}`
   if (first === rank) {
     const own = { id: await takeGroupId(world), order: members.join(', '), first }
     await store.set(key, JSON.stringify(own))
@@ -119,6 +120,7 @@ async function agreeOnId(
   }
   const wait = waitOptions(options, world.timeout)
   const text = await store.get(key, wait).catch(async (cause: unknown) => {
+    uncountCall(world, folder + given, call)
     if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
     const others = await store.list(folder)
     const made = others.map((other) => other.slice(other.indexOf('/', folder.length) + 1))
@@ -137,4 +139,10 @@ function countCall(world: World, group: string): number {
   const before = counts.get(group) ?? 0
   counts.set(group, before + 1)
   return before
+}
+
+/** The call came to nothing: when it is made again, it is the same one. */
+function uncountCall(world: World, group: string, call: number): void {
+  const counts = calls.get(world)
+  if (counts?.get(group) === call + 1) counts.set(group, call)
 }
