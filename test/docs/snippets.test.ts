@@ -22,7 +22,12 @@ const programs = executed.filter(({ language }) => language === 'ts')
 const commands = executed.filter(({ language }) => language === 'sh')
 
 /** The only excuses. */
-const reasons = ['installs packages', 'needs several machines', 'runs these tests']
+const reasons = [
+  'installs packages',
+  'needs mpirun; test/interop/mpi runs it',
+  'needs several machines',
+  'runs these tests',
+]
 
 describe('README.md, docs and the packages', () => {
   it('marks what is shown so that it is executed, or says why not', () => {

@@ -94,7 +94,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
   })
 
   it('says which rank could not be started, and leaves none of the others behind', async () => {
-    const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 60 })
+    const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 120 })
     expect(code).toBe(2)
     expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)
     await untilGone(announcements(stdout).map(({ pid }) => pid))
