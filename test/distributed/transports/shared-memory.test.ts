@@ -6,6 +6,7 @@ import { createMemory, heapOf, type Heap } from '../../../packages/distributed/s
 import { agreeOnSharing } from '../../../packages/distributed/src/group/sharing.ts'
 import { prepareTransport } from '../../../packages/distributed/src/transports/open-transport.ts'
 import {
+  checkRoom,
   hostsOf,
   openNeighbour,
   ringsEnd,
@@ -124,6 +125,14 @@ describeNative(`the memory of two ranks${title}`, () => {
 
   it('leaves no names behind', () => {
     expect(readdirSync('/dev/shm').filter((name) => name.includes('tsrun-heap'))).toEqual([])
+  })
+
+  it('has no room for the rings of more ranks than its size allows', () => {
+    const peers = Array.from({ length: 20 }, (_, i) => i + 1)
+    const sharing = { neighbours: [peers], segments: [] }
+    expect(() => {
+      checkRoom(sides[0]!.heap, 0, sharing)
+    }).toThrow('TSRUN_ARENA')
   })
 
   it('keeps its rings below the engine', () => {

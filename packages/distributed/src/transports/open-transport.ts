@@ -7,8 +7,9 @@ import { MpiTransport } from '../mpi/mpi-transport.ts'
 import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
 import { openNodeDialer } from './node/node-dialer.ts'
 import { NodeTransport } from './node/node-transport.ts'
-import { closeSegments, hostsOf, type Sharing } from './shared-memory/neighbours.ts'
+import { checkRoom, closeSegments, hostsOf, type Sharing } from './shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
+import type { DescriptorChannel } from './tcp/descriptor-channel.ts'
 import { openTcpDialer } from './tcp/tcp-dialer.ts'
 import { TcpTransport } from './tcp/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from './transport.ts'
@@ -68,8 +69,12 @@ export async function prepareTransport(
     },
     connect: async (heap, options, signal) => {
       const { rank, sharing } = options
-      const connecting = connectMesh(dialer, options, signal)
-      const channels = await connecting.catch((error: unknown) => {
+      const connect = async (): Promise<(DescriptorChannel | undefined)[]> => {
+        if (sharing !== undefined) checkRoom(heap, rank, sharing)
+        return await connectMesh(dialer, options, signal)
+      }
+      const channels = await connect().catch((error: unknown) => {
+        dialer.stopListening()
         if (sharing !== undefined) closeSegments(sharing)
         throw error
       })

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import {
   addressOf,
   closeSocket,
@@ -50,6 +51,13 @@ export function closeSegments({ segments }: Sharing): void {
 /** Bytes at the low end of a heap that its rings take up: one in, one window on one out a neighbour. */
 export function ringsEnd(neighbours: number): number {
   return FIRST_RING + 2 * neighbours * RING_BYTES
+}
+
+/** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the rings of all neighbours */
+export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: Sharing): void {
+  const bytes = ringsEnd(neighbours[rank]!.length)
+  if (bytes <= engineBytes) return
+  throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank, bytes, used: 0, capacity: engineBytes })
 }
 
 /**
