@@ -64,6 +64,17 @@ it('names both calls when ranks run different collectives', async () => {
   expect(calls).toContainEqual(expect.stringMatching(/broadcast/i))
 })
 
+it.each(['awaited', 'blocking', 'object'])(
+  'shows the line of the script whose call failed: %s',
+  async (way) => {
+    const report = reportOf(await tsrun(['--nproc', '3', 'mismatch.mjs', way], { cwd }))
+    expect(report).toContain('ERR_TSR_MISMATCH')
+    const [first, second] = report.match(/at (?:async )?.*:\d+:\d+/g) ?? []
+    expect(first).toMatch(/at (async )?call \(.*mismatch\.mjs:\d+:\d+/)
+    expect(second).toMatch(/at (async )?file:.*mismatch\.mjs:14:\d+/)
+  },
+)
+
 it('names the peer that a receive waited for in vain', async () => {
   const finished = await jobOf(3, 'nobody-sends.mjs')
   const report = reportOf(finished)

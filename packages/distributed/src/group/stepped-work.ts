@@ -1,5 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Work, WorkTiming } from '../process-group.ts'
+import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 
 /** A work that others are made of. */
 export interface FollowedWork<T> extends Work<T> {
@@ -55,7 +56,12 @@ export class SteppedWork<T> implements FollowedWork<T> {
       }
       this.#advance()
     }
-    return this.#result()
+    try {
+      return this.#result()
+    } catch (error) {
+      showWaitingLine(error)
+      throw error
+    }
   }
 
   follow(callback: () => void): void {
@@ -82,7 +88,11 @@ export class SteppedWork<T> implements FollowedWork<T> {
       // it may have gone on meanwhile
       if (current === this.#current) this.#advance()
     }
-    return this.#result()
+    try {
+      return this.#result()
+    } catch (error) {
+      return await failWithWaitingLine(error)
+    }
   }
 
   #result(): T {

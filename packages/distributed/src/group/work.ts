@@ -2,6 +2,7 @@ import { monotonicNow, type TsrError } from '@tsrun/core'
 import type { Ticket } from '../hosts/host.ts'
 import type { WorkTiming } from '../process-group.ts'
 import type { FollowedWork } from './stepped-work.ts'
+import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 
 export interface PendingWorkOptions<T> {
   /** For errors of synchronous waiting. */
@@ -52,7 +53,10 @@ export class PendingWork<T> implements FollowedWork<T> {
   wait(): T {
     if (!this.#ticket.isSettled) this.#ticket.block(this.#operation)
     const outcome = this.#settle()
-    if ('error' in outcome) throw outcome.error
+    if ('error' in outcome) {
+      showWaitingLine(outcome.error)
+      throw outcome.error
+    }
     return outcome.value
   }
 
@@ -64,10 +68,10 @@ export class PendingWork<T> implements FollowedWork<T> {
     onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
     onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
   ): Promise<Result | Failure> {
-    this.#promise ??= new Promise<T>((resolve, reject) => {
+    this.#promise ??= new Promise<T>((resolve) => {
       this.#ticket.onSettled(() => {
         const outcome = this.#settle()
-        if ('error' in outcome) reject(outcome.error)
+        if ('error' in outcome) resolve(failWithWaitingLine(outcome.error))
         else resolve(outcome.value)
       }, true)
     })
