@@ -161,7 +161,7 @@ export class Failures {
     const errorOf = (operation: string): TsrError => faultError(fault, { ...facts, operation })
     const called = recall(group, sequence)
     const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
-    const error = errorOf(fault.all ? 'no operation' : name)
+    const error = errorOf(fault.all ? 'every operation' : name)
     const errorOfTask = (task: Task): TsrError | undefined => {
       const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
       return fault.all || isMeant ? errorOf(nameAndWait(task)) : undefined
@@ -180,7 +180,7 @@ export class Failures {
   failGroup(id: number, reason: string): void {
     const group = this.#engine.groups.get(id)
     if (group === undefined) return
-    const facts = { rank: this.#engine.rank, operation: 'no operation', group: group.name, reason }
+    const facts = { rank: this.#engine.rank, operation: 'every operation', group: group.name, reason }
     const error = tsrError('ERR_TSR_GROUP_FAILED', facts)
     const errorOf = (task: Task): TsrError =>
       tsrError('ERR_TSR_GROUP_FAILED', { ...facts, operation: nameOf(task) })

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { addressOf, closeSocket, EAGAIN, receiveBytes, sendBytes } from '@tsrun/native'
+import { addressOf, closeSocket, EAGAIN, errnoName, receiveBytes, sendBytes } from '@tsrun/native'
 import type { ByteChannel } from '../connect/byte-channel.ts'
 
 /** A connected non-blocking socket while it is greeted. */
@@ -36,7 +36,7 @@ export class DescriptorChannel implements ByteChannel {
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
       else if (moved === -EAGAIN) await sleep(1)
-      else throw new Error(`the connection failed with error number ${-moved}`)
+      else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
   }
 }

@@ -7,6 +7,7 @@ import {
   connectError,
   connectTcp,
   EADDRINUSE,
+  errnoName,
   listenTcp,
   pollFds,
   POLLOUT,
@@ -39,7 +40,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       try {
         while (pollFds(addressOf(pollfd), 1, 0) === 0) await sleep(1)
         const errno = connectError(fd)
-        if (errno !== 0) throw new Error(`connect failed with error number ${errno}`)
+        if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
         closeSocket(fd)
         throw error

@@ -4,6 +4,7 @@ import {
   drainEventfd,
   EAGAIN,
   EINTR,
+  errnoName,
   openEventfd,
   pollFds,
   POLLIN,
@@ -118,5 +119,5 @@ function isTransient(result: number): boolean {
 }
 
 function failure(result: number): string {
-  return `the connection failed with error number ${-result}`
+  return `the connection failed with ${errnoName(-result)}`
 }
