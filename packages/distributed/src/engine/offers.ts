@@ -48,7 +48,11 @@ export class Offers {
     for (const [guard, offered] of this.#open) {
       if (offered !== transfer) continue
       Atomics.store(this.#memory.heap.unsigned, guard >>> 2, 0)
-      this.#frames.writeWithdrawnOffer(guard)
+      try {
+        this.#frames.writeWithdrawnOffer(guard)
+      } catch {
+        // no engine memory left: the peer finds out by its time-out
+      }
       return true
     }
     return false
