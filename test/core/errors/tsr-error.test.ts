@@ -22,6 +22,11 @@ describe('an error of tsrun', () => {
     })
   })
 
+  it('has a stack that begins with its caller', () => {
+    const [, first] = make().stack!.split('\n')
+    expect(first).toContain('tsr-error.test.ts')
+  })
+
   it('knows when it only follows from the failure of another rank', () => {
     const facts = { endpoint: 'a:1', reason: 'gone' }
     expect(tsrError('ERR_TSR_STORE_CLOSED', facts).isConsequence).toBe(true)

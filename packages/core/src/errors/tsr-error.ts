@@ -76,7 +76,9 @@ export function tsrError<Code extends TsrErrorCode>(
   const filled = message.replace(/\{(\w+)\}/g, (_, name: string) =>
     String((facts as TsrError['facts'])[name]),
   )
-  return new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
+  const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
+  Error.captureStackTrace(error, tsrError) // the stack begins where the error was found
+  return error
 }
 
 /** The way back from `toJSON`: same code, message, facts and stack. */
