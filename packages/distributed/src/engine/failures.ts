@@ -180,7 +180,12 @@ export class Failures {
   failGroup(id: number, reason: string): void {
     const group = this.#engine.groups.get(id)
     if (group === undefined) return
-    const facts = { rank: this.#engine.rank, operation: 'every operation', group: group.name, reason }
+    const facts = {
+      rank: this.#engine.rank,
+      operation: 'every operation',
+      group: group.name,
+      reason,
+    }
     const error = tsrError('ERR_TSR_GROUP_FAILED', facts)
     const errorOf = (task: Task): TsrError =>
       tsrError('ERR_TSR_GROUP_FAILED', { ...facts, operation: nameOf(task) })
