@@ -14,7 +14,7 @@ import {
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameOf, peersOf, outlastsLeaving, type Task } from './task.ts'
+import { nameAndWait, nameOf, outlastsLeaving, peersOf, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the engine lends: it owns all of it. */
@@ -292,10 +292,4 @@ export class Failures {
     const [oldest] = this.#early.keys()
     if (this.#early.size > EARLY_GROUPS && oldest !== undefined) this.#early.delete(oldest)
   }
-}
-
-/** The rank that all wait for, directly or not, is known only where it is waited for. */
-function nameAndWait(task: Task): string {
-  const peers = peersOf(task)
-  return `${nameOf(task)}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
 }

@@ -112,3 +112,9 @@ export function describeWaiting(rank: number, running: Iterable<Task>): string {
   )
   return `rank ${rank}: ${tasks.join(', ')}`
 }
+
+/** The rank that all wait for, directly or not, is known only where it is waited for. */
+export function nameAndWait(task: Task): string {
+  const peers = peersOf(task)
+  return `${nameOf(task)}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
+}
