@@ -14,7 +14,7 @@ import {
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameAndWait, nameOf, outlastsLeaving, peersOf, type Task } from './task.ts'
+import { nameAndWait, nameOf, outlastsLeaving, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the engine lends: it owns all of it. */
