@@ -38,3 +38,15 @@ export function formatRecords(records) {
     records.map((record) => headings.map((heading) => record[heading] ?? '')),
   )
 }
+
+/**
+ * Prints rows as a table, or as one JSON object a line.
+ *
+ * @template {object} Row
+ * @param {readonly Row[]} rows
+ * @param {boolean} json
+ * @param {(rows: readonly Row[]) => string} format
+ */
+export function printRows(rows, json, format) {
+  console.log(json ? rows.map((row) => JSON.stringify(row)).join('\n') : format(rows))
+}

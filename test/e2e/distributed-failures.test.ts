@@ -3,23 +3,11 @@ import { once } from 'node:events'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
 import { endJobs, Job, monotonic, type Said } from '../distributed/support/job.ts'
+import { worlds } from '../distributed/support/worlds.ts'
 
 jest.setTimeout(120_000)
 afterEach(endJobs)
 
-const worlds = [
-  {
-    name: 'shared memory, worker',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'worker' },
-  },
-  {
-    name: 'shared memory, inline',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'inline' },
-  },
-  { name: 'tcp, worker', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'worker' } },
-  { name: 'tcp, inline', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' } },
-  { name: 'node', env: { TSRUN_TRANSPORT: 'node' } },
-]
 const ways = ['collective', 'receive,neighbour,awaited', 'send,object']
 
 /** Starts four ranks of which rank 2 never comes; resolves when all are about to wait. */

@@ -2,23 +2,10 @@ import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { jest } from '@jest/globals'
 import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
+import { worlds } from '../distributed/support/worlds.ts'
 
 jest.setTimeout(120_000)
 afterEach(endJobs)
-
-const worlds = [
-  {
-    name: 'shared memory, engine in a worker',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'worker' },
-  },
-  {
-    name: 'shared memory, engine inline',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'inline' },
-  },
-  { name: 'tcp, engine in a worker', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'worker' } },
-  { name: 'tcp, engine inline', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' } },
-  { name: 'node sockets', env: { TSRUN_TRANSPORT: 'node' } },
-]
 
 describe('ranks in processes of their own', () => {
   it.each(worlds)('run every operation: $name', async ({ env }) => {

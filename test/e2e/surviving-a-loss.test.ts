@@ -1,22 +1,10 @@
 import { jest } from '@jest/globals'
 import { endJobs, Job } from '../distributed/support/job.ts'
+import { worlds } from '../distributed/support/worlds.ts'
 
 jest.setTimeout(120_000)
 afterEach(endJobs)
 
-const worlds = [
-  {
-    name: 'shared memory, worker',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'worker' },
-  },
-  {
-    name: 'shared memory, inline',
-    env: { TSRUN_TRANSPORT: 'shared-memory', TSRUN_ENGINE: 'inline' },
-  },
-  { name: 'tcp, worker', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'worker' } },
-  { name: 'tcp, inline', env: { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: 'inline' } },
-  { name: 'node', env: { TSRUN_TRANSPORT: 'node' } },
-]
 const arena = { TSRUN_ARENA: '32MiB' }
 
 /** All these ranks work together, and alone. */

@@ -1,18 +1,10 @@
 import { jest } from '@jest/globals'
-import { Cluster, token, whyNoHosts } from './support/cluster.ts'
+import { Cluster, endClusters, onHosts, token } from './support/cluster.ts'
 import { until } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
 
-const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
-const onHosts = reason === undefined ? it : it.skip
-
-let cluster: Cluster | undefined
-afterEach(async () => {
-  await cluster?.down()
-  cluster = undefined
-})
+afterEach(endClusters)
 
 const listening = ['test/fixtures/distributed/addresses.mjs']
 
@@ -41,7 +33,7 @@ async function publishedBy(
 }
 
 onHosts('ranks publish the interface that leads to the store; MASTER_ADDR is node 0', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   for (const transport of ['tcp', 'node']) {
     const ranks = await publishedBy(cluster, [[], []], { TSRUN_TRANSPORT: transport })
     expect(ranks.map(({ endpoint }) => endpoint.host)).toEqual([
@@ -55,7 +47,7 @@ onHosts('ranks publish the interface that leads to the store; MASTER_ADDR is nod
 })
 
 onHosts('--iface takes a name or an address, --port-range limits the ports', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const ranks = await publishedBy(cluster, [
     ['--iface', 'eth0', '--port-range', '31000-31001'],
     ['--iface', '10.99.0.2', '--port-range', '32000-32003'],
@@ -72,7 +64,7 @@ onHosts('--iface takes a name or an address, --port-range limits the ports', asy
 })
 
 onHosts('an interface that is not there is refused, naming those that are', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const run = cluster.tsrun(1, 2, ['--iface', 'ib0', '--rdzv-timeout', '5', ...listening])
   const { code, stderr } = await run.finished
   expect(code).toBe(2)
@@ -81,8 +73,8 @@ onHosts('an interface that is not there is refused, naming those that are', asyn
 })
 
 onHosts('loopback is refused when there are other hosts', async () => {
-  cluster = new Cluster(2)
-  const runs = [[], ['--iface', 'lo']].map((own, i) => cluster!.tsrun(i, 2, [...own, ...listening]))
+  const cluster = new Cluster(2)
+  const runs = [[], ['--iface', 'lo']].map((own, i) => cluster.tsrun(i, 2, [...own, ...listening]))
   for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
     expect(code).toBe(2)
     expect(stderr).toContain('Node 1 (n1) would be reached at 127.0.0.1, a loopback address')
@@ -91,10 +83,10 @@ onHosts('loopback is refused when there are other hosts', async () => {
 })
 
 onHosts('so it is by the ranks themselves, which may have no launcher of ours', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const env = { MASTER_ADDR: '10.99.0.1', MASTER_PORT: '29500', TSRUN_TOKEN: token }
   const runs = [0, 1].map((rank) =>
-    cluster!.run(rank, [process.execPath, ...listening], {
+    cluster.run(rank, [process.execPath, ...listening], {
       ...env,
       ...{ RANK: String(rank), WORLD_SIZE: '2', LOCAL_RANK: '0', LOCAL_WORLD_SIZE: '1' },
       TSRUN_IFACE: rank === 0 ? 'lo' : '',
@@ -107,9 +99,9 @@ onHosts('so it is by the ranks themselves, which may have no launcher of ours', 
 })
 
 onHosts('an endpoint that is loopback for everybody says why nobody comes', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const endpoint = ['--rdzv-endpoint', '127.0.0.1:29500', '--rdzv-timeout', '3']
-  const runs = [0, 1].map((i) => cluster!.tsrun(i, 2, [...endpoint, ...listening]))
+  const runs = [0, 1].map((i) => cluster.tsrun(i, 2, [...endpoint, ...listening]))
   for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
     expect(code).toBe(2)
     expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')
@@ -117,7 +109,7 @@ onHosts('an endpoint that is loopback for everybody says why nobody comes', asyn
 })
 
 onHosts('node 0 on the wrong host is told so', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', 'n1:29500', ...listening])
   const { code, stderr } = await run.finished
   expect(code).toBe(2)
@@ -127,7 +119,7 @@ onHosts('node 0 on the wrong host is told so', async () => {
 onHosts(
   'a host whose own name is a loopback address, as on Debian, is found by the others',
   async () => {
-    cluster = new Cluster(2)
+    const cluster = new Cluster(2)
     // What Debian's installer writes into /etc/hosts, on this host only.
     const hosts = 'umount /etc/hosts; printf "127.0.1.1 n0\\n127.0.0.1 localhost\\n" > "$0"; '
     const bind = 'mount --bind "$0" /etc/hosts; exec "$@"'
@@ -151,7 +143,7 @@ onHosts(
 )
 
 onHosts('a host that comes late is waited for, by name', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const one = cluster.tsrun(1, 2, listening)
   await until(() => one.stderr.includes('waiting for node 0 at n0:29500'), 'it waits')
   const zero = cluster.tsrun(0, 2, listening)

@@ -3,13 +3,9 @@ import { once } from 'node:events'
 import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { jest } from '@jest/globals'
-import { Cluster, root, whyNoHosts } from './support/cluster.ts'
+import { Cluster, onHosts, root } from './support/cluster.ts'
 
 jest.setTimeout(60_000)
-
-const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
-const onHosts = reason === undefined ? it : it.skip
 
 const namespaces = (): string => execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
 

@@ -1,17 +1,9 @@
 import { jest } from '@jest/globals'
-import { Cluster, whyNoHosts } from './support/cluster.ts'
+import { Cluster, endClusters, onHosts } from './support/cluster.ts'
 
 jest.setTimeout(240_000)
 
-const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
-const onHosts = reason === undefined ? it : it.skip
-
-let cluster: Cluster | undefined
-afterEach(async () => {
-  await cluster?.down()
-  cluster = undefined
-})
+afterEach(endClusters)
 
 interface Said {
   readonly transports: string[]
@@ -21,11 +13,11 @@ interface Said {
 }
 
 onHosts('collectives over three hosts: memory inside, few bytes between', async () => {
-  cluster = new Cluster(3)
+  const cluster = new Cluster(3)
   const ranks = [2, 1, 2]
   const script = 'test/fixtures/distributed/over-hosts.mjs'
   const runs = ranks.map((nproc, i) =>
-    cluster!.tsrun(i, ranks.length, ['--nproc', String(nproc), script]),
+    cluster.tsrun(i, ranks.length, ['--nproc', String(nproc), script]),
   )
   const ends = await Promise.all(runs.map(({ finished }) => finished))
   for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })

@@ -5,15 +5,12 @@ import { parse } from 'yaml'
 import { blocksOf } from '../docs/markdown.ts'
 import { flagTable } from '../../packages/launcher/src/args/flags.ts'
 import { variablesOf } from '../../packages/launcher/src/args/settings.ts'
-import { Cluster, lossesOf, root, token, whyNoHosts } from './support/cluster.ts'
+import { Cluster, lossesOf, onHosts, root, token } from './support/cluster.ts'
 
 jest.setTimeout(180_000)
 
-const reason = whyNoHosts()
 const hasCompose = spawnSync('docker-compose', ['--version']).status === 0
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
 if (!hasCompose) console.warn('skipped: no docker-compose')
-const onHosts = reason === undefined ? it : it.skip
 const withCompose = hasCompose ? it : it.skip
 
 interface Service {

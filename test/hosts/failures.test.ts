@@ -1,21 +1,13 @@
 import { jest } from '@jest/globals'
 import { announcements, until, untilGone, type RankLine } from '../launcher/support/tsrun.ts'
-import { Cluster, whyNoHosts, type HostRun } from './support/cluster.ts'
+import { Cluster, endClusters, type HostRun, onHosts } from './support/cluster.ts'
 
 jest.setTimeout(120_000)
-
-const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
-const onHosts = reason === undefined ? it : it.skip
 
 /** The figure of the project: a failure ends the job on every host within so many ms. */
 const LIMIT = 2000
 
-let cluster: Cluster | undefined
-afterEach(async () => {
-  await cluster?.down()
-  cluster = undefined
-})
+afterEach(endClusters)
 
 /** A job that trains on the hosts; each rank says its process number. */
 async function start(
@@ -43,7 +35,7 @@ function reportIn(stderr: string): string {
 }
 
 onHosts.each([0, 1, 2])('a rank of host %d is killed: one cause for all', async (culprit) => {
-  cluster = new Cluster(3)
+  const cluster = new Cluster(3)
   const runs = await start(cluster, 3)
   const [first] = ranksOf(runs[culprit]!)
   const killed = performance.now()
@@ -60,7 +52,7 @@ onHosts.each([0, 1, 2])('a rank of host %d is killed: one cause for all', async 
 })
 
 onHosts.each([1, 0])('the cable of host %d is pulled: both sides say so and stop', async (host) => {
-  cluster = new Cluster(3)
+  const cluster = new Cluster(3)
   const runs = await start(cluster, 3, ['--host-timeout', '4'])
   cluster.cut(host)
   const ends = await Promise.all(runs.map(({ finished }) => finished))
@@ -77,7 +69,7 @@ onHosts.each([1, 0])('the cable of host %d is pulled: both sides say so and stop
 })
 
 onHosts('a cable that is put back in time is as if nothing had happened', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   cluster.cut(1)
   await runs[0]!.says(/node 1 \(n1\) has been silent for 5 s; given up after 30 s/)
@@ -90,7 +82,7 @@ onHosts('a cable that is put back in time is as if nothing had happened', async 
 })
 
 onHosts('a host that is gone for good, launcher and ranks at once', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   const pids = pidsOf(runs)
   const killed = performance.now()
@@ -104,7 +96,7 @@ onHosts('a host that is gone for good, launcher and ranks at once', async () => 
 })
 
 onHosts('Ctrl-C on one host ends the job on all', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   const pressed = performance.now()
   runs[1]!.child.kill('SIGINT')
@@ -118,9 +110,9 @@ onHosts('Ctrl-C on one host ends the job on all', async () => {
 })
 
 onHosts('all ranks of all hosts start again after a failure', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const args = ['--max-restarts', '2', 'test/fixtures/launcher/flaky.mjs', '1']
-  const runs = [0, 1].map((i) => cluster!.tsrun(i, 2, args))
+  const runs = [0, 1].map((i) => cluster.tsrun(i, 2, args))
   for (const { code, stdout, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
     expect(code).toBe(0)
     expect(stdout).toContain('in life 1')

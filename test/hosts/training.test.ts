@@ -1,21 +1,13 @@
 import { jest } from '@jest/globals'
-import { Cluster, lossesOf, root, whyNoHosts } from './support/cluster.ts'
+import { Cluster, endClusters, lossesOf, onHosts, root } from './support/cluster.ts'
 import { Run } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
 
-const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
-const onHosts = reason === undefined ? it : it.skip
-
 /** Few and large steps: the traffic, not the arithmetic, is what counts here. */
 const training = ['examples/pipeline.ts', '--epochs', '1', '--batch', '2048']
 
-let cluster: Cluster | undefined
-afterEach(async () => {
-  await cluster?.down()
-  cluster = undefined
-})
+afterEach(endClusters)
 
 /** The figures of one host with so many ranks. */
 async function onOneHost(nproc: number, command = training): Promise<string[]> {
@@ -35,14 +27,14 @@ async function onSeveral(on: Cluster, ranks: readonly number[]): Promise<string[
 }
 
 onHosts('two hosts learn what one host learns, with two ranks each', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const losses = await onSeveral(cluster, [2, 2])
   expect(losses).toHaveLength(1)
   expect(losses).toEqual(await onOneHost(4))
 })
 
 onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before one', async () => {
-  cluster = new Cluster(3)
+  const cluster = new Cluster(3)
   const expected = await onOneHost(4)
   expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
   await cluster.relay(2, 'delay', '50')
@@ -50,16 +42,16 @@ onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before o
 })
 
 onHosts('a link that loses one frame in a hundred changes nothing but the speed', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   await cluster.relay(1, 'loss', '0.01')
   expect(await onSeveral(cluster, [1, 1])).toEqual(await onOneHost(2))
 })
 
 onHosts('a link that stands still for a while is waited for', async () => {
-  cluster = new Cluster(2)
+  const cluster = new Cluster(2)
   const change = await cluster.relay(1)
   const longer = ['examples/pipeline.ts', '--epochs', '1']
-  const runs = [0, 1].map((i) => cluster!.tsrun(i, 2, longer))
+  const runs = [0, 1].map((i) => cluster.tsrun(i, 2, longer))
   await runs[0]!.says(/step \d+\/235 /)
   change('stall')
   // Long enough to be noticed and mentioned, by the launchers that miss each other.

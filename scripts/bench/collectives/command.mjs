@@ -1,5 +1,6 @@
 import { readInteger, readList, splitList } from '../command-line.mjs'
 import { parseSize } from '../sizes.mjs'
+import { printRows } from '../table.mjs'
 import { withFolder } from '../temporary-folder.mjs'
 import { UsageError } from '../errors.mjs'
 import { operations } from './operations.mjs'
@@ -67,6 +68,6 @@ async function run({ ops, sizes, ours, peers, ranks, runs, json }, folder) {
     ranks,
     runs,
   })
-  console.log(json ? rows.map((row) => JSON.stringify(row)).join('\n') : formatRows(rows))
+  printRows(rows, json, formatRows)
   return failures === 0 ? 0 : 1
 }

@@ -5,7 +5,7 @@ import { RunError, UsageError } from '../errors.mjs'
 import { runProgram } from '../program.mjs'
 import { formatSize, parseSize } from '../sizes.mjs'
 import { median, significant } from '../statistics.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords, printRows } from '../table.mjs'
 import { withFolder } from '../temporary-folder.mjs'
 
 const source = new URL('./add.c', import.meta.url)
@@ -26,11 +26,7 @@ export const kernels = {
     if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 1GiB')
     const runs = readInteger('runs', values['runs'], 1, 100)
     const rows = await withFolder((folder) => measureKernels(folder, { sizes, runs }))
-    console.log(
-      values.json === undefined
-        ? formatRecords(rows)
-        : rows.map((row) => JSON.stringify(row)).join('\n'),
-    )
+    printRows(rows, values.json !== undefined, formatRecords)
     return 0
   },
 }

@@ -4,7 +4,7 @@ import { readInteger } from '../command-line.mjs'
 import { RunError } from '../errors.mjs'
 import { tsrunLine } from '../ranks.mjs'
 import { median } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { formatRecords, printRows } from '../table.mjs'
 
 const empty = fileURLToPath(new URL('empty-rank.mjs', import.meta.url))
 
@@ -32,11 +32,7 @@ export const launcher = {
       plainMs: Math.round(median(pairs.map((pair) => pair.plain))),
       addedMs: Math.round(median(pairs.map((pair) => pair.tsrun - pair.plain))),
     }
-    console.log(
-      values.json === undefined
-        ? formatTable(Object.keys(row), [Object.values(row)])
-        : JSON.stringify(row),
-    )
+    printRows([row], values.json !== undefined, formatRecords)
     return 0
   },
 }

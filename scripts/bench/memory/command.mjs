@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { readInteger, readList } from '../command-line.mjs'
 import { runRanks, tsrunLine } from '../ranks.mjs'
 import { significant } from '../statistics.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords, printRows } from '../table.mjs'
 
 const growthRank = fileURLToPath(new URL('./growth-rank.mjs', import.meta.url))
 const peersRank = fileURLToPath(new URL('./peers-rank.mjs', import.meta.url))
@@ -23,11 +23,7 @@ export const memory = {
       peers: readInteger('peers', values['peers'], 0, 255),
       transports: readList('transport', values['transport'], transports),
     })
-    console.log(
-      values.json === undefined
-        ? formatRecords(rows)
-        : rows.map((row) => JSON.stringify(row)).join('\n'),
-    )
+    printRows(rows, values.json !== undefined, formatRecords)
     return 0
   },
 }

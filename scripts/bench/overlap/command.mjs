@@ -5,7 +5,7 @@ import { UsageError } from '../errors.mjs'
 import { runRanks, tsrunLine } from '../ranks.mjs'
 import { formatSize, parseSize } from '../sizes.mjs'
 import { median, significant } from '../statistics.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords, printRows } from '../table.mjs'
 
 const rank = fileURLToPath(new URL('./overlap-rank.mjs', import.meta.url))
 const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])
@@ -31,11 +31,7 @@ export const overlap = {
       repeats: readInteger('repeats', values['repeats'], 1, 1000),
       runs: readInteger('runs', values['runs'], 1, 100),
     })
-    console.log(
-      values.json === undefined
-        ? formatRecords(rows)
-        : rows.map((row) => JSON.stringify(row)).join('\n'),
-    )
+    printRows(rows, values.json !== undefined, formatRecords)
     return 0
   },
 }

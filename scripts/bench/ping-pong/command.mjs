@@ -5,7 +5,7 @@ import { runRanks, tsrunLine } from '../ranks.mjs'
 import { runProgram } from '../program.mjs'
 import { parseSize } from '../sizes.mjs'
 import { median, percentile, significant } from '../statistics.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords, printRows } from '../table.mjs'
 import { withFolder } from '../temporary-folder.mjs'
 
 const rank = fileURLToPath(new URL('./ping-pong-rank.mjs', import.meta.url))
@@ -40,11 +40,7 @@ export const pingPong = {
         runs: readInteger('runs', values['runs'], 1, 100),
       }),
     )
-    console.log(
-      values.json === undefined
-        ? formatRecords(rows)
-        : rows.map((row) => JSON.stringify(row)).join('\n'),
-    )
+    printRows(rows, values.json !== undefined, formatRecords)
     return 0
   },
 }

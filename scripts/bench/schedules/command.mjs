@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { readInteger } from '../command-line.mjs'
 import { runRanks, tsrunLine } from '../ranks.mjs'
 import { significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { formatTable, printRows } from '../table.mjs'
 
 const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
@@ -34,7 +34,7 @@ export const schedules = {
       tsrunLine(stages, rank, [output, JSON.stringify(setup)]),
     )
     const rows = summarize(JSON.parse(text), stages, setup)
-    console.log(values.json === undefined ? formatRows(rows) : rows.map(toLine).join('\n'))
+    printRows(rows, values.json !== undefined, formatRows)
     return 0
   },
 }
@@ -59,11 +59,6 @@ function summarize(measured, stages, { microbatches, layers, hidden, batch }) {
     bubble: significant(result.bubble, 3),
     predictedBubble: significant(result.predictedBubble, 3),
   }))
-}
-
-/** @param {ReturnType<typeof summarize>[number]} row */
-function toLine(row) {
-  return JSON.stringify(row)
 }
 
 /** @param {ReturnType<typeof summarize>} rows */

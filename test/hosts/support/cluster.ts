@@ -9,7 +9,7 @@ const script = `${root}scripts/netns-cluster.sh`
 export const token = 'decade'.repeat(8)
 
 /** Why hosts cannot be made here; undefined if they can. */
-export function whyNoHosts(): string | undefined {
+function whyNoHosts(): string | undefined {
   if (process.platform !== 'linux') return 'no Linux'
   if (process.getuid?.() !== 0) return 'not root'
   try {
@@ -20,6 +20,19 @@ export function whyNoHosts(): string | undefined {
   } catch {
     return 'no `ip netns`, nsenter or unshare'
   }
+}
+
+const reason = whyNoHosts()
+if (reason !== undefined) console.warn(`skipped: ${reason}`)
+
+/** A test that needs hosts. */
+export const onHosts = reason === undefined ? it : it.skip
+
+const up = new Set<Cluster>()
+
+/** For `afterEach`. */
+export async function endClusters(): Promise<void> {
+  for (const cluster of [...up]) await cluster.down()
 }
 
 /** A command that runs on one of the hosts. */
@@ -56,6 +69,7 @@ export class Cluster {
 
   constructor(hosts: number) {
     this.name = call(['up', String(hosts), String(process.pid)])
+    up.add(this)
   }
 
   /** Runs a command on a host, in the clone of the repository. */
@@ -104,6 +118,7 @@ export class Cluster {
 
   /** Ends everything on the hosts, and removes them. */
   async down(): Promise<void> {
+    up.delete(this)
     call(['down', this.name])
     const left = this.#children.filter(
       ({ exitCode, signalCode }) => exitCode === null && signalCode === null,

@@ -29,3 +29,28 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
     },
   }
 }
+
+/** The other ranks, from the next one round, so that nobody is everybody's first. */
+export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
+  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
+}
+
+/**
+ * result = ((part 0 op part 1) op part 2) ..., where the parts are by rank. The own part is kept,
+ * unless the result goes there; those of other ranks are overwritten.
+ */
+export function foldInRankOrder(
+  arithmetic: Arithmetic,
+  { rank }: Pick<Channel, 'rank'>,
+  parts: readonly number[],
+  result: number,
+  bytes: number,
+): void {
+  const scratch = parts[rank === 0 ? 1 : 0]!
+  for (let peer = 1; peer < parts.length; peer++) {
+    // the result may be the own part, which must be read before it is written
+    const sum = peer === 1 ? parts[0]! : scratch
+    const out = peer === parts.length - 1 ? result : scratch
+    arithmetic.combine(out, sum, parts[peer]!, bytes)
+  }
+}

@@ -9,7 +9,7 @@ export interface Piece {
 }
 
 /** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
-export const GRAIN = 64
+const GRAIN = 64
 
 /** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
 export function cutIntoChunks(bytes: number, parts: number): Piece[] {
@@ -39,4 +39,15 @@ export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
     at: at + i * size,
     bytes: Math.min(size, bytes - i * size),
   }))
+}
+
+/** Largest segment whose parts wait in scratch: with those of a few ranks it fits into the caches. */
+const LARGEST_PART = 256 * 1024
+/** Bytes for the parts of other ranks that an operation may hold: many run at once. */
+const PARTS_ROOM = 4 * 1024 * 1024
+
+/** Bytes of a segment when so many parts of it, from other ranks, wait in scratch at once. */
+export function partBytes(parts: number): number {
+  const share = Math.floor(PARTS_ROOM / parts / GRAIN) * GRAIN
+  return Math.max(GRAIN, Math.min(LARGEST_PART, share))
 }

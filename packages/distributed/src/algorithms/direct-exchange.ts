@@ -2,8 +2,8 @@ import { until, untilAll, type Channel } from '../engine/channel.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
-import { arithmeticOf } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, GRAIN, type Piece } from './chunks.ts'
+import { arithmeticOf, otherRanks } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 
 /*
  * Direct exchange: every rank gets what it needs from every other, with nobody between. Ranks that
@@ -18,32 +18,17 @@ import { cutIntoChunks, cutIntoSegments, GRAIN, type Piece } from './chunks.ts'
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */
 
-/** Bytes of a block's chunk: with those of the other ranks it fits into the second-level cache. */
-const LARGEST_CHUNK = 256 * 1024
-/** Bytes for the parts of other ranks that an operation may hold: many run at once. */
-const ROOM = 4 * 1024 * 1024
 /** Blocks whose parts are sent ahead. */
 const AHEAD = 3
-
-/** Bytes of a chunk when so many parts of it wait at once. */
-function chunkBytes(parts: number): number {
-  const share = Math.floor(ROOM / parts / GRAIN) * GRAIN
-  return Math.max(GRAIN, Math.min(LARGEST_CHUNK, share))
-}
-
-/** The other ranks, each rank beginning with its next, so that not all turn to the same. */
-function others({ rank, size }: Channel): number[] {
-  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
-}
 
 export function* directAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
   const { input: base, count } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const peers = others(channel)
+  const peers = otherRanks(channel)
   const blocks = cutIntoSegments(
     { at: base, bytes: count * arithmetic.bytesPerElement },
-    chunkBytes(AHEAD * peers.length) * size,
+    partBytes(AHEAD * peers.length) * size,
   ).map(({ at, bytes }) =>
     cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
   )
@@ -88,8 +73,8 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
   const { input, output, count } = operation
   const arithmetic = arithmeticOf(channel, operation)
   const slice = count * arithmetic.bytesPerElement
-  const peers = others(channel)
-  const segments = cutIntoSegments({ at: 0, bytes: slice }, chunkBytes(peers.length))
+  const peers = otherRanks(channel)
+  const segments = cutIntoSegments({ at: 0, bytes: slice }, partBytes(peers.length))
   const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
   const started: Transfer[] = []
   const contribute = (segment: Piece | undefined): void => {
@@ -119,7 +104,7 @@ export function* directAllGather(channel: Channel, operation: Operation): Steps 
   const { input, output, count } = operation
   const slice = count * arithmeticOf(channel, operation).bytesPerElement
   const own = output + rank * slice
-  const started = others(channel).flatMap((peer) => [
+  const started = otherRanks(channel).flatMap((peer) => [
     channel.send(peer, input, slice),
     channel.receive(peer, output + peer * slice, slice),
   ])
@@ -131,6 +116,7 @@ export function* directBroadcast(channel: Channel, operation: Operation): Steps 
   const { rank } = channel
   const { input: at, count, peer: root } = operation
   const bytes = count * arithmeticOf(channel, operation).bytesPerElement
-  if (rank === root) yield* untilAll(others(channel).map((peer) => channel.send(peer, at, bytes)))
+  if (rank === root)
+    yield* untilAll(otherRanks(channel).map((peer) => channel.send(peer, at, bytes)))
   else yield* until(channel.receive(root, at, bytes))
 }

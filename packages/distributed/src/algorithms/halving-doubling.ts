@@ -3,8 +3,7 @@ import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Arithmetic } from './algorithm.ts'
 import { cutIntoChunks, type Piece } from './chunks.ts'
-import type { HypercubePlace } from './hypercube.ts'
-import { allReduceOnHypercube } from './recursive-doubling.ts'
+import { allReduceOnHypercube, type HypercubePlace } from './hypercube.ts'
 
 /**
  * All-reduce by recursive halving and doubling (Rabenseifner, 2004): a reduce-scatter that halves
@@ -28,11 +27,15 @@ function* halveAndDouble(
     const begin = chunks[first]!.at
     return { at: at + begin, bytes: end.at + end.bytes - begin }
   }
+  /** The partner at a distance, with the halves that each of the two keeps. */
+  const exchange = (distance: number) => ({
+    partner: rankAt(corner ^ distance),
+    mine: half(corner & -distance, distance),
+    theirs: half((corner ^ distance) & -distance, distance),
+  })
   const scratch = channel.scratch(half(0, Math.ceil(corners / 2)).bytes)
   for (let distance = corners >> 1; distance > 0; distance >>= 1) {
-    const partner = rankAt(corner ^ distance)
-    const mine = half(corner & -distance, distance)
-    const theirs = half((corner ^ distance) & -distance, distance)
+    const { partner, mine, theirs } = exchange(distance)
     const received = channel.receive(partner, scratch, mine.bytes)
     const sent = channel.send(partner, theirs.at, theirs.bytes)
     yield* until(received)
@@ -42,9 +45,7 @@ function* halveAndDouble(
   const own = half(corner, 1)
   arithmetic.finish(own.at, own.bytes)
   for (let distance = 1; distance < corners; distance <<= 1) {
-    const partner = rankAt(corner ^ distance)
-    const mine = half(corner & -distance, distance)
-    const theirs = half((corner ^ distance) & -distance, distance)
+    const { partner, mine, theirs } = exchange(distance)
     const received = channel.receive(partner, theirs.at, theirs.bytes)
     const sent = channel.send(partner, mine.at, mine.bytes)
     yield* until(received)

@@ -3,7 +3,7 @@ import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 import { channelAmong } from './sub-channel.ts'
 
 /*
@@ -19,7 +19,6 @@ import { channelAmong } from './sub-channel.ts'
  * broadcast: the root sends to one rank of every other host, and these to the rest of their hosts.
  */
 
-const SEGMENT = 256 * 1024
 /** Segments that are sent ahead. */
 const AHEAD = 3
 
@@ -30,27 +29,24 @@ export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Al
     const arithmetic = arithmeticOf(channel, operation)
     const hosts = ranksByHost(channel)
     const local = hosts.find((ranks) => ranks.includes(rank))!
-    const owners = Math.min(...hosts.map(({ length }) => length))
+    const smallest = Math.min(...hosts.map(({ length }) => length))
     const { input: base, count } = operation
-    const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, owners).map((chunk) => ({
+    const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, smallest).map((chunk) => ({
       ...chunk,
       at: base + chunk.at,
     }))
     const place = local.indexOf(rank)
     const own = chunks[place]
     yield* reduceToOwners(channel, operation, local, chunks)
-    if (own !== undefined && own.bytes > 0 && hosts.length === 1) {
-      arithmetic.finish(own.at, own.bytes)
-    } else if (own !== undefined && own.bytes > 0) {
-      const across = channelAmong(
-        channel,
-        hosts.map((ranks) => ranks[place]!),
-      )
-      // the mean is taken once, over the whole group
-      const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
-      const elements = own.bytes / arithmetic.bytesPerElement
-      const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-      yield* between(own.bytes)(across, part)
+    if (own !== undefined && own.bytes > 0) {
+      if (hosts.length > 1) {
+        const owners = hosts.map((ranks) => ranks[place]!)
+        // the mean is taken once, over the whole group
+        const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
+        const elements = own.bytes / arithmetic.bytesPerElement
+        const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
+        yield* between(own.bytes)(channelAmong(channel, owners), part)
+      }
       arithmetic.finish(own.at, own.bytes)
     }
     yield* fetchFromOwners(channel, local, chunks)
@@ -98,7 +94,7 @@ function* reduceToOwners(
   const place = local.indexOf(channel.rank)
   const arithmetic = arithmeticOf(channel, operation)
   const peers = [...local.slice(place + 1), ...local.slice(0, place)]
-  const cut = chunks.map((chunk) => cutIntoSegments(chunk, SEGMENT))
+  const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
   const sends: Transfer[] = []
   const contribute = (i: number): void => {
     for (const peer of peers) {

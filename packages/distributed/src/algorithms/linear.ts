@@ -1,7 +1,7 @@
 import { until, untilAll, type Channel } from '../engine/channel.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
-import { arithmeticOf } from './algorithm.ts'
+import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
 import { slicesOf } from './slices.ts'
 
 /*
@@ -12,7 +12,7 @@ import { slicesOf } from './slices.ts'
  */
 
 export function* linearGather(channel: Channel, operation: Operation): Steps {
-  const { rank, size, kernels } = channel
+  const { rank, kernels } = channel
   const { input, output, peer: root } = operation
   const slices = slicesOf(channel, operation)
   const own = slices[rank]!
@@ -20,8 +20,7 @@ export function* linearGather(channel: Channel, operation: Operation): Steps {
     yield* until(channel.send(root, input, own.bytes, own.count))
     return
   }
-  const receives = Array.from({ length: size - 1 }, (_, i) => {
-    const from = (root + 1 + i) % size
+  const receives = otherRanks(channel).map((from) => {
     const { at, bytes, count } = slices[from]!
     return channel.receive(from, output + at, bytes, count)
   })
@@ -30,7 +29,7 @@ export function* linearGather(channel: Channel, operation: Operation): Steps {
 }
 
 export function* linearScatter(channel: Channel, operation: Operation): Steps {
-  const { rank, size, kernels } = channel
+  const { rank, kernels } = channel
   const { input, output, peer: root } = operation
   const slices = slicesOf(channel, operation)
   const own = slices[rank]!
@@ -38,8 +37,7 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
     yield* until(channel.receive(root, output, own.bytes, own.count))
     return
   }
-  const sends = Array.from({ length: size - 1 }, (_, i) => {
-    const to = (root + 1 + i) % size
+  const sends = otherRanks(channel).map((to) => {
     const { at, bytes, count } = slices[to]!
     return channel.send(to, input + at, bytes, count)
   })
@@ -52,9 +50,8 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
  * all. Unlike in other barriers one rank knows who is missing. Two messages a rank, no payload.
  */
 export function* linearBarrier(channel: Channel): Steps {
-  const { rank, size } = channel
-  const others = Array.from({ length: size - 1 }, (_, i) => i + 1)
-  if (rank !== 0) {
+  const others = otherRanks(channel)
+  if (channel.rank !== 0) {
     const released = channel.receive(0, 0, 0)
     yield* until(channel.send(0, 0, 0))
     yield* until(released)
@@ -77,16 +74,12 @@ export function* linearAllReduce(channel: Channel, operation: Operation): Steps 
   const places = Array.from({ length: size }, (_, peer) =>
     peer === rank ? at : channel.scratch(bytes),
   )
-  const started = []
-  for (let i = 1; i < size; i++) {
-    const peer = (rank + i) % size
-    started.push(channel.send(peer, at, bytes), channel.receive(peer, places[peer]!, bytes))
-  }
-  yield* untilAll(started)
-  const scratch = places[rank === 0 ? 1 : 0]!
-  for (let peer = 1; peer < size; peer++) {
-    const sum = peer === 1 ? places[0]! : scratch
-    arithmetic.combine(peer === size - 1 ? at : scratch, sum, places[peer]!, bytes)
-  }
+  yield* untilAll(
+    otherRanks(channel).flatMap((peer) => [
+      channel.send(peer, at, bytes),
+      channel.receive(peer, places[peer]!, bytes),
+    ]),
+  )
+  foldInRankOrder(arithmetic, channel, places, at, bytes)
   arithmetic.finish(at, bytes)
 }

@@ -2,8 +2,8 @@ import { untilAll, type Channel } from '../engine/channel.ts'
 import type { Operation } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
-import { arithmeticOf, type Arithmetic } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, type Piece } from './chunks.ts'
+import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './algorithm.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 
 /*
  * Reductions that combine in the order of the ranks, ((r0 + r1) + r2) + ..., for results that depend
@@ -49,7 +49,7 @@ function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly n
   yield* foldShare(channel, arithmetic, own, own.at, ({ at, bytes }) => {
     for (const peer of others) sends.push(channel.send(peer, at, bytes))
   })
-  const owners = wanted.includes(rank) ? othersFrom(rank, size) : []
+  const owners = wanted.includes(rank) ? otherRanks(channel) : []
   const results = owners.flatMap((owner) =>
     segmentsOf(chunks[owner]!, size).map(({ at, bytes }) => channel.receive(owner, at, bytes)),
   )
@@ -57,25 +57,15 @@ function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly n
   yield* untilAll(sends)
 }
 
-/** The other ranks, from the next one round. Nobody is everybody's first. */
-function othersFrom(rank: number, size: number): number[] {
-  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
-}
-
 function sendShares(channel: Channel, shares: readonly Piece[]): Transfer[] {
-  const { rank, size } = channel
-  return othersFrom(rank, size).flatMap((peer) =>
+  const { size } = channel
+  return otherRanks(channel).flatMap((peer) =>
     segmentsOf(shares[peer]!, size).map(({ at, bytes }) => channel.send(peer, at, bytes)),
   )
 }
 
-/** Bytes of the segments that a rank has room for: two from each other rank. */
-const ROOM = 8 * 1024 * 1024
-const LARGEST_SEGMENT = 256 * 1024
-
 function segmentsOf(piece: Piece, size: number): Piece[] {
-  const share = Math.floor(ROOM / 2 / (size - 1) / 64) * 64
-  return cutIntoSegments(piece, Math.max(64, Math.min(LARGEST_SEGMENT, share)))
+  return cutIntoSegments(piece, partBytes(size - 1))
 }
 
 /** Folds what the others send of this rank's share with its own into `output`. */
@@ -88,7 +78,7 @@ function* foldShare(
 ): Steps {
   const { rank, size } = channel
   const segments = segmentsOf(share, size)
-  const others = othersFrom(rank, size)
+  const others = otherRanks(channel)
   const slots = [0, 1].map(() => others.map(() => channel.scratch(segments[0]!.bytes)))
   const post = (i: number): Transfer[] =>
     others.map((peer, k) => channel.receive(peer, slots[i % 2]![k]!, segments[i]!.bytes))
@@ -100,13 +90,7 @@ function* foldShare(
       peer === rank ? at : received[(peer - rank - 1 + size) % size]!.at,
     )
     const result = output + at - share.at
-    const scratch = places[rank === 0 ? 1 : 0]!
-    for (let peer = 1; peer < size; peer++) {
-      // the output may be the own share, which must be read before it is written
-      const sum = peer === 1 ? places[0]! : scratch
-      const out = peer === size - 1 ? result : scratch
-      arithmetic.combine(out, sum, places[peer]!, bytes)
-    }
+    foldInRankOrder(arithmetic, channel, places, result, bytes)
     arithmetic.finish(result, bytes)
     onFolded({ at: result, bytes })
     if (i + 2 < segments.length) coming.push(post(i + 2))

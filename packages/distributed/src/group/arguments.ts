@@ -4,7 +4,7 @@ import { knownDTypeOf } from '../allocated-dtypes.ts'
 import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../dtype.ts'
 import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../engine/operation.ts'
 import type { JoinOptions } from '../group-relations.ts'
-import type { CallOptions, Source } from '../process-group.ts'
+import type { CallOptions, CollectiveOptions, Source } from '../process-group.ts'
 
 /** Largest tag of a user's message. */
 const LARGEST_TAG = 2 ** 31 - 1
@@ -157,8 +157,12 @@ export function waitOptions(
   return { timeout: checkTimeout(timeout ?? usual), ...(signal && { signal }) }
 }
 
-/** @throws ERR_TSR_ARGUMENT */
-export function checkAlgorithm(operation: OperationName, algorithm: AlgorithmName): AlgorithmName {
+/** The algorithm that a call asks for. @throws ERR_TSR_ARGUMENT */
+export function checkAlgorithm(
+  operation: OperationName,
+  options: CollectiveOptions | undefined,
+): AlgorithmName {
+  const algorithm = options?.algorithm ?? 'auto'
   const known = algorithmsOf(operation)
   if (algorithm !== 'auto' && !known.includes(algorithm)) {
     const expected = `one of ${known.join(', ')} for ${operation}`

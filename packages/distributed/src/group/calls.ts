@@ -1,5 +1,4 @@
 import type { AnyTypedArray } from '../dtype.ts'
-import type { OperationName } from '../engine/operation.ts'
 import type { CollectiveOptions, MonitoredBarrierOptions, ReduceOptions } from '../process-group.ts'
 import { checkAlgorithm, checkBuffer, checkOverlap, checkRoot, checkSlices } from './arguments.ts'
 import { checkReduction } from './reductions.ts'
@@ -19,9 +18,6 @@ export interface Member {
 
 type Buffer = AnyTypedArray
 
-const algorithmOf = (name: OperationName, options: CollectiveOptions | undefined) =>
-  checkAlgorithm(name, options?.algorithm ?? 'auto')
-
 export function broadcastCall(
   member: Member,
   buffer: Buffer,
@@ -36,7 +32,7 @@ export function broadcastCall(
     input: member.rank === root ? buffer : undefined,
     output: buffer,
     peer: root,
-    algorithm: algorithmOf('broadcast', options),
+    algorithm: checkAlgorithm('broadcast', options),
     options,
   }
 }
@@ -56,7 +52,7 @@ export function reductionCall(
     output: buffer,
     peer,
     reduction: checkReduction(name, dtype, options),
-    algorithm: algorithmOf(name, options),
+    algorithm: checkAlgorithm(name, options),
     options,
   }
 }
@@ -83,7 +79,7 @@ export function reduceScatterCall(
     input,
     output,
     reduction: checkReduction(name, dtype, options),
-    algorithm: algorithmOf(name, options),
+    algorithm: checkAlgorithm(name, options),
     options,
   }
 }
@@ -103,7 +99,7 @@ export function allGatherCall(
     options,
   )
   checkOverlap(name, output, input, rank * input.length)
-  const algorithm = algorithmOf(name, options)
+  const algorithm = checkAlgorithm(name, options)
   return { name, dtype, count: input.length, input, output, algorithm, options }
 }
 
@@ -123,7 +119,7 @@ export function gatherCall(
     : checkBuffer(name, 'input', input, options)
   const whole = isRoot ? (output ?? undefined) : undefined
   if (whole !== undefined) checkOverlap(name, whole, input, root * input.length)
-  const algorithm = algorithmOf(name, options)
+  const algorithm = checkAlgorithm(name, options)
   return { name, dtype, count: input.length, input, output: whole, peer: root, algorithm, options }
 }
 
@@ -143,7 +139,7 @@ export function scatterCall(
     : checkBuffer(name, 'output', output, options)
   const whole = isRoot ? (input ?? undefined) : undefined
   if (whole !== undefined) checkOverlap(name, whole, output, root * output.length)
-  const algorithm = algorithmOf(name, options)
+  const algorithm = checkAlgorithm(name, options)
   return { name, dtype, count: output.length, input: whole, output, peer: root, algorithm, options }
 }
 
@@ -171,11 +167,11 @@ export function allToAllCall(
     options,
   )
   checkOverlap(name, output, input, 0)
-  return { name, dtype, count, input, output, algorithm: algorithmOf(name, options), options }
+  return { name, dtype, count, input, output, algorithm: checkAlgorithm(name, options), options }
 }
 
 export function barrierCall(options?: CollectiveOptions): Call {
-  const algorithm = algorithmOf('barrier', options)
+  const algorithm = checkAlgorithm('barrier', options)
   return { ...noBuffers, name: 'barrier', algorithm, options }
 }
 

@@ -20,7 +20,7 @@ export function coalescedCall(
   const name = 'allReduceCoalesced'
   const dtype = commonDtype(name, buffers, options)
   const reduction = checkReduction(name, dtype, options)
-  const algorithm = checkAlgorithm(name, options?.algorithm ?? 'auto')
+  const algorithm = checkAlgorithm(name, options)
   const lengths = buffers.map(({ length }) => length)
   const count = lengths.reduce((a, b) => a + b, 0)
   const { bytes } = arena.heap

@@ -1,4 +1,4 @@
-import { createLogger, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
 import { identityOf } from '../algorithms/tuning.ts'
 import { Arena } from '../arena/arena.ts'
@@ -14,6 +14,7 @@ import { prepareTransport, type ConnectOptions } from '../transports/open-transp
 import { createSegment, type Segment } from '../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings } from './init-options.ts'
+import { doWithoutSharing } from './sharing.ts'
 import type { Life } from './lives.ts'
 
 /** Starts this rank's engine, connected with those of all others. */
@@ -95,10 +96,7 @@ function offerSegment(
     return createSegment(memory)
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
-    if (sharedMemory === 'required') {
-      throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
-    }
-    createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
+    doWithoutSharing(reason, sharedMemory === 'required')
     return undefined
   }
 }

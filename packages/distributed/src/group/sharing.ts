@@ -43,7 +43,9 @@ export async function agreeOnSharing(
     opened[peer] = undefined
   }
   try {
-    if (reasons.length > 0) complain(rank, reasons, isRequired)
+    if (reasons.length > 0) {
+      doWithoutSharing(`rank ${rank} cannot open the memory of ${reasons.join('; ')}`, isRequired)
+    }
     const keyOf = (peer: number): string => `sharing/${peer}`
     await store.set(keyOf(rank), JSON.stringify(indicesOf(opened)))
     await store.wait(
@@ -69,8 +71,12 @@ export async function agreeOnSharing(
   }
 }
 
-function complain(rank: number, reasons: readonly string[], isRequired: boolean): void {
-  const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
+/**
+ * Says why ranks of this host share no memory.
+ *
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE when it is required
+ */
+export function doWithoutSharing(reason: string, isRequired: boolean): void {
   if (isRequired) {
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
   }

@@ -86,7 +86,7 @@ function callOf(
   buffers: { readonly input: Buffer | undefined; readonly output: Buffer | undefined },
   options: CollectiveOptions | undefined,
 ): Call {
-  const algorithm = checkAlgorithm(name, options?.algorithm ?? 'auto')
+  const algorithm = checkAlgorithm(name, options)
   return { name, dtype, count: 0, table, algorithm, options, ...buffers }
 }
 

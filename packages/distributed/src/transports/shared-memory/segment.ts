@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { closeSync, fstatSync, readFileSync, readlinkSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readlinkSync, readSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { addressOf, createSharedFile, mapFileOver, openSharedFile } from '@tsrun/native'
+import { hostIdentity } from '@tsrun/store'
 
 /** Bytes at the start of every segment that prove which one it is. */
 const NONCE_BYTES = 16
@@ -75,11 +76,10 @@ export function openSegment({ pid, fd, bytes, nonce }: SegmentAddress): number {
 }
 
 /**
- * The same for processes that can share memory: one kernel, one set of process numbers, one network
- * (containers and network namespaces count as hosts of their own).
+ * The same for processes that can share memory: of one user, on one host (containers and network
+ * namespaces count as hosts of their own), with one set of process numbers.
  */
 function sharingIdentity(): string {
-  const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
-  const namespaces = ['pid', 'net'].map((name) => readlinkSync(`/proc/self/ns/${name}`))
-  return [boot, ...namespaces, hostname(), process.getuid?.() ?? ''].join(' ')
+  const numbers = readlinkSync('/proc/self/ns/pid')
+  return [hostIdentity(), hostname(), numbers, process.getuid?.() ?? ''].join(' ')
 }
