@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { readdirSync, readlinkSync } from 'node:fs'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
@@ -11,10 +14,25 @@ if (isAvailable().available) {
   ways.push({ engine: 'worker', transport: 'tcp' }, { engine: 'inline', transport: 'tcp' })
 }
 
+/** The sockets that this process has open, its own and those of libc. */
+function openSockets(): string[] {
+  if (process.platform !== 'linux') return []
+  return readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      const target = readlinkSync(`/proc/self/fd/${fd}`)
+      return target.startsWith('socket:') ? [target] : []
+    } catch {
+      // that of the folder itself
+      return []
+    }
+  })
+}
+
 describe.each(ways)('initProcessGroup (%j)', (way) => {
   const arena = 4 * 1024 * 1024
 
   it('gives up when its signal is aborted while others are missing', async () => {
+    const before = openSockets()
     const store = memoryStore()
     const controller = new AbortController()
     const options = { ...way, arena, store, rank: 0, worldSize: 2 }
@@ -22,10 +40,12 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.get('world/0/endpoint/0')
     controller.abort()
     expect(await joining).toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    expect(openSockets()).toEqual(before)
     await store.close()
   })
 
   it('gives up when its signal is aborted while a rank does not answer', async () => {
+    const before = openSockets()
     const store = memoryStore()
     const controller = new AbortController()
     const options = { ...way, arena, store, rank: 0, worldSize: 2 }
@@ -38,6 +58,30 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.get('world/0/joined/0')
     controller.abort()
     expect(await joining).toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    expect(openSockets()).toEqual(before)
+    await store.close()
+  })
+
+  it('gives up when its signal is aborted while a rank that it has called is silent', async () => {
+    const before = openSockets()
+    const silent = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1')
+    await once(silent, 'listening')
+    const store = memoryStore()
+    const controller = new AbortController()
+    const options = { ...way, arena, store, rank: 1, worldSize: 2 }
+    const joining = errorOf(() => initProcessGroup({ ...options, signal: controller.signal }))
+    const { port } = silent.address() as AddressInfo
+    const own = JSON.parse(Buffer.from(await store.get('world/0/endpoint/1')).toString()) as object
+    await store.set('world/0/endpoint/0', JSON.stringify({ ...own, host: '127.0.0.1', port }))
+    await store.set('world/0/sharing/0', '[]')
+    const called = once(silent, 'connection') as Promise<[Socket]>
+    await store.set('world/0/alive/0', '')
+    const [socket] = await called
+    controller.abort()
+    expect(await joining).toMatchObject({ code: 'ERR_TSR_ABORTED' })
+    socket.destroy()
+    await once(silent.close(), 'close')
+    expect(openSockets()).toEqual(before)
     await store.close()
   })
 

@@ -23,16 +23,26 @@ export interface WorkerInput {
 }
 
 /** Main to worker, while it starts. */
-export interface ConnectMessage {
-  readonly connect: ConnectOptions
-}
+export type StartCommand =
+  | { readonly connect: ConnectOptions }
+  /** Nobody wants to join any more. */
+  | { readonly cancel: true }
 
 /** Worker to main, while it starts. */
 export type StartMessage =
   | { readonly listening: Endpoint }
-  /** The eventfd that wakes the worker; undefined when a message does. */
-  | { readonly ready: { readonly doorbell: number | undefined } }
+  | { readonly ready: ReadyMessage }
   | { readonly failed: SerializedTsrError }
+
+export interface ReadyMessage {
+  /** The eventfd that wakes the worker; undefined when a message does. */
+  readonly doorbell: number | undefined
+  /** Where Linux shows its thread. */
+  readonly thread: string | undefined
+}
+
+/** Instead of a slot: the engine itself has failed. */
+export const ENGINE = -1
 
 /** Worker to main through the port, before the slot's state says `failed`. */
 export interface FailureMessage {

@@ -1,7 +1,5 @@
-import { once } from 'node:events'
-import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
-import { signalEventfd, yieldCore } from '@tsrun/native'
+import { tsrError, type TsrError } from '@tsrun/core'
+import { yieldCore } from '@tsrun/native'
 import type { Ladders } from '../../algorithms/ladders.ts'
 import { Arena } from '../../arena/arena.ts'
 import { heapOf } from '../../arena/heap.ts'
@@ -12,13 +10,7 @@ import type { ListenOptions } from '../../transports/connect/listen.ts'
 import type { Endpoint } from '../../transports/connect/mesh.ts'
 import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
 import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
-import type {
-  ConnectMessage,
-  FailureMessage,
-  GroupFailureMessage,
-  StartMessage,
-  WorkerInput,
-} from './messages.ts'
+import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import {
   commandAt,
   commandKinds,
@@ -47,8 +39,6 @@ export interface WorkerHostOptions {
 const SPINS = 50
 /** Milliseconds of one sleep of the main thread. */
 const SLICE = 1000
-/** Milliseconds that leaving may take. */
-const LEAVE_TIME = 3000
 
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
 export class WorkerHost implements EngineHost {
@@ -58,20 +48,18 @@ export class WorkerHost implements EngineHost {
   readonly journal: Journal
   readonly gone: Int32Array
   readonly #rank: number
-  readonly #worker: Worker
-  readonly #port: MessagePort
+  readonly #thread: EngineThread
   readonly #shared: SharedState
-  readonly #failures = new Map<number, TsrError>()
   readonly #tickets: (WorkerTicket | undefined)[] = []
   readonly #freeSlots: number[] = Array.from({ length: SLOTS }, (_, i) => SLOTS - 1 - i)
-  #doorbell: number | undefined
   #listeners = 0
   #stopped = false
+  #isDead = false
   #closing: Promise<void> | undefined
   readonly #onExit = (code: number): void => {
     if (code !== 0) this.journal.dumpFailure(`the process exits with code ${code}`)
     this.#stop(code === 0 ? 1 : 2)
-    Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
+    if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
   constructor(options: WorkerHostOptions) {
@@ -82,49 +70,32 @@ export class WorkerHost implements EngineHost {
     this.journal = journal
     const shared = new SharedArrayBuffer(sharedBytes())
     this.#shared = sharedStateOf(shared)
-    const { port1, port2 } = new MessageChannel()
-    this.#port = port1
     this.gone = new Int32Array(new SharedArrayBuffer(4 * options.worldSize))
-    const { gone } = this
-    const input: WorkerInput = { ...options, shared, port: port2, journal: journal.shared, gone }
-    this.#worker = new Worker(workerEntry(), {
-      workerData: input,
-      transferList: [port2],
-      execArgv: [],
+    const input = { ...options, shared, journal: journal.shared, gone: this.gone }
+    this.#thread = new EngineThread(input, this.#shared.control, () => {
+      this.#failAll()
     })
   }
 
-  /**
-   * Starts the worker: `exchange` publishes where it listens and returns all ranks' endpoints.
-   *
-   * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
-   */
+  /** See `EngineThread.start`. */
   async start(
     exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
     signal?: AbortSignal,
   ): Promise<void> {
-    try {
-      const first = await this.#answer()
-      if (!('listening' in first)) throw unexpected(first)
-      const connect = await exchange(first.listening)
-      const answer = this.#answer()
+    const exchanged = async (endpoint: Endpoint): Promise<ConnectOptions> => {
+      const connect = await exchange(endpoint)
       if (connect.sharing !== undefined) this.transport = 'shared-memory'
-      this.#worker.postMessage({ connect } satisfies ConnectMessage)
-      const second = await waitOrAbort(answer, 'joining the job', Deadline.never, signal)
-      if (!('ready' in second)) throw unexpected(second)
-      this.#doorbell = second.ready.doorbell
-    } catch (error) {
-      await this.#worker.terminate()
-      throw error
+      return connect
     }
-    this.#worker.unref()
+    await this.#thread.start(exchanged, signal)
     process.on('exit', this.#onExit)
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
     if (this.#stopped) throw destroyedError('newGroup')
-    this.#port.postMessage({ id, name, ranks })
-    this.#command(commandKinds.addGroup, 0, () => undefined)
+    this.#thread.post({ id, name, ranks })
+    const isTaken = this.#command(commandKinds.addGroup, 0, () => undefined)
+    if (!isTaken) throw this.#deathOr('it takes no commands')
   }
 
   removeGroup(id: number): void {
@@ -136,10 +107,11 @@ export class WorkerHost implements EngineHost {
 
   failGroup(id: number, reason: string): void {
     if (this.#stopped) return
-    this.#port.postMessage({ id, reason } satisfies GroupFailureMessage)
+    this.#thread.post({ id, reason })
     this.#command(commandKinds.failGroup, 0, () => undefined)
   }
 
+  /** Where the engine's thread is no more, the ticket has failed. */
   submit(operation: Operation): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
     const slot = this.#takeSlot()
@@ -161,7 +133,7 @@ export class WorkerHost implements EngineHost {
       started: timings[3 * slot + 1]!,
       completed: timings[3 * slot + 2]!,
     }
-    const error = state === slotStates.failed ? this.#takeFailure(slot) : undefined
+    const error = state === slotStates.failed ? this.#failureOf(slot) : undefined
     this.#tickets[slot] = undefined
     Atomics.store(states, slot, slotStates.free)
     this.#freeSlots.push(slot)
@@ -175,9 +147,9 @@ export class WorkerHost implements EngineHost {
       queueMicrotask(callback)
       return
     }
-    if (isAwaited && this.#listeners++ === 0) this.#worker.ref()
+    if (isAwaited && this.#listeners++ === 0) this.#thread.hold(true)
     void waiting.value.then(() => {
-      if (isAwaited && --this.#listeners === 0) this.#worker.unref()
+      if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
       // a late wake-up of the operation that had this slot before says nothing about this one
       if (ticket.isSettled) callback()
       else this.notify(ticket, callback, isAwaited)
@@ -188,13 +160,11 @@ export class WorkerHost implements EngineHost {
     const { states } = this.#shared
     for (let i = 0; i < SPINS; i++) {
       if (Atomics.load(states, ticket.slot) !== slotStates.running) return
-      if (this.#doorbell !== undefined) yieldCore()
+      if (this.#thread.doorbell !== undefined) yieldCore()
     }
     while (Atomics.load(states, ticket.slot) === slotStates.running) {
-      if (Atomics.load(this.#shared.control, control.closed) === 1) {
-        throw tsrError('ERR_TSR_INTERNAL', { what: "the engine's worker has ended" })
-      }
-      Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
+      const end = Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
+      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
     }
   }
 
@@ -209,42 +179,52 @@ export class WorkerHost implements EngineHost {
 
   async #close(): Promise<void> {
     process.off('exit', this.#onExit)
-    const exited = once(this.#worker, 'exit')
-    this.#worker.ref()
     this.#stop(1)
-    const timer = setTimeout(() => void this.#worker.terminate(), LEAVE_TIME + SLICE)
-    await exited
-    clearTimeout(timer)
-    this.#port.close()
+    await this.#thread.end(LEAVE_TIME + SLICE)
   }
 
   #stop(how: 1 | 2): void {
     if (this.#stopped) return
     this.#stopped = true
-    Atomics.store(this.#shared.control, control.stop, how)
-    this.#wake()
+    this.#thread.stop(how)
   }
 
-  #wake(): void {
-    if (this.#doorbell === undefined) this.#worker.postMessage(0)
-    else signalEventfd(this.#doorbell)
-  }
-
-  #command(kind: number, slot: number, fill: (commands: Float64Array, at: number) => void): void {
+  /** Returns false, and fails all that runs, when the engine's thread is no more. */
+  #command(
+    kind: number,
+    slot: number,
+    fill: (commands: Float64Array, at: number) => void,
+  ): boolean {
     const { control: words, commands } = this.#shared
     const written = words[control.written]!
-    for (;;) {
+    while (!this.#isDead) {
       const read = Atomics.load(words, control.read)
-      if (((written - read) | 0) < COMMANDS) break
-      this.#wake()
-      Atomics.wait(words, control.read, read, SLICE)
+      if (((written - read) | 0) < COMMANDS) {
+        const at = commandAt(written >>> 0)
+        commands[at] = kind
+        commands[at + 1] = slot
+        fill(commands, at)
+        Atomics.store(words, control.written, (written + 1) | 0)
+        if (Atomics.load(words, control.parked) === 1) this.#thread.wake()
+        return true
+      }
+      this.#thread.wake()
+      const end = Atomics.wait(words, control.read, read, SLICE)
+      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
     }
-    const at = commandAt(written >>> 0)
-    commands[at] = kind
-    commands[at + 1] = slot
-    fill(commands, at)
-    Atomics.store(words, control.written, (written + 1) | 0)
-    if (Atomics.load(words, control.parked) === 1) this.#wake()
+    this.#failAll()
+    return false
+  }
+
+  /** The engine's thread is no more. */
+  #failAll(): void {
+    this.#isDead = true
+    const { states } = this.#shared
+    for (const ticket of this.#tickets) {
+      if (ticket === undefined) continue
+      Atomics.compareExchange(states, ticket.slot, slotStates.running, slotStates.failed)
+      Atomics.notify(states, ticket.slot)
+    }
   }
 
   #takeSlot(): number {
@@ -258,33 +238,11 @@ export class WorkerHost implements EngineHost {
     return slot
   }
 
-  #takeFailure(slot: number): TsrError {
-    for (;;) {
-      const known = this.#failures.get(slot)
-      if (known !== undefined) {
-        this.#failures.delete(slot)
-        return known
-      }
-      const received = receiveMessageOnPort(this.#port) as { message: FailureMessage } | undefined
-      if (received === undefined) {
-        return tsrError('ERR_TSR_INTERNAL', { what: 'an operation failed without a reason' })
-      }
-      this.#failures.set(received.message.slot, reviveTsrError(received.message.error))
-    }
+  #failureOf(slot: number): TsrError {
+    return this.#thread.failureOf(slot) ?? this.#deathOr('an operation failed without a reason')
   }
 
-  async #answer(): Promise<StartMessage> {
-    const [message] = (await once(this.#worker, 'message')) as [StartMessage]
-    if ('failed' in message) throw reviveTsrError(message.failed)
-    return message
+  #deathOr(what: string): TsrError {
+    return this.#thread.death ?? tsrError('ERR_TSR_INTERNAL', { what })
   }
-}
-
-function unexpected(message: StartMessage): Error {
-  return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
-}
-
-/** Workers start from compiled files: loaders for TypeScript do not reach into them everywhere. */
-function workerEntry(): URL {
-  return new URL('../../../dist/hosts/worker/worker-main.js', import.meta.url)
 }

@@ -1,19 +1,25 @@
-import { once } from 'node:events'
+import { readlinkSync } from 'node:fs'
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { heapOf } from '../../arena/heap.ts'
 import { Engine } from '../../engine/engine.ts'
 import type { Task } from '../../engine/task.ts'
-import { prepareTransport } from '../../transports/open-transport.ts'
+import {
+  prepareTransport,
+  type ConnectOptions,
+  type OpenedTransport,
+  type PreparedTransport,
+} from '../../transports/open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../../transports/transport.ts'
 import { DrivenEngine, LEAVE_TIME } from '../driven-engine.ts'
 import { destroyedError } from '../host.ts'
-import type {
-  ConnectMessage,
-  GroupFailureMessage,
-  GroupMessage,
-  StartMessage,
-  WorkerInput,
+import {
+  ENGINE,
+  type GroupFailureMessage,
+  type GroupMessage,
+  type StartCommand,
+  type StartMessage,
+  type WorkerInput,
 } from './messages.ts'
 import {
   commandAt,
@@ -31,6 +37,7 @@ import {
 const input = workerData as WorkerInput
 const shared = sharedStateOf(input.shared)
 const tasks = new Map<number, Task>()
+const heap = heapOf(input.memory)
 let isReady = false
 
 function tell(message: StartMessage): void {
@@ -182,37 +189,70 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
   })
 }
 
-async function main(): Promise<void> {
-  const prepared = await prepareTransport(input.transport, input.listen)
-  const connecting = once(parentPort!, 'message') as Promise<[ConnectMessage]>
-  tell({ listening: prepared.endpoint })
-  const [{ connect }] = await connecting
-  const heap = heapOf(input.memory)
-  const opened = await prepared.connect(heap, connect)
-  const { rank, worldSize, journal, ladders, gone } = input
-  const engine = new Engine({
-    heap,
-    rank,
-    worldSize,
-    transport: opened.transport,
-    journal,
-    ladders,
-    gone,
+/** Connects with the other ranks; undefined when the main thread has given up before it began. */
+async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
+  const givenUp = new AbortController()
+  const options = await new Promise<ConnectOptions | undefined>((resolve) => {
+    parentPort?.on('message', (command: StartCommand) => {
+      if ('connect' in command) {
+        resolve(command.connect)
+      } else {
+        givenUp.abort()
+        resolve(undefined)
+      }
+    })
+    tell({ listening: prepared.endpoint })
   })
+  try {
+    if (options !== undefined) return await prepared.connect(heap, options, givenUp.signal)
+    prepared.close()
+    return undefined
+  } finally {
+    parentPort?.removeAllListeners('message')
+  }
+}
+
+async function run({ kind, transport }: OpenedTransport): Promise<void> {
+  const { rank, worldSize, journal, ladders, gone } = input
+  const engine = new Engine({ heap, rank, worldSize, transport, journal, ladders, gone })
   isReady = true
-  if (opened.kind === 'blocking') {
-    tell({ ready: { doorbell: opened.transport.doorbell } })
-    runBlocking(engine, opened.transport)
+  const thread = placeOfThread()
+  if (kind === 'blocking') {
+    tell({ ready: { doorbell: transport.doorbell, thread } })
+    runBlocking(engine, transport)
   } else {
-    tell({ ready: { doorbell: undefined } })
-    await runOnEvents(engine, opened.transport)
+    tell({ ready: { doorbell: undefined, thread } })
+    await runOnEvents(engine, transport)
+  }
+}
+
+/** By this the main thread sees that this one lives, whatever ends it. */
+function placeOfThread(): string | undefined {
+  try {
+    return `/proc/${readlinkSync('/proc/thread-self')}`
+  } catch {
+    return undefined
+  }
+}
+
+async function main(): Promise<void> {
+  const opened = await connect(await prepareTransport(input.transport, input.listen))
+  try {
+    if (opened !== undefined) await run(opened)
+  } catch (error) {
+    // the peers learn of it at once
+    opened?.transport.close()
+    throw error
   }
   parentPort?.close()
   input.port.close()
 }
 
+process.once('uncaughtExceptionMonitor', (error) => {
+  input.port.postMessage({ slot: ENGINE, error: serialize(error) })
+})
+process.once('exit', reportClosed)
 main().catch((error: unknown) => {
-  reportClosed()
   if (isReady) throw error
   tell({ failed: serialize(error) })
 })

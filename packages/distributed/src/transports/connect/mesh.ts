@@ -14,7 +14,8 @@ export interface Dialer<Channel extends ByteChannel> {
   readonly endpoint: Endpoint
   /** The next caller; rejects when `stopListening` is called. */
   accept(): Promise<Channel>
-  dial(endpoint: Endpoint): Promise<Channel>
+  /** Rejects when the signal is aborted before it is connected. */
+  dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
   stopListening(): void
 }
 
@@ -56,7 +57,7 @@ export async function connectMesh<Channel extends ByteChannel>(
   const calls = endpoints.slice(0, rank).map(async (_, peer) => {
     channels[peer] = await callPeer(dialer, options, peer, deadline, calling)
   })
-  const heard = hearPeers(dialer, options, channels)
+  const heard = hearPeers(dialer, options, channels, over.signal)
   try {
     await waitOrAbort(Promise.all(calls), 'connecting', Deadline.never, signal)
     const hearing = 'hearing from the other ranks'
@@ -85,7 +86,7 @@ async function callPeer<Channel extends ByteChannel>(
   signal: AbortSignal | undefined,
 ): Promise<Channel> {
   const attempt = async (): Promise<Channel> => {
-    const dialing = dialer.dial(options.endpoints[peer]!)
+    const dialing = dialer.dial(options.endpoints[peer]!, signal)
     const connecting = waitOrAbort(dialing, 'connecting', deadline, signal)
     const channel = await connecting.catch((error: unknown) => {
       dialing.then(
@@ -113,16 +114,21 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when every rank above this one has called. */
+/** Resolves when every rank above this one has called; never after `over`. */
 async function hearPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
   channels: (Channel | undefined)[],
+  over: AbortSignal,
 ): Promise<void> {
   const { rank, endpoints } = options
   let missing = endpoints.length - 1 - rank
   let refused = 0
   const greeting = new Set<Channel>()
+  const turnAway = (): void => {
+    for (const stranger of greeting) stranger.close()
+  }
+  over.addEventListener('abort', turnAway)
   if (missing === 0) return
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
@@ -165,7 +171,7 @@ async function hearPeers<Channel extends ByteChannel>(
     listen().catch(() => undefined)
   })
   // who is still silent would only keep the process alive
-  for (const stranger of greeting) stranger.close()
+  turnAway()
 }
 
 function logRefusal(error: unknown): void {

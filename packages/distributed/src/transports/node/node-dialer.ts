@@ -38,9 +38,17 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
         })
       }
     },
-    async dial(to: Endpoint) {
+    async dial(to: Endpoint, signal?: AbortSignal) {
       const socket = connect({ host: to.host, port: to.port, noDelay: true })
-      await once(socket, 'connect')
+      const giveUp = (): void => {
+        socket.destroy(new Error('given up'))
+      }
+      signal?.addEventListener('abort', giveUp)
+      try {
+        await once(socket, 'connect')
+      } finally {
+        signal?.removeEventListener('abort', giveUp)
+      }
       return new SocketChannel(socket)
     },
     stopListening() {

@@ -34,11 +34,14 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       }
       throw new Error('stopped listening')
     },
-    async dial(to: Endpoint) {
+    async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
       const pollfd = Int32Array.of(fd, POLLOUT)
       try {
-        while (pollFds(addressOf(pollfd), 1, 0) === 0) await sleep(1)
+        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
+          signal?.throwIfAborted()
+          await sleep(1)
+        }
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
