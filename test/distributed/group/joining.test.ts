@@ -14,6 +14,8 @@ if (isAvailable().available) {
   ways.push({ engine: 'worker', transport: 'tcp' }, { engine: 'inline', transport: 'tcp' })
 }
 
+const nothingShared = JSON.stringify({ opened: [] })
+
 /** The sockets that this process has open, its own and those of libc. */
 function openSockets(): string[] {
   if (process.platform !== 'linux') return []
@@ -53,7 +55,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     // rank 1 says that it is there, and never calls
     const own = await store.get('world/0/endpoint/0')
     await store.set('world/0/endpoint/1', own)
-    await store.set('world/0/sharing/1', '[]')
+    await store.set('world/0/sharing/1', nothingShared)
     await store.set('world/0/alive/1', '')
     await store.get('world/0/joined/0')
     controller.abort()
@@ -73,7 +75,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     const { port } = silent.address() as AddressInfo
     const own = JSON.parse(Buffer.from(await store.get('world/0/endpoint/1')).toString()) as object
     await store.set('world/0/endpoint/0', JSON.stringify({ ...own, host: '127.0.0.1', port }))
-    await store.set('world/0/sharing/0', '[]')
+    await store.set('world/0/sharing/0', nothingShared)
     const called = once(silent, 'connection') as Promise<[Socket]>
     await store.set('world/0/alive/0', '')
     const [socket] = await called
@@ -82,6 +84,20 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     socket.destroy()
     await once(silent.close(), 'close')
     expect(openSockets()).toEqual(before)
+    await store.close()
+  })
+
+  it('fails at once when another rank cannot do without shared memory', async () => {
+    const store = memoryStore()
+    const options = { ...way, arena, store, rank: 0, worldSize: 2 }
+    const joining = errorOf(() => initProcessGroup(options))
+    const own = JSON.parse(Buffer.from(await store.get('world/0/endpoint/0')).toString()) as object
+    await store.set('world/0/endpoint/1', JSON.stringify({ ...own, refusal: 'rank 1 has none' }))
+    await store.set('world/0/alive/1', '')
+    expect(await joining).toMatchObject({
+      code: 'ERR_TSR_TRANSPORT_UNAVAILABLE',
+      facts: { transport: 'shared-memory', reason: 'rank 1 has none' },
+    })
     await store.close()
   })
 

@@ -9,11 +9,14 @@ afterEach(endJobs)
 const transports = isAvailable().available ? ['tcp', 'node'] : ['node']
 
 describe.each(transports)("a rank whose engine's thread has died (%s)", (transport) => {
-  it.each(['flood', 'blocked', 'awaited', 'later'])('gets an error, and goes on: %s', async (how) => {
-    const env = { TSRUN_TRANSPORT: transport, HOW: how }
-    const job = await Job.start({ size: 2, program: 'worker-dies.mjs', env })
-    const ends = await Promise.all(job.ranks.map((rank) => rank.hear('end')))
-    expect(ends.map(({ code }) => code)).toEqual(['ERR_TSR_INTERNAL', 'ERR_TSR_INTERNAL'])
-    await job.succeed()
-  })
+  it.each(['flood', 'blocked', 'awaited', 'later'])(
+    'gets an error, and goes on: %s',
+    async (how) => {
+      const env = { TSRUN_TRANSPORT: transport, HOW: how }
+      const job = await Job.start({ size: 2, program: 'worker-dies.mjs', env })
+      const ends = await Promise.all(job.ranks.map((rank) => rank.hear('end')))
+      expect(ends.map(({ code }) => code)).toEqual(['ERR_TSR_INTERNAL', 'ERR_TSR_INTERNAL'])
+      await job.succeed()
+    },
+  )
 })

@@ -160,8 +160,16 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     for (const result of await agree([a, odd])) {
       expect(result).toMatchObject({ status: 'fulfilled', value: undefined })
     }
-    const required = await agree([a, odd], true)
-    expect(required[0]).toMatchObject({ reason: { code: 'ERR_TSR_TRANSPORT_UNAVAILABLE' } })
+    for (const { segment } of sides) segment.seal()
+  })
+
+  it('fails every rank with the same cause when one cannot do without', async () => {
+    const sides = [openSide(), openSide(), openSide()]
+    const [a, b, c] = sides.map(({ segment }) => segment.address)
+    const results = await agree([a, { ...b!, nonce: '00'.repeat(16) }, c], true)
+    const reasons = results.map((result) => result.status === 'rejected' && String(result.reason))
+    expect(reasons[0]).toContain('rank 0 cannot open the memory of rank 1')
+    expect(reasons).toEqual([reasons[0], reasons[0], reasons[0]])
     for (const { segment } of sides) segment.seal()
   })
 

@@ -7,7 +7,7 @@ import type { SegmentAddress } from '../transports/shared-memory/segment.ts'
 import type { InitSettings } from './init-options.ts'
 import { joinedKey, type Life } from './lives.ts'
 import { presenceKey } from './presence.ts'
-import { agreeOnSharing } from './sharing.ts'
+import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /** Before a rank announces its presence: what an earlier process of it has left. */
 export async function forgetEndpoint(store: Store, rank: number): Promise<void> {
@@ -23,6 +23,8 @@ interface Published extends Endpoint {
   /** The host, see `hostIdentity`. */
   readonly on: string
   readonly segment: SegmentAddress | undefined
+  /** Why it does not join after all. */
+  readonly refusal?: string
   readonly tuning: TuningIdentity
 }
 
@@ -51,6 +53,7 @@ export async function exchangeEndpoints(
       return JSON.parse(text) as Published
     }),
   )
+  checkRefusals(endpoints)
   refuseLoopback(endpoints)
   const tunings = endpoints.map(({ tuning }) => tuning)
   checkSameTuning(rank, tunings)

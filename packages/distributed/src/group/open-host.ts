@@ -14,7 +14,7 @@ import { prepareTransport, type ConnectOptions } from '../transports/open-transp
 import { createSegment, type Segment } from '../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings } from './init-options.ts'
-import { doWithoutSharing } from './sharing.ts'
+import { warnWithoutSharing } from './sharing.ts'
 import type { Life } from './lives.ts'
 
 /** Starts this rank's engine, connected with those of all others. */
@@ -32,13 +32,14 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Engi
     return new InlineHost(alone, new Arena(heap, rank), recorder, undefined)
   }
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
-  const segment = offerSegment(settings, memory)
+  const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
     try {
       return await exchangeEndpoints(settings, life, {
         ...endpoint,
         on: hostIdentity(),
         segment: segment?.address,
+        ...(refusal !== undefined && { refusal }),
         tuning: identityOf(settings.tuning),
       })
     } finally {
@@ -86,17 +87,26 @@ async function listeningAddress({ environment, iface }: InitSettings): Promise<s
   return await localAddressTowards(environment.masterAddr, environment.masterPort)
 }
 
+interface SegmentOffer {
+  readonly segment?: Segment
+  /** Why this rank does not join: the others have to know before it gives up. */
+  readonly refusal?: string
+}
+
 /** A heap that can be shared, where it is wanted and works. */
 function offerSegment(
-  { sharedMemory }: InitSettings,
+  { rank, sharedMemory }: InitSettings,
   memory: WebAssembly.Memory,
-): Segment | undefined {
-  if (sharedMemory === 'off') return undefined
+): SegmentOffer {
+  if (sharedMemory === 'off') return {}
   try {
-    return createSegment(memory)
+    return { segment: createSegment(memory) }
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
-    doWithoutSharing(reason, sharedMemory === 'required')
-    return undefined
+    if (sharedMemory === 'required') {
+      return { refusal: `rank ${rank} cannot make memory that is shared: ${reason}` }
+    }
+    warnWithoutSharing(reason)
+    return {}
   }
 }

@@ -14,12 +14,20 @@ export interface SegmentSurvey {
   readonly wait: StoreCallOptions
 }
 
+/** What a rank says about the segments of the others. */
+interface Opinion {
+  /** Ranks whose segment it has opened. */
+  readonly opened: readonly number[]
+  /** Why it does not join, so that the others need not wait for it. */
+  readonly refusal?: string
+}
+
 /**
  * Opens the segments of this host's other ranks, and agrees with all ranks on who shares memory with
  * whom: two ranks do when each could open the other's segment. All ranks must call it.
  *
  * @returns undefined when no rank shares memory with another
- * @throws ERR_TSR_TRANSPORT_UNAVAILABLE when memory that is required cannot be shared
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, on all ranks, when memory that one requires cannot be shared
  */
 export async function agreeOnSharing(
   store: Store,
@@ -43,23 +51,25 @@ export async function agreeOnSharing(
     opened[peer] = undefined
   }
   try {
-    if (reasons.length > 0) {
-      doWithoutSharing(`rank ${rank} cannot open the memory of ${reasons.join('; ')}`, isRequired)
-    }
+    const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
+    const refuses = reasons.length > 0 && isRequired
+    if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
+    const own: Opinion = { opened: indicesOf(opened), ...(refuses && { refusal: reason }) }
     const keyOf = (peer: number): string => `sharing/${peer}`
-    await store.set(keyOf(rank), JSON.stringify(indicesOf(opened)))
+    await store.set(keyOf(rank), JSON.stringify(own))
     await store.wait(
       segments.map((_, peer) => keyOf(peer)),
       wait,
     )
-    const reachable = await Promise.all(
+    const opinions = await Promise.all(
       segments.map(async (_, peer) => {
         const text = new TextDecoder().decode(await store.get(keyOf(peer), wait))
-        return JSON.parse(text) as number[]
+        return JSON.parse(text) as Opinion
       }),
     )
-    const neighbours = reachable.map((peers, a) =>
-      peers.filter((b) => reachable[b]?.includes(a) === true),
+    checkRefusals(opinions)
+    const neighbours = opinions.map((opinion, a) =>
+      opinion.opened.filter((b) => opinions[b]?.opened.includes(a) === true),
     )
     for (const peer of opened.keys()) if (!neighbours[rank]!.includes(peer)) release(peer)
     return neighbours.every((peers) => peers.length === 0)
@@ -71,15 +81,14 @@ export async function agreeOnSharing(
   }
 }
 
-/**
- * Says why ranks of this host share no memory.
- *
- * @throws ERR_TSR_TRANSPORT_UNAVAILABLE when it is required
- */
-export function doWithoutSharing(reason: string, isRequired: boolean): void {
-  if (isRequired) {
-    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
-  }
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE where a rank refuses to join without shared memory */
+export function checkRefusals(ranks: readonly { readonly refusal?: string }[]): void {
+  const reason = ranks.find(({ refusal }) => refusal !== undefined)?.refusal
+  if (reason === undefined) return
+  throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
+}
+
+export function warnWithoutSharing(reason: string): void {
   createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
 }
 
