@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { SteppedWorld } from '../support/stepped-world.ts'
 import { chooseAlgorithm } from '../../../packages/distributed/src/algorithms/select.ts'
 import {
   checkSameTuning,
@@ -120,5 +121,34 @@ describe('the tunings of a job', () => {
         }),
       )
     }
+  })
+})
+
+describe('between the hosts of a hierarchical all-reduce', () => {
+  /** Frames that each owner of a chunk has sent to those of the other hosts. */
+  async function framesBetween(algorithm: string): Promise<number[]> {
+    const path = fileOf({ version: 1, sockets: { allReduce: [{ algorithm }] } })
+    const hosts = [0, 0, 1, 1, 2, 2]
+    const world = new SteppedWorld(6, { hosts, ladders: readTuning(path).ladders })
+    const buffers = world.groups.map(({ rank }) => new Float32Array(1000).fill(rank))
+    await world.finish(world.groups.map((group, rank) => group.allReduce(buffers[rank]!)))
+    for (const buffer of buffers) expect(buffer.every((sum) => sum === 15)).toBe(true)
+    return world.ranks.flatMap(({ engine }, rank) =>
+      hosts.flatMap((host, peer) =>
+        host !== hosts[rank] && rank % 2 === peer % 2
+          ? [engine.links[peer]!.outbound.framesSent]
+          : [],
+      ),
+    )
+  }
+
+  it('the tuning decides too', async () => {
+    // everybody to everybody, once
+    expect(await framesBetween('linear')).toEqual(Array.from({ length: 12 }, () => 1))
+    expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 1))
+  })
+
+  it('one that takes it everywhere does not go round in a circle', async () => {
+    await framesBetween('hierarchical')
   })
 })

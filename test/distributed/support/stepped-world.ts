@@ -1,5 +1,6 @@
 import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { Ladders } from '../../../packages/distributed/src/algorithms/ladders.ts'
 import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
@@ -30,6 +31,9 @@ export interface SteppedOptions {
   /** Default: in memory. */
   readonly transport?: (rank: number, heap: Heap) => Transport
   readonly diagnosis?: Partial<DiagnosisSettings>
+  /** By rank: which host; the ranks of one share memory. Default: none does. */
+  readonly hosts?: readonly number[]
+  readonly ladders?: Ladders
 }
 
 /** Milliseconds without movement after which a test is given up. */
@@ -43,9 +47,9 @@ export class SteppedWorld {
   readonly ranks: SteppedRank[]
 
   constructor(size: number, options: SteppedOptions = {}) {
-    const { memory = 16 * 1024 * 1024, transport: open } = options
+    const { memory = 16 * 1024 * 1024, transport: open, hosts, ladders } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
-    const network = new MemoryNetwork(size)
+    const network = new MemoryNetwork(size, hosts)
     const store = memoryStore()
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
@@ -53,7 +57,8 @@ export class SteppedWorld {
         open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, (bytes) => bytes)
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
-      const engine = new Engine({ heap, rank, worldSize: size, transport, journal: shared })
+      const facts = { heap, rank, worldSize: size, transport, journal: shared }
+      const engine = new Engine({ ...facts, ladders })
       const host = {
         kind: 'world' as const,
         transport: transport.name,

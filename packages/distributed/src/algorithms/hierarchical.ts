@@ -1,9 +1,10 @@
 import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
+import type { Operation, OperationName } from '../engine/operation.ts'
 import type { Steps } from '../engine/task.ts'
 import type { Transfer } from '../engine/transfer.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
+import type { Ladders } from './ladders.ts'
 import { channelAmong } from './sub-channel.ts'
 
 /*
@@ -19,11 +20,18 @@ import { channelAmong } from './sub-channel.ts'
  * broadcast: the root sends to one rank of every other host, and these to the rest of their hosts.
  */
 
+/** Chooses what serves between hosts, for so many bytes. */
+export type Between = (
+  name: OperationName,
+  bytes: number,
+  ladders: Ladders | undefined,
+) => Algorithm
+
 /** Segments that are sent ahead. */
 const AHEAD = 3
 
-/** @param between - the all-reduce among the owners of a chunk of so many bytes */
-export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Algorithm {
+/** @param between - the all-reduce among the owners of a chunk */
+export function hierarchicalAllReduce(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel
     const arithmetic = arithmeticOf(channel, operation)
@@ -45,7 +53,8 @@ export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Al
         const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
         const elements = own.bytes / arithmetic.bytesPerElement
         const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-        yield* between(own.bytes)(channelAmong(channel, owners), part)
+        const across = between(operation.name, own.bytes, channel.ladders)
+        yield* across(channelAmong(channel, owners), part)
       }
       arithmetic.finish(own.at, own.bytes)
     }
@@ -54,7 +63,7 @@ export function hierarchicalAllReduce(between: (bytes: number) => Algorithm): Al
 }
 
 /** @param between - the broadcast among one rank of each host */
-export function hierarchicalBroadcast(between: (bytes: number) => Algorithm): Algorithm {
+export function hierarchicalBroadcast(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel
     const { input: at, count, peer: root } = operation
@@ -67,8 +76,9 @@ export function hierarchicalBroadcast(between: (bytes: number) => Algorithm): Al
       yield* until(channel.receive(leader, at, bytes))
       return
     }
-    const across = channelAmong(channel, leaders)
-    yield* between(bytes)(across, { ...operation, peer: leaders.indexOf(root) })
+    const across = between(operation.name, bytes, channel.ladders)
+    const part = { ...operation, peer: leaders.indexOf(root) }
+    yield* across(channelAmong(channel, leaders), part)
     const others = local.filter((peer) => peer !== leader)
     yield* untilAll(others.map((peer) => channel.send(peer, at, bytes)))
   }

@@ -14,7 +14,7 @@ import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
 import { disseminationBarrier } from './dissemination.ts'
 import type { Layout } from '../engine/group.ts'
 import { halvingDoublingAllReduce } from './halving-doubling.ts'
-import { hierarchicalAllReduce, hierarchicalBroadcast } from './hierarchical.ts'
+import { hierarchicalAllReduce, hierarchicalBroadcast, type Between } from './hierarchical.ts'
 import { builtInLadders, type Ladders } from './ladders.ts'
 import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
@@ -25,8 +25,11 @@ import { recursiveHalvingReduceScatter } from './recursive-halving.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
 /** What serves between hosts in a hierarchical collective. */
-const betweenHosts = (name: 'allReduce' | 'broadcast', bytes: number): Algorithm => {
-  const algorithm = chooseAlgorithm(name, { bytes, layout: 'apart' })
+const betweenHosts: Between = (name, bytes, ladders) => {
+  const chosen = chooseAlgorithm(name, { bytes, layout: 'apart' }, ladders)
+  // a tuning that takes it everywhere would go round in a circle
+  const isCircle = chosen === 'hierarchical'
+  const algorithm = isCircle ? chooseAlgorithm(name, { bytes, layout: 'apart' }) : chosen
   return table[name][algorithm]!
 }
 
@@ -34,7 +37,7 @@ const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
   ring: ringAllReduce,
   'recursive-doubling': recursiveDoublingAllReduce,
   'halving-doubling': halvingDoublingAllReduce,
-  hierarchical: hierarchicalAllReduce((bytes) => betweenHosts('allReduce', bytes)),
+  hierarchical: hierarchicalAllReduce(betweenHosts),
   direct: directAllReduce,
   linear: linearAllReduce,
   ordered: orderedAllReduce,
@@ -48,7 +51,7 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
     'binomial-tree': binomialBroadcast,
     chain: chainBroadcast,
     direct: directBroadcast,
-    hierarchical: hierarchicalBroadcast((bytes) => betweenHosts('broadcast', bytes)),
+    hierarchical: hierarchicalBroadcast(betweenHosts),
   },
   reduce: { 'binomial-tree': binomialReduce, chain: chainReduce, ordered: orderedReduce },
   allReduce,

@@ -1,3 +1,4 @@
+import type { Ladders } from '../algorithms/ladders.ts'
 import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { Waited } from './task.ts'
@@ -13,6 +14,8 @@ export interface Channel {
   readonly hosts: readonly number[]
   readonly heap: Heap
   readonly kernels: Kernels
+  /** For algorithms that choose others; undefined: the built-in thresholds. */
+  readonly ladders: Ladders | undefined
   /**
    * Starts to send `bytes` bytes at offset `at` to a rank of the group.
    *

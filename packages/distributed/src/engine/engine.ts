@@ -28,6 +28,7 @@ export class Engine {
   readonly heap: Heap
   readonly kernels: Kernels
   readonly gone: Int32Array
+  readonly ladders: Ladders | undefined
   /** By world rank; undefined for this rank. */
   readonly links: (Link | undefined)[]
   /** The receives that may have to wait for their turn. */
@@ -43,10 +44,9 @@ export class Engine {
   readonly #native: NativeCollectives | undefined
   readonly #wakeTask = this.#wake.bind(this)
   readonly #diagnosis: Diagnosis
-  readonly #ladders: Ladders | undefined
 
   constructor({ heap, rank, worldSize, transport, journal, ladders, gone }: EngineOptions) {
-    this.#ladders = ladders
+    this.ladders = ladders
     this.rank = rank
     this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
@@ -163,7 +163,7 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = resolveAlgorithm(requested, group, this.#ladders, this.#native)
+    const operation = resolveAlgorithm(requested, group, this.ladders, this.#native)
     const task = createTask(operation, group, onSettled)
     this.#running.add(task)
     this.#diagnosis.onStart(task)
@@ -191,9 +191,7 @@ export class Engine {
   progress(): boolean {
     let moved = this.#native?.progress(this.#wakeTask) === true
     for (const link of this.#open) {
-      if (!link.outbound.isEmpty && link.outbound.flush()) moved = true
-      if (link.inbound.pull()) moved = true
-      if (link.advance()) moved = true
+      if (link.move()) moved = true
     }
     return this.#runReady() || moved
   }

@@ -205,7 +205,8 @@ export class Failures {
       return
     }
     for (const group of groups.values()) {
-      if (!group.ranks.includes(link.peer)) continue
+      // one that has failed as a whole has a cause, and may be about to tell it
+      if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)
       const fault = { reason: sentenceOf(error), all: true }

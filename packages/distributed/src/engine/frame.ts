@@ -41,6 +41,9 @@ export const frameKinds = {
   fetched: 11,
   /** What ranks tell each other for people: see `Notice`. */
   notice: 12,
+  /** The receiver of a stream waits for nothing there, and its answer; see `Forgetting`. */
+  forget: 13,
+  forgotten: 14,
 } as const
 
 /** Independent series of messages between two ranks of a group. */

@@ -27,7 +27,7 @@ interface Offered {
 }
 
 const NOWHERE: Address = { space: 0, group: 0, sequence: 0 }
-const ABOUT_NOTHING: About = { index: 0, fingerprint: NOTHING, bytes: 0 }
+export const ABOUT_NOTHING: About = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_OFFERED: Offered = { place: 0, guard: 0 }
 
 /** Writes the frames of one link, each with the flow control of the other direction. */

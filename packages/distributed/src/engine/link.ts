@@ -1,15 +1,19 @@
+import type { TsrError } from '@tsrun/core'
 import type { Transport } from '../transports/transport.ts'
-import { EAGER_LIMIT, type EngineMemory } from './engine-memory.ts'
+import type { EngineMemory } from './engine-memory.ts'
+import { Forgetting } from './forgetting.ts'
 import { frameKinds, HEADER_BYTES, spaces, type FrameHeader } from './frame.ts'
 import { Frames, type Address } from './frames.ts'
 import { Inbound, type Destination } from './inbound.ts'
 import type { Fingerprint } from './operation.ts'
 import { Offers } from './offers.ts'
 import { Outbound } from './outbound.ts'
+import { isPlausible } from './plausible.ts'
 import { Pulls } from './pulls.ts'
 import { Receives } from './receives.ts'
 import { Sends } from './sends.ts'
-import { createStream, LARGEST_GROUP, streamKey, type Stream } from './stream.ts'
+import { createStream, streamKey, type Stream } from './stream.ts'
+import { thrownError } from './task-errors.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the link tells the engine. */
@@ -29,7 +33,9 @@ export interface LinkEvents {
   onClosed(link: Link): void
 }
 
-const knownKinds: ReadonlySet<number> = new Set(Object.values(frameKinds))
+/** Frames that may open a stream. */
+const { eager, announce, clear, data, offer } = frameKinds
+const opening: ReadonlySet<number> = new Set([eager, announce, clear, data, offer])
 
 /** Messages to and from one peer, and the frames that carry them. */
 export class Link {
@@ -39,12 +45,15 @@ export class Link {
   readonly streams = new Map<number, Stream>()
   /** Why messages can't be exchanged any more; undefined while they can. */
   closed: 'lost' | 'left' | undefined
+  /** Why this side had to give the link up. */
+  failure: TsrError | undefined
   readonly #transport: Transport
   readonly #memory: EngineMemory
   readonly #events: LinkEvents
   readonly #frames: Frames
   readonly #sends: Sends
   readonly #receives: Receives
+  readonly #forgetting: Forgetting
   /** Where the peer shares memory. */
   readonly #offers: Offers | undefined
   readonly #pulls: Pulls | undefined
@@ -71,6 +80,7 @@ export class Link {
     }
     this.#sends = new Sends(this.#frames, events, this.#offers)
     this.#receives = new Receives(this.#frames, memory, events, this.#pulls)
+    this.#forgetting = new Forgetting(this.#frames, this.streams)
     this.inbound = new Inbound(transport, memory, peer, {
       isPlausible,
       onFrame: (header) => this.#onFrame(header),
@@ -101,6 +111,7 @@ export class Link {
     if (stream === undefined) {
       stream = createStream(this, space, group, sequence)
       this.streams.set(key, stream)
+      if (space === spaces.message) this.#forgetting.onOpened()
     }
     return stream
   }
@@ -115,24 +126,40 @@ export class Link {
     this.#receives.start(transfer)
   }
 
-  /** Goes on with large messages. Returns whether there were any. */
-  advance(): boolean {
-    if (this.#pulls === undefined || this.#pulls.isEmpty) return false
-    this.#pulls.advance()
-    return true
+  /** Moves what can move; whether anything did. A link that cannot go on is lost. */
+  move(): boolean {
+    if (this.failure !== undefined) return false
+    try {
+      let moved = !this.outbound.isEmpty && this.outbound.flush()
+      if (this.inbound.pull()) moved = true
+      if (this.#pulls?.isEmpty === false) {
+        this.#pulls.advance()
+        moved = true
+      }
+      return moved
+    } catch (cause) {
+      this.#fail(cause)
+      return true
+    }
   }
 
   /** Lets go of a transfer whose operation failed; a payload that still comes is thrown away. */
   cancel(transfer: Transfer): void {
     transfer.cancelled = true
     this.#receives.cancel(transfer)
-    this.#sends.cancel(transfer)
+    this.#try(() => {
+      this.#sends.cancel(transfer)
+    })
   }
 
   /** Forgets a collective's stream. Returns messages that nobody took, for the mismatch report. */
   closeStream(stream: Stream): Fingerprint | undefined {
     this.streams.delete(stream.key)
-    this.#receives.discard(stream.unexpected)
+    if (stream.unexpected.length > 0) {
+      this.#try(() => {
+        this.#receives.discard(stream.unexpected)
+      })
+    }
     return stream.unexpected[0]?.fingerprint
   }
 
@@ -145,30 +172,32 @@ export class Link {
 
   /** Asks whether the peer runs the same collective. */
   inquire({ stream, fingerprint }: { stream: Address; fingerprint: Fingerprint }): void {
-    this.#frames.write(frameKinds.inquiry, stream, { index: 0, fingerprint, bytes: 0 })
+    this.#try(() => {
+      this.#frames.write(frameKinds.inquiry, stream, { index: 0, fingerprint, bytes: 0 })
+    })
   }
 
   /** Tells the peer that its operation cannot finish here. */
   sendFault(address: Address, payload: Uint8Array): void {
-    this.#sendText(frameKinds.fault, address, payload)
+    this.#try(() => {
+      this.#frames.writeText(frameKinds.fault, address, payload)
+    })
   }
 
   sendNotice(address: Address, payload: Uint8Array): void {
-    this.#sendText(frameKinds.notice, address, payload)
-  }
-
-  #sendText(kind: number, address: Address, payload: Uint8Array): void {
     try {
-      this.#frames.writeText(kind, address, payload)
+      this.#frames.writeText(frameKinds.notice, address, payload)
     } catch {
-      // no engine memory left: the peer finds out by its time-out
+      // no room: it was for people only
     }
   }
 
   sayGoodbye(): void {
     if (this.#saidGoodbye || this.closed !== undefined) return
     this.#saidGoodbye = true
-    this.#frames.writeBare(frameKinds.goodbye)
+    this.#try(() => {
+      this.#frames.writeBare(frameKinds.goodbye)
+    })
     // what came after it would meet a closed connection there, and break it before all was read
     this.#frames.end()
   }
@@ -176,6 +205,7 @@ export class Link {
   #onFrame(header: FrameHeader): Destination | undefined {
     this.#frames.onCredit(header.credit)
     const { kind, space, group, sequence, index, fingerprint, bytes } = header
+    if (opening.has(kind) && this.#events.hasLeft(group)) return this.#receives.throwAway(header)
     switch (kind) {
       case frameKinds.eager:
         return this.#receives.onEager(this.stream(space, group, sequence), header)
@@ -200,7 +230,13 @@ export class Link {
           this.#pulls?.onWithdrawn(header.guard)
           return undefined
         }
-        this.#receives.onWithdrawn(this.stream(space, group, sequence), index)
+        this.#receives.onWithdrawn(this.streams.get(streamKey(space, group, sequence)), index)
+        return undefined
+      case frameKinds.forget:
+        if (!this.#events.hasLeft(group)) this.#forgetting.onForget(header)
+        return undefined
+      case frameKinds.forgotten:
+        this.#receives.clearHeld(this.#forgetting.onForgotten(header))
         return undefined
       case frameKinds.inquiry:
         // a stream that is over is not opened again
@@ -231,6 +267,22 @@ export class Link {
     }
   }
 
+  #try(action: () => void): void {
+    try {
+      action()
+    } catch (cause) {
+      this.#fail(cause)
+    }
+  }
+
+  /** Without room for its frames a link cannot go on: frames that are left out confuse the peer. */
+  #fail(cause: unknown): void {
+    this.failure ??= thrownError(cause)
+    this.outbound.discard()
+    this.#transport.closePeer(this.peer)
+    this.#close('lost')
+  }
+
   #close(how: 'lost' | 'left'): void {
     if (this.closed !== undefined) return
     this.closed = how
@@ -242,16 +294,4 @@ export class Link {
     }
     this.#events.onClosed(this)
   }
-}
-
-/** Frames whose payload is stored before it is looked at are small; no kind and space but ours. */
-function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
-  const isStored =
-    kind === frameKinds.eager || kind === frameKinds.fault || kind === frameKinds.notice
-  return (
-    knownKinds.has(kind) &&
-    (space === spaces.collective || space === spaces.message) &&
-    group <= LARGEST_GROUP &&
-    (!isStored || bytes <= EAGER_LIMIT)
-  )
 }

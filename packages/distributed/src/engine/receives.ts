@@ -38,7 +38,9 @@ export class Receives {
     const early = takeIndex(stream.unexpected, index)
     if (early === undefined) {
       stream.receives.push(transfer)
-      if (transfer.bytes > EAGER_LIMIT && this.#pulls === undefined) this.#clear(transfer)
+      if (transfer.bytes <= EAGER_LIMIT || this.#pulls !== undefined) return
+      if (stream.held === undefined) this.#clear(transfer)
+      else stream.held.push(transfer)
     } else if (transfer.cancelled) {
       this.discard([early])
       if (early.at < 0 && early.offer === undefined) {
@@ -59,6 +61,24 @@ export class Receives {
       this.#events.onStarted(transfer)
       this.#events.onDone(transfer)
     }
+  }
+
+  /** Large receives whose clearance had to wait. */
+  clearHeld(receives: readonly Transfer[]): void {
+    for (const receive of receives) this.#clear(receive)
+  }
+
+  /** A frame of a group that this rank has left: it must not open a stream. */
+  throwAway({ kind, bytes, place, guard }: FrameHeader): Destination | undefined {
+    if (kind === frameKinds.offer) {
+      this.#pulls?.note({ place, guard })
+      this.#pulls?.refuse({ place, guard })
+    }
+    if (kind !== frameKinds.eager && kind !== frameKinds.data) return undefined
+    const onArrived = (): void => {
+      if (kind === frameKinds.eager) this.#frames.consume(bytes)
+    }
+    return { at: undefined, onArrived }
   }
 
   /** What still comes for this receive is thrown away. */
@@ -111,9 +131,6 @@ export class Receives {
       }
       pulls.refuse(offer)
       if (!receive.cancelled) this.#events.onMismatch(stream, fingerprint, receive)
-    } else if (this.#events.hasLeft(stream.group)) {
-      stream.link.streams.delete(stream.key)
-      pulls.refuse(offer)
     } else if (index < stream.nextReceive) {
       pulls.refuse(offer)
     } else {
@@ -149,8 +166,8 @@ export class Receives {
   }
 
   /** The peer has given up a message that was cleared. */
-  onWithdrawn(stream: Stream, index: number): void {
-    const receive = takeIndex(stream.receives, index)
+  onWithdrawn(stream: Stream | undefined, index: number): void {
+    const receive = stream && takeIndex(stream.receives, index)
     if (receive === undefined || receive.cancelled) return
     this.#cleared.delete(receive)
     this.#events.onWithdrawn(receive)
@@ -163,17 +180,12 @@ export class Receives {
 
   /** Stores a small message that nobody waits for. */
   #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
-    if (this.#events.hasLeft(stream.group)) {
-      stream.link.streams.delete(stream.key)
-      const onArrived = (): void => {
-        this.#frames.consume(bytes)
-      }
-      return { at: undefined, onArrived }
-    }
     const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
+    stream.coming++
     return {
       at,
       onArrived: () => {
+        stream.coming--
         stream.unexpected.push({ index, fingerprint, at, bytes })
         if (index >= stream.nextReceive) this.#events.onUnexpected(stream, fingerprint)
         else this.#matchLate(stream, index)

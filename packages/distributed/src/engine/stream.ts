@@ -39,6 +39,10 @@ export interface Stream {
   readonly unexpected: Unexpected[]
   /** Clearances that came before their send. */
   readonly clearances: Clearance[]
+  /** Unexpected messages whose payload is coming in. */
+  coming: number
+  /** While an answer to `forget` is awaited: the receives that wait to be cleared. */
+  held: Transfer[] | undefined
 }
 
 /** Groups are numbered up to here. */
@@ -62,6 +66,8 @@ export function createStream(link: Link, space: number, group: number, sequence:
     receives: [],
     unexpected: [],
     clearances: [],
+    coming: 0,
+    held: undefined,
   }
 }
 

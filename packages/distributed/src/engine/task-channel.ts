@@ -66,6 +66,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
     hosts: group.hosts,
     heap: engine.heap,
     kernels: engine.kernels,
+    ladders: engine.ladders,
     send(to, at, bytes, count) {
       const stream = streamTo(to)
       const transfer = begin(stream, stream.nextSend++, at, bytes, count)

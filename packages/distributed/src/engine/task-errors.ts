@@ -9,6 +9,8 @@ export function peerError(
   rank: number,
   group = task?.group.name ?? '',
 ): TsrError {
+  // an error of its own for each operation
+  if (link.failure !== undefined) return reviveTsrError(link.failure.toJSON())
   const operation = task === undefined ? 'no operation' : nameOf(task)
   const facts = { peer: link.peer, rank, operation, group }
   if (link.closed === undefined) return tsrError('ERR_TSR_GROUP_LEFT', facts)

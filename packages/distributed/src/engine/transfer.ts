@@ -7,7 +7,7 @@ export interface Transfer {
   readonly task: Task
   readonly stream: Stream
   /** Position among the stream's messages in this direction. */
-  readonly index: number
+  index: number
   /** Offset in the heap of the bytes to send, or of the place to receive them. */
   readonly at: number
   readonly bytes: number
