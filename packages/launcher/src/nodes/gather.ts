@@ -86,22 +86,28 @@ export async function gatherNodes(
 }
 
 /** The next node in the queue that is still there; undefined at the deadline. */
-async function nextNode(
-  store: Store,
+export async function nextNode(
+  store: Pick<Store, 'queuePop' | 'get'>,
   deadline: Deadline,
   signal: AbortSignal,
 ): Promise<Present | undefined> {
   for (;;) {
-    try {
-      const timeout = deadline.remaining()
-      const id = Buffer.from(await store.queuePop(keys.joining, { timeout, signal })).toString()
-      if (!(await store.check([keys.node(id)]))) continue
-      return parse(await store.get(keys.node(id))) as Present
-    } catch (error) {
-      if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
-      throw error
-    }
+    const id = await unlessLate(
+      store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
+    )
+    if (id === undefined) return undefined
+    // a node that has left meanwhile is not waited for
+    const key = keys.node(Buffer.from(id).toString())
+    const node = await unlessLate(store.get(key, { timeout: 0, signal }))
+    if (node !== undefined) return parse(node) as Present
   }
+}
+
+async function unlessLate(value: Promise<Uint8Array>): Promise<Uint8Array | undefined> {
+  return await value.catch((error: unknown) => {
+    if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
+    throw error
+  })
 }
 
 /** The address of this host by which the others reach it. */
