@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -126,6 +126,29 @@ describe('victims never pass for culprits', () => {
     expect(finished.stderr).toContain(
       'ranks 0-1, 3: failed because of rank 2 (ERR_TSR_PEER_LOST), after',
     )
+  })
+
+  it('gives each victim one line on the console, and the rest to its log file', async () => {
+    const logs = mkdtempSync(join(tmpdir(), 'tsrun-victims-'))
+    try {
+      const run = new Run(['--nproc', '4', '--log-dir', logs, 'victims.mjs', 'late'])
+      const ranks = await run.announced(4)
+      run.ask(ranks, isVictim)
+      await run.announced(3, 'asked')
+      run.ask(ranks, isCulprit)
+      const { stderr } = await run.finished
+      const [runId] = readdirSync(logs)
+      for (const rank of [0, 1, 3]) {
+        const lines = stderr.split('\n').filter((line) => line.startsWith(`[rank ${rank}]`))
+        expect(lines).toHaveLength(1)
+        expect(lines[0]).toMatch(/Error: the step failed \[cause\] TsrError: Rank 2 is gone/)
+        const log = readFileSync(join(logs, runId!, 'attempt_0', `${rank}`, 'stderr.log'), 'utf8')
+        expect(log).toMatch(/Error: the step failed\n +at .*victims\.mjs/)
+        expect(log).toContain('[cause]: TsrError: Rank 2 is gone')
+      }
+    } finally {
+      rmSync(logs, { recursive: true })
+    }
   })
 
   it('names a rank that left early and well, with the error of one that missed it', async () => {

@@ -56,6 +56,7 @@ export function errorReport(facts: Partial<ErrorReport>): ErrorReport {
     text: 'Error: boom\n    at train (/train.mjs:3:9)',
     peers: [],
     consequence: false,
+    brief: false,
     ...facts,
   }
 }

@@ -44,6 +44,9 @@ export function logRank(
   to: LogDestinations,
 ): RankLog {
   const tail = new StderrTail()
+  process.onError = ({ brief, text }) => {
+    if (brief) files?.write('stderr', { text, end: '\n' })
+  }
   forwardOutput(process, {
     console: to.console,
     presenters: makePresenters(to, process.rank),

@@ -16,6 +16,8 @@ export interface ErrorReport {
   readonly peers: readonly number[]
   /** The error only follows from another rank's failure. */
   readonly consequence: boolean
+  /** The rank prints it as one line; the whole is for its log file. */
+  readonly brief: boolean
 }
 
 /** The rank ends by itself. */

@@ -4,7 +4,7 @@ import type { ErrorReport } from './control-message.ts'
 
 const LONGEST_TEXT = 32 * 1024
 
-type Description = Omit<ErrorReport, 'kind' | 'at'>
+type Description = Omit<ErrorReport, 'kind' | 'at' | 'brief'>
 
 /** The facts of whatever was thrown; never throws itself. */
 export function describeError(thrown: unknown): Description {
@@ -24,6 +24,15 @@ export function describeError(thrown: unknown): Description {
     const text = `a value of type ${typeof thrown} that cannot be printed`
     return { name: 'unknown', message: text, text, peers: [], consequence: false }
   }
+}
+
+/** In one line. */
+export function summarizeError(thrown: unknown): string {
+  const chain = causes(thrown).map((error) => {
+    const { name, message } = Object(error) as Record<string, unknown>
+    return [name, message].filter((text) => typeof text === 'string').join(': ')
+  })
+  return chain.join(' [cause] ').replaceAll(/\s*\n\s*/g, ' ')
 }
 
 /** As Node does; an error of ours without its facts, which its message holds already. */

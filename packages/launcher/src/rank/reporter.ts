@@ -1,14 +1,21 @@
 import { writeSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core/clock'
 import type { ControlMessage } from './control-message.ts'
-import { describeError } from './error-report.ts'
+import { describeError, summarizeError } from './error-report.ts'
 
-/** Writes uncaught errors and, at the end, the usage of this process to the control pipe. */
+/**
+ * Writes uncaught errors and, at the end, the usage of this process to the control pipe. An error that
+ * only follows from another rank's failure is printed as one line: the first cause should not be
+ * buried under what many ranks say of it.
+ */
 export function reportToLauncher(controlFd: number): void {
   let failed = false
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
     failed = true
-    send(controlFd, { kind: 'error', at: monotonicNow(), ...describeError(error) })
+    const report = describeError(error)
+    const brief = report.consequence && isFatal()
+    send(controlFd, { kind: 'error', at: monotonicNow(), ...report, brief })
+    if (brief) process.once('uncaughtException', dieBriefly)
   })
   process.on('exit', (code) => {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()
@@ -16,6 +23,19 @@ export function reportToLauncher(controlFd: number): void {
     const exitedAt = code === 0 || failed ? undefined : callerOfExit()
     send(controlFd, { kind: 'exit', usage, ...(exitedAt === undefined ? {} : { exitedAt }) })
   })
+}
+
+/** Whether the process will end of an uncaught error: nobody but Node looks at it. */
+function isFatal(): boolean {
+  const isCaught =
+    process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()
+  return !isCaught
+}
+
+/** What Node does with an error that nobody caught, in fewer words. */
+function dieBriefly(error: unknown): void {
+  process.stderr.write(`${summarizeError(error)}\n`)
+  process.exit(Number(process.exitCode ?? 0) || 1)
 }
 
 /** The user's frames of the stack above process.exit(); undefined when the process just ended. */

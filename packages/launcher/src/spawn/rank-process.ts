@@ -36,6 +36,7 @@ export class RankProcess {
   readonly ended: Promise<RankEnd>
   end: RankEnd | undefined
   error: ErrorReport | undefined
+  onError: (report: ErrorReport) => void = () => undefined
   exitReport: ExitReport | undefined
   /** The last look at /proc, for ranks that cannot report their usage. */
   sampledUsage: ResourceUsage | undefined
@@ -125,8 +126,12 @@ export class RankProcess {
   }
 
   #take(message: ControlMessage): void {
-    if (message.kind === 'error') this.error = message
-    else this.exitReport = message
+    if (message.kind === 'exit') {
+      this.exitReport = message
+      return
+    }
+    this.error = message
+    this.onError(message)
   }
 
   async #waitForEnd(control: Readable): Promise<RankEnd> {
