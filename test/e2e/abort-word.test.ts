@@ -1,0 +1,38 @@
+import { jest } from '@jest/globals'
+import { isAvailable } from '@tsrun/native'
+import { StatusPage } from '@tsrun/telemetry'
+import { endJobs, Job } from '../distributed/support/job.ts'
+
+jest.setTimeout(60_000)
+afterEach(endJobs)
+
+const ways = [
+  ...(isAvailable().available
+    ? [
+        { name: 'worker engine', env: { TSRUN_ENGINE: 'worker' } },
+        { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
+      ]
+    : []),
+  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
+]
+
+const identity = { runId: 'test', script: 'blocked.mjs', worldSize: 2, restartCount: 0, slots: 2 }
+
+const describeLinux = process.platform === 'linux' ? describe.each(ways) : describe.skip.each(ways)
+
+describeLinux('the abort word ($name)', ({ env }) => {
+  it('ends what a rank blocks in, though the rank that it names is still connected', async () => {
+    const page = new StatusPage(identity)
+    try {
+      const pageEnv = { ...env, TSRUN_STATUS_PAGE: page.path }
+      const job = await Job.start({ size: 2, program: 'blocked.mjs', env: pageEnv })
+      await Promise.all(job.ranks.map((rank) => rank.hear('blocks')))
+      page.abort(1)
+      const { code, message } = await job.ranks[0]!.hear('failed')
+      expect(code).toBe('ERR_TSR_PEER_LOST')
+      expect(message).toContain('Rank 1 is gone (its launcher has seen its end)')
+    } finally {
+      page.close()
+    }
+  })
+})
