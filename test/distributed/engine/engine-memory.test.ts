@@ -84,6 +84,33 @@ describe('scratch', () => {
   })
 })
 
+describe('an algorithm that is chosen for too large a buffer', () => {
+  // of three ranks, where one takes part for another
+  it.each([
+    ['linear', 2],
+    ['recursive-doubling', 2],
+    ['halving-doubling', 1.5],
+  ] as const)('is refused: %s takes %d times the buffer', async (algorithm, factor) => {
+    const memory = 4 * 1024 * 1024
+    const room = ((memory / 2) * 7) / 8
+    const world = new SteppedWorld(3, { memory })
+    const reduce = (bytes: number): PromiseLike<unknown>[] =>
+      world.groups.map((group) => {
+        const buffer = group.alloc('uint8', bytes)
+        const work = group.allReduce(buffer, { algorithm })
+        const free = (): void => {
+          group.free(buffer)
+        }
+        work.then(free, free)
+        return work
+      })
+    await world.finish(reduce(Math.floor((0.8 * room) / factor)))
+    for (const error of await world.outcomes(reduce(Math.ceil((1.01 * room) / factor)))) {
+      expect(String(error)).toContain('ERR_TSR_ENGINE_MEMORY')
+    }
+  })
+})
+
 describe('thousands of operations', () => {
   it('leave nothing behind in the engine', async () => {
     const world = new SteppedWorld(3)

@@ -87,7 +87,7 @@ export const distributedErrors = {
     message:
       'The engine of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
     advice:
-      'Keep fewer operations under way at once, or start with a larger TSRUN_ARENA (for example 2GiB).',
+      'Keep fewer operations under way at once, and leave large buffers to the default algorithm. A TSRUN_ARENA of less than 384MiB makes this room smaller.',
   },
   ERR_TSR_TOO_MANY_OPERATIONS: {
     category: 'user',
