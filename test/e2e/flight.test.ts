@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -46,6 +46,44 @@ describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (
 it('a rank that waits for a message instead is said to', async () => {
   await fail({ ELSEWHERE: 'receive', TSRUN_ENGINE: 'inline' })
   expect(await compare()).toContain(sentence)
+})
+
+it('of a run the last attempt that left records is compared, of many runs the newest', async () => {
+  /** Runs a job, and returns its id. */
+  const start = async (restarts: number): Promise<string> => {
+    const before = readdirSync(logs)
+    const flags = ['--nproc', '4', '--grace', '1', '--log-dir', logs]
+    const args = [...flags, '--max-restarts', `${restarts}`, 'never-enters.mjs']
+    await tsrun(args, { cwd, env: { TIMEOUT: '300' } })
+    return readdirSync(logs).find((name) => !before.includes(name))!
+  }
+  const compared = async (...path: string[]): Promise<string[]> => {
+    const { code, stdout } = await tsrun(['flight', join(logs, ...path)])
+    expect(code).toBe(0)
+    expect(stdout).toContain(sentence)
+    return stdout.split('\n')
+  }
+  const older = await start(1)
+  const last = join(logs, older, 'attempt_1', 'flight')
+  const title = `run ${older}, attempt 1: records of 4 of 4 ranks`
+  for (const path of [[older], [older, 'attempt_1'], []]) {
+    const [first, second, ...rest] = await compared(...path)
+    expect([first, second]).toEqual([title, `in ${last}`])
+    expect(rest.join()).not.toContain('attempt')
+  }
+  expect((await compared(older, 'attempt_0'))[0]).toContain(`run ${older}, attempt 0`)
+  // one that ended well
+  mkdirSync(join(logs, older, 'attempt_2'))
+  expect(await compared(older)).toContain('attempt 2 left no records')
+  const newer = await start(0)
+  const newest = await compared()
+  expect(newest[0]).toContain(`run ${newer}, attempt 0`)
+  expect(newest).toContain('the last of 2 runs with records')
+  // a folder for the records of many runs
+  cpSync(join(last, 'rank-2.jsonl'), join(logs, newer, 'attempt_0', 'flight', 'rank-2.jsonl'))
+  const mixed = await tsrun(['flight', join(logs, newer)])
+  expect(mixed.stdout).toContain(`left out: that of rank 2 is of run ${older}, attempt 1`)
+  expect(mixed.stdout).toContain('no record of rank 2')
 })
 
 it.each([

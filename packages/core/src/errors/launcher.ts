@@ -54,7 +54,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'No flight records in {directory}: {problem}',
     advice:
-      'Give the folder that TSRUN_FLIGHT_DIR named, or DIR/RUN-ID/attempt_N of --log-dir DIR; ranks write records only when something fails.',
+      'Give the folder that TSRUN_FLIGHT_DIR named, or --log-dir DIR, or DIR/RUN-ID or DIR/RUN-ID/attempt_N; ranks write records only when something fails.',
   },
   ERR_TSR_NO_JOB: {
     category: 'user',

@@ -1,14 +1,17 @@
-import { existsSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { statSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
-import { describeFinding, mergeFlight, readFlightFolder } from '@tsrun/telemetry'
+import { describeFinding, mergeFlight } from '@tsrun/telemetry'
 import { formatRankList } from '../args/rank-list.ts'
+import { findRecords } from './folder.ts'
 
 const help = `tsrun flight FOLDER
 
-Compares what the flight recorders of all ranks hold (FOLDER/rank-*.jsonl): who never entered an
+Compares what the flight recorders of all ranks hold (rank-*.jsonl): who never entered an
 operation that others wait in, who runs another one, which messages wait, which ranks are slow.
 Ranks write them when something fails, below --log-dir, or where TSRUN_FLIGHT_DIR says.
+
+FOLDER holds them, or is DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID: the last attempt that
+left records; DIR: the run that wrote last.
 `
 
 /** Characters of a reason that are shown. */
@@ -24,14 +27,12 @@ export function flightText(argv: readonly string[]): string {
   if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() !== true) {
     throw tsrError('ERR_TSR_FLIGHT_FOLDER', { directory, problem: 'it is no folder' })
   }
-  // also the folder of an attempt, which the records lie in
-  const inside = join(directory, 'flight')
-  const folder = existsSync(inside) ? inside : directory
-  const { dumps, problems } = readFlightFolder(folder)
-  if (dumps.length === 0) {
-    const problem = problems[0] ?? 'there is no rank-<rank>.jsonl in it'
+  const found = findRecords(directory)
+  if (found === undefined || found.dumps.length === 0) {
+    const problem = found?.problems[0] ?? 'there is no rank-<rank>.jsonl in it'
     throw tsrError('ERR_TSR_FLIGHT_FOLDER', { directory, problem })
   }
+  const { folder, dumps, problems, notes } = found
   const [{ header }] = dumps as [(typeof dumps)[0], ...typeof dumps]
   const ranks = dumps.map((dump) => dump.header.rank)
   const absent = Array.from({ length: header.worldSize }, (_, rank) => rank).filter(
@@ -40,6 +41,8 @@ export function flightText(argv: readonly string[]): string {
   const findings = mergeFlight(dumps)
   const lines = [
     `run ${header.runId}, attempt ${header.restartCount}: records of ${ranks.length} of ${header.worldSize} ranks`,
+    ...(folder === directory ? [] : [`in ${folder}`]),
+    ...notes,
     ...(absent.length === 0 ? [] : [`no record of rank ${formatRankList(absent)}`]),
     ...problems.map((problem) => `cannot use ${problem}`),
     ...dumps.map((dump) => `rank ${dump.header.rank} wrote: ${shorten(dump.header.reason)}`),
