@@ -35,12 +35,18 @@ function casesOf(size: number): Case[] {
   )
 }
 
+/** Runs every case on every rank of a world, one after the other; small ones also on one host. */
 async function everyCase(
   size: number,
   run: (group: ProcessGroup, each: Case) => Promise<void>,
 ): Promise<void> {
+  const cases = casesOf(size)
   await runWorld({ size, seed: 100 + size }, async (group) => {
-    for (const each of casesOf(size)) await run(group, each)
+    for (const each of cases) await run(group, each)
+  })
+  const hosts = Array.from({ length: size }, () => 0)
+  await runWorld({ size, seed: 100 + size, hosts }, async (group) => {
+    for (const each of cases.filter(({ count }) => count <= 1000)) await run(group, each)
   })
 }
 

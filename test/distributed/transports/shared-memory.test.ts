@@ -9,7 +9,7 @@ import {
   checkRoom,
   hostsOf,
   openNeighbour,
-  ringsEnd,
+  reservedBytes,
   type Neighbour,
   type Sharing,
 } from '../../../packages/distributed/src/transports/shared-memory/neighbours.ts'
@@ -136,7 +136,7 @@ describeNative(`the memory of two ranks${title}`, () => {
   })
 
   it('keeps its rings below the engine', () => {
-    expect(ringsEnd(64)).toBeLessThan(16 * 1024 * 1024)
+    expect(reservedBytes(64)).toBeLessThan(16 * 1024 * 1024)
   })
 })
 

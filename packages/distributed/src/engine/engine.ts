@@ -7,15 +7,16 @@ import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { EngineMemory } from './engine-memory.ts'
 import type { EngineOptions } from './engine-options.ts'
 import { Failures } from './failures.ts'
+import { openFlatCollectives } from './flat-collectives.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
-import type { NativeCollectives } from './native-collectives.ts'
 import { isCollective, type Operation } from './operation.ts'
 import { resolveAlgorithm } from './resolve-algorithm.ts'
 import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
 import { stepsOf } from './task-steps.ts'
 import { createTask, describeWaiting, freeScratch, type Task, type Waited } from './task.ts'
 import type { Transfer } from './transfer.ts'
+import type { TransportCollectives } from './transport-collectives.ts'
 import { Turns } from './turns.ts'
 
 /**
@@ -41,7 +42,7 @@ export class Engine {
   readonly #ready: Task[] = []
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
-  readonly #native: NativeCollectives | undefined
+  readonly #instead: TransportCollectives | undefined
   readonly #wakeTask = this.#wake.bind(this)
   readonly #diagnosis: Diagnosis
 
@@ -51,7 +52,6 @@ export class Engine {
     this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
     this.#hosts = transport?.hosts
-    this.#native = transport?.collectives
     this.kernels = instantiateKernels(heap.memory)
     this.memory = new EngineMemory(
       heap,
@@ -121,6 +121,7 @@ export class Engine {
       },
       diagnosis: this.#diagnosis,
     })
+    this.#instead = transport?.collectives ?? openFlatCollectives(this, transport, this.#failures)
   }
 
   get hasRunning(): boolean {
@@ -149,7 +150,7 @@ export class Engine {
     this.#left.add(id)
     this.#failures.onDestroyed(group)
     for (const link of this.#open) link.closeStreams(id)
-    this.#native?.removeGroup(id)
+    this.#instead?.removeGroup?.(id)
   }
 
   /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */
@@ -163,7 +164,7 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = resolveAlgorithm(requested, group, this.ladders, this.#native)
+    const operation = resolveAlgorithm(requested, group, this.ladders, this.#instead)
     const task = createTask(operation, group, onSettled)
     this.#running.add(task)
     this.#diagnosis.onStart(task)
@@ -182,14 +183,14 @@ export class Engine {
       group.active.set(operation.sequence, task)
       if (!this.#failures.checkEarlyMessages(task)) return task
     }
-    task.steps = stepsOf(this, task, this.#native)
+    task.steps = stepsOf(this, task, this.#instead)
     this.#run(task)
     return task
   }
 
   /** Moves frames and resumes operations. Returns whether anything happened. */
   progress(): boolean {
-    let moved = this.#native?.progress(this.#wakeTask) === true
+    let moved = this.#instead?.progress(this.#wakeTask) === true
     for (const link of this.#open) {
       if (link.move()) moved = true
     }

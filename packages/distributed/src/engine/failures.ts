@@ -1,6 +1,6 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import type { Diagnosis } from '../diagnosis/diagnosis.ts'
-import { announce } from './announcement.ts'
+import { announce, neighboursOf } from './announcement.ts'
 import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
 import { recall, type EngineGroup } from './group.ts'
@@ -14,7 +14,7 @@ import {
 } from './operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameAndWait, nameOf, outlastsLeaving, type Task } from './task.ts'
+import { nameAndWait, nameOf, needs, outlastsLeaving, type Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** What the engine lends: it owns all of it. */
@@ -83,12 +83,13 @@ export class Failures {
     task.hasInquired = true
     if (!isCollective(task.operation)) return
     for (const transfer of task.open) transfer.stream.link.inquire(transfer)
+    announce(task, task.waitingFor?.missing?.() ?? [], this.#engine.links)
   }
 
   /** Compares messages that came before this collective was called with it. */
   checkEarlyMessages(task: Task): boolean {
     const { group, operation, fingerprint } = task
-    if (isNative(operation)) announce(task, this.#engine.links)
+    if (isNative(operation)) announce(task, neighboursOf(task), this.#engine.links)
     const key = streamKey(spaces.collective, group.id, operation.sequence)
     for (const peer of group.ranks) {
       const stream = this.#engine.links[peer]?.streams.get(key)
@@ -218,8 +219,7 @@ export class Failures {
   #onDeserted(link: Link, isConcerned: (task: Task) => boolean): void {
     const { running, rank } = this.#engine
     for (const task of [...running]) {
-      const needsIt = [...task.open].some(({ stream }) => stream.link === link)
-      if (needsIt && isConcerned(task) && !outlastsLeaving(task)) {
+      if (needs(task, link.peer) && isConcerned(task) && !outlastsLeaving(task)) {
         this.fail(task, peerError(task, link, rank))
       }
     }

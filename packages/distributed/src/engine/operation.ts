@@ -41,6 +41,7 @@ export const algorithmNames = [
   'hierarchical',
   /** Not ours: libmpi's. */
   'mpi',
+  'flat',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
@@ -53,7 +54,7 @@ const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 /** The peer of a receive that takes a message of any other rank. */
 export const ANY_SOURCE = -1
 
-const rooted: ReadonlySet<string> = new Set<OperationName>([
+export const rooted: ReadonlySet<string> = new Set<OperationName>([
   'broadcast',
   'reduce',
   'gather',
@@ -132,6 +133,11 @@ export interface Operation {
 /** Whether a library behind the transport runs it: it cannot be cancelled, nor asked whom it waits for. */
 export function isNative({ algorithm }: Operation): boolean {
   return algorithm === 'mpi'
+}
+
+/** Whether it exchanges no messages of the engine's. */
+export function isWithoutMessages({ algorithm }: Operation): boolean {
+  return algorithm === 'mpi' || algorithm === 'flat'
 }
 
 export function isCollective({ name }: Operation): boolean {

@@ -2,17 +2,17 @@ import type { Ladders } from '../algorithms/ladders.ts'
 import { algorithmsOf, chooseAlgorithm, inRankOrder } from '../algorithms/select.ts'
 import { dtypes } from '../dtype.ts'
 import type { EngineGroup } from './group.ts'
-import type { NativeCollectives } from './native-collectives.ts'
 import { sliced, type Operation } from './operation.ts'
+import type { TransportCollectives } from './transport-collectives.ts'
 
 /** The operation with the algorithm that runs it in this group. */
 export function resolveAlgorithm(
   operation: Operation,
   group: EngineGroup,
   ladders?: Ladders,
-  native?: NativeCollectives,
+  instead?: TransportCollectives,
 ): Operation {
-  const taken = native?.take(operation, group)
+  const taken = instead?.take(operation, group)
   if (taken !== undefined) return taken
   const { name, algorithm, count, dtype, deterministic } = operation
   if (deterministic) return { ...operation, algorithm: inRankOrder(algorithm) }

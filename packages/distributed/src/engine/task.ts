@@ -13,9 +13,11 @@ import {
 import type { Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
-/** What an operation waits for: a transfer, or its turn. */
+/** What an operation waits for: a transfer, its turn, or others on their boards. */
 export interface Waited {
   readonly done: boolean
+  /** World ranks that it waits for, where no open transfer tells. */
+  readonly missing?: () => readonly number[]
 }
 
 /** The body of an operation: yields a transfer to wait until it is done. */
@@ -87,9 +89,10 @@ export function outlastsLeaving({ operation, group }: Task): boolean {
 }
 
 /** The ranks of the world whose messages it waits for, or that have not taken its own. */
-export function peersOf({ open, operation, group }: Task): number[] {
+export function peersOf({ open, operation, group, waitingFor }: Task): number[] {
   const { name, peer } = operation
   const peers = new Set([...open].map(({ stream }) => stream.link.peer))
+  for (const missing of waitingFor?.missing?.() ?? []) peers.add(missing)
   if (peers.size === 0 && (name === 'recv' || isNative(operation))) {
     const isAny = name !== 'recv' || peer === ANY_SOURCE
     for (const [rank, member] of group.ranks.entries()) {
@@ -97,6 +100,12 @@ export function peersOf({ open, operation, group }: Task): number[] {
     }
   }
   return [...peers].sort((a, b) => a - b)
+}
+
+/** Whether it cannot end without the peer (world rank). */
+export function needs({ open, waitingFor }: Task, peer: number): boolean {
+  if (waitingFor?.missing?.().includes(peer) === true) return true
+  return [...open].some(({ stream }) => stream.link.peer === peer)
 }
 
 /** What can be given back at the end: what a library still uses is its own for good. */

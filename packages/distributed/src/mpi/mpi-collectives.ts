@@ -3,7 +3,7 @@ import { arithmeticOf } from '../algorithms/algorithm.ts'
 import { dtypes } from '../dtype.ts'
 import { until, type Channel } from '../engine/channel.ts'
 import type { EngineGroup } from '../engine/group.ts'
-import type { NativeCollectives } from '../engine/native-collectives.ts'
+import type { TransportCollectives } from '../engine/transport-collectives.ts'
 import { isCollective, reducing, type Operation } from '../engine/operation.ts'
 import { thrownError } from '../engine/task-errors.ts'
 import type { Steps, Task, Waited } from '../engine/task.ts'
@@ -39,7 +39,7 @@ const ASKED = 32
 const MOST = 2 ** 31 - 1
 
 /** Hands collectives to libmpi. */
-export class MpiCollectives implements NativeCollectives {
+export class MpiCollectives implements TransportCollectives {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
   readonly #communicators: Communicators

@@ -1,4 +1,5 @@
-import type { NativeCollectives } from '../engine/native-collectives.ts'
+import type { Board } from '../engine/board.ts'
+import type { TransportCollectives } from '../engine/transport-collectives.ts'
 
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1
@@ -17,7 +18,9 @@ export interface Transport {
    */
   readonly hosts?: readonly number[] | undefined
   /** Those that the library behind it runs itself. */
-  readonly collectives?: NativeCollectives
+  readonly collectives?: TransportCollectives
+  /** For small collectives of ranks that share memory. */
+  readonly board?: Board | undefined
   /** Whether `pull` reaches the heap of a peer. */
   sharesMemory?(peer: number): boolean
   /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */

@@ -1,5 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
+import type { Board } from '../../engine/board.ts'
 import { CLOSED, type Transport } from '../transport.ts'
+import { MemoryBoards } from './memory-board.ts'
 
 /** Bytes under way in one direction. Small, so that tests see streams that fill up. */
 const PIPE_BYTES = 64 * 1024
@@ -47,9 +49,11 @@ export class MemoryNetwork {
   readonly hosts: readonly number[] | undefined
   /** By rank. */
   readonly heaps: Heap[] = []
+  readonly boards: MemoryBoards | undefined
 
   constructor(size: number, hosts?: readonly number[]) {
     this.hosts = hosts
+    this.boards = hosts && new MemoryBoards(hosts, this.heaps)
     this.#pipes = Array.from({ length: size }, () => Array.from({ length: size }, () => new Pipe()))
   }
 
@@ -64,6 +68,8 @@ export class MemoryNetwork {
  */
 export class MemoryTransport implements Transport {
   readonly name = 'memory'
+  readonly reservedBytes: number
+  readonly board: Board | undefined
   readonly #network: MemoryNetwork
   readonly #rank: number
   readonly #size: number
@@ -83,6 +89,8 @@ export class MemoryTransport implements Transport {
     this.#heap = heap
     this.#portion = portion
     network.heaps[rank] = heap
+    this.reservedBytes = network.boards?.end ?? 0
+    this.board = network.boards?.boardOf(rank)
   }
 
   get hosts(): readonly number[] | undefined {

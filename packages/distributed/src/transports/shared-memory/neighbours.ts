@@ -10,6 +10,7 @@ import {
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
 import { RING_BYTES, RingReader, RingWriter } from './ring.ts'
+import { BOARD_BYTES, MOST_READERS } from './shared-board.ts'
 
 /** The first page of a segment holds its nonce. */
 const FIRST_RING = 4096
@@ -48,21 +49,49 @@ export function closeSegments({ segments }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSocket(segment.fd)
 }
 
-/** Bytes at the low end of a heap that its rings take up: one in, one window on one out a neighbour. */
-export function ringsEnd(neighbours: number): number {
-  return FIRST_RING + 2 * neighbours * RING_BYTES
+/*
+ * The low end of a heap: for each neighbour a ring in, for each a window on its ring out, then the
+ * own board and for each neighbour a window on its board.
+ */
+
+function inboundAt(index: number): number {
+  return FIRST_RING + index * RING_BYTES
+}
+
+/** Offset of the own board, or behind it of the window on a neighbour's. */
+function boardAt(neighbours: number, index = -1): number {
+  return inboundAt(2 * neighbours) + (index + 1) * BOARD_BYTES
+}
+
+function hasBoard(neighbours: number): boolean {
+  return neighbours < MOST_READERS
+}
+
+/** Bytes at the low end of a heap that are not the engine's. */
+export function reservedBytes(neighbours: number): number {
+  return boardAt(neighbours, hasBoard(neighbours) ? neighbours : -1)
+}
+
+/** By world rank: the offset of its board in this heap, the own one included. */
+export function boardsOf({ neighbours }: Sharing, rank: number): (number | undefined)[] {
+  const own = neighbours[rank]!
+  return neighbours.map((theirs, peer) => {
+    const isReadable = hasBoard(own.length) && hasBoard(theirs.length)
+    if (!isReadable || (peer !== rank && !own.includes(peer))) return undefined
+    return boardAt(own.length, own.indexOf(peer))
+  })
 }
 
 /** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the rings of all neighbours */
 export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: Sharing): void {
-  const bytes = ringsEnd(neighbours[rank]!.length)
+  const bytes = reservedBytes(neighbours[rank]!.length)
   if (bytes <= engineBytes) return
   throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank, bytes, used: 0, capacity: engineBytes })
 }
 
 /**
- * Maps a neighbour's heap. Its ring for this rank is also laid over the window in this heap, so
- * that JavaScript and the kernels reach it. Takes over the descriptor.
+ * Maps a neighbour's heap. Its ring for this rank and its board are also laid over the windows in
+ * this heap, so that JavaScript and the kernels reach them. Takes over the descriptor.
  */
 export function openNeighbour(
   heap: Heap,
@@ -72,13 +101,17 @@ export function openNeighbour(
 ): Neighbour {
   const { fd, bytes } = segments[peer]!
   const own = neighbours[rank]!
-  const inbound = FIRST_RING + own.indexOf(peer) * RING_BYTES
-  const window = FIRST_RING + (own.length + own.indexOf(peer)) * RING_BYTES
-  const theirs = FIRST_RING + neighbours[peer]!.indexOf(rank) * RING_BYTES
+  const inbound = inboundAt(own.indexOf(peer))
+  const window = inboundAt(own.length + own.indexOf(peer))
+  const theirs = inboundAt(neighbours[peer]!.indexOf(rank))
+  const board = boardsOf({ neighbours, segments }, rank)[peer]
   const base = addressOf(heap.bytes)
   let peerBase: number
   try {
     mapFileOver(fd, base + window, RING_BYTES, theirs)
+    if (board !== undefined) {
+      mapFileOver(fd, base + board, BOARD_BYTES, boardAt(neighbours[peer]!.length))
+    }
     peerBase = mapFile(fd, bytes)
   } finally {
     closeSocket(fd)
@@ -92,6 +125,7 @@ export function openNeighbour(
     },
     unmap: () => {
       mapPrivateOver(base + window, RING_BYTES)
+      if (board !== undefined) mapPrivateOver(base + board, BOARD_BYTES)
       unmapFile(peerBase, bytes)
     },
   }

@@ -2,7 +2,15 @@ import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import type { TcpTransport } from '../tcp/tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
-import { hostsOf, openNeighbour, ringsEnd, type Neighbour, type Sharing } from './neighbours.ts'
+import {
+  boardsOf,
+  hostsOf,
+  openNeighbour,
+  reservedBytes,
+  type Neighbour,
+  type Sharing,
+} from './neighbours.ts'
+import { SharedBoard } from './shared-board.ts'
 
 /** Looks at an empty ring between two looks at whether its peer still lives. */
 const LOOKS = 4096
@@ -19,6 +27,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly name = 'shared-memory'
   readonly reservedBytes: number
   readonly hosts: readonly number[]
+  readonly board: SharedBoard
   readonly #tcp: TcpTransport
   /** By rank. */
   readonly #neighbours: readonly (Neighbour | undefined)[]
@@ -35,7 +44,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.#tcp = tcp
     this.hosts = hostsOf(sharing)
     this.#peers = sharing.neighbours[rank]!
-    this.reservedBytes = ringsEnd(this.#peers.length)
+    this.reservedBytes = reservedBytes(this.#peers.length)
     const kernels = instantiateKernels(heap.memory)
     const copy = (to: number, from: number, bytes: number): void => {
       kernels.copy(to, from, bytes)
@@ -43,6 +52,15 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.#neighbours = sharing.neighbours.map((_, peer) =>
       this.#peers.includes(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
+    this.board = new SharedBoard({
+      heap,
+      copy,
+      rank,
+      boards: boardsOf(sharing, rank),
+      wake: (peer) => {
+        if (this.#neighbours[peer]?.writer.shouldWake() === true) this.#wake(peer)
+      },
+    })
     this.#looks = this.#neighbours.map(() => 0)
   }
 
@@ -108,11 +126,12 @@ export class SharedMemoryTransport implements BlockingTransport {
   sleep(milliseconds: number): void {
     this.#announceSleep(true)
     // who wrote before that has seen nobody asleep
+    const hasNews = this.board.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
       return !reader.isEmpty || (this.#wanted.has(peer) && !writer.isFull)
     })
-    if (!hasWork) {
+    if (!hasNews && !hasWork) {
       this.#tcp.sleep(milliseconds)
       for (const peer of this.#peers) if (this.#tcp.isReadable(peer)) this.#drain(peer)
     }

@@ -3,16 +3,16 @@ import type { EngineGroup } from './group.ts'
 import type { Operation } from './operation.ts'
 import type { Steps, Task, Waited } from './task.ts'
 
-/** Collectives that a library behind the transport runs, instead of an algorithm of ours. */
-export interface NativeCollectives {
+/** Collectives that run on something of the transport's own, instead of on messages. */
+export interface TransportCollectives {
   /**
-   * The operation as one of the library's, which `isNative` knows; undefined where it cannot run it.
-   * The same answer on all ranks of the group.
+   * The operation with the algorithm of theirs that runs it; undefined where they cannot. The same
+   * answer on all ranks of the group.
    */
   take(operation: Operation, group: EngineGroup): Operation | undefined
-  /** The body of the operation; it takes its place in the library's order when it is resumed first. */
+  /** The body of the operation; it takes its place in their order when it is resumed first. */
   run(channel: Channel, task: Task): Steps
   /** Looks at what is under way, and wakes the tasks that wait for what is done. */
   progress(wake: (task: Task, waited: Waited) => void): boolean
-  removeGroup(id: number): void
+  removeGroup?(id: number): void
 }

@@ -1,0 +1,181 @@
+import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import {
+  BOARD_BYTES,
+  SharedBoard,
+} from '../../../packages/distributed/src/transports/shared-memory/shared-board.ts'
+import { errorOf } from '../support/outcome.ts'
+import { valueOf } from '../support/values.ts'
+
+const together = { size: 4, hosts: [0, 0, 0, 0] }
+
+/** What the engine chose, from the error of a call that finds nobody. */
+async function choiceOf(
+  group: ProcessGroup,
+  call: (group: ProcessGroup, timeout: number) => PromiseLike<unknown>,
+): Promise<string | undefined> {
+  const error = await errorOf(() => call(group, 20))
+  return / by (\S+)/.exec(error?.message ?? '')?.[1]
+}
+
+describe('small collectives of ranks that share memory', () => {
+  it.each([
+    { what: 'of 4 KiB', length: 1024, algorithm: 'flat' },
+    { what: 'that do not fit', length: 1025, algorithm: 'recursive-doubling' },
+  ])('$what run $algorithm', async ({ length, algorithm }) => {
+    const choices = await runWorld(together, async (group) =>
+      group.rank === 0
+        ? await choiceOf(group, (each, timeout) =>
+            each.allReduce(new Float32Array(length), { timeout }),
+          )
+        : undefined,
+    )
+    expect(choices[0]).toBe(algorithm)
+  })
+
+  it('exchange messages where ranks share no memory, or only some of them', async () => {
+    for (const hosts of [
+      [0, 1],
+      [0, 1, 1],
+    ]) {
+      const choices = await runWorld({ size: hosts.length, hosts }, async (group) =>
+        group.rank === 0
+          ? await choiceOf(group, (each, timeout) =>
+              each.allReduce(new Float32Array(4), { timeout }),
+            )
+          : undefined,
+      )
+      expect(choices[0]).not.toBe('flat')
+    }
+  })
+
+  it('go on by messages in groups beyond those that have a lane', async () => {
+    await runWorld(together, async (world) => {
+      for (let i = 0; i < 6; i++) {
+        const group = await newGroup([0, 1, 2, 3], { parent: world })
+        const buffer = Float32Array.of(world.rank)
+        await group.allReduce(buffer)
+        expect(buffer[0]).toBe(6)
+        if (i % 2 === 0) await group.destroy()
+      }
+    })
+  })
+
+  it('keep their order when many are under way, on overlapping groups too', async () => {
+    await runWorld({ ...together, seed: 3 }, async (world) => {
+      const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
+      const buffers = Array.from({ length: 60 }, (_, i) =>
+        Float64Array.of(valueOf('float64', world.rank, i) as number),
+      )
+      // half of the ranks begin with the other group
+      const groups = world.rank % 2 === 0 ? [world, pair] : [pair, world]
+      const works = groups.flatMap((group) =>
+        buffers.flatMap((buffer, i) =>
+          i % 2 === (group === world ? 0 : 1) ? [group.allReduce(buffer)] : [],
+        ),
+      )
+      await Promise.all(works)
+      const sumOf = (ranks: readonly number[], i: number): number =>
+        ranks.reduce((sum, rank) => sum + (valueOf('float64', rank, i) as number), 0)
+      expect(buffers.map(([sum]) => sum)).toEqual(
+        buffers.map((_, i) => sumOf(i % 2 === 0 ? world.ranks : pair.ranks, i)),
+      )
+    })
+  })
+
+  it('let a root run at most one turn ahead', async () => {
+    await runWorld({ ...together, seed: 5 }, async (group) => {
+      for (let i = 0; i < 50; i++) {
+        const buffer = Int32Array.of(group.rank === 1 ? i : -1)
+        await group.broadcast(buffer, 1)
+        expect(buffer[0]).toBe(i)
+      }
+    })
+  })
+
+  it('name who is missing when they time out, and who has left', async () => {
+    const errors = await runWorld(together, async (group) => {
+      if (group.rank === 2) return undefined
+      return await errorOf(() => group.barrier(group.rank === 0 ? { timeout: 50 } : {}))
+    })
+    expect(errors[0]).toMatchObject({ code: 'ERR_TSR_OPERATION_TIMEOUT', facts: { peers: '2' } })
+    expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_FAILED', facts: { peer: 0 } })
+
+    const left = await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
+      const group = await newGroup([0, 1], { parent: world })
+      if (world.rank === 1) {
+        await group.barrier()
+        await group.destroy()
+        return undefined
+      }
+      await group.barrier()
+      return await errorOf(() => group.barrier())
+    })
+    expect(left[0]).toMatchObject({ code: 'ERR_TSR_GROUP_LEFT', facts: { peer: 1 } })
+  })
+
+  it('end when they are aborted in the middle, and other groups go on', async () => {
+    await runWorld(together, async (world) => {
+      const group = await newGroup([0, 1, 2, 3], { parent: world })
+      if (world.rank === 3) {
+        await world.barrier()
+        expect(await errorOf(() => group.barrier())).toBeDefined()
+      } else {
+        const controller = new AbortController()
+        const work = errorOf(() => group.barrier({ signal: controller.signal }))
+        if (world.rank === 0) controller.abort()
+        expect((await work)?.code).toMatch(/OPERATION_ABORTED|PEER_FAILED|GROUP_FAILED/)
+        await world.barrier()
+      }
+      const buffer = Float32Array.of(1)
+      await world.allReduce(buffer)
+      expect(buffer[0]).toBe(4)
+    })
+  })
+})
+
+describe('a board in shared memory', () => {
+  const heap = heapOf(createMemory(4 * 1024 * 1024))
+  const woken: number[] = []
+  const sides = [0, 1].map(
+    (rank) =>
+      new SharedBoard({
+        heap,
+        rank,
+        boards: [0, BOARD_BYTES],
+        copy: (to, from, bytes) => heap.bytes.copyWithin(to, from, from + bytes),
+        wake: (peer) => woken.push(peer),
+      }),
+  )
+  const notice = {
+    sequence: 4_000_000_000,
+    fingerprint: { kind: (14 << 24) | 5, root: 0xffff_ffff, count: 1024 },
+  }
+
+  it('shows bytes and notices to the others, and rings', () => {
+    const [ours, theirs] = sides
+    heap.bytes.fill(7, 1_000_000, 1_016_384)
+    expect(theirs!.hasNews()).toBe(false)
+    ours!.layOut(2, 1, notice, 1_000_000, 16_384)
+    expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
+    expect(woken).toEqual([1])
+    expect(theirs!.turnOf(0, 2)).toBe(1)
+    expect(theirs!.noticeOf(0, 2, 1)).toEqual(notice)
+    const at = theirs!.slotOf(0, 2, 1)
+    expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
+  })
+
+  it('keeps the turn before, and every lane for itself', () => {
+    const [ours, theirs] = sides
+    const slots = Array.from({ length: ours!.lanes }, (_, lane) =>
+      [0, 1].flatMap((turn) => [0, 1].map((rank) => theirs!.slotOf(rank, lane, turn))),
+    ).flat()
+    const sorted = slots.sort((a, b) => a - b)
+    for (const [i, slot] of sorted.entries()) {
+      if (i > 0) expect(slot - sorted[i - 1]!).toBeGreaterThanOrEqual(ours!.slotBytes)
+    }
+    ours!.layOut(2, 2, { ...notice, sequence: 1 }, 0, 0)
+    expect(theirs!.noticeOf(0, 2, 1)).toEqual(notice)
+    expect(theirs!.turnOf(0, 1)).toBe(0)
+  })
+})
