@@ -22,6 +22,8 @@ export interface Board {
   layOut(lane: number, turn: number, notice: Notice, at: number, bytes: number): void
   /** The last turn of a peer. */
   turnOf(peer: number, lane: number): number
+  /** Whether a turn that has begun is one of this operation. */
+  shows(peer: number, lane: number, turn: number, notice: Notice): boolean
   noticeOf(peer: number, lane: number, turn: number): Notice
   /** Offset in this heap of what a rank, this one too, has laid out. */
   slotOf(peer: number, lane: number, turn: number): number

@@ -1,8 +1,9 @@
 import { findAlgorithm } from '../algorithms/select.ts'
+import type { Channel } from './channel.ts'
 import type { Engine } from './engine.ts'
 import { isWithoutMessages } from './operation.ts'
 import { createChannel } from './task-channel.ts'
-import type { Steps, Task } from './task.ts'
+import type { Resumable, Task } from './task.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
 /** The body of a task: an algorithm on messages, or what the transport has instead. */
@@ -10,9 +11,9 @@ export function stepsOf(
   engine: Engine,
   task: Task,
   instead: TransportCollectives | undefined,
-): Steps {
+): Resumable {
   const { operation, group } = task
-  const channel = createChannel(engine, task)
-  if (instead !== undefined && isWithoutMessages(operation)) return instead.run(channel, task)
-  return findAlgorithm(operation, group.ranks.length)(channel, operation)
+  const openChannel = (): Channel => createChannel(engine, task)
+  if (instead !== undefined && isWithoutMessages(operation)) return instead.run(task, openChannel)
+  return findAlgorithm(operation, group.ranks.length)(openChannel(), operation)
 }

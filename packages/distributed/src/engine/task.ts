@@ -23,12 +23,17 @@ export interface Waited {
 /** The body of an operation: yields a transfer to wait until it is done. */
 export type Steps = Generator<Waited, void, void>
 
+/** An operation under way: `next` goes on with it until it has to wait. */
+export interface Resumable {
+  next(): IteratorResult<Waited, void>
+}
+
 /** An operation that the engine runs. Times are `monotonicNow()`. */
 export interface Task {
   readonly operation: Operation
   readonly group: EngineGroup
   readonly fingerprint: Fingerprint
-  steps: Steps | undefined
+  steps: Resumable | undefined
   readonly posted: number
   /** When the first message moved; 0 before. */
   started: number

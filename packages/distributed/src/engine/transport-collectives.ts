@@ -1,7 +1,7 @@
 import type { Channel } from './channel.ts'
 import type { EngineGroup } from './group.ts'
 import type { Operation } from './operation.ts'
-import type { Steps, Task, Waited } from './task.ts'
+import type { Resumable, Task, Waited } from './task.ts'
 
 /** Collectives that run on something of the transport's own, instead of on messages. */
 export interface TransportCollectives {
@@ -11,7 +11,7 @@ export interface TransportCollectives {
    */
   take(operation: Operation, group: EngineGroup): Operation | undefined
   /** The body of the operation; it takes its place in their order when it is resumed first. */
-  run(channel: Channel, task: Task): Steps
+  run(task: Task, openChannel: () => Channel): Resumable
   /** Looks at what is under way, and wakes the tasks that wait for what is done. */
   progress(wake: (task: Task, waited: Waited) => void): boolean
   removeGroup?(id: number): void

@@ -66,7 +66,8 @@ export class MpiCollectives implements TransportCollectives {
     return this.#canRun(operation, group) ? { ...operation, algorithm: 'mpi' } : undefined
   }
 
-  *run(channel: Channel, task: Task): Steps {
+  *run(task: Task, openChannel: () => Channel): Steps {
+    const channel = openChannel()
     const group = this.#groupOf(task.group.id)
     const { operation } = task
     const handed = apart(channel, operation)

@@ -1,3 +1,4 @@
+import { isAvailable, leadProcessGroup } from '@tsrun/native'
 import { dieWithLauncher } from './parent-death.ts'
 import { reportToLauncher } from './reporter.ts'
 
@@ -7,6 +8,8 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   const launcherPid = Number(env['TSRUN_LAUNCHER_PID'])
   delete env['TSRUN_CONTROL_FD']
   delete env['TSRUN_LAUNCHER_PID']
+  // else the launcher has made a session for it
+  if (isAvailable().available) leadProcessGroup()
   reportToLauncher(controlFd)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)

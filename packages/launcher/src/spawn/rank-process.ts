@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
 import type { RankPlan } from '../plan/rank-plan.ts'
 import { CONTROL_FD } from '../rank/control-message.ts'
 import type {
@@ -68,7 +69,8 @@ export class RankProcess {
     const [program, ...args] = plan.command
     try {
       const child = spawn(program, args, {
-        detached: true,
+        // a session of its own, but a rank that can, makes a group only: see `leadProcessGroup`
+        detached: !isAvailable().available,
         env: {
           ...env,
           ...plan.environment,
@@ -98,31 +100,40 @@ export class RankProcess {
 
   /** Whether any process of the rank's group is left; once gone, it is never signalled again. */
   get groupAlive(): boolean {
-    this.#groupGone ||= !groupExists(this.pid)
+    // one that has just started may have no group yet
+    this.#groupGone ||= this.#hasExited && !groupExists(this.pid)
     return !this.#groupGone
   }
 
   /** Tells the whole group to stop. */
   stop(signal: 'SIGTERM' | 'SIGKILL'): void {
     if (!this.groupAlive) return
-    if (this.#child.exitCode === null && this.#child.signalCode === null) {
+    if (!this.#hasExited) {
       if (this.stopSignal === undefined) this.stoppedAt = monotonicNow()
       this.stopSignal = signal
     }
-    signalGroup(this.pid, signal)
+    this.#signal(signal)
     // A stopped (SIGSTOP) process sees SIGTERM only when it goes on.
-    if (signal === 'SIGTERM') signalGroup(this.pid, 'SIGCONT')
+    if (signal === 'SIGTERM') this.#signal('SIGCONT')
   }
 
   /** Passes job control on: Ctrl-Z and fg. */
   relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
-    if (this.groupAlive) signalGroup(this.pid, signal)
+    if (this.groupAlive) this.#signal(signal)
   }
 
   /** Lets go of the streams, whoever else holds them. */
   release(): void {
     this.stdout.destroy()
     this.stderr.destroy()
+  }
+
+  get #hasExited(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    if (!signalGroup(this.pid, signal)) this.#child.kill(signal)
   }
 
   #take(message: ControlMessage): void {

@@ -1,5 +1,6 @@
 import type { Heap } from '../../arena/heap.ts'
 import type { Board, Notice } from '../../engine/board.ts'
+import { sameFingerprint } from '../../engine/operation.ts'
 
 const LANES = 4
 /** Small, so that tests see buffers that are too large for it. */
@@ -51,6 +52,10 @@ export class MemoryBoards {
         own.turn = turn
       },
       turnOf: (peer, lane) => this.#lanes[peer]![lane]!.turn,
+      shows: (peer, lane, turn, { sequence, fingerprint }) => {
+        const theirs = this.#lanes[peer]![lane]!.notices[turn & 1]!
+        return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)
+      },
       noticeOf: (peer, lane, turn) => this.#lanes[peer]![lane]!.notices[turn & 1]!,
     }
   }

@@ -73,6 +73,18 @@ export class SharedBoard implements Board {
     return Atomics.load(this.#words[peer]!, lane * LINE + TURN)
   }
 
+  shows(peer: number, lane: number, turn: number, notice: Notice): boolean {
+    const words = this.#words[peer]!
+    const place = placeOfNotice(lane, turn)
+    const { sequence, fingerprint } = notice
+    return (
+      words[place] === (sequence | 0) &&
+      words[place + 1] === fingerprint.kind &&
+      words[place + 2] === (fingerprint.root | 0) &&
+      words[place + 3] === fingerprint.count
+    )
+  }
+
   noticeOf(peer: number, lane: number, turn: number): Notice {
     const words = this.#words[peer]!
     const place = placeOfNotice(lane, turn)
