@@ -240,8 +240,8 @@ async function main(): Promise<void> {
   try {
     if (opened !== undefined) await run(opened)
   } catch (error) {
-    // the peers learn of it at once
-    opened?.transport.close()
+    // the peers learn of it at once; the doorbell stays, as the main thread may still ring it
+    for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }
   parentPort?.close()
