@@ -68,6 +68,7 @@ export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
   if (opened !== undefined) return opened
   const native = isAvailable()
   if (!native.available) throw unavailable(native.reason)
+  spareTheHeap()
   const names = candidates(env)
   const library = openSharedLibrary(names)
   if (library === undefined) throw unavailable(`found no libmpi (tried ${names.join(', ')})`)
@@ -76,6 +77,15 @@ export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
   }
   opened = bind(library)
   return opened
+}
+
+/**
+ * UCX, on which many an MPI stands, tries its memory hooks by moving the end of the process's heap up
+ * and back (`ucm_fire_mmap_events`). What another thread allocates there meanwhile is gone, and Node has
+ * several threads. So there are no hooks, unless the user says so; UCX reads it when it is loaded.
+ */
+function spareTheHeap(): void {
+  process.env['UCX_MEM_EVENTS'] ??= 'n'
 }
 
 function unavailable(reason: string): Error {
