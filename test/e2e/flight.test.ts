@@ -27,25 +27,26 @@ async function compare(): Promise<string> {
   return stdout
 }
 
+/** Whatever the algorithm of the last operation. */
 const sentence =
-  'rank 2 never entered allReduce #5 (ddp bucket 3: layer4.weight) of group world; ' +
-  'last op allReduce(sum) float32[1024] by recursive-doubling #4'
+  /rank 2 never entered allReduce #5 \(ddp bucket 3: layer4\.weight\) of group world; last op allReduce\(sum\) float32\[1024\] by [\w-]+ #4/
+const complete = new RegExp(`${sentence.source}; waiting for it: 0, 1, 3`)
 
 describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (ELSEWHERE) => {
   it('is named, with its last operation and those that wait for it', async () => {
     const { code, stderr } = await fail({ ELSEWHERE })
     expect(code).toBe(1)
     const inReport = stderr.replaceAll(/\s+/g, ' ')
-    expect(inReport).toContain(`operations ${sentence}; waiting for it: 0, 1, 3`)
+    expect(inReport).toMatch(new RegExp(`operations ${complete.source}`))
     const text = await compare()
     expect(text).toContain('records of 4 of 4 ranks')
-    expect(text).toContain(`${sentence}; waiting for it: 0, 1, 3\n`)
+    expect(text).toMatch(new RegExp(`${complete.source}\n`))
   })
 })
 
 it('a rank that waits for a message instead is said to', async () => {
   await fail({ ELSEWHERE: 'receive', TSRUN_ENGINE: 'inline' })
-  expect(await compare()).toContain(sentence)
+  expect(await compare()).toMatch(sentence)
 })
 
 it('of a run the last attempt that left records is compared, of many runs the newest', async () => {
@@ -60,7 +61,7 @@ it('of a run the last attempt that left records is compared, of many runs the ne
   const compared = async (...path: string[]): Promise<string[]> => {
     const { code, stdout } = await tsrun(['flight', join(logs, ...path)])
     expect(code).toBe(0)
-    expect(stdout).toContain(sentence)
+    expect(stdout).toMatch(sentence)
     return stdout.split('\n')
   }
   const older = await start(1)
