@@ -25,7 +25,7 @@ export function plan(ops, sizes, ranks, times = repetitions) {
 
 /**
  * Many for small buffers, whose times scatter and cost nothing; few for large ones. Ours repeats the
- * warm-up of small ones ten times, for the just-in-time compiler.
+ * warm-up of small ones thirty times, for the just-in-time compiler.
  *
  * @param {number} bytes
  */

@@ -12,6 +12,7 @@ import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
 import { isCollective, type Operation } from './operation.ts'
 import { resolveAlgorithm } from './resolve-algorithm.ts'
+import { closeStreams, endTransfer } from './task-channel.ts'
 import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
 import { stepsOf } from './task-steps.ts'
 import { createTask, describeWaiting, freeScratch, type Task, type Waited } from './task.ts'
@@ -188,11 +189,15 @@ export class Engine {
     return task
   }
 
-  /** Moves frames and resumes operations. Returns whether anything happened. */
-  progress(): boolean {
+  /**
+   * Moves frames and resumes operations. Returns whether anything happened.
+   *
+   * @param everywhere - false: only on links from which something is expected
+   */
+  progress(everywhere = true): boolean {
     let moved = this.#instead?.progress(this.#wakeTask) === true
     for (const link of this.#open) {
-      if (link.move()) moved = true
+      if ((everywhere || link.isBusy) && link.move()) moved = true
     }
     return this.#runReady() || moved
   }
@@ -257,9 +262,8 @@ export class Engine {
 
   #finishTransfer(transfer: Transfer): void {
     transfer.done = true
-    const { task } = transfer
-    task.open.delete(transfer)
-    this.#wake(task, transfer)
+    endTransfer(transfer)
+    this.#wake(transfer.task, transfer)
   }
 
   #wake(task: Task, waited: Waited): void {
@@ -276,23 +280,21 @@ export class Engine {
     task.steps = undefined
     this.#running.delete(task)
     this.#diagnosis.onSettled(task)
-    for (const transfer of task.open) transfer.stream.link.cancel(transfer)
+    for (const transfer of task.open) {
+      endTransfer(transfer)
+      transfer.stream.link.cancel(transfer)
+    }
     for (const at of freeScratch(task)) this.memory.release(at)
     if (operation.name === 'recv') this.turns.forget(task)
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)
       remember(group, operation.sequence, fingerprint)
-      if (state === 'done') this.#closeStreams(task)
-    }
-    task.onSettled(task)
-  }
-
-  #closeStreams(task: Task): void {
-    for (const stream of task.streams) {
-      const leftover = stream?.link.closeStream(stream)
-      if (stream !== undefined && leftover !== undefined) {
-        this.#failures.onMismatch(stream, leftover, undefined)
+      if (state === 'done') {
+        closeStreams(task, (stream, leftover) => {
+          this.#failures.onMismatch(stream, leftover, undefined)
+        })
       }
     }
+    task.onSettled(task)
   }
 }

@@ -39,6 +39,8 @@ export class Inbound {
   #destination: Destination | undefined
   #filled = 0
   #expected = 0
+  /** The last read found less than it asked for: another would find nothing. */
+  #isDry = false
   #closed = false
   bytesReceived = 0
 
@@ -56,7 +58,8 @@ export class Inbound {
     if (this.#closed) return false
     let moved = false
     let budget = 4 * SLICE
-    while (budget > 0) {
+    this.#isDry = false
+    while (budget > 0 && this.#mayGoOn) {
       const taken =
         this.#destination !== undefined ? this.#readPayload(this.#destination) : this.#readHeader()
       if (taken === 0) break
@@ -69,6 +72,12 @@ export class Inbound {
       budget -= taken
     }
     return moved
+  }
+
+  /** Whether there may be more to read, or what was read ahead is enough. */
+  get #mayGoOn(): boolean {
+    if (!this.#isDry) return true
+    return this.#to - this.#from >= (this.#destination === undefined ? HEADER_BYTES : 1)
   }
 
   #readHeader(): number {
@@ -108,6 +117,7 @@ export class Inbound {
     } else {
       const length = Math.min(left, SLICE)
       taken = this.#transport.tryReceive(this.#peer, destination.at + this.#filled, length)
+      this.#isDry = taken < length
       if (taken <= 0) return taken
       this.bytesReceived += taken
     }
@@ -124,6 +134,7 @@ export class Inbound {
     }
     const length = Math.min(wanted, STAGE_BYTES - this.#to)
     const taken = this.#transport.tryReceive(this.#peer, this.#stage + this.#to, length)
+    this.#isDry = taken < length
     if (taken > 0) {
       this.#to += taken
       this.bytesReceived += taken

@@ -43,6 +43,7 @@ export class Link {
   readonly outbound: Outbound
   readonly inbound: Inbound
   readonly streams = new Map<number, Stream>()
+  transfers = 0
   /** Why messages can't be exchanged any more; undefined while they can. */
   closed: 'lost' | 'left' | undefined
   /** Why this side had to give the link up. */
@@ -121,9 +122,12 @@ export class Link {
     this.#sends.start(transfer)
   }
 
-  /** Starts a receive; it may be done when this returns. */
   receive(transfer: Transfer): void {
     this.#receives.start(transfer)
+  }
+
+  get isBusy(): boolean {
+    return this.transfers > 0 || !this.outbound.isEmpty
   }
 
   /** Moves what can move; whether anything did. A link that cannot go on is lost. */
@@ -163,7 +167,6 @@ export class Link {
     return stream.unexpected[0]?.fingerprint
   }
 
-  /** Forgets all streams of a group. */
   closeStreams(group: number): void {
     for (const stream of [...this.streams.values()]) {
       if (stream.group === group) this.closeStream(stream)

@@ -3,6 +3,7 @@ import type { Engine } from './engine.ts'
 import { spaces } from './frame.ts'
 import { hasLeft } from './group.ts'
 import type { Link } from './link.ts'
+import type { Fingerprint } from './operation.ts'
 import type { Stream } from './stream.ts'
 import { peerError } from './task-errors.ts'
 import { outlastsLeaving, type Task } from './task.ts'
@@ -46,6 +47,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
       cancelled: false,
     }
     task.open.add(transfer)
+    stream.link.transfers++
     return transfer
   }
 
@@ -81,7 +83,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
     skip(from) {
       const stream = streamTo(from)
       const transfer = begin(stream, stream.nextReceive++, 0, 0)
-      task.open.delete(transfer)
+      endTransfer(transfer)
       transfer.cancelled = true
       stream.link.receive(transfer)
     },
@@ -90,5 +92,22 @@ export function createChannel(engine: Engine, task: Task): Channel {
       task.scratch.push(at)
       return at
     },
+  }
+}
+
+/** Nothing waits for it any more. */
+export function endTransfer(transfer: Transfer): void {
+  const { task, stream } = transfer
+  if (task.open.delete(transfer)) stream.link.transfers--
+}
+
+/** Closes the streams of a collective; `onLeftover` hears of messages that nobody took. */
+export function closeStreams(
+  { streams }: Task,
+  onLeftover: (stream: Stream, message: Fingerprint) => void,
+): void {
+  for (const stream of streams) {
+    const leftover = stream?.link.closeStream(stream)
+    if (stream !== undefined && leftover !== undefined) onLeftover(stream, leftover)
   }
 }

@@ -20,6 +20,8 @@ const SLICE = 100
 export const LEAVE_TIME = 2000
 /** Rounds of work between two looks at the deadlines. */
 const ROUNDS = 1024
+/** Looks at the links that something is expected from between two looks at all: one is a system call. */
+const LOOKS = 8
 
 /** An engine on a transport that can sleep: progress, then yield, then sleep. */
 export class DrivenEngine {
@@ -28,6 +30,7 @@ export class DrivenEngine {
   readonly #sleep: (milliseconds: number) => void
   readonly #placement: Placement | undefined
   #rounds = 0
+  #looks = 0
   #idle = 0
   #idleSince = 0
   /** When the last yield began. */
@@ -51,7 +54,7 @@ export class DrivenEngine {
   runUntil(isDone: () => boolean, milliseconds: number): void {
     const end = milliseconds === Infinity ? Infinity : monotonicNow() + milliseconds
     while (!isDone()) {
-      if (this.engine.progress()) {
+      if (this.engine.progress(++this.#looks % LOOKS === 0)) {
         this.#idle = 0
         if (++this.#rounds % ROUNDS === 0) this.#lookAtDeadlines()
         if (end !== Infinity && monotonicNow() >= end) return

@@ -5,7 +5,7 @@ import { parseStep } from '../plan.mjs'
 import { checkResult, operationOn } from './tsrun-operations.mjs'
 
 /** The just-in-time compiler reaches its last tier after some thousand calls: a training run's state. */
-const WARM_UP_FACTOR = 10
+const WARM_UP_FACTOR = 30
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })
