@@ -5,6 +5,12 @@ import type { SocketChannel } from './socket-channel.ts'
 
 /** Bytes that Node may hold for a peer that reads slowly, and that we hold unread. */
 const HIGH_WATER = 1024 * 1024
+/** Bytes handed to Node in one piece. Its buffer is used again: new ones would be paged in each time. */
+const PIECE = 256 * 1024
+/** Up to so many bytes a new buffer is cheaper. */
+const SMALL = 16 * 1024
+/** Free pieces that are kept. */
+const KEPT = 16
 
 interface Peer {
   readonly socket: Socket
@@ -22,6 +28,7 @@ export class NodeTransport implements EventTransport {
   onReady: () => void = () => undefined
   readonly #heap: Heap
   readonly #peers: (Peer | undefined)[]
+  readonly #pieces: Uint8Array[] = []
 
   constructor(
     heap: Heap,
@@ -38,9 +45,17 @@ export class NodeTransport implements EventTransport {
     if (peer.closed !== undefined) return CLOSED
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
-    const taken = Math.min(length, room)
+    const taken = Math.min(length, room, PIECE)
     // copied, because the arena's bytes may change before the kernel has taken them
-    peer.socket.write(this.#heap.bytes.slice(at, at + taken))
+    if (taken <= SMALL) {
+      peer.socket.write(this.#heap.bytes.slice(at, at + taken))
+      return taken
+    }
+    const piece = this.#pieces.pop() ?? new Uint8Array(PIECE)
+    piece.set(this.#heap.bytes.subarray(at, at + taken))
+    peer.socket.write(piece.subarray(0, taken), () => {
+      if (this.#pieces.length < KEPT) this.#pieces.push(piece)
+    })
     return taken
   }
 
