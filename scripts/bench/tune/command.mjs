@@ -33,6 +33,8 @@ const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
 // Two buffers for each of an operation's algorithms fit an arena of the default size.
 const LARGEST = 2 ** 26
+/** A linear all-reduce needs n-1 times the buffer beside it, and is for small ones. */
+const LARGEST_LINEAR = 2 ** 20
 
 /** @type {import('../command-line.mjs').Command} */
 export const tune = {
@@ -108,7 +110,9 @@ function readOptions(values) {
  * @param {number} ranks
  */
 function stepOf(op, bytes, ranks) {
-  const algorithms = algorithmsOf(op).filter((name) => !notTuned.has(name))
+  const isTried = (/** @type {string} */ name) =>
+    !notTuned.has(name) && (name !== 'linear' || op !== 'allReduce' || bytes <= LARGEST_LINEAR)
+  const algorithms = algorithmsOf(op).filter(isTried)
   const [warmUps, repeats] = repetitions(bytes)
   return [op, countFor(op, bytes, ranks), warmUps, repeats, algorithms.join(',')].join(':')
 }

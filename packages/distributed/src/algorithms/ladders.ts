@@ -32,9 +32,9 @@ function ladder(...parts: readonly (AlgorithmName | number)[]): Ladder {
     }))
 }
 
-const allReduce = ladder('recursive-doubling', 256 * KIB, 'halving-doubling', 8 * MIB, 'ring')
-const sharedAllReduce = ladder('recursive-doubling', 64 * KIB, 'direct')
-const tree = ladder('binomial-tree', 64 * KIB, 'chain')
+const allReduce = ladder('recursive-doubling', 256 * KIB, 'halving-doubling', 16 * MIB, 'ring')
+const sharedAllReduce = ladder('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
+const tree = ladder('binomial-tree', MIB, 'chain')
 const rooted = ladder('binomial-tree', 64 * KIB, 'linear')
 
 /** Measured by `npm run bench -- tune`: few steps for small buffers, few bytes for large ones. */
@@ -46,8 +46,8 @@ export const builtInLadders: Ladders = {
     reduce: tree,
     allReduce,
     allReduceCoalesced: allReduce,
-    reduceScatter: ladder('recursive-halving', 64 * KIB, 'ring'),
-    allGather: ladder('bruck', 64 * KIB, 'ring'),
+    reduceScatter: ladder('recursive-halving', MIB, 'pairwise', 8 * MIB, 'ring'),
+    allGather: ladder('bruck', 256 * KIB, 'direct', 8 * MIB, 'ring'),
     allGatherV: ladder('ring'),
     gather: rooted,
     scatter: rooted,
@@ -62,7 +62,7 @@ export const builtInLadders: Ladders = {
     broadcast: ladder('binomial-tree', 64 * KIB, 'direct'),
     allReduce: sharedAllReduce,
     allReduceCoalesced: sharedAllReduce,
-    reduceScatter: ladder('recursive-halving', 64 * KIB, 'direct'),
-    allGather: ladder('bruck', 64 * KIB, 'direct'),
+    reduceScatter: ladder('recursive-halving', 16 * KIB, 'direct'),
+    allGather: ladder('bruck', 16 * KIB, 'direct'),
   },
 }
