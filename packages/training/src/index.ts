@@ -1,7 +1,14 @@
 export { record, recordModule } from './autograd/record.ts'
 export type { GradientListener, Recording, RecordOptions } from './autograd/recording.ts'
 export type { Backend, BackendName } from './backend/backend.ts'
-export { createTensor, viewOf } from './backend/host-memory.ts'
+export type { HostArray, HostArrays, HostDType } from './backend/bridge/bridge.ts'
+export {
+  copyCounts,
+  type Copies,
+  type CopyCounts,
+  type CopyDirection,
+} from './backend/bridge/copies.ts'
+export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export { loadBackend } from './backend/load.ts'
 export { tf, type Tensor } from './backend/tensorflow.ts'
 export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './data/batches.ts'

@@ -1,11 +1,9 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { HostArray, HostArrays, HostDType } from './bridge/bridge.ts'
+import { countCopy } from './bridge/copies.ts'
+import { checkArray } from './bridge/dtypes.ts'
+import { bridge } from './bridge/select.ts'
 import { tf } from './tensorflow.ts'
-
-/** The part of the wasm backend that gives access to its heap. */
-interface HeapBackend {
-  typedArrayFromHeap(tensor: TensorInfo): Float32Array
-  makeOutput(shape: number[], dtype: 'float32'): TensorInfo
-}
 
 /**
  * The values of a float32 tensor, without a copy where the backend keeps them in reach (wasm, cpu).
@@ -13,10 +11,11 @@ interface HeapBackend {
  * Read it at once: on wasm the next allocation may detach it. Never write to it.
  */
 export function viewOf(tensor: TensorInfo): Float32Array {
-  const heap = heapBackend()
-  return heap === undefined
-    ? (tf.engine().readSync(tensor.dataId) as Float32Array)
-    : heap.typedArrayFromHeap(tensor)
+  const { view } = bridge()
+  if (view !== undefined) return view(tensor) as Float32Array
+  const values = tf.engine().readSync(tensor.dataId) as Float32Array
+  countCopy('toHost', values.byteLength)
+  return values
 }
 
 /**
@@ -28,18 +27,41 @@ export function createTensor(
   shape: readonly number[],
   fill: (values: Float32Array) => void,
 ): Tensor {
-  const heap = heapBackend()
-  if (heap === undefined) {
-    const values = new Float32Array(shape.reduce((product, size) => product * size, 1))
-    fill(values)
-    return tf.keep(tf.tensor(values, [...shape]))
-  }
-  const output = heap.makeOutput([...shape], 'float32')
-  fill(heap.typedArrayFromHeap(output))
-  return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
+  return tf.keep(bridge().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
-function heapBackend(): HeapBackend | undefined {
-  const { backend } = tf.engine()
-  return 'typedArrayFromHeap' in backend ? (backend as unknown as HeapBackend) : undefined
+/**
+ * Copies the values of a tensor into an array, for example a part of an arena.
+ *
+ * At most two copies of memory on every backend, one on wasm and cpu; see {@link copyCounts}.
+ *
+ * @param target - Float32Array, Int32Array or Uint8Array as the dtype float32, int32 or bool of the
+ *   tensor asks for, with room for exactly its values; shared memory or not
+ * @returns a promise where values can be fetched asynchronously only (webgpu): keep the tensor until
+ *   it is settled. Nothing elsewhere: the values are there.
+ * @throws ERR_TSR_ARGUMENT when the array does not fit
+ */
+export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<void> {
+  checkArray('target', target, tensor.shape, tensor.dtype)
+  return bridge().writeTo(tensor, target)
+}
+
+/**
+ * A new tensor of the values of an array, which is free again when this returns. It outlives any
+ * tf.tidy; the caller disposes it. At most two copies of memory, one on wasm and cpu.
+ *
+ * @param source - see `target` of {@link writeTo}
+ * @throws ERR_TSR_ARGUMENT when the array is not of the dtype and the shape
+ */
+export function tensorFrom<D extends HostDType = 'float32'>(
+  source: HostArrays[D],
+  shape: readonly number[],
+  dtype: D = 'float32' as D,
+): Tensor {
+  checkArray('source', source, shape, dtype)
+  const tensor = bridge().create(shape, dtype, (values) => {
+    values.set(source)
+    countCopy('toTensor', source.byteLength)
+  })
+  return tf.keep(tensor)
 }

@@ -1,0 +1,15 @@
+import { tf } from '../tensorflow.ts'
+import { arrayBridge, fetchedBridge } from './array.ts'
+import type { Bridge } from './bridge.ts'
+import { heapBridge } from './heap.ts'
+
+const bridges: Readonly<Record<string, Bridge>> = {
+  wasm: heapBridge,
+  cpu: arrayBridge,
+  tensorflow: fetchedBridge,
+}
+
+/** The bridge of the backend that is current. */
+export function bridge(): Bridge {
+  return bridges[tf.engine().backendName] ?? fetchedBridge
+}
