@@ -46,6 +46,13 @@ export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<v
   return bridge().writeTo(tensor, target)
 }
 
+/** Adds the values of a float32 tensor to those of an array of its size. */
+export function addTo(target: Float32Array, tensor: TensorInfo): void {
+  const values = viewOf(tensor)
+  for (let i = 0; i < values.length; i++) target[i]! += values[i]!
+  countCopy('toHost', values.byteLength)
+}
+
 /**
  * A new tensor of the values of an array, which is free again when this returns. It outlives any
  * tf.tidy; the caller disposes it. At most two copies of memory, one on wasm and cpu.

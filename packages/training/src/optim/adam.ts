@@ -1,6 +1,5 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../nn/parameter.ts'
-import { checkOption, updateParameters, type Optimizer } from './optimizer.ts'
+import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
 export interface AdamOptions {
   /** Default 0.001. */
@@ -40,7 +39,7 @@ export class Adam implements Optimizer {
     this.#epsilon = epsilon
   }
 
-  step(parameters: readonly Parameter[], gradients: ReadonlyMap<string, Tensor>): void {
+  step(parameters: readonly Parameter[], gradients: Gradients): void {
     const [beta1, beta2] = this.#betas
     const epsilon = this.#epsilon
     updateParameters(parameters, gradients, (next, value, gradient, name) => {

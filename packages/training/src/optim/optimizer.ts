@@ -11,11 +11,15 @@ export interface Optimizer {
   /**
    * Gives each parameter that has a gradient its next value; the others stay as they are.
    *
-   * @param gradients - by parameter name; those that were used are disposed
+   * @param gradients - by parameter name; tensors that were used are disposed, arrays stay as they
+   *   are
    * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter
    */
-  step(parameters: readonly Parameter[], gradients: ReadonlyMap<string, Tensor>): void
+  step(parameters: readonly Parameter[], gradients: Gradients): void
 }
+
+/** Gradients by parameter name: tensors, or their values in row-major order. */
+export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
 
 /**
  * Writes the next value of one parameter, element by element.
@@ -33,25 +37,28 @@ export type Update = (
 /** The common part of all optimizers: checks, new tensors in the place of old ones, disposal. */
 export function updateParameters(
   parameters: readonly Parameter[],
-  gradients: ReadonlyMap<string, Tensor>,
+  gradients: Gradients,
   update: Update,
 ): void {
   for (const parameter of parameters) {
     const { name, value, shape } = parameter
     const gradient = gradients.get(name)
     if (gradient === undefined) continue
-    if (gradient.shape.join() !== shape.join()) {
+    const isArray = ArrayBuffer.isView(gradient)
+    if (isArray ? gradient.length !== value.size : gradient.shape.join() !== shape.join()) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: `the gradient of ${name}`,
-        value: `a tensor of shape [${gradient.shape.join(', ')}]`,
+        value: isArray
+          ? `an array of ${gradient.length} values`
+          : `a tensor of shape [${gradient.shape.join(', ')}]`,
         expected: `the shape of the parameter, [${shape.join(', ')}]`,
       })
     }
     const next = createTensor(shape, (values) => {
-      update(values, viewOf(value), viewOf(gradient), name)
+      update(values, viewOf(value), isArray ? gradient : viewOf(gradient), name)
     })
     replaceValue(parameter, next)
-    gradient.dispose()
+    if (!isArray) gradient.dispose()
   }
 }
 

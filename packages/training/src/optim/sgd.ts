@@ -1,6 +1,5 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../nn/parameter.ts'
-import { checkOption, updateParameters, type Optimizer } from './optimizer.ts'
+import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
 export interface SGDOptions {
   readonly learningRate: number
@@ -26,7 +25,7 @@ export class SGD implements Optimizer {
     this.#momentum = momentum
   }
 
-  step(parameters: readonly Parameter[], gradients: ReadonlyMap<string, Tensor>): void {
+  step(parameters: readonly Parameter[], gradients: Gradients): void {
     const rate = this.learningRate
     const momentum = this.#momentum
     updateParameters(parameters, gradients, (next, value, gradient, name) => {

@@ -13,3 +13,8 @@ const bridges: Readonly<Record<string, Bridge>> = {
 export function bridge(): Bridge {
   return bridges[tf.engine().backendName] ?? fetchedBridge
 }
+
+/** Whether the host reaches the memory of tensors, so that their values need no fetching. */
+export function reachesTensors(): boolean {
+  return bridge().view !== undefined
+}

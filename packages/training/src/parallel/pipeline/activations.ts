@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { SpanKind, SpanRecorder } from '@tsrun/telemetry'
-import { createTensor, viewOf } from '../../backend/host-memory.ts'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { Tensor } from '../../backend/tensorflow.ts'
 import { BufferPool } from './buffers.ts'
 
@@ -85,24 +85,27 @@ export class Activations {
     this.#post()
     this.#record('recv', work, { direction, microbatch, bytes: buffer.byteLength })
     const shape = [this.#rows[microbatch]!, ...this.#shapes[direction]!]
-    const tensor = createTensor(shape, (values) => {
-      values.set(buffer)
-    })
+    const tensor = tensorFrom(buffer, shape)
     this.#pool.give(buffer)
     return tensor
   }
 
-  /** Sends a tensor on its way; the caller may dispose it at once. */
-  send(message: Message, tensor: Tensor): void {
+  /**
+   * Sends a tensor on its way.
+   *
+   * @returns a promise where its values have to be fetched; the caller may dispose it then, or else
+   *   at once
+   */
+  send(message: Message, tensor: Tensor): void | Promise<void> {
     if (message.direction === 'forward' && this.#shapes.backward === undefined) {
       this.#announce(tensor.shape.slice(1))
     }
     const buffer = this.#pool.take(tensor.size)
-    buffer.set(viewOf(tensor))
-    const { direction } = message
-    const work = this.#group.isend(buffer, this.#peer('send', direction), options(message))
-    this.#pool.lend(buffer, work)
-    this.#sent.push({ ...message, bytes: buffer.byteLength })
+    const written = writeTo(tensor, buffer)
+    if (written === undefined) this.#sendBuffer(message, buffer)
+    return written?.then(() => {
+      this.#sendBuffer(message, buffer)
+    })
   }
 
   /** Ends a pass: waits until the neighbours have all that was sent. */
@@ -117,6 +120,13 @@ export class Activations {
 
   dispose(): void {
     this.#pool.dispose()
+  }
+
+  #sendBuffer(message: Message, buffer: Float32Array): void {
+    const { direction } = message
+    const work = this.#group.isend(buffer, this.#peer('send', direction), options(message))
+    this.#pool.lend(buffer, work)
+    this.#sent.push({ ...message, bytes: buffer.byteLength })
   }
 
   /** The next stage learns the shape of one example, and this one that of its gradient. */

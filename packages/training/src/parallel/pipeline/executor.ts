@@ -68,7 +68,7 @@ export class StageWorker {
         sums.loss += loss
         sums.correct += correct
       } else {
-        this.#activations.send({ direction: 'forward', microbatch }, output)
+        await this.#activations.send({ direction: 'forward', microbatch }, output)
         output.dispose()
       }
     }
@@ -83,20 +83,21 @@ export class StageWorker {
 
   async #forward(microbatch: number, batch: Microbatches): Promise<void> {
     if (!this.#isFirst) await this.#activations.arrive()
-    this.#timed('F', microbatch, () => {
+    await this.#timed('F', microbatch, () => {
       const labels = this.#isLast ? batch.labels(microbatch) : undefined
       const output = this.#stage.forward(microbatch, this.#input(microbatch, batch), labels)
-      if (!this.#isLast) this.#activations.send({ direction: 'forward', microbatch }, output)
+      if (this.#isLast) return undefined
+      return this.#activations.send({ direction: 'forward', microbatch }, output)
     })
   }
 
   async #backward(microbatch: number): Promise<void> {
     if (!this.#isLast) await this.#activations.arrive()
-    this.#timed('B', microbatch, () => {
+    await this.#timed('B', microbatch, async () => {
       const outputGradient = this.#isLast ? undefined : this.#activations.take()
       const inputGradient = this.#stage.backward(microbatch, outputGradient)
       if (inputGradient === undefined) return
-      this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
+      await this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
       inputGradient.dispose()
     })
   }
@@ -106,10 +107,14 @@ export class StageWorker {
   }
 
   /** Fetching the input and handing over the output are part of an action: the rank is busy then. */
-  #timed(kind: 'F' | 'B', microbatch: number, compute: () => void): void {
+  async #timed(
+    kind: 'F' | 'B',
+    microbatch: number,
+    compute: () => void | Promise<void>,
+  ): Promise<void> {
     const before = process.cpuUsage()
     const start = monotonicNow()
-    compute()
+    await compute()
     const end = monotonicNow()
     const { user, system } = process.cpuUsage(before)
     const cpu = (user + system) / 1e3
