@@ -37,6 +37,21 @@ export const trainingErrors = {
     advice:
       "Correct the action lists; schedule('1f1b', { stages, microbatches }).actions shows valid ones.",
   },
+  ERR_TSR_REPLICA: {
+    category: 'user',
+    message: 'Rank {rank} has other parameters than rank 0: number {index} is {has}, not {wanted}',
+    advice: 'Build the same model, with the same sizes, on all ranks of a data parallel group.',
+  },
+  ERR_TSR_GRADIENT_TWICE: {
+    category: 'user',
+    message: 'The gradient of {parameter} came again after it was sent to the other ranks',
+    advice: 'Set synchronizes to false for all backward passes of a step but the last.',
+  },
+  ERR_TSR_UNUSED_PARAMETERS: {
+    category: 'user',
+    message: 'Rank {rank}: this step has not used {parameters}, so there is no gradient to average',
+    advice: "Name what is not trained in frozen, or choose unused: 'zeros'.",
+  },
   ERR_TSR_PIPELINE_FAILED: {
     category: 'user',
     message: 'Rank {rank}: the pipeline over group {group} failed before: {reason}',

@@ -16,6 +16,12 @@ export interface BatchesOptions {
   readonly shuffle?: boolean
   /** Leaves out a last batch that is not full; default false. */
   readonly dropLast?: boolean
+  /**
+   * Number `index` of `count` equal parts of every batch: for ranks that share the batches, by their
+   * data parallel coordinate. The parts of a last batch may differ by one example, or be empty.
+   * Default [0, 1].
+   */
+  readonly share?: readonly [index: number, count: number]
 }
 
 /** Some examples. Ranks that need one half of it never read the other. */
@@ -55,6 +61,19 @@ export function batches(dataset: Dataset, options: BatchesOptions): Batches {
       expected: 'a positive integer',
     })
   }
+  const [index, count] = options.share ?? [0, 1]
+  if (!(
+    Number.isSafeInteger(index) &&
+    Number.isSafeInteger(count) &&
+    index >= 0 &&
+    index < count
+  )) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'share',
+      value: `[${String(index)}, ${String(count)}]`,
+      expected: 'an index below the count',
+    })
+  }
   const { size } = dataset
   const length = dropLast ? Math.floor(size / batch) : Math.ceil(size / batch)
   return {
@@ -64,7 +83,9 @@ export function batches(dataset: Dataset, options: BatchesOptions): Batches {
         ? permutation(size, `epoch ${String(epoch)}`, seed)
         : Int32Array.from({ length: size }, (_, i) => i)
       for (let i = 0; i < length; i++) {
-        yield exampleBatch(dataset, order.subarray(i * batch, (i + 1) * batch))
+        const whole = order.subarray(i * batch, (i + 1) * batch)
+        const [from, to] = [index, index + 1].map((k) => Math.floor((k * whole.length) / count))
+        yield exampleBatch(dataset, whole.subarray(from, to))
       }
     },
   }

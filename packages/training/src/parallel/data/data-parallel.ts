@@ -1,0 +1,261 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { GradientListener } from '../../autograd/recording.ts'
+import type { Module } from '../../nn/module.ts'
+import type { Parameter } from '../../nn/parameter.ts'
+import { planBuckets, type BucketSizes } from './buckets.ts'
+import { Reducer, type Traffic } from './reducer.ts'
+import { broadcastParameters, checkReplicas } from './replicas.ts'
+import type { WireFormat } from './wire.ts'
+
+const MIB = 1024 * 1024
+
+export interface DataParallelOptions {
+  /** Bytes of float32 gradients that travel together; default 25 MiB. */
+  readonly bucketBytes?: number
+  /** The same of the first bucket, which the others wait for; default 1 MiB. */
+  readonly firstBucketBytes?: number
+  /** The form in which gradients travel; default float32. */
+  readonly wire?: WireFormat
+  /**
+   * `mean` (default): the mean of the ranks' gradients, that of a single process where all ranks have
+   * as many examples. `token`: the sum over all ranks, divided by the number of tokens (or examples)
+   * of all; the loss of each rank is then a sum too.
+   */
+  readonly reduction?: 'mean' | 'token'
+  /** Names of parameters that are not trained; they get no gradient. */
+  readonly frozen?: readonly string[]
+  /** What becomes of parameters that a step has not used: an error (default), or gradients of zero. */
+  readonly unused?: 'error' | 'zeros'
+}
+
+export interface JoinOptions {
+  /** What gradients are divided by: the ranks that still have data (default), or all. */
+  readonly divideBy?: 'live' | 'world'
+}
+
+/** One replica of a model; see `dataParallel`. */
+export interface DataParallel {
+  readonly module: Module
+  /** For `backward`: takes the gradients, and sends them off as soon as a bucket is full. */
+  readonly onGradient: GradientListener
+  /**
+   * Whether the next backward pass is the last of this step, true at first. False accumulates its
+   * gradients, without communication.
+   */
+  synchronizes: boolean
+  /** What one step sends. */
+  readonly traffic: Traffic
+  /**
+   * Waits for the gradients of this step, the same on all ranks: for `optimizer.step`.
+   *
+   * @param tokens - with `reduction: 'token'`: how many this rank's loss is the sum of
+   * @throws ERR_TSR_UNUSED_PARAMETERS
+   */
+  gradients(tokens?: number): Promise<Map<string, Tensor>>
+  /**
+   * Runs a training loop that may be shorter on some ranks than on others: a rank that is through
+   * takes part in the steps of the rest, with gradients of zero. In the end all ranks get the
+   * parameters of the rank that has made most steps. All ranks call it.
+   */
+  join(loop: () => Promise<void>, options?: JoinOptions): Promise<void>
+  /** Frees the buckets; the model stays. */
+  dispose(): void
+}
+
+/**
+ * Data parallel training (as torch's DistributedDataParallel; Li et al., 2020): every rank of the
+ * group has the whole model and a part of each batch, and the gradients are averaged while the
+ * backward pass still runs. The parameters begin with the values of rank 0.
+ *
+ * Gradients travel in buckets, at first in the reverse order of the parameters, from the second step
+ * on in the order in which those of rank 0 have come.
+ *
+ * @example
+ * const replica = await dataParallel(model, group)
+ * const outputs = recordModule(model, x, { needsInputGradient: false })
+ * const loss = recordLoss(crossEntropy, outputs.value, labels)
+ * const dy = loss.backward(one, () => undefined)!
+ * outputs.backward(dy, replica.onGradient)
+ * optimizer.step(model.parameters, await replica.gradients())
+ *
+ * @throws ERR_TSR_REPLICA when the ranks have other parameters, ERR_TSR_ARGUMENT
+ */
+export async function dataParallel(
+  module: Module,
+  group: ProcessGroup,
+  options: DataParallelOptions = {},
+): Promise<DataParallel> {
+  const trained = trainedParameters(module, options)
+  const sizes = checkSizes(options)
+  // a tied parameter is there once
+  const all = [...new Set(module.parameters)]
+  await checkReplicas(all, group)
+  await broadcastParameters(all, group, 0)
+  return new Replica(module, group, { trained, sizes, options })
+}
+
+interface Plan {
+  readonly trained: readonly Parameter[]
+  readonly sizes: BucketSizes
+  readonly options: DataParallelOptions
+}
+
+class Replica implements DataParallel {
+  readonly module: Module
+  readonly onGradient: GradientListener
+  synchronizes = true
+  readonly #group: ProcessGroup
+  readonly #plan: Plan
+  readonly #trainedNames: ReadonlySet<string>
+  #reducer: Reducer
+  #isRebuilt = false
+  #steps = 0
+  #join:
+    { readonly divideBy: 'live' | 'world'; live: Float64Array; work: Work | undefined } | undefined
+
+  constructor(module: Module, group: ProcessGroup, plan: Plan) {
+    this.module = module
+    this.#group = group
+    this.#plan = plan
+    this.#trainedNames = new Set(plan.trained.map(({ name }) => name))
+    this.#reducer = this.#open([...plan.trained].reverse())
+    this.onGradient = (parameter, gradient) => {
+      if (!this.#trainedNames.has(parameter.name)) {
+        gradient.dispose()
+        return
+      }
+      this.#announce()
+      this.#reducer.add(parameter, gradient, this.synchronizes)
+    }
+  }
+
+  get traffic(): Traffic {
+    return this.#reducer.traffic
+  }
+
+  async gradients(tokens?: number): Promise<Map<string, Tensor>> {
+    const { unused = 'error', reduction = 'mean' } = this.#plan.options
+    if ((reduction === 'token') !== (tokens !== undefined)) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'tokens',
+        value: tokens ?? 'undefined',
+        expected: "a number with reduction: 'token', and only there",
+      })
+    }
+    const { missing } = this.#reducer
+    if (missing.length > 0 && unused === 'error') {
+      const parameters = missing.join(', ')
+      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: this.#group.rank, parameters })
+    }
+    this.#announce()
+    return await this.#finishStep(tokens ?? 0)
+  }
+
+  async join(loop: () => Promise<void>, { divideBy = 'live' }: JoinOptions = {}): Promise<void> {
+    const live = this.#group.alloc('float64', 1)
+    this.#join = { divideBy, live, work: undefined }
+    try {
+      await loop()
+      const own = this.#steps
+      for (;;) {
+        live[0] = 0
+        await this.#group.allReduce(live, { label: 'ranks that still have data' })
+        if (live[0] === 0) break
+        const gradients = await this.#finishStep(0)
+        for (const gradient of gradients.values()) gradient.dispose()
+      }
+      const steps = await this.#group.allGatherObject(own)
+      const root = steps.indexOf(Math.max(...steps))
+      await broadcastParameters([...new Set(this.module.parameters)], this.#group, root)
+    } finally {
+      this.#group.free(live)
+      this.#join = undefined
+    }
+  }
+
+  dispose(): void {
+    this.#reducer.dispose()
+  }
+
+  /** In a joined loop, before the first bucket of a step: that this rank takes part in it. */
+  #announce(): void {
+    const join = this.#join
+    if (join === undefined || join.work !== undefined || !this.synchronizes) return
+    join.live[0] = 1
+    join.work = this.#group.allReduce(join.live, { label: 'ranks that still have data' })
+  }
+
+  async #finishStep(tokens: number): Promise<Map<string, Tensor>> {
+    const { arrivals } = this.#reducer
+    this.#reducer.launchRest()
+    const factor = await this.#factor(tokens)
+    const gradients = await this.#reducer.take(factor)
+    this.#steps++
+    await this.#rebuild(arrivals)
+    return gradients
+  }
+
+  /** What the sum of the gradients is multiplied by. */
+  async #factor(tokens: number): Promise<number> {
+    const { size } = this.#group
+    const join = this.#join
+    await join?.work
+    if (join !== undefined) join.work = undefined
+    if (this.#plan.options.reduction === 'token') {
+      const total = this.#group.alloc('float64', 1)
+      total[0] = tokens
+      await this.#group.allReduce(total, { label: 'tokens' })
+      const factor = 1 / total[0]
+      this.#group.free(total)
+      return factor
+    }
+    return 1 / (join?.divideBy === 'live' ? join.live[0]! : size)
+  }
+
+  /** After the first step: the buckets in the order in which rank 0 has got its gradients. */
+  async #rebuild(arrivals: readonly string[]): Promise<void> {
+    if (this.#isRebuilt) return
+    this.#isRebuilt = true
+    const order = await this.#group.broadcastObject([...arrivals], 0)
+    const place = new Map(order.map((name, i) => [name, i]))
+    if (place.size !== this.#plan.trained.length) return
+    this.#reducer.dispose()
+    const sorted = [...this.#plan.trained].sort((a, b) => place.get(a.name)! - place.get(b.name)!)
+    this.#reducer = this.#open(sorted)
+  }
+
+  #open(parameters: readonly Parameter[]): Reducer {
+    const { sizes, options } = this.#plan
+    return new Reducer(this.#group, planBuckets(parameters, sizes), options.wire ?? 'float32')
+  }
+}
+
+function trainedParameters(
+  { parameters }: Module,
+  { frozen = [] }: DataParallelOptions,
+): Parameter[] {
+  const names = new Set(parameters.map(({ name }) => name))
+  const unknown = frozen.find((name) => !names.has(name))
+  if (unknown !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'frozen',
+      value: unknown,
+      expected: `names of parameters: ${[...names].join(', ')}`,
+    })
+  }
+  return [...new Set(parameters)].filter(({ name }) => !frozen.includes(name))
+}
+
+function checkSizes({
+  bucketBytes = 25 * MIB,
+  firstBucketBytes = MIB,
+}: DataParallelOptions): BucketSizes {
+  for (const [name, value] of Object.entries({ bucketBytes, firstBucketBytes })) {
+    if (!(value > 0)) {
+      throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive number of bytes' })
+    }
+  }
+  return { bytes: bucketBytes, firstBytes: firstBucketBytes }
+}

@@ -1,0 +1,8 @@
+export {
+  dataParallel,
+  type DataParallel,
+  type DataParallelOptions,
+  type JoinOptions,
+} from './data-parallel.ts'
+export type { Traffic } from './reducer.ts'
+export type { WireFormat } from './wire.ts'

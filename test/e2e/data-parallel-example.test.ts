@@ -1,0 +1,33 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const script = ['examples/data-parallel.ts', '--images', '2048', ...flags]
+  const run = await tsrun([...job, ...script], { cwd })
+  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+  const [, json] = /^result (\{.*\})$/m.exec(run.stdout)!
+  return JSON.parse(json!) as Record<string, number>
+}
+
+describe('data-parallel.ts', () => {
+  it('reads as many digits with two ranks as with one, in as many operations as buckets', async () => {
+    const [alone, two] = [await train(1), await train(2, '--bucket', '100000')]
+    expect(two['accuracy']).toBeCloseTo(alone['accuracy']!, 2)
+    expect(two['accuracy']).toBeGreaterThan(0.3)
+    expect(two['collectives']).toBeGreaterThan(alone['collectives']!)
+    expect(two['bytes']).toBe(alone['bytes'])
+  })
+
+  it('sends half the bytes as bfloat16', async () => {
+    const [full, half] = [await train(2), await train(2, '--wire', 'bfloat16')]
+    expect(half['bytes']! / full['bytes']!).toBeCloseTo(0.5, 3)
+    expect(half['accuracy']).toBeGreaterThan(0.3)
+  })
+})

@@ -1,0 +1,297 @@
+import { jest } from '@jest/globals'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import {
+  crossEntropy,
+  dataParallel,
+  disposeModule,
+  loadBackend,
+  record,
+  SGD,
+  shardedMLP,
+  summedCrossEntropy,
+  tf,
+  type DataParallel,
+  type DataParallelOptions,
+  type Module,
+  type Tensor,
+} from '@tsrun/training'
+import { errorOf } from '../../../distributed/support/outcome.ts'
+import {
+  exampleBatch,
+  excess,
+  parameterValues,
+  singleProcessStep,
+  values,
+  type Snapshot,
+  type Values,
+} from '../support/reference.ts'
+
+jest.setTimeout(60_000)
+
+const [STEPS, INPUTS, CLASSES, BATCH] = [20, 12, 4, 24]
+const build = (seed = 7) =>
+  shardedMLP({ layers: 4, inputs: INPUTS, hidden: 16, outputs: CLASSES, seed }).build()
+
+/** Rows [from, to) of a batch. */
+function part(step: number, from: number, to: number): { inputs: Tensor; labels: Tensor } {
+  const { inputs, labels } = exampleBatch(step, BATCH, INPUTS, CLASSES)
+  const whole = [inputs(), labels()] as const
+  const rows = [
+    tf.slice(whole[0], [from, 0], [to - from, INPUTS]),
+    tf.slice(whole[1], [from], [to - from]),
+  ] as const
+  tf.dispose([...whole])
+  return { inputs: rows[0], labels: rows[1] }
+}
+
+type Loss = (logits: Tensor, labels: Tensor) => Tensor
+
+/** One backward pass over rows of a batch; the loss. */
+function backward(
+  { module, onGradient }: Pick<DataParallel, 'module' | 'onGradient'>,
+  { inputs, labels }: { inputs: Tensor; labels: Tensor },
+  loss: Loss = crossEntropy,
+): number {
+  const recording = record((x) => loss(module.forward(x), labels), inputs, module.parameters, {
+    needsInputGradient: false,
+  })
+  const one = tf.scalar(1)
+  recording.backward(one, onGradient)
+  const value = recording.value.dataSync()[0]!
+  recording.dispose()
+  tf.dispose([inputs, labels, one])
+  return value
+}
+
+function trainSingle(steps = STEPS): Snapshot[] {
+  const module = build()
+  const optimizer = new SGD({ learningRate: 0.1 })
+  const snapshots = Array.from({ length: steps }, (_, step) =>
+    singleProcessStep(module, exampleBatch(step, BATCH, INPUTS, CLASSES), optimizer),
+  )
+  disposeModule(module)
+  return snapshots
+}
+
+async function trainReplica(
+  group: ProcessGroup,
+  options: DataParallelOptions,
+  passes = 1,
+): Promise<Snapshot[]> {
+  // rank 0 decides what all begin with
+  const module = build(group.rank === 0 ? 7 : 100 + group.rank)
+  const replica = await dataParallel(module, group, options)
+  const optimizer = new SGD({ learningRate: 0.1 })
+  const share = BATCH / group.size / passes
+  const snapshots: Snapshot[] = []
+  for (let step = 0; step < STEPS; step++) {
+    let loss = 0
+    for (let pass = 0; pass < passes; pass++) {
+      const from = (group.rank * passes + pass) * share
+      replica.synchronizes = pass === passes - 1
+      loss += backward(replica, part(step, from, from + share))
+    }
+    const gradients = await replica.gradients()
+    if (passes > 1) {
+      for (const [name, gradient] of gradients) {
+        gradients.set(name, tf.keep(tf.div(gradient, passes)))
+        gradient.dispose()
+      }
+    }
+    const snapshot = { loss: loss / passes, gradients: values(gradients) }
+    optimizer.step(module.parameters, gradients)
+    snapshots.push({ ...snapshot, parameters: parameterValues(module) })
+  }
+  replica.dispose()
+  disposeModule(module)
+  return snapshots
+}
+
+function expectSame(ranks: Snapshot[][], single: Snapshot[], rtol = 1e-5, atol = 1e-6): void {
+  for (const [step, wanted] of single.entries()) {
+    const loss = ranks.reduce((sum, rank) => sum + rank[step]!.loss, 0) / ranks.length
+    expect(Math.abs(loss - wanted.loss)).toBeLessThanOrEqual(atol + rtol * wanted.loss * 10)
+    for (const rank of ranks) {
+      expect(excess(rank[step]!.gradients, wanted.gradients, rtol, atol)).toBeLessThanOrEqual(0)
+      expect(excess(rank[step]!.parameters, wanted.parameters, rtol, atol)).toBeLessThanOrEqual(0)
+    }
+  }
+}
+
+beforeAll(async () => {
+  await loadBackend('wasm')
+})
+
+describe('data parallel replicas', () => {
+  it.each([
+    { size: 1, options: {} },
+    { size: 2, options: {} },
+    { size: 4, options: {} },
+    { size: 4, options: { bucketBytes: 600, firstBucketBytes: 100 } },
+    { size: 3, options: { bucketBytes: 1 } },
+  ])('of $size ranks with $options train like a single process', async ({ size, options }) => {
+    const before = tf.memory().numTensors
+    const ranks = await runWorld({ size, seed: size }, (group) => trainReplica(group, options))
+    expectSame(ranks, trainSingle())
+    expect(tf.memory().numTensors).toBe(before)
+    for (const rank of ranks)
+      expect(rank.at(-1)).toEqual({ ...ranks[0]!.at(-1), loss: rank.at(-1)!.loss })
+  })
+
+  it('accumulate gradients without a word to the others', async () => {
+    const ranks = await runWorld({ size: 2, seed: 1 }, (group) => trainReplica(group, {}, 3))
+    expectSame(ranks, trainSingle())
+  })
+
+  it.each([
+    { wire: 'bfloat16', rtol: 2 ** -6 },
+    { wire: 'float16', rtol: 2 ** -9 },
+  ] as const)('send gradients as $wire, with its precision', async ({ wire, rtol }) => {
+    const ranks = await runWorld({ size: 2, seed: 1 }, (group) => trainReplica(group, { wire }))
+    const [first] = trainSingle(1)
+    for (const rank of ranks) {
+      expect(excess(rank[0]!.gradients, first!.gradients, rtol, rtol / 8)).toBeLessThanOrEqual(0)
+    }
+    expect(ranks[0]!.at(-1)!.parameters).toEqual(ranks[1]!.at(-1)!.parameters)
+  })
+
+  it('divide by the number of examples where they have different ones', async () => {
+    const bounds = [0, 5, 24]
+    const gradients = await runWorld({ size: 2, seed: 4 }, async (group) => {
+      const module = build()
+      const replica = await dataParallel(module, group, { reduction: 'token' })
+      const [from, to] = bounds.slice(group.rank) as [number, number]
+      backward(replica, part(0, from, to), summedCrossEntropy)
+      const taken = await replica.gradients(to - from)
+      const result = values(taken)
+      tf.dispose([...taken.values()])
+      replica.dispose()
+      disposeModule(module)
+      return result
+    })
+    const [single] = trainSingle(1)
+    for (const rank of gradients) expect(excess(rank, single!.gradients)).toBeLessThanOrEqual(0)
+  })
+
+  it('send each gradient once, in as many operations as there are buckets', async () => {
+    await runWorld({ size: 2, seed: 2 }, async (group) => {
+      const module = build()
+      const elements = module.parameters.reduce((sum, { value }) => sum + value.size, 0)
+      const sent = (): number =>
+        group.linkStatistics().reduce((sum, { bytesSent }) => sum + bytesSent, 0)
+      const replica = await dataParallel(module, group, { bucketBytes: 1024, firstBucketBytes: 64 })
+      expect(replica.traffic.bytes).toBe(4 * elements)
+      for (let step = 0; step < 3; step++) {
+        const before = sent()
+        backward(replica, part(step, 12 * group.rank, 12 * group.rank + 12))
+        const gradients = await replica.gradients()
+        tf.dispose([...gradients.values()])
+        // the first step also agrees on an order
+        if (step > 0) {
+          const headers = sent() - before - 4 * elements
+          expect(headers).toBeGreaterThan(0)
+          expect(headers / 64).toBeLessThanOrEqual(4 * replica.traffic.collectives)
+        }
+      }
+      replica.synchronizes = false
+      const before = sent()
+      backward(replica, part(0, 0, 12))
+      expect(sent()).toBe(before)
+      replica.dispose()
+      disposeModule(module)
+    })
+  })
+
+  it('leave frozen parameters alone, and say which were not used', async () => {
+    await runWorld({ size: 2, seed: 3 }, async (group) => {
+      const module = build()
+      const frozen = ['layers.0.weight', 'layers.0.bias']
+      const replica = await dataParallel(module, group, { frozen })
+      backward(replica, part(0, 0, 12))
+      const gradients = await replica.gradients()
+      expect([...gradients.keys()].sort()).toEqual(
+        module.parameters
+          .map(({ name }) => name)
+          .filter((name) => !frozen.includes(name))
+          .sort(),
+      )
+      tf.dispose([...gradients.values()])
+      replica.dispose()
+
+      const strict = await dataParallel(module, group)
+      const error = await errorOf(() => strict.gradients())
+      expect(error).toMatchObject({ code: 'ERR_TSR_UNUSED_PARAMETERS' })
+      expect(error?.message).toContain('layers.3.bias')
+      strict.dispose()
+
+      const lenient = await dataParallel(module, group, { unused: 'zeros' })
+      const zeros = await lenient.gradients()
+      expect(zeros.size).toBe(module.parameters.length)
+      for (const zero of zeros.values()) expect(Math.max(...zero.dataSync())).toBe(0)
+      tf.dispose([...zeros.values()])
+      lenient.dispose()
+      disposeModule(module)
+    })
+  })
+
+  it('refuse another model, and a gradient that comes too late', async () => {
+    await runWorld({ size: 2, seed: 3 }, async (group) => {
+      const odd = shardedMLP({
+        layers: 2,
+        inputs: 4,
+        hidden: group.rank === 0 ? 3 : 5,
+        outputs: 2,
+      }).build()
+      const error = await errorOf(() => dataParallel(odd, group))
+      expect(error).toMatchObject({ code: 'ERR_TSR_REPLICA', facts: { rank: 1 } })
+      expect(error?.message).toContain('layers.0.weight [4, 5], not layers.0.weight [4, 3]')
+      disposeModule(odd)
+      const module = build()
+      const unknown = await errorOf(() => dataParallel(module, group, { frozen: ['nobody'] }))
+      expect(unknown).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      const replica = await dataParallel(module, group)
+      backward(replica, part(0, 0, 12))
+      expect(() => backward(replica, part(0, 0, 12))).toThrow('synchronizes')
+      tf.dispose([...(await replica.gradients()).values()])
+      replica.dispose()
+      disposeModule(module)
+    })
+  })
+
+  it('go on with fewer when some run out of data', async () => {
+    const lengths = [3, 1, 2]
+    const train = async (divideBy: 'live' | 'world') =>
+      await runWorld({ size: 3, seed: 5 }, async (group) => {
+        const module: Module = build()
+        const replica = await dataParallel(module, group)
+        const optimizer = new SGD({ learningRate: 0.1 })
+        const seen: Values[] = []
+        const loop = async (): Promise<void> => {
+          for (let step = 0; step < lengths[group.rank]!; step++) {
+            backward(replica, part(step, 8 * group.rank, 8 * group.rank + 8))
+            const gradients = await replica.gradients()
+            seen.push(values(gradients))
+            optimizer.step(module.parameters, gradients)
+          }
+        }
+        await replica.join(loop, { divideBy })
+        const parameters = parameterValues(module)
+        replica.dispose()
+        disposeModule(module)
+        return { seen, parameters }
+      })
+    const [live, world] = [await train('live'), await train('world')]
+    for (const results of [live, world]) {
+      expect(results.map(({ seen }) => seen.length)).toEqual(lengths)
+      expect(results[2]!.seen[1]).toEqual(results[0]!.seen[1])
+      // all have the parameters of the rank with most steps
+      for (const { parameters } of results) expect(parameters).toEqual(results[0]!.parameters)
+    }
+    // two of three had data in the second step
+    const scaled = Object.entries(live[0]!.seen[1]!).map(([name, of]) => [
+      name,
+      of.map((x) => (x * 2) / 3),
+    ])
+    expect(excess(world[0]!.seen[1]!, Object.fromEntries(scaled) as Values)).toBeLessThanOrEqual(0)
+  })
+})
