@@ -1,3 +1,11 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+// What is set up on this machine must not decide what is tested: ranks inherit this, too.
+// A test that needs the real set-up finds it through TSRUN_TESTS_HOME.
+process.env['TSRUN_TESTS_HOME'] ??= process.env['TSRUN_HOME'] ?? ''
+process.env['TSRUN_HOME'] = join(tmpdir(), 'tsrun-tests-no-home')
+
 export const shared = {
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],

@@ -28,6 +28,15 @@ export {
   type ErrorFacts,
   type SerializedTsrError,
 } from './errors/tsr-error.ts'
+export { restoreLegacyUtil } from './legacy-util.ts'
 export { createLogger, type Logger } from './logger.ts'
 export { parsePortRange, type PortRange } from './port-range.ts'
 export { retry, type RetryOptions } from './retry.ts'
+export {
+  readTensorFlowManifest,
+  tensorflowHome,
+  thisSystem,
+  writeTensorFlowManifest,
+  type TensorFlowManifest,
+  type TensorFlowRequest,
+} from './tensorflow-manifest.ts'

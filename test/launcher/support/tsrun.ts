@@ -167,6 +167,7 @@ export function now(): number {
 
 /** Our environment without what changes the behaviour of tsrun, colours or Node. */
 export function cleanEnvironment(): NodeJS.ProcessEnv {
-  const special = /^(TSRUN_|PET_|npm_|JEST_)|^(NO_COLOR|FORCE_COLOR|NODE_OPTIONS|NODE_ENV)$/
+  const special =
+    /^(TSRUN_(?!HOME$)|PET_|npm_|JEST_)|^(NO_COLOR|FORCE_COLOR|NODE_OPTIONS|NODE_ENV)$/
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !special.test(name)))
 }

@@ -17,7 +17,7 @@ function run(script: string, env: Record<string, string> = {}) {
 
 describe('loadBackend', () => {
   it('takes wasm when nothing is said', async () => {
-    expect(await loadBackend('auto')).toEqual({ name: 'wasm' })
+    expect(await loadBackend('auto')).toEqual({ name: 'wasm', device: 'CPU', threads: 1 })
     expect(tf.getBackend()).toBe('wasm')
   })
 
@@ -33,7 +33,7 @@ describe('loadBackend', () => {
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining('auto, wasm, cpu') as string,
+      message: expect.stringContaining('auto, tensorflow, wasm, cpu') as string,
     })
     await expect(loadBackend('toString' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',

@@ -67,4 +67,14 @@ export const launcherErrors = {
     advice:
       'Check the limits of this host (ulimit -u, ulimit -n, free memory), or start fewer ranks.',
   },
+  ERR_TSR_SETUP: {
+    category: 'infrastructure',
+    message: 'TensorFlow was not set up: {problem}',
+    advice: 'What was set up before is as it was.',
+  },
+  ERR_TSR_SETUP_MANIFEST: {
+    category: 'user',
+    message: 'The record of the TensorFlow set-up, {path}, cannot be used: {problem}',
+    advice: 'Run `npx tsrun setup tensorflow` again.',
+  },
 } as const satisfies ErrorSection

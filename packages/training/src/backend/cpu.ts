@@ -1,10 +1,12 @@
+import type { BackendFacts } from './backend.ts'
 import { registerCpu, tf } from './tensorflow.ts'
 
 /** Plain JavaScript kernels: slow, everywhere available, the reference for the others. */
-export async function loadCpu(): Promise<void> {
+export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialised')
   silenceHint()
+  return { device: 'CPU', threads: 1 }
 }
 
 /** The first tensor of the cpu backend prints an advertisement for tfjs-node, except in production mode. */

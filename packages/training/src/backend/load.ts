@@ -1,14 +1,21 @@
-import { tsrError } from '@tsrun/core'
-import type { Backend, BackendName } from './backend.ts'
+import { createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
+import type { Backend, BackendFacts, BackendName } from './backend.ts'
 import { loadCpu } from './cpu.ts'
+import { loadTensorFlow } from './tfjs-node.ts'
 import { loadWasm } from './wasm.ts'
 
-const loaders: Readonly<Record<BackendName, () => Promise<void>>> = { wasm: loadWasm, cpu: loadCpu }
+const loaders: Readonly<Record<BackendName, () => Promise<BackendFacts>>> = {
+  tensorflow: loadTensorFlow,
+  wasm: loadWasm,
+  cpu: loadCpu,
+}
 
 /**
  * Loads the tensor backend `name` and makes it current; every tensor of this process lives there.
  *
- * `auto` takes the fastest one that is set up: wasm.
+ * `auto` takes the fastest one that is set up and works: tensorflow (`tsrun setup tensorflow`), else
+ * wasm. One that is named is taken or refused, never replaced. The level `info` of TSRUN_LOG_LEVEL
+ * shows which it is.
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
  * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when it cannot be loaded
@@ -16,20 +23,39 @@ const loaders: Readonly<Record<BackendName, () => Promise<void>>> = { wasm: load
 export async function loadBackend(
   name: 'auto' | BackendName | undefined = process.env['TSRUN_BACKEND'] as 'auto' | undefined,
 ): Promise<Backend> {
-  const wanted = name ?? 'auto'
-  const chosen = wanted === 'auto' ? 'wasm' : wanted
-  if (!Object.hasOwn(loaders, chosen)) {
+  const backend = name === undefined || name === 'auto' ? await loadBest() : await load(name)
+  const { device, threads } = backend
+  createLogger('training').info(
+    { backend: backend.name, device, threads },
+    `tensors are computed by ${backend.name} on ${device}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`,
+  )
+  return backend
+}
+
+async function loadBest(): Promise<Backend> {
+  try {
+    if (readTensorFlowManifest() !== undefined) return await load('tensorflow')
+  } catch (error) {
+    createLogger('training').warn(
+      { reason: (error as Error).message },
+      'TensorFlow is set up but cannot be used: taking wasm',
+    )
+  }
+  return await load('wasm')
+}
+
+async function load(name: BackendName): Promise<Backend> {
+  if (!Object.hasOwn(loaders, name)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'backend (TSRUN_BACKEND)',
-      value: JSON.stringify(chosen),
+      value: JSON.stringify(name),
       expected: `one of auto, ${Object.keys(loaders).join(', ')}`,
     })
   }
   try {
-    await loaders[chosen]()
+    return { name, ...(await loaders[name]()) }
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw tsrError('ERR_TSR_BACKEND', { backend: chosen, reason }, { cause })
+    throw tsrError('ERR_TSR_BACKEND', { backend: name, reason }, { cause })
   }
-  return { name: chosen }
 }

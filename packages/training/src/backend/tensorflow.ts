@@ -26,3 +26,12 @@ export function registerWasm(): void {
 export function registerCpu(): void {
   require('@tensorflow/tfjs-backend-cpu')
 }
+
+/** Our TensorFlow.js, loaded, by the names under which the package of its Node binding asks for it. */
+export function loadedModules(): [name: string, module: NodeJS.Module][] {
+  registerGradients()
+  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
+    name,
+    require.cache[require.resolve(name)]!,
+  ])
+}
