@@ -1,32 +1,48 @@
-// Compiles the AssemblyScript kernels of packages/distributed to dist/kernels.wasm.
+// Compiles the AssemblyScript kernels of the packages, each to its dist/kernels.wasm.
 import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const root = fileURLToPath(new URL('../packages/distributed/', import.meta.url))
-const folder = join(root, 'src/kernels')
-const sources = readdirSync(folder)
-  .filter((name) => name.endsWith('.as.ts'))
-  .map((name) => join(folder, name))
-const output = join(root, 'dist/kernels.wasm')
+const packages = fileURLToPath(new URL('../packages/', import.meta.url))
 
-if (modified(output) < Math.max(...[...sources, fileURLToPath(import.meta.url)].map(modified))) {
-  await compile()
+// The memory is the arena of the rank, up to the 4 GiB that 32-bit addresses reach.
+await build('distributed', [
+  ...['--enable', 'threads', '--sharedMemory'],
+  ...['--initialMemory', '1', '--maximumMemory', '65536'],
+])
+// The memory is that of TensorFlow.js' wasm backend, whose size and limit are its own.
+await build('training', ['--initialMemory', '1'])
+
+/**
+ * @param {string} name - of the package
+ * @param {readonly string[]} memory - options that say which memory the kernels work on
+ */
+async function build(name, memory) {
+  const folder = join(packages, name, 'src/kernels')
+  const sources = readdirSync(folder)
+    .filter((file) => file.endsWith('.as.ts'))
+    .map((file) => join(folder, file))
+  const output = join(packages, name, 'dist/kernels.wasm')
+  const newest = Math.max(...[...sources, fileURLToPath(import.meta.url)].map(modified))
+  if (modified(output) < newest) await compile(join(folder, 'index.as.ts'), output, memory)
 }
 
-async function compile() {
+/**
+ * @param {string} entry
+ * @param {string} output
+ * @param {readonly string[]} memory
+ */
+async function compile(entry, output, memory) {
   const { default: asc } = await import('assemblyscript/asc')
-  mkdirSync(join(root, 'dist'), { recursive: true })
+  mkdirSync(join(output, '..'), { recursive: true })
   // Renamed when complete: a process that starts meanwhile never reads half a module.
   const unfinished = `${output}.${process.pid}`
   const { error, stderr } = await asc.main([
-    join(folder, 'index.as.ts'),
+    entry,
     ...['--outFile', unfinished],
     ...['-O3', '--noAssert', '--runtime', 'stub'],
-    ...['--enable', 'simd', '--enable', 'threads', '--enable', 'bulk-memory'],
-    // The memory is the arena of the rank, up to the 4 GiB that 32-bit addresses reach.
-    ...['--importMemory', '--sharedMemory', '--noExportMemory'],
-    ...['--initialMemory', '1', '--maximumMemory', '65536'],
+    ...['--enable', 'simd', '--enable', 'bulk-memory'],
+    ...['--importMemory', '--noExportMemory', ...memory],
   ])
   if (error) {
     process.stderr.write(`${stderr.toString()}${error.message}\n`)
@@ -35,6 +51,7 @@ async function compile() {
   renameSync(unfinished, output)
 }
 
+/** @param {string} path */
 function modified(path) {
   return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 }

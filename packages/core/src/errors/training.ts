@@ -6,6 +6,13 @@ export const trainingErrors = {
     message: 'The tensor backend {backend} cannot be used: {reason}',
     advice: "Choose another one with TSRUN_BACKEND, or 'auto'.",
   },
+  ERR_TSR_TENSOR_MEMORY: {
+    category: 'user',
+    message:
+      'No memory for a tensor of {asked}: {tensors} tensors hold {used} already, and the wasm backend has taken {heap} of the 4096 MiB that it can have',
+    advice:
+      'Dispose tensors (tf.tidy), take smaller (micro-)batches or more pipeline stages, or another backend (TSRUN_BACKEND).',
+  },
   ERR_TSR_AUTOGRAD: {
     category: 'infrastructure',
     message: 'The tape of TensorFlow.js {version} does not behave as expected: {problem}',

@@ -1,84 +1,122 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from './tensorflow.ts'
-import { transposeInto } from './transpose.ts'
-
-interface WasmBackend {
-  typedArrayFromHeap(tensor: TensorInfo): Float32Array
-  makeOutput(shape: number[], dtype: 'float32'): TensorInfo
-  disposeData(dataId: object): void
-}
+import type { WasmBackend } from './wasm-backend.ts'
+import { heapOf, type WasmHeap } from './wasm-heap.ts'
 
 interface MatMulCall {
-  readonly inputs: { readonly a: TensorInfo; readonly b: TensorInfo }
-  readonly attrs: { readonly transposeA: boolean; readonly transposeB: boolean }
+  readonly inputs: {
+    readonly a: TensorInfo
+    readonly b: TensorInfo
+    readonly bias?: TensorInfo
+  }
+  readonly attrs: {
+    readonly transposeA: boolean
+    readonly transposeB: boolean
+    readonly activation?: string
+  }
   readonly backend: WasmBackend
 }
 
 type MatMul = (call: MatMulCall) => TensorInfo
 
 /**
- * Makes `matMul` with transposed 2-D operands nearly as fast as without, on the wasm backend.
+ * Puts our product in the place of the wasm backend's, with a bias and a ReLU and without.
  *
- * Its kernel hands only untransposed, unbatched products to XNNPACK; the rest goes through a scalar
- * loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`), and the gradients of matMul always transpose.
- * Here the operands are transposed first, the smaller ones: XNNPACK also packs its right operand
- * anew whenever it meets one, which costs more than the product when a small batch meets a large
- * weight. Batched 3-D products stay as they are.
+ * Its own hands only untransposed, unbatched products to XNNPACK; the rest, and with it every
+ * gradient, goes through a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`). And XNNPACK
+ * keeps a packed copy of each right operand, slowly made: with new weights in every step it costs
+ * as much as a small product, and what is written into a weight later is not seen.
+ *
+ * What ours does not do (other activations and dtypes, impossible shapes) goes the old way.
  */
-export function installTransposedMatMul(): void {
-  const matMul = tf.getKernel('BatchMatMul', 'wasm').kernelFunc as unknown as MatMul
-  tf.unregisterKernel('BatchMatMul', 'wasm')
-  tf.registerKernel({
-    kernelName: 'BatchMatMul',
-    backendName: 'wasm',
-    kernelFunc: transposedMatMul(matMul) as unknown as KernelFunc,
-  })
+export function installMatMul(): void {
+  for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
+    const stock = tf.getKernel(kernelName, 'wasm')
+    tf.unregisterKernel(kernelName, 'wasm')
+    const kernelFunc = matMul(stock.kernelFunc as unknown as MatMul) as unknown as KernelFunc
+    tf.registerKernel({ ...stock, kernelFunc })
+  }
 }
 
-function transposedMatMul(matMul: MatMul): MatMul {
+function matMul(stock: MatMul): MatMul {
   return (call) => {
-    const { inputs, attrs, backend } = call
-    const { a, b } = inputs
-    const { transposeA, transposeB } = attrs
-    if ((!transposeA && !transposeB) || !isMatrix(a) || !isMatrix(b)) return matMul(call)
-    const multiply = (left: TensorInfo, right: TensorInfo) =>
-      matMul({
-        inputs: { a: left, b: right },
-        attrs: { transposeA: false, transposeB: false },
-        backend,
-      })
-    const free = (tensor: TensorInfo) => {
-      backend.disposeData(tensor.dataId)
-    }
-    if (transposeB && !transposeA && rowsOf(a) < rowsOf(b)) {
-      // a bT = (b aT)T: leaves the large b as it is.
-      const right = transpose(a, backend)
-      const product = multiply(b, right)
-      const out = transpose(product, backend)
-      free(right)
-      free(product)
-      return out
-    }
-    const left = transposeA ? transpose(a, backend) : a
-    const right = transposeB ? transpose(b, backend) : b
-    const out = multiply(left, right)
-    if (transposeA) free(left)
-    if (transposeB) free(right)
+    const plan = planOf(call)
+    if (plan === undefined) return stock(call)
+    const heap = heapOf(call.backend)
+    const out = call.backend.makeOutput(plan.shape, 'float32')
+    multiplyBatch(heap, heap.addressOf(out), call, plan)
     return out
   }
 }
 
-function transpose(x: TensorInfo, backend: WasmBackend): TensorInfo {
-  const [rows, columns] = x.shape.slice(-2) as [number, number]
-  const out = backend.makeOutput([...x.shape.slice(0, -2), columns, rows], 'float32')
-  transposeInto(backend.typedArrayFromHeap(out), backend.typedArrayFromHeap(x), rows, columns)
-  return out
+/** A product of batches of matrices whose leading axes are broadcast. */
+interface Plan {
+  readonly shape: readonly number[]
+  readonly size: readonly [m: number, n: number, k: number]
+  /** For each matrix of the result, the index of those that it comes from. */
+  readonly pairs: readonly (readonly [a: number, b: number])[]
 }
 
-function isMatrix({ shape, dtype }: TensorInfo): boolean {
-  return dtype === 'float32' && shape.slice(0, -2).every((size) => size === 1)
+function planOf({ inputs, attrs }: MatMulCall): Plan | undefined {
+  const { a, b, bias } = inputs
+  const { activation = 'linear', transposeA, transposeB } = attrs
+  const [m, k] = matrixOf(a, transposeA)
+  const [depth, n] = matrixOf(b, transposeB)
+  const batch = broadcast(a.shape.slice(0, -2), b.shape.slice(0, -2))
+  const possible =
+    a.dtype === 'float32' &&
+    b.dtype === 'float32' &&
+    k === depth &&
+    k > 0 &&
+    (bias === undefined || (bias.shape.length === 1 && bias.shape[0] === n)) &&
+    (activation === 'linear' || activation === 'relu') &&
+    batch !== undefined
+  if (!possible) return undefined
+  return { shape: [...batch.shape, m, n], size: [m, n, k], pairs: batch.pairs }
 }
 
-function rowsOf({ shape }: TensorInfo): number {
-  return shape.at(-2)!
+function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, columns: number] {
+  const [rows, columns] = [shape.at(-2)!, shape.at(-1)!]
+  return transposed ? [columns, rows] : [rows, columns]
+}
+
+function multiplyBatch(heap: WasmHeap, out: number, call: MatMulCall, plan: Plan): void {
+  const { a, b, bias } = call.inputs
+  const { transposeA, transposeB, activation } = call.attrs
+  const [m, n, k] = plan.size
+  const [left, right] = [heap.addressOf(a), heap.addressOf(b)]
+  const start = bias === undefined ? 0 : heap.addressOf(bias)
+  plan.pairs.forEach(([i, j], index) => {
+    heap.multiply(
+      out + 4 * m * n * index,
+      { at: left + 4 * m * k * i, transposed: transposeA },
+      { at: right + 4 * k * n * j, transposed: transposeB },
+      plan.size,
+      { start, relu: activation === 'relu' },
+    )
+  })
+}
+
+/** @returns undefined when the axes do not fit */
+function broadcast(
+  a: readonly number[],
+  b: readonly number[],
+): { shape: number[]; pairs: [number, number][] } | undefined {
+  let shape: number[]
+  try {
+    shape = tf.broadcast_util.assertAndGetBroadcastShape([...a], [...b])
+  } catch {
+    return undefined
+  }
+  let pairs: [number, number][] = [[0, 0]]
+  shape.forEach((size, axis) => {
+    const [inA, inB] = [a, b].map((axes) => axes[axis - shape.length + axes.length] ?? 1)
+    pairs = pairs.flatMap(([i, j]) =>
+      Array.from({ length: size }, (_, at): [number, number] => [
+        i * inA! + (inA === 1 ? 0 : at),
+        j * inB! + (inB === 1 ? 0 : at),
+      ]),
+    )
+  })
+  return { shape, pairs }
 }

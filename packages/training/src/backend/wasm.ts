@@ -1,17 +1,24 @@
 import type { BackendFacts } from './backend.ts'
 import { withoutErrorListeners } from './process-listeners.ts'
 import { registerWasm, tf } from './tensorflow.ts'
-import { installTransposedMatMul } from './wasm-matmul.ts'
+import type { WasmBackend } from './wasm-backend.ts'
+import { installMatMul } from './wasm-matmul.ts'
+import { guardMemory } from './wasm-memory-guard.ts'
+import { installSegmentSum } from './wasm-segment-sum.ts'
 
 let installed = false
 
-/** XNNPACK kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
+/** Kernels in WebAssembly with SIMD, one thread; at most 4 GiB of tensors a process. */
 export async function loadWasm(): Promise<BackendFacts> {
   await withoutErrorListeners(async () => {
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialised')
   })
-  if (!installed) installTransposedMatMul()
+  guardMemory(tf.engine().backend as unknown as WasmBackend)
+  if (!installed) {
+    installMatMul()
+    installSegmentSum()
+  }
   installed = true
   return { device: 'CPU', threads: 1 }
 }

@@ -1,6 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
 import { tf } from '../backend/tensorflow.ts'
+import { currentHeap } from '../backend/wasm-heap.ts'
 
 /**
  * Collects gradients by parameter name, to sum them over micro-batches.
@@ -13,9 +14,21 @@ import { tf } from '../backend/tensorflow.ts'
 export function sumInto(gradients: Map<string, Tensor>): GradientListener {
   return ({ name }, gradient) => {
     const sum = gradients.get(name)
-    gradients.set(name, sum === undefined ? gradient : tf.keep(tf.add(sum, gradient)))
-    if (sum === undefined) return
-    sum.dispose()
-    gradient.dispose()
+    if (sum === undefined) gradients.set(name, gradient)
+    else if (addInto(sum, gradient)) gradient.dispose()
+    else {
+      gradients.set(name, tf.keep(tf.add(sum, gradient)))
+      sum.dispose()
+      gradient.dispose()
+    }
   }
+}
+
+/** sum += gradient without a new tensor, where the memory is in reach and nobody else's. */
+function addInto(sum: Tensor, gradient: Tensor): boolean {
+  const heap = currentHeap()
+  if (heap === undefined || !heap.isSole(sum) || sum.size !== gradient.size) return false
+  const at = heap.addressOf(sum)
+  heap.kernels.add_scaled(at, at, 1, heap.addressOf(gradient), sum.size)
+  return true
 }

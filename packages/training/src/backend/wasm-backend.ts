@@ -1,0 +1,21 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+
+/** The parts of TensorFlow.js' wasm backend (4.22) that this project relies on. */
+export interface WasmBackend {
+  readonly wasm: {
+    /** Bytes; the address of a new block of memory, 0 when there is none. Signed. */
+    _malloc(bytes: number): number
+    _free(address: number): void
+    readonly HEAPU8: Uint8Array<ArrayBuffer>
+    /** What the module exports. */
+    readonly asm: {
+      readonly memory: WebAssembly.Memory
+      malloc(bytes: number): number
+    }
+  }
+  typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>
+  makeOutput(shape: readonly number[], dtype: 'float32' | 'int32'): TensorInfo
+  getMemoryOffset(dataId: object): number
+  refCount(dataId: object): number
+  disposeData(dataId: object): void
+}

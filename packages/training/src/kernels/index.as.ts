@@ -1,0 +1,3 @@
+export * from './product.as'
+export * from './rows.as'
+export * from './updates.as'

@@ -1,0 +1,92 @@
+// Operands of a product are copied into panels first: `width` rows (or columns) side by side, for
+// one step of the inner dimension after the other. The inner loop then reads memory in order,
+// whatever the operand's strides are, so that transposed operands cost what others cost.
+
+/** Transposes 4 x 4 values: reads four runs `stride` bytes apart, writes rows `width` values apart. */
+// @ts-ignore: decorator
+@inline
+function transposeSquare(to: usize, width: usize, from: usize, stride: usize): void {
+  const a = v128.load(from)
+  const b = v128.load(from + stride)
+  const c = v128.load(from + 2 * stride)
+  const d = v128.load(from + 3 * stride)
+  const abLow = v128.shuffle<f32>(a, b, 0, 4, 1, 5)
+  const abHigh = v128.shuffle<f32>(a, b, 2, 6, 3, 7)
+  const cdLow = v128.shuffle<f32>(c, d, 0, 4, 1, 5)
+  const cdHigh = v128.shuffle<f32>(c, d, 2, 6, 3, 7)
+  v128.store(to, v128.shuffle<f32>(abLow, cdLow, 0, 1, 4, 5))
+  v128.store(to + (width << 2), v128.shuffle<f32>(abLow, cdLow, 2, 3, 6, 7))
+  v128.store(to + (width << 3), v128.shuffle<f32>(abHigh, cdHigh, 0, 1, 4, 5))
+  v128.store(to + width * 12, v128.shuffle<f32>(abHigh, cdHigh, 2, 3, 6, 7))
+}
+
+/** One value at a time; where the panel is wider than what is left, zeros. */
+function packEdge(
+  to: usize,
+  from: usize,
+  width: usize,
+  lanes: usize,
+  depth: usize,
+  laneStride: usize,
+  depthStride: usize,
+): void {
+  for (let k: usize = 0; k < depth; k++) {
+    for (let lane: usize = 0; lane < width; lane++) {
+      const value: f32 = lane < lanes ? load<f32>(from + lane * laneStride + k * depthStride) : 0
+      store<f32>(to + ((k * width + lane) << 2), value)
+    }
+  }
+}
+
+/**
+ * Copies `lanes` x `depth` values into panels of `width` lanes. Strides are in bytes; one of them
+ * is 4, that of neighbours.
+ */
+// @ts-ignore: decorator
+@inline
+export function pack(
+  to: usize,
+  from: usize,
+  width: usize,
+  lanes: usize,
+  depth: usize,
+  laneStride: usize,
+  depthStride: usize,
+): void {
+  const bytes = (width * depth) << 2
+  for (let left = lanes; left > 0; ) {
+    if (left < width) {
+      packEdge(to, from, width, left, depth, laneStride, depthStride)
+      return
+    }
+    if (laneStride == 4) packRows(to, from, width, depth, depthStride)
+    else packColumns(to, from, width, depth, laneStride)
+    to += bytes
+    from += width * laneStride
+    left -= width
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function packRows(to: usize, from: usize, width: usize, depth: usize, depthStride: usize): void {
+  for (let k = depth; k > 0; k--) {
+    v128.store(to, v128.load(from))
+    if (width == 8) v128.store(to, v128.load(from, 16), 16)
+    to += width << 2
+    from += depthStride
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function packColumns(to: usize, from: usize, width: usize, depth: usize, laneStride: usize): void {
+  let left = depth
+  for (; left >= 4; left -= 4) {
+    transposeSquare(to, width, from, laneStride)
+    if (width == 8) transposeSquare(to + 16, width, from + 4 * laneStride, laneStride)
+    to += width << 4
+    from += 16
+  }
+  if (left > 0) packEdge(to, from, width, width, left, laneStride, 4)
+}

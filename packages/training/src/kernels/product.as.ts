@@ -1,0 +1,137 @@
+import { pack } from './pack.as'
+import { finishedTile, plainTile } from './tile.as'
+
+// Blocked as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008):
+// a block of b [DEPTH, COLUMNS] stays in the second-level cache, a panel of it in the first.
+const ROWS: usize = 128
+const DEPTH: usize = 256
+const COLUMNS: usize = 512
+
+/** Bytes of memory that `product` needs beside its operands. */
+export function scratch_bytes(): usize {
+  return ((ROWS * DEPTH + DEPTH * COLUMNS + 4 * 8 * 2 + 8) << 2) + 64
+}
+
+// @ts-ignore: decorator
+@inline
+function least(a: usize, b: usize): usize {
+  return a < b ? a : b
+}
+
+/**
+ * c [m, n] = finish(start + a [m, k] b [k, n]), float32; c has rows one after the other.
+ *
+ * @param aRow - bytes from row to row of a, `aColumn` from column to column; one of them is 4
+ * @param start - n values that every row starts from (a bias), or 0
+ * @param finisher - RELU, MASK or 0
+ * @param mask - [m, n], for MASK
+ * @param scratch - see `scratch_bytes`
+ */
+export function product(
+  c: usize,
+  a: usize,
+  b: usize,
+  m: usize,
+  n: usize,
+  k: usize,
+  aRow: usize,
+  aColumn: usize,
+  bRow: usize,
+  bColumn: usize,
+  start: usize,
+  finisher: i32,
+  mask: usize,
+  scratch: usize,
+): void {
+  const aBlock = scratch
+  const bBlock = aBlock + ((ROWS * DEPTH) << 2)
+  const edge = bBlock + ((DEPTH * COLUMNS) << 2)
+  for (let column: usize = 0; column < n; column += COLUMNS) {
+    const columns = least(COLUMNS, n - column)
+    for (let step: usize = 0; step < k; step += DEPTH) {
+      const depth = least(DEPTH, k - step)
+      const last = step + depth == k
+      pack(bBlock, b + step * bRow + column * bColumn, 8, columns, depth, bColumn, bRow)
+      for (let row: usize = 0; row < m; row += ROWS) {
+        const rows = least(ROWS, m - row)
+        pack(aBlock, a + row * aRow + step * aColumn, 4, rows, depth, aRow, aColumn)
+        const corner = (row * n + column) << 2
+        multiplyBlocks(
+          c + corner,
+          n << 2,
+          aBlock,
+          bBlock,
+          rows,
+          columns,
+          depth,
+          start ? start + (column << 2) : 0,
+          step == 0,
+          last ? finisher : 0,
+          mask + corner,
+          edge,
+        )
+      }
+    }
+  }
+}
+
+function multiplyBlocks(
+  c: usize,
+  stride: usize,
+  a: usize,
+  b: usize,
+  rows: usize,
+  columns: usize,
+  depth: usize,
+  start: usize,
+  first: bool,
+  finisher: i32,
+  mask: usize,
+  edge: usize,
+): void {
+  const edgeMask = edge + 128
+  const edgeStart = edge + 256
+  for (let column: usize = 0; column < columns; column += 8) {
+    const width = least(8, columns - column)
+    let from: usize = 0
+    if (first) {
+      from = edgeStart
+      for (let i: usize = 0; i < 8; i++) {
+        const value: f32 = start && i < width ? load<f32>(start + ((column + i) << 2)) : 0
+        store<f32>(edgeStart + (i << 2), value)
+      }
+    }
+    let panel = a
+    for (let row: usize = 0; row < rows; row += 4) {
+      const height = least(4, rows - row)
+      const offset = row * stride + (column << 2)
+      if (width == 8 && height == 4) {
+        if (finisher) {
+          finishedTile(finisher, c + offset, stride, panel, b, depth, from, mask + offset)
+        } else plainTile(c + offset, stride, panel, b, depth, from)
+      } else {
+        copyCorner(edge, 32, c + offset, stride, height, width)
+        if (finisher) {
+          if (finisher == 2) copyCorner(edgeMask, 32, mask + offset, stride, height, width)
+          finishedTile(finisher, edge, 32, panel, b, depth, from, edgeMask)
+        } else plainTile(edge, 32, panel, b, depth, from)
+        copyCorner(c + offset, stride, edge, 32, height, width)
+      }
+      panel += depth << 4
+    }
+    b += depth << 5
+  }
+}
+
+function copyCorner(
+  to: usize,
+  toStride: usize,
+  from: usize,
+  fromStride: usize,
+  rows: usize,
+  columns: usize,
+): void {
+  for (let row: usize = 0; row < rows; row++) {
+    memory.copy(to + row * toStride, from + row * fromStride, columns << 2)
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * out[j] = sum over i of x[i, j], in double precision, in the order of the rows.
+ *
+ * @param sums - scratch, `columns` doubles
+ */
+export function sum_rows(out: usize, x: usize, rows: usize, columns: usize, sums: usize): void {
+  memory.fill(sums, 0, columns << 3)
+  const even = columns & ~1
+  for (let row = rows; row > 0; row--) {
+    let sum = sums
+    let column: usize = 0
+    for (; column < even; column += 2) {
+      const values = f64x2.promote_low_f32x4(v128.load64_zero(x))
+      v128.store(sum, f64x2.add(v128.load(sum), values))
+      x += 8
+      sum += 16
+    }
+    if (column < columns) {
+      store<f64>(sum, load<f64>(sum) + <f64>load<f32>(x))
+      x += 4
+    }
+  }
+  for (let column: usize = 0; column < columns; column++) {
+    store<f32>(out + (column << 2), <f32>load<f64>(sums + (column << 3)))
+  }
+}
+
+/** out[i] = y[i] > 0 ? x[i] : 0, the gradient of a ReLU with the output y; `out` may be `x`. */
+export function mask(out: usize, x: usize, y: usize, count: usize): void {
+  let left = count
+  for (; left >= 4; left -= 4) {
+    const zeros = f32x4.le(v128.load(y), f32x4.splat(0))
+    v128.store(out, v128.andnot(v128.load(x), zeros))
+    out += 16
+    x += 16
+    y += 16
+  }
+  for (; left > 0; left--) {
+    store<f32>(out, load<f32>(y) <= 0 ? 0 : load<f32>(x))
+    out += 4
+    x += 4
+    y += 4
+  }
+}
+
+/** out[ids[i]] += x[i] for rows of `columns` values; rows whose id is not in [0, segments) are left out. */
+// @ts-ignore: decorator
+@inline
+function scatterAdd<T>(
+  out: usize,
+  x: usize,
+  ids: usize,
+  rows: usize,
+  columns: usize,
+  segments: i32,
+): void {
+  const quads = columns & ~3
+  const bytes = columns << 2
+  for (let row: usize = 0; row < rows; row++) {
+    const id = load<i32>(ids + (row << 2))
+    if (id >= 0 && id < segments) {
+      const to = out + <usize>id * bytes
+      const from = x + row * bytes
+      let column: usize = 0
+      for (; column < quads; column += 4) {
+        const p = column << 2
+        v128.store(to + p, v128.add<T>(v128.load(to + p), v128.load(from + p)))
+      }
+      for (; column < columns; column++) {
+        const p = column << 2
+        store<T>(to + p, <T>(load<T>(to + p) + load<T>(from + p)))
+      }
+    }
+  }
+}
+
+export function scatter_add_float32(
+  out: usize,
+  x: usize,
+  ids: usize,
+  rows: usize,
+  columns: usize,
+  segments: i32,
+): void {
+  scatterAdd<f32>(out, x, ids, rows, columns, segments)
+}
+
+export function scatter_add_int32(
+  out: usize,
+  x: usize,
+  ids: usize,
+  rows: usize,
+  columns: usize,
+  segments: i32,
+): void {
+  scatterAdd<i32>(out, x, ids, rows, columns, segments)
+}

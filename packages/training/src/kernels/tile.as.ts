@@ -1,0 +1,99 @@
+/** What is done to the values of a tile when they are complete. */
+export const RELU: i32 = 1
+export const MASK: i32 = 2
+
+// @ts-ignore: decorator
+@inline
+function finish(x: v128, finisher: i32, mask: usize): v128 {
+  if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
+  // Where the mask, an output of a ReLU, is 0, so is the gradient.
+  if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))
+  return x
+}
+
+/**
+ * c = finish(c + a b) for a tile of 4 x 8, from a panel of `a`, [depth][4], and one of `b`,
+ * [depth][8]; at first with `start`, 8 values, in place of every row of c. Sums run in the order of
+ * the inner dimension, one rounding a product and one a sum: the same bits whatever the blocking,
+ * and the same as XNNPACK's.
+ *
+ * @param stride - bytes from row to row of `c` and of `mask`
+ */
+// @ts-ignore: decorator
+@inline
+function multiplyTile(
+  finisher: i32,
+  c: usize,
+  stride: usize,
+  a: usize,
+  b: usize,
+  depth: usize,
+  start: usize,
+  mask: usize,
+): void {
+  const c1 = c + stride
+  const c2 = c1 + stride
+  const c3 = c2 + stride
+  let s0 = v128.load(start ? start : c)
+  let t0 = v128.load(start ? start : c, 16)
+  let s1 = v128.load(start ? start : c1)
+  let t1 = v128.load(start ? start : c1, 16)
+  let s2 = v128.load(start ? start : c2)
+  let t2 = v128.load(start ? start : c2, 16)
+  let s3 = v128.load(start ? start : c3)
+  let t3 = v128.load(start ? start : c3, 16)
+  for (let k = depth; k > 0; k--) {
+    const left = v128.load(b)
+    const right = v128.load(b, 16)
+    const x0 = v128.load32_splat(a)
+    s0 = f32x4.add(s0, f32x4.mul(x0, left))
+    t0 = f32x4.add(t0, f32x4.mul(x0, right))
+    const x1 = v128.load32_splat(a, 4)
+    s1 = f32x4.add(s1, f32x4.mul(x1, left))
+    t1 = f32x4.add(t1, f32x4.mul(x1, right))
+    const x2 = v128.load32_splat(a, 8)
+    s2 = f32x4.add(s2, f32x4.mul(x2, left))
+    t2 = f32x4.add(t2, f32x4.mul(x2, right))
+    const x3 = v128.load32_splat(a, 12)
+    s3 = f32x4.add(s3, f32x4.mul(x3, left))
+    t3 = f32x4.add(t3, f32x4.mul(x3, right))
+    a += 16
+    b += 32
+  }
+  v128.store(c, finish(s0, finisher, mask))
+  v128.store(c, finish(t0, finisher, mask + 16), 16)
+  mask += stride
+  v128.store(c1, finish(s1, finisher, mask))
+  v128.store(c1, finish(t1, finisher, mask + 16), 16)
+  mask += stride
+  v128.store(c2, finish(s2, finisher, mask))
+  v128.store(c2, finish(t2, finisher, mask + 16), 16)
+  mask += stride
+  v128.store(c3, finish(s3, finisher, mask))
+  v128.store(c3, finish(t3, finisher, mask + 16), 16)
+}
+
+export function plainTile(
+  c: usize,
+  stride: usize,
+  a: usize,
+  b: usize,
+  depth: usize,
+  start: usize,
+): void {
+  multiplyTile(0, c, stride, a, b, depth, start, 0)
+}
+
+export function finishedTile(
+  finisher: i32,
+  c: usize,
+  stride: usize,
+  a: usize,
+  b: usize,
+  depth: usize,
+  start: usize,
+  mask: usize,
+): void {
+  if (finisher == RELU) multiplyTile(RELU, c, stride, a, b, depth, start, 0)
+  else multiplyTile(MASK, c, stride, a, b, depth, start, mask)
+}

@@ -1,0 +1,156 @@
+// Updates of parameters, four values at a time, computed in double precision and rounded once when
+// stored: the same bits as plain JavaScript. `count` need not be a multiple of four.
+
+// @ts-ignore: decorator
+@inline
+function low(x: v128): v128 {
+  return f64x2.promote_low_f32x4(x)
+}
+
+// @ts-ignore: decorator
+@inline
+function high(x: v128): v128 {
+  return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
+}
+
+// @ts-ignore: decorator
+@inline
+function join(a: v128, b: v128): v128 {
+  return v128.shuffle<f32>(
+    f32x4.demote_f64x2_zero(a),
+    f32x4.demote_f64x2_zero(b),
+    0,
+    1,
+    4,
+    5,
+  )
+}
+
+/** x + factor y */
+// @ts-ignore: decorator
+@inline
+function addScaled(x: v128, factor: v128, y: v128): v128 {
+  return join(
+    f64x2.add(low(x), f64x2.mul(factor, low(y))),
+    f64x2.add(high(x), f64x2.mul(factor, high(y))),
+  )
+}
+
+/** out[i] = x[i] + factor y[i]; `out` may be `x` or `y`. */
+export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: usize): void {
+  const factors = f64x2.splat(factor)
+  let left = count
+  for (; left >= 4; left -= 4) {
+    v128.store(out, addScaled(v128.load(x), factors, v128.load(y)))
+    out += 16
+    x += 16
+    y += 16
+  }
+  for (; left > 0; left--) {
+    const one = addScaled(v128.load32_splat(x), factors, v128.load32_splat(y))
+    v128.store_lane<f32>(out, one, 0)
+    out += 4
+    x += 4
+    y += 4
+  }
+}
+
+/** The moments and the step of Adam for two values; `mean` and `square` are stored unrounded. */
+// @ts-ignore: decorator
+@inline
+function adamStep(
+  value: v128,
+  mean: v128,
+  square: v128,
+  rate: v128,
+  scale: v128,
+  epsilon: v128,
+): v128 {
+  const divisor = f64x2.add(f64x2.mul(f64x2.sqrt(square), scale), epsilon)
+  return f64x2.sub(value, f64x2.div(f64x2.mul(rate, mean), divisor))
+}
+
+/** b x + (1 - b) y */
+// @ts-ignore: decorator
+@inline
+function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
+  return f64x2.add(f64x2.mul(b, x), f64x2.mul(rest, y))
+}
+
+/**
+ * next = value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and
+ * v = beta2 v + (1 - beta2) g g, both stored; a `lanes` of 1 reads and writes one value.
+ */
+// @ts-ignore: decorator
+@inline
+function adamLanes(
+  lanes: i32,
+  next: usize,
+  value: usize,
+  gradient: usize,
+  mean: usize,
+  square: usize,
+  rate: v128,
+  scale: v128,
+  epsilon: v128,
+  beta1: v128,
+  rest1: v128,
+  beta2: v128,
+  rest2: v128,
+): void {
+  const p = lanes == 4 ? v128.load(value) : v128.load32_splat(value)
+  const g = lanes == 4 ? v128.load(gradient) : v128.load32_splat(gradient)
+  const m = lanes == 4 ? v128.load(mean) : v128.load32_splat(mean)
+  const v = lanes == 4 ? v128.load(square) : v128.load32_splat(square)
+  const lowG = low(g)
+  const highG = high(g)
+  const lowM = decay(beta1, low(m), rest1, lowG)
+  const highM = decay(beta1, high(m), rest1, highG)
+  const lowV = decay(beta2, low(v), f64x2.mul(rest2, lowG), lowG)
+  const highV = decay(beta2, high(v), f64x2.mul(rest2, highG), highG)
+  const result = join(
+    adamStep(low(p), lowM, lowV, rate, scale, epsilon),
+    adamStep(high(p), highM, highV, rate, scale, epsilon),
+  )
+  if (lanes == 4) {
+    v128.store(mean, join(lowM, highM))
+    v128.store(square, join(lowV, highV))
+    v128.store(next, result)
+  } else {
+    v128.store_lane<f32>(mean, join(lowM, highM), 0)
+    v128.store_lane<f32>(square, join(lowV, highV), 0)
+    v128.store_lane<f32>(next, result, 0)
+  }
+}
+
+/** One step of Adam; `rate` and `scale` carry the corrections of the bias. */
+export function adam(
+  next: usize,
+  value: usize,
+  gradient: usize,
+  mean: usize,
+  square: usize,
+  count: usize,
+  rate: f64,
+  scale: f64,
+  epsilon: f64,
+  beta1: f64,
+  beta2: f64,
+): void {
+  const rates = f64x2.splat(rate)
+  const scales = f64x2.splat(scale)
+  const epsilons = f64x2.splat(epsilon)
+  const b1 = f64x2.splat(beta1)
+  const r1 = f64x2.splat(1 - beta1)
+  const b2 = f64x2.splat(beta2)
+  const r2 = f64x2.splat(1 - beta2)
+  const quads = count & ~3
+  for (let i: usize = 0; i < quads; i += 4) {
+    const p = i << 2
+    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2) // prettier-ignore
+  }
+  for (let i: usize = quads; i < count; i++) {
+    const p = i << 2
+    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2) // prettier-ignore
+  }
+}

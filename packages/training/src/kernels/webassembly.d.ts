@@ -1,0 +1,20 @@
+// The part of WebAssembly that is used here: @types/node 20 leaves it to the DOM library, which
+// would bring a browser's globals along. Written as the DOM library does, so that both may be there.
+declare namespace WebAssembly {
+  interface Memory {
+    readonly buffer: ArrayBuffer
+  }
+  var Memory: {
+    new (descriptor: { initial: number; maximum?: number; shared?: boolean }): Memory
+  }
+  interface Module {}
+  var Module: {
+    new (bytes: NodeJS.ArrayBufferView): Module
+  }
+  interface Instance {
+    readonly exports: Record<string, unknown>
+  }
+  var Instance: {
+    new (module: Module, imports?: Record<string, Record<string, unknown>>): Instance
+  }
+}
