@@ -1,6 +1,6 @@
 export { record, recordModule } from './autograd/record.ts'
 export type { GradientListener, Recording, RecordOptions } from './autograd/recording.ts'
-export type { Backend, BackendFacts, BackendName } from './backend/backend.ts'
+export type { Backend, BackendFacts, BackendName, BackendOptions } from './backend/backend.ts'
 export type { HostArray, HostArrays, HostDType } from './backend/bridge/bridge.ts'
 export {
   copyCounts,

@@ -33,7 +33,7 @@ describe('loadBackend', () => {
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining('auto, tensorflow, wasm, cpu') as string,
+      message: expect.stringContaining('auto, tensorflow, webgpu, wasm, cpu') as string,
     })
     await expect(loadBackend('toString' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',

@@ -13,6 +13,12 @@ export const trainingErrors = {
     advice:
       'Dispose tensors (tf.tidy), take smaller (micro-)batches or more pipeline stages, or another backend (TSRUN_BACKEND).',
   },
+  ERR_TSR_SYNC_READ: {
+    category: 'user',
+    message: 'The values of a tensor cannot be read at once on the backend {backend}',
+    advice:
+      'Await tensor.data(). Where a gradient needs a collective, cut the model there: record each segment, and await the collective between their backward passes.',
+  },
   ERR_TSR_AUTOGRAD: {
     category: 'infrastructure',
     message: 'The tape of TensorFlow.js {version} does not behave as expected: {problem}',

@@ -11,4 +11,12 @@ export interface BackendFacts {
   readonly threads: number
 }
 
-export type BackendName = 'tensorflow' | 'wasm' | 'cpu'
+export interface BackendOptions {
+  /**
+   * `webgpu`: the name of an adapter, or a part of it; default: the variable TSRUN_WEBGPU_ADAPTER,
+   * else the best adapter that is there.
+   */
+  readonly adapter?: string
+}
+
+export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'

@@ -1,11 +1,13 @@
 import { createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
-import type { Backend, BackendFacts, BackendName } from './backend.ts'
+import type { Backend, BackendFacts, BackendName, BackendOptions } from './backend.ts'
 import { loadCpu } from './cpu.ts'
 import { loadTensorFlow } from './tfjs-node.ts'
 import { loadWasm } from './wasm.ts'
+import { loadWebGpu } from './webgpu.ts'
 
-const loaders: Readonly<Record<BackendName, () => Promise<BackendFacts>>> = {
+const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise<BackendFacts>>> = {
   tensorflow: loadTensorFlow,
+  webgpu: loadWebGpu,
   wasm: loadWasm,
   cpu: loadCpu,
 }
@@ -18,12 +20,15 @@ const loaders: Readonly<Record<BackendName, () => Promise<BackendFacts>>> = {
  * shows which it is.
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
+ * @param options - which device, for backends with a choice of them
  * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when it cannot be loaded
  */
 export async function loadBackend(
   name: 'auto' | BackendName | undefined = process.env['TSRUN_BACKEND'] as 'auto' | undefined,
+  options: BackendOptions = {},
 ): Promise<Backend> {
-  const backend = name === undefined || name === 'auto' ? await loadBest() : await load(name)
+  const backend =
+    name === undefined || name === 'auto' ? await loadBest() : await load(name, options)
   const { device, threads } = backend
   createLogger('training').info(
     { backend: backend.name, device, threads },
@@ -44,7 +49,7 @@ async function loadBest(): Promise<Backend> {
   return await load('wasm')
 }
 
-async function load(name: BackendName): Promise<Backend> {
+async function load(name: BackendName, options: BackendOptions = {}): Promise<Backend> {
   if (!Object.hasOwn(loaders, name)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'backend (TSRUN_BACKEND)',
@@ -53,7 +58,7 @@ async function load(name: BackendName): Promise<Backend> {
     })
   }
   try {
-    return { name, ...(await loaders[name]()) }
+    return { name, ...(await loaders[name](options)) }
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw tsrError('ERR_TSR_BACKEND', { backend: name, reason }, { cause })

@@ -1,12 +1,14 @@
 import { tf } from '../tensorflow.ts'
 import { arrayBridge, fetchedBridge } from './array.ts'
 import type { Bridge } from './bridge.ts'
+import { deviceBridge } from './device.ts'
 import { heapBridge } from './heap.ts'
 
 const bridges: Readonly<Record<string, Bridge>> = {
   wasm: heapBridge,
   cpu: arrayBridge,
   tensorflow: fetchedBridge,
+  webgpu: deviceBridge,
 }
 
 /** The bridge of the backend that is current. */

@@ -1,0 +1,53 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+
+// The parts of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu` that are used
+// here; their own declarations would need those of a browser.
+
+/** The package `webgpu`. */
+export interface Dawn {
+  /** Reads names and values such as `adapter=...`; the adapters are looked for on request. */
+  create(options: string[]): Gpu
+  /** What a browser has among its global names. */
+  readonly globals: Readonly<Record<string, unknown>>
+}
+
+export interface Gpu {
+  requestAdapter(options: { powerPreference: 'high-performance' }): Promise<Adapter | null>
+}
+
+export interface Adapter {
+  readonly info: { readonly vendor: string; readonly device: string; readonly description: string }
+  readonly features: ReadonlySet<string>
+  readonly limits: Readonly<Record<string, number>>
+  requestDevice(descriptor: {
+    requiredFeatures: string[]
+    requiredLimits: Record<string, number>
+  }): Promise<Device>
+}
+
+export interface Device {
+  readonly lost: Promise<{ readonly reason: string; readonly message: string }>
+  addEventListener(
+    event: 'uncapturederror',
+    listener: (event: { readonly error: { readonly message: string } }) => void,
+  ): void
+  destroy(): void
+}
+
+/** The package `@tensorflow/tfjs-backend-webgpu`. */
+export interface Kernels {
+  readonly WebGPUBackend: new (device: Device, info: Adapter['info']) => DeviceBackend
+}
+
+type Values = Float32Array | Int32Array | Uint8Array
+
+/** A tensor backend of that package, with private parts. */
+export interface DeviceBackend {
+  readonly tensorMap: {
+    has(dataId: TensorInfo['dataId']): boolean
+    get(dataId: TensorInfo['dataId']): { readonly values?: Values | null; readonly dtype: string }
+  }
+  readSync(dataId: TensorInfo['dataId']): Values
+  read(dataId: TensorInfo['dataId']): Promise<Values>
+  convertAndCacheOnCPU(dataId: TensorInfo['dataId'], values: Values): Values
+}
