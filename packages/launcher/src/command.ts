@@ -8,6 +8,7 @@ import {
 } from './args/command-line.ts'
 import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
+import { diagnose } from './doctor/command.ts'
 import { flightText } from './flight/command.ts'
 import { psText } from './status/command.ts'
 import { cores, planLife, prepareJob } from './job.ts'
@@ -49,6 +50,11 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     if (argv[0] === 'flight') {
       console.write('stdout', flightText(argv.slice(1)))
       return 0
+    }
+    if (argv[0] === 'doctor') {
+      const { text, exitCode } = await diagnose(argv.slice(1), interrupts.stop)
+      console.write('stdout', text)
+      return exitCode
     }
     const commandLine = await readCommandLine(argv)
     if (commandLine.action === 'help') console.write('stdout', `${await helpText()}\n`)

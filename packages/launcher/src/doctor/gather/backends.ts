@@ -1,0 +1,73 @@
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import type { TensorFlowManifest } from '@tsrun/core'
+import type { BackendFacts } from '../facts.ts'
+import { resolveFrom } from './node.ts'
+import { run } from './run.ts'
+
+/** Milliseconds for loading a backend and a step. */
+const LIMIT = 120_000
+const probe = fileURLToPath(new URL('../probe.js', import.meta.url))
+
+/** Trains a step with every backend that is there, each in a process of its own, one by one. */
+export async function probeBackends(
+  env: NodeJS.ProcessEnv,
+  cwd: string,
+  manifest: TensorFlowManifest | undefined,
+  signal: AbortSignal,
+): Promise<BackendFacts[]> {
+  const places = [join(cwd, 'any.js'), import.meta.url]
+  const training = resolveFrom(places, '@tsrun/training')
+  if (training === undefined) {
+    const reason = 'the package @tsrun/training is not installed'
+    return [{ name: 'wasm', works: false, reason, missing: true }]
+  }
+  const facts: BackendFacts[] = []
+  for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
+    const reason = missingPart(name, training, places, manifest)
+    facts.push(
+      reason === undefined
+        ? await probeBackend(name, training, environmentFor(name, env, manifest), signal)
+        : { name, works: false, reason, missing: true },
+    )
+  }
+  return facts
+}
+
+function missingPart(
+  name: string,
+  training: string,
+  places: readonly string[],
+  manifest: TensorFlowManifest | undefined,
+): string | undefined {
+  if (name === 'tensorflow' && manifest === undefined) return 'not set up'
+  if (name !== 'webgpu') return undefined
+  const found = resolveFrom([training, ...places], 'webgpu')
+  return found === undefined ? 'the package webgpu is not installed' : undefined
+}
+
+function environmentFor(
+  name: string,
+  env: NodeJS.ProcessEnv,
+  manifest: TensorFlowManifest | undefined,
+): NodeJS.ProcessEnv {
+  if (name !== 'tensorflow' || manifest === undefined) return env
+  const folders = [...manifest.libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
+  return { ...env, LD_LIBRARY_PATH: folders.join(':'), TF_CPP_MIN_LOG_LEVEL: '2' }
+}
+
+async function probeBackend(
+  name: string,
+  training: string,
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+): Promise<BackendFacts> {
+  const args = [probe, name, pathToFileURL(training).href]
+  const options = { env, limit: LIMIT, signal }
+  const { stdout, stderr, failure } = await run(process.execPath, args, options)
+  const line = stdout.split('\n').findLast((text) => text.startsWith('{'))
+  if (line !== undefined) return { name, ...(JSON.parse(line) as object) } as BackendFacts
+  const said = stderr.trim().split('\n').at(-1) ?? ''
+  const reason = [failure ?? 'it said nothing', said].filter(Boolean).join(': ')
+  return { name, works: false, reason, missing: false }
+}

@@ -1,0 +1,46 @@
+import { execFile } from 'node:child_process'
+
+export interface RunResult {
+  readonly stdout: string
+  readonly stderr: string
+  /** Why it failed; undefined: exit code 0. */
+  readonly failure: string | undefined
+  /** There is no such program. */
+  readonly missing: boolean
+}
+
+export interface RunOptions {
+  readonly cwd?: string
+  readonly env?: NodeJS.ProcessEnv
+  /** Milliseconds; default 20 s. */
+  readonly limit?: number
+  /** Ends it. */
+  readonly signal?: AbortSignal
+}
+
+/** Runs a program to its end, or as long as it may. */
+export function run(
+  program: string,
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const { limit = 20_000, ...rest } = options
+  return new Promise((resolve) => {
+    execFile(
+      program,
+      args,
+      { ...rest, timeout: limit, killSignal: 'SIGKILL' },
+      (error, stdout, stderr) => {
+        const failure =
+          error === null
+            ? undefined
+            : error.killed === true
+              ? `no answer within ${limit / 1000} s`
+              : typeof error.signal === 'string'
+                ? `ended by ${error.signal}`
+                : `exit code ${String(error.code)}`
+        resolve({ stdout, stderr, failure, missing: error?.code === ('ENOENT' as never) })
+      },
+    )
+  })
+}

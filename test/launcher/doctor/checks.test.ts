@@ -1,0 +1,267 @@
+import {
+  checkBackends,
+  checkGpus,
+  checkMpi,
+  checkTensorFlow,
+} from '../../../packages/launcher/src/doctor/checks/devices.ts'
+import {
+  checkNative,
+  checkOpenFiles,
+  checkScheduler,
+  checkSharedMemory,
+  checkThreads,
+} from '../../../packages/launcher/src/doctor/checks/host.ts'
+import {
+  checkInstallScripts,
+  checkNode,
+  checkTypeScript,
+} from '../../../packages/launcher/src/doctor/checks/node.ts'
+import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
+import type { Check, Finding } from '../../../packages/launcher/src/doctor/finding.ts'
+import { canTrain, reportText } from '../../../packages/launcher/src/doctor/report.ts'
+
+const GIB = 2 ** 30
+
+/** A host where everything is as it should be. */
+const healthy: Facts = {
+  node: {
+    ...{ version: 'v20.19.0', system: 'linux-x64', nodeOptions: '', typescript: false },
+    tsx: '/p/node_modules/tsx/index.js',
+  },
+  npm: { version: '10.8.2', ignoresScripts: false },
+  native: { available: true },
+  sharedMemory: { problem: undefined, size: 8 * GIB, free: 7 * GIB },
+  autogroups: false,
+  openFiles: 4096,
+  cores: { allowed: 4, all: 4, quota: undefined },
+  backends: [{ name: 'wasm', works: true, version: 'TensorFlow.js 4', device: 'CPU', threads: 1 }],
+  tensorflow: { manifest: undefined },
+  gpus: { nvidia: [], topology: [], problem: undefined },
+  mpi: { libraries: [], mpirun: undefined },
+}
+const noKoffi = { available: false, reason: 'the package koffi cannot be loaded' } as const
+const failed = { works: false, missing: false, reason: 'out of order' } as const
+const missing = { works: false, missing: true, reason: 'not there' } as const
+const ok = { state: 'ok', advice: undefined }
+
+function state(check: Check, changes: Partial<Facts>): Finding {
+  const [finding] = check({ ...healthy, ...changes })
+  return { advice: undefined, ...finding! } as Finding
+}
+
+const cases: [string, Check, Partial<Facts>, object][] = [
+  ['a Node that is new enough', checkNode, {}, { ...ok, found: 'v20.19.0 on linux-x64' }],
+  [
+    'an old Node',
+    checkNode,
+    { node: { ...healthy.node, version: 'v20.18.3' } },
+    { state: 'problem', advice: 'Install Node 20.19 or later.' },
+  ],
+  [
+    'another system',
+    checkNode,
+    { node: { ...healthy.node, system: 'darwin-arm64' } },
+    { state: 'note', advice: expect.stringContaining('On Linux') },
+  ],
+  ['tsx', checkTypeScript, {}, { ...ok, found: 'through tsx' }],
+  [
+    'a Node that strips types',
+    checkTypeScript,
+    { node: { ...healthy.node, typescript: 'strip', tsx: undefined } },
+    ok,
+  ],
+  [
+    'a Node that knows no TypeScript',
+    checkTypeScript,
+    { node: { ...healthy.node, tsx: undefined } },
+    { state: 'note', advice: expect.stringContaining('npm install --save-dev tsx') },
+  ],
+  ['an npm that runs install scripts', checkInstallScripts, {}, ok],
+  ['no npm', checkInstallScripts, { npm: undefined }, ok],
+  [
+    'an npm that blocks install scripts',
+    checkInstallScripts,
+    { npm: { version: '12.0.1', ignoresScripts: false } },
+    { state: 'ok', advice: expect.stringContaining('tsrun setup tensorflow') },
+  ],
+  [
+    'ignore-scripts, and no koffi',
+    checkInstallScripts,
+    { npm: { version: '10.8.2', ignoresScripts: true }, native: noKoffi },
+    { state: 'note', advice: expect.stringContaining('npm rebuild koffi') },
+  ],
+  ['koffi', checkNative, {}, ok],
+  [
+    'no koffi',
+    checkNative,
+    { native: noKoffi },
+    { state: 'note', found: noKoffi.reason, advice: expect.stringContaining('npm install koffi') },
+  ],
+  ['shared memory', checkSharedMemory, {}, { ...ok, found: expect.stringContaining('7.0 GiB of') }],
+  [
+    'no /dev/shm',
+    checkSharedMemory,
+    { sharedMemory: { problem: undefined, size: undefined, free: undefined } },
+    ok,
+  ],
+  [
+    'the small /dev/shm of a container',
+    checkSharedMemory,
+    { sharedMemory: { problem: undefined, size: 64 * 2 ** 20, free: 2 ** 20 } },
+    { state: 'ok', advice: expect.stringContaining('--shm-size') },
+  ],
+  [
+    'memory that cannot be shared',
+    checkSharedMemory,
+    { sharedMemory: { problem: 'memfd_create: EPERM', size: GIB, free: GIB } },
+    { state: 'note', found: 'memfd_create: EPERM', advice: expect.stringContaining('seccomp') },
+  ],
+  ['a scheduler without autogroups', checkScheduler, {}, ok],
+  ['a kernel without /proc', checkScheduler, { autogroups: undefined }, ok],
+  ['autogroups, with ranks in one session', checkScheduler, { autogroups: true }, ok],
+  [
+    'autogroups, with a session for each rank',
+    checkScheduler,
+    { autogroups: true, native: noKoffi },
+    { state: 'note', advice: expect.stringContaining('sched_autogroup_enabled=0') },
+  ],
+  ['enough open files', checkOpenFiles, { openFiles: Infinity }, { ...ok, found: 'no limit' }],
+  ['an unknown limit of open files', checkOpenFiles, { openFiles: undefined }, ok],
+  [
+    'few open files',
+    checkOpenFiles,
+    { openFiles: 256 },
+    { state: 'note', advice: expect.stringContaining('ulimit -n 4096') },
+  ],
+  ['all cores', checkThreads, {}, { ...ok, found: '4 cores; --nproc auto starts 4' }],
+  [
+    'some of the cores',
+    checkThreads,
+    { cores: { allowed: 2, all: 64, quota: 3 } },
+    { ...ok, found: '2 of 64 cores; --nproc auto starts 2' },
+  ],
+  [
+    'less time than cores',
+    checkThreads,
+    { cores: { allowed: 8, all: 8, quota: 1.5 } },
+    { state: 'note', advice: expect.stringContaining('time of 1.5 cores: --nproc 1') },
+  ],
+  [
+    'a backend that trains',
+    checkBackends,
+    {},
+    { ...ok, found: 'trains (TensorFlow.js 4, CPU, 1 thread)' },
+  ],
+  [
+    'the default backend that fails',
+    checkBackends,
+    { backends: [{ name: 'wasm', ...failed }] },
+    { state: 'problem', found: 'out of order', advice: expect.stringContaining('npm ci') },
+  ],
+  [
+    'no @tsrun/training',
+    checkBackends,
+    { backends: [{ name: 'wasm', ...missing }] },
+    { state: 'problem', advice: 'npm install @tsrun/training' },
+  ],
+  [
+    'another backend that fails',
+    checkBackends,
+    { backends: [{ name: 'tensorflow', ...failed }] },
+    { state: 'note', advice: 'npx tsrun setup tensorflow --check' },
+  ],
+  [
+    'a GPU without TensorFlow',
+    checkBackends,
+    {
+      backends: [{ name: 'tensorflow', ...missing }],
+      gpus: { nvidia: ['GPU 0: one'], topology: [], problem: undefined },
+    },
+    { state: 'note', advice: 'npx tsrun setup tensorflow --gpu' },
+  ],
+  [
+    'no webgpu',
+    checkBackends,
+    { backends: [{ name: 'webgpu', ...missing }] },
+    { state: 'note', advice: expect.stringContaining('npm install webgpu') },
+  ],
+  [
+    'webgpu without a driver',
+    checkBackends,
+    { backends: [{ name: 'webgpu', ...failed }] },
+    { state: 'note', advice: expect.stringContaining('TSRUN_WEBGPU_ADAPTER') },
+  ],
+  [
+    'TensorFlow that is set up',
+    checkTensorFlow,
+    {
+      tensorflow: {
+        manifest: {
+          ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
+          ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [], tools: {} },
+          ...{ devices: ['CPU'], system: 'linux-x64', createdAt: '2026-01-01T00:00:00Z' },
+          request: { gpu: false, official: false, wheel: null, python: null },
+        },
+      },
+    },
+    { ...ok, found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, on CPU' },
+  ],
+  [
+    'a manifest that cannot be read',
+    checkTensorFlow,
+    { tensorflow: { problem: 'it is no JSON' } },
+    { state: 'note', found: 'it is no JSON', advice: expect.stringContaining('makes a new one') },
+  ],
+  ['no GPU', checkGpus, {}, ok],
+  [
+    'GPUs',
+    checkGpus,
+    { gpus: { nvidia: ['GPU 0: a', 'GPU 1: b'], topology: ['GPU0 GPU1'], problem: undefined } },
+    { ...ok, found: '2 of NVIDIA', details: ['GPU 0: a', 'GPU 1: b', 'GPU0 GPU1'] },
+  ],
+  [
+    'a driver that does not answer',
+    checkGpus,
+    { gpus: { nvidia: [], topology: [], problem: 'nvidia-smi: no devices' } },
+    { state: 'note', advice: expect.stringContaining('driver') },
+  ],
+  ['no MPI', checkMpi, {}, { ...ok, found: 'none, not needed' }],
+  [
+    'MPI',
+    checkMpi,
+    { mpi: { libraries: ['/lib/libmpi.so.40'], mpirun: 'mpirun (Open MPI) 5.0.1' } },
+    { ...ok, found: 'mpirun (Open MPI) 5.0.1, /lib/libmpi.so.40' },
+  ],
+  [
+    'mpirun without its library',
+    checkMpi,
+    { mpi: { libraries: [], mpirun: 'mpirun (Open MPI) 5.0.1' } },
+    { state: 'note', advice: expect.stringContaining('TSRUN_LIBMPI') },
+  ],
+  [
+    'MPI without koffi',
+    checkMpi,
+    { mpi: { libraries: ['/lib/libmpi.so.12'], mpirun: undefined }, native: noKoffi },
+    { state: 'note', advice: expect.stringContaining('koffi') },
+  ],
+]
+
+it.each(cases)('the doctor judges %s', (_, check, changes, expected) => {
+  expect(state(check, changes)).toMatchObject(expected)
+})
+
+it('only problems keep the default backend from training', () => {
+  const note: Finding = { name: 'koffi', state: 'note', found: 'none', advice: 'install it' }
+  const problem: Finding = { name: 'a backend', state: 'problem', found: 'none', details: ['why'] }
+  expect(canTrain([note])).toBe(true)
+  expect(canTrain([note, problem])).toBe(false)
+  const [, ...lines] = reportText([note, problem]).split('\n')
+  expect(lines).toEqual([
+    'note   koffi      none',
+    '                  -> install it',
+    'FAILS  a backend  none',
+    '                  why',
+    'The default backend cannot train here: see FAILS above.',
+    '',
+  ])
+})
