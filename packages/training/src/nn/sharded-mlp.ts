@@ -70,6 +70,10 @@ export class ShardedMLP implements Module {
     this.parameters = this.#layers.flatMap((layer) => layer.parameters)
   }
 
+  get layers(): readonly Linear[] {
+    return this.#layers
+  }
+
   /** @param x - [batch, inputs], or [batch, hidden] for a part that starts later */
   forward(x: Tensor): Tensor {
     return this.#layers.reduce((h, layer) => layer.forward(h), x)

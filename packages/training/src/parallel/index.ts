@@ -1,2 +1,3 @@
 export * from './data/index.ts'
 export * from './pipeline/index.ts'
+export * from './tensor/index.ts'

@@ -1,0 +1,69 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../../backend/tensorflow.ts'
+import { gatherColumns, reduceScatterColumns, startSum } from './collectives.ts'
+
+/*
+ * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM",
+ * 2019), forward and backward: all ranks of the group run them in the same order. Groups of one
+ * rank pass tensors through.
+ */
+
+/** Identity; the gradient is summed over the ranks. In front of a layer whose columns are shared. */
+export function copyToRanks(x: Tensor, group: ProcessGroup): Tensor {
+  if (group.size === 1) return x
+  return tf.customGrad((input) => ({
+    value: tf.clone(input as Tensor),
+    gradFunc: (dy: Tensor) => startSum(dy, group).finish(),
+  }))(x)
+}
+
+/** The sum over the ranks; the gradient passes unchanged. Behind a layer whose rows are shared. */
+export function sumOverRanks(x: Tensor, group: ProcessGroup): Tensor {
+  if (group.size === 1) return x
+  return tf.customGrad((input) => ({
+    value: startSum(input as Tensor, group).finish(),
+    gradFunc: (dy: Tensor) => tf.clone(dy),
+  }))(x)
+}
+
+/**
+ * The last axes of all ranks side by side, where all that follows is the same on every rank: then all
+ * have the whole gradient, and each takes its slice of it.
+ */
+export function gatherReplicated(x: Tensor, group: ProcessGroup): Tensor {
+  if (group.size === 1) return x
+  return tf.customGrad((input) => ({
+    value: gatherColumns(input as Tensor, group),
+    gradFunc: (dy: Tensor) => sliceOf(dy, group),
+  }))(x)
+}
+
+/**
+ * The last axes of all ranks side by side, where what follows differs from rank to rank: then each
+ * has a part of the gradient, and these are summed (a reduce-scatter). To slice here would leave out
+ * what the other ranks have made of this slice.
+ */
+export function gatherPartial(x: Tensor, group: ProcessGroup): Tensor {
+  if (group.size === 1) return x
+  return tf.customGrad((input) => ({
+    value: gatherColumns(input as Tensor, group),
+    gradFunc: (dy: Tensor) => reduceScatterColumns(dy, group),
+  }))(x)
+}
+
+/** This rank's slice of the last axis; the gradient is gathered. */
+export function scatterToRanks(x: Tensor, group: ProcessGroup): Tensor {
+  if (group.size === 1) return x
+  return tf.customGrad((input) => ({
+    value: sliceOf(input as Tensor, group),
+    gradFunc: (dy: Tensor) => gatherColumns(dy, group),
+  }))(x)
+}
+
+function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {
+  const columns = x.shape.at(-1)! / size
+  const begin = x.shape.map((_, axis) => (axis === x.rank - 1 ? rank * columns : 0))
+  const extent = [...x.shape.slice(0, -1), columns]
+  return tf.slice(x, begin, extent)
+}

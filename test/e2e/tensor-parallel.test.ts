@@ -1,0 +1,69 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+interface RankReport {
+  /** Largest difference of each parameter's gradient from that of one process. */
+  readonly worst: Readonly<Record<string, number>>
+  readonly lossError: number
+  /** Tensors that 18 steps have left behind. */
+  readonly leaked: number
+  /** Of the parameters' elements. */
+  readonly share: number
+}
+
+async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return stdout
+}
+
+async function train(nproc: number, form: string): Promise<RankReport[]> {
+  const stdout = await run(nproc, 'test/fixtures/training/tensor-parallel.mjs', form)
+  return (JSON.parse(stdout) as { ranks: RankReport[] }).ranks
+}
+
+describe('layers shared among ranks', () => {
+  it.each([
+    { form: 'column-row', size: 1 },
+    { form: 'column-row', size: 2 },
+    { form: 'column-row', size: 4 },
+    { form: 'gather-replicated', size: 2 },
+    { form: 'gather-partial', size: 2 },
+    { form: 'gather-partial', size: 3 },
+    { form: 'row-replicated', size: 2 },
+  ])('train like one process: $form, $size ranks', async ({ form, size }) => {
+    const ranks = await train(size, form)
+    expect(ranks).toHaveLength(size)
+    for (const { worst, lossError, leaked, share } of ranks) {
+      expect(Object.keys(worst)).toHaveLength(8)
+      for (const error of Object.values(worst)) expect(error).toBeLessThan(1e-6)
+      expect(lossError).toBeLessThan(1e-5)
+      expect(leaked).toBe(0)
+      expect(share).toBeLessThan(1 / size + 0.05)
+    }
+  })
+
+  it('do not when the gradient of a gather is sliced that should be summed', async () => {
+    for (const { worst } of await train(2, 'wrong')) {
+      expect(worst['layers.0.weight']).toBeGreaterThan(1e-2)
+    }
+  })
+})
+
+describe('tensor-parallel.ts', () => {
+  it('trains both forms to the loss of one process', async () => {
+    const stdout = await run(2, 'examples/tensor-parallel.ts', '--steps', '8')
+    const [, json] = /^result (\{.*\})$/m.exec(stdout)!
+    const result = JSON.parse(json!) as Record<string, number>
+    expect(result['gatheredError']).toBeLessThan(1e-4)
+    expect(result['pairedError']).toBeLessThan(1e-4)
+    expect(result['gatheredCollectives']).toBeGreaterThan(result['pairedCollectives']!)
+  })
+})
