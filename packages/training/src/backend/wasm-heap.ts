@@ -1,4 +1,4 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { instantiateKernels, type KernelExports } from '../kernels/kernels.ts'
 import { tf } from './tensorflow.ts'
 import type { WasmBackend } from './wasm-backend.ts'
@@ -30,6 +30,12 @@ export class WasmHeap {
 
   free(address: number): void {
     this.backend.wasm._free(address)
+  }
+
+  /** A new tensor of arbitrary float32 values, which outlives any tf.tidy. */
+  tensor(shape: readonly number[]): Tensor {
+    const output = this.backend.makeOutput([...shape], 'float32')
+    return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
   }
 
   addressOf({ dataId }: TensorInfo): number {

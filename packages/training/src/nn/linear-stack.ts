@@ -1,14 +1,15 @@
 import { tsrError } from '@tsrun/core'
-import type { NamedTensorMap, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
-import { createTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { currentHeap } from '../backend/wasm-heap.ts'
+import { HeapPasses } from './linear-heap.ts'
+import { tensorPasses } from './linear-tensors.ts'
 import type { Linear } from './linear.ts'
 
 /**
- * Forward and backward passes of linear layers in a row, written out: the tape's gradients with
- * half the operations and none of its bookkeeping.
+ * Forward and backward passes of linear layers in a row, written out: the tape's gradients without
+ * its bookkeeping, and on wasm without a tensor for each small operation.
  *
  * The parameters must keep their values until the backward pass is done.
  *
@@ -21,109 +22,39 @@ export function recordLinearStack(
 ): Recording {
   checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
-  const activations = [tf.keep(tf.clone(x))]
-  for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
+  const heap = currentHeap()
+  const passes =
+    heap === undefined
+      ? tensorPasses(layers, x, needsInputGradient)
+      : new HeapPasses(heap, layers, x, needsInputGradient)
   let state: 'recorded' | 'spent' | 'disposed' = 'recorded'
   return {
-    value: activations.at(-1)!,
+    value: passes.output,
     backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
       if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, activations.at(-1)!)
+      checkOutputGradient(dy, passes.output)
       const stale = layers.find(({ weight }, i) => weight.value !== weights[i])
       if (stale !== undefined) {
         throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
       }
       state = 'spent'
-      let gradient = dy
-      const free = () => {
-        if (gradient !== dy) gradient.dispose()
-      }
-      for (let i = layers.length - 1; i >= 0; i--) {
-        const layer = layers[i]!
-        const dz = activationGradient(layer, activations[i + 1]!, gradient)
-        onGradient(layer.bias, biasGradient(layer, dz))
-        onGradient(layer.weight, matMul(activations[i]!, dz, true, false))
-        const dx = i > 0 || needsInputGradient ? matMul(dz, weights[i]!, false, true) : undefined
-        if (dz !== gradient) dz.dispose()
-        free()
-        if (dx === undefined) return undefined
-        gradient = dx
-      }
-      return gradient
+      return passes.backward(dy, onGradient)
     },
     dispose(): void {
       if (state === 'disposed') return
       state = 'disposed'
-      for (const activation of activations) activation.dispose()
+      passes.dispose()
     },
   }
 }
 
 /** Kernels trust shapes, and would read beyond the end. */
-function checkInput({ shape }: Tensor, { weight }: Linear): void {
-  if (shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]) return
+function checkInput({ shape, dtype }: Tensor, { weight }: Linear): void {
+  const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
+  if (fits && dtype === 'float32') return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the input of ${weight.name}`,
-    value: `a tensor of shape [${shape.join(', ')}]`,
+    value: `a tensor of shape [${shape.join(', ')}]${dtype === 'float32' ? '' : `, ${dtype}`}`,
     expected: `[batch, ${String(weight.shape[0])}]`,
   })
-}
-
-/** activation(x W + b) in one kernel. */
-function forwardLayer(x: Tensor, { weight, bias, activation }: Linear): Tensor {
-  const [batch, inputs] = x.shape as [number, number]
-  const outputs = bias.shape[0]!
-  const y = kernel(
-    '_FusedMatMul',
-    {
-      a: reshaped(x, [1, batch, inputs]),
-      b: reshaped(weight.value, [1, inputs, outputs]),
-      bias: bias.value,
-    },
-    { transposeA: false, transposeB: false, activation },
-  )
-  const value = tf.keep(tf.reshape(y, [batch, outputs]))
-  y.dispose()
-  return value
-}
-
-/** The gradient before the activation. Kernels, as a branch a value is mispredicted half the time. */
-function activationGradient({ activation }: Linear, y: Tensor, dy: Tensor): Tensor {
-  if (activation === 'linear') return dy
-  const positive = kernel('Step', { x: y }, { alpha: 0 })
-  const dz = tf.keep(kernel('Multiply', { a: positive, b: dy }))
-  positive.dispose()
-  return dz
-}
-
-/** The sum over the batch, in double precision. */
-function biasGradient({ bias }: Linear, dz: Tensor): Tensor {
-  const sums = new Float64Array(bias.shape[0]!)
-  return createTensor(bias.shape, (out) => {
-    addRows(sums, viewOf(dz))
-    out.set(sums)
-  })
-}
-
-function addRows(sums: Float64Array, values: Float32Array): void {
-  const columns = sums.length
-  for (let row = 0; row < values.length; row += columns) {
-    for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
-  }
-}
-
-function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {
-  return tf.keep(kernel('BatchMatMul', { a, b }, { transposeA, transposeB }))
-}
-
-function kernel(
-  name: string,
-  inputs: Record<string, TensorInfo>,
-  attrs: Record<string, string | number | boolean> = {},
-): Tensor {
-  return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
-}
-
-function reshaped({ dataId, dtype }: Tensor, shape: number[]): TensorInfo {
-  return { dataId, dtype, shape }
 }

@@ -1,3 +1,5 @@
+import { hostVector, type HostVector } from '../backend/host-vector.ts'
+import { adamStep } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
@@ -12,8 +14,8 @@ export interface AdamOptions {
 
 interface Moments {
   steps: number
-  readonly mean: Float32Array
-  readonly square: Float32Array
+  readonly mean: HostVector
+  readonly square: HostVector
 }
 
 /**
@@ -40,21 +42,17 @@ export class Adam implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
-    const [beta1, beta2] = this.#betas
+    const betas = this.#betas
     const epsilon = this.#epsilon
-    updateParameters(parameters, gradients, (next, value, gradient, name) => {
-      const moments = this.#momentsOf(name, next.length)
-      const { mean, square } = moments
+    updateParameters(parameters, gradients, (name, length) => {
+      const moments = this.#momentsOf(name, length)
       moments.steps += 1
-      const rate = this.learningRate / (1 - beta1 ** moments.steps)
-      const scale = 1 / Math.sqrt(1 - beta2 ** moments.steps)
-      for (let i = 0; i < next.length; i++) {
-        const g = gradient[i]!
-        const m = beta1 * mean[i]! + (1 - beta1) * g
-        const v = beta2 * square[i]! + (1 - beta2) * g * g
-        mean[i] = m
-        square[i] = v
-        next[i] = value[i]! - (rate * m) / (Math.sqrt(v) * scale + epsilon)
+      const rate = this.learningRate / (1 - betas[0] ** moments.steps)
+      const scale = 1 / Math.sqrt(1 - betas[1] ** moments.steps)
+      return (next, value, gradient) => {
+        const { values: mean } = moments.mean
+        const { values: square } = moments.square
+        adamStep({ next, value, gradient, mean, square }, { rate, scale, epsilon, betas })
       }
     })
   }
@@ -62,7 +60,7 @@ export class Adam implements Optimizer {
   #momentsOf(name: string, length: number): Moments {
     let moments = this.#moments.get(name)
     if (moments === undefined) {
-      moments = { steps: 0, mean: new Float32Array(length), square: new Float32Array(length) }
+      moments = { steps: 0, mean: hostVector(length), square: hostVector(length) }
       this.#moments.set(name, moments)
     }
     return moments

@@ -22,17 +22,14 @@ export interface Optimizer {
 export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
 
 /**
- * Writes the next value of one parameter, element by element.
- *
- * In plain loops over the tensors' own memory: as fast as a dozen kernels on wasm, without their
- * temporary tensors, and with sums in double precision.
+ * Prepares the step of one parameter. What it returns writes the next values and must not allocate
+ * tensors: that could detach the arrays, which are the tensors' own memory where that is in reach.
+ * `next` may be the same array as `gradient`.
  */
 export type Update = (
-  next: Float32Array,
-  value: Float32Array,
-  gradient: Float32Array,
   name: string,
-) => void
+  length: number,
+) => (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
 
 /** The common part of all optimizers: checks, new tensors in the place of old ones, disposal. */
 export function updateParameters(
@@ -54,8 +51,11 @@ export function updateParameters(
         expected: `the shape of the parameter, [${shape.join(', ')}]`,
       })
     }
+    const write = update(name, value.size)
     const next = createTensor(shape, (values) => {
-      update(values, viewOf(value), isArray ? gradient : viewOf(gradient), name)
+      // Values from elsewhere first go where the result will be, within the reach of kernels.
+      if (isArray) values.set(gradient)
+      write(values, viewOf(value), isArray ? values : viewOf(gradient))
     })
     replaceValue(parameter, next)
     if (!isArray) gradient.dispose()

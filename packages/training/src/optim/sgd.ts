@@ -1,3 +1,5 @@
+import { hostVector, type HostVector } from '../backend/host-vector.ts'
+import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
@@ -16,7 +18,7 @@ export interface SGDOptions {
 export class SGD implements Optimizer {
   learningRate: number
   readonly #momentum: number
-  readonly #velocities = new Map<string, Float32Array>()
+  readonly #velocities = new Map<string, HostVector>()
 
   constructor({ learningRate, momentum = 0 }: SGDOptions) {
     checkOption('learningRate', learningRate, 0)
@@ -28,21 +30,25 @@ export class SGD implements Optimizer {
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     const rate = this.learningRate
     const momentum = this.#momentum
-    updateParameters(parameters, gradients, (next, value, gradient, name) => {
-      const velocity = momentum === 0 ? gradient : this.#accelerate(name, gradient)
-      for (let i = 0; i < next.length; i++) next[i] = value[i]! - rate * velocity[i]!
+    updateParameters(parameters, gradients, (name, length) => {
+      const former = this.#velocities.get(name)
+      const velocity = momentum === 0 ? undefined : (former ?? this.#start(name, length))
+      return (next, value, gradient) => {
+        if (velocity === undefined) {
+          addScaled(next, value, -rate, gradient)
+          return
+        }
+        const { values } = velocity
+        if (former === undefined) values.set(gradient)
+        else addScaled(values, gradient, momentum, values)
+        addScaled(next, value, -rate, values)
+      }
     })
   }
 
-  #accelerate(name: string, gradient: Float32Array): Float32Array {
-    const momentum = this.#momentum
-    const velocity = this.#velocities.get(name)
-    if (velocity === undefined) {
-      const first = gradient.slice()
-      this.#velocities.set(name, first)
-      return first
-    }
-    for (let i = 0; i < velocity.length; i++) velocity[i] = momentum * velocity[i]! + gradient[i]!
+  #start(name: string, length: number): HostVector {
+    const velocity = hostVector(length)
+    this.#velocities.set(name, velocity)
     return velocity
   }
 }

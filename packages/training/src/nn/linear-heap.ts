@@ -1,0 +1,138 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { GradientListener } from '../autograd/recording.ts'
+import { tf } from '../backend/tensorflow.ts'
+import type { WasmHeap } from '../backend/wasm-heap.ts'
+import type { LinearPasses } from './linear-passes.ts'
+import type { Linear } from './linear.ts'
+
+/**
+ * The passes in the memory of the wasm backend: one call of a kernel a product, with bias and ReLU
+ * or the ReLU's gradient in it, and tensors only for what leaves. What passes between two layers
+ * has no tensor: it lies in a block of memory of its own.
+ */
+export class HeapPasses implements LinearPasses {
+  readonly output: Tensor
+  readonly #heap: WasmHeap
+  readonly #layers: readonly Linear[]
+  readonly #needsInputGradient: boolean
+  readonly #batch: number
+  readonly #input: Tensor
+  readonly #hidden: number
+  /** By layer: how far into the block its output begins. */
+  readonly #offsets: readonly number[]
+
+  constructor(heap: WasmHeap, layers: readonly Linear[], x: Tensor, needsInputGradient: boolean) {
+    this.#heap = heap
+    this.#layers = layers
+    this.#needsInputGradient = needsInputGradient
+    this.#batch = x.shape[0]!
+    let bytes = 0
+    this.#offsets = layers.map((layer) => {
+      const offset = bytes
+      bytes += this.#bytesOf(outputsOf(layer))
+      return offset
+    })
+    // The output of the last layer is a tensor.
+    this.#hidden = heap.allocate(this.#offsets.at(-1)!)
+    this.output = heap.tensor([this.#batch, outputsOf(layers.at(-1)!)])
+    this.#input = tf.keep(tf.clone(x))
+    layers.forEach((layer, i) => {
+      this.#forward(layer, i)
+    })
+  }
+
+  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
+    const heap = this.#heap
+    const layers = this.#layers
+    const size = this.#bytesOf(Math.max(...layers.map(outputsOf)))
+    const buffers = heap.allocate(2 * size)
+    try {
+      let dz = heap.addressOf(dy)
+      // Two buffers in turn: one is read, the other one written.
+      const other = (): number => (dz === buffers ? buffers + size : buffers)
+      if (layers.at(-1)!.activation === 'relu') {
+        heap.kernels.mask(other(), dz, heap.addressOf(this.output), dy.size)
+        dz = other()
+      }
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const { bias, weight } = layers[i]!
+        onGradient(bias, this.#biasGradient(layers[i]!, dz))
+        onGradient(weight, this.#weightGradient(layers[i]!, i, dz))
+        if (i === 0) break
+        this.#inputGradient(other(), i, dz)
+        dz = other()
+      }
+      if (!this.#needsInputGradient) return undefined
+      const gradient = heap.tensor(this.#input.shape)
+      this.#inputGradient(heap.addressOf(gradient), 0, dz)
+      return gradient
+    } finally {
+      heap.free(buffers)
+    }
+  }
+
+  dispose(): void {
+    this.#heap.free(this.#hidden)
+    this.output.dispose()
+    this.#input.dispose()
+  }
+
+  #forward({ weight, bias, activation }: Linear, i: number): void {
+    const heap = this.#heap
+    const [inputs, outputs] = weight.shape as [number, number]
+    heap.multiply(
+      this.#outputOf(i),
+      { at: this.#outputOf(i - 1), transposed: false },
+      { at: heap.addressOf(weight.value), transposed: false },
+      [this.#batch, outputs, inputs],
+      { start: heap.addressOf(bias.value), relu: activation === 'relu' },
+    )
+  }
+
+  /** The sum over the batch, in double precision. */
+  #biasGradient({ bias }: Linear, dz: number): Tensor {
+    const gradient = this.#heap.tensor(bias.shape)
+    this.#heap.sumRows(this.#heap.addressOf(gradient), dz, this.#batch, bias.shape[0]!)
+    return gradient
+  }
+
+  #weightGradient({ weight }: Linear, i: number, dz: number): Tensor {
+    const [inputs, outputs] = weight.shape as [number, number]
+    const gradient = this.#heap.tensor(weight.shape)
+    this.#heap.multiply(
+      this.#heap.addressOf(gradient),
+      { at: this.#outputOf(i - 1), transposed: true },
+      { at: dz, transposed: false },
+      [inputs, outputs, this.#batch],
+    )
+    return gradient
+  }
+
+  /** Writes the gradient of what layer `i` got, before the activation of the layer below. */
+  #inputGradient(to: number, i: number, dz: number): void {
+    const { weight } = this.#layers[i]!
+    const [inputs, outputs] = weight.shape as [number, number]
+    this.#heap.multiply(
+      to,
+      { at: dz, transposed: false },
+      { at: this.#heap.addressOf(weight.value), transposed: true },
+      [this.#batch, inputs, outputs],
+      { mask: this.#layers[i - 1]?.activation === 'relu' ? this.#outputOf(i - 1) : 0 },
+    )
+  }
+
+  /** Its address; for -1 that of the first layer's input. */
+  #outputOf(i: number): number {
+    if (i < 0) return this.#heap.addressOf(this.#input)
+    if (i === this.#layers.length - 1) return this.#heap.addressOf(this.output)
+    return this.#hidden + this.#offsets[i]!
+  }
+
+  #bytesOf(columns: number): number {
+    return 4 * this.#batch * columns
+  }
+}
+
+function outputsOf({ bias }: Linear): number {
+  return bias.shape[0]!
+}

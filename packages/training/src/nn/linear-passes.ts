@@ -1,0 +1,13 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { GradientListener } from '../autograd/recording.ts'
+
+/** Linear layers in a row that went forward and can go backward, without any checks. */
+export interface LinearPasses {
+  readonly output: Tensor
+
+  /** At most once, with the parameters that the layers had in the forward pass. */
+  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
+
+  /** Frees the output and what was saved; once. */
+  dispose(): void
+}

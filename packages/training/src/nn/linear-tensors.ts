@@ -1,0 +1,99 @@
+import type { NamedTensorMap, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { createTensor, viewOf } from '../backend/host-memory.ts'
+import { tf } from '../backend/tensorflow.ts'
+import type { LinearPasses } from './linear-passes.ts'
+import type { Linear } from './linear.ts'
+
+/** The passes with kernels of TensorFlow.js, on every backend. */
+export function tensorPasses(
+  layers: readonly Linear[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): LinearPasses {
+  const activations = [tf.keep(tf.clone(x))]
+  for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
+  return {
+    output: activations.at(-1)!,
+    backward(dy, onGradient) {
+      let gradient = dy
+      const free = () => {
+        if (gradient !== dy) gradient.dispose()
+      }
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        const dz = activationGradient(layer, activations[i + 1]!, gradient)
+        onGradient(layer.bias, biasGradient(layer, dz))
+        onGradient(layer.weight, matMul(activations[i]!, dz, true, false))
+        const dx =
+          i > 0 || needsInputGradient ? matMul(dz, layer.weight.value, false, true) : undefined
+        if (dz !== gradient) dz.dispose()
+        free()
+        if (dx === undefined) return undefined
+        gradient = dx
+      }
+      return gradient
+    },
+    dispose() {
+      for (const activation of activations) activation.dispose()
+    },
+  }
+}
+
+/** activation(x W + b) in one kernel. */
+function forwardLayer(x: Tensor, { weight, bias, activation }: Linear): Tensor {
+  const [batch, inputs] = x.shape as [number, number]
+  const outputs = bias.shape[0]!
+  const y = kernel(
+    '_FusedMatMul',
+    {
+      a: reshaped(x, [1, batch, inputs]),
+      b: reshaped(weight.value, [1, inputs, outputs]),
+      bias: bias.value,
+    },
+    { transposeA: false, transposeB: false, activation },
+  )
+  const value = tf.keep(tf.reshape(y, [batch, outputs]))
+  y.dispose()
+  return value
+}
+
+/** The gradient before the activation. Kernels, as a branch a value is mispredicted half the time. */
+function activationGradient({ activation }: Linear, y: Tensor, dy: Tensor): Tensor {
+  if (activation === 'linear') return dy
+  const positive = kernel('Step', { x: y }, { alpha: 0 })
+  const dz = tf.keep(kernel('Multiply', { a: positive, b: dy }))
+  positive.dispose()
+  return dz
+}
+
+/** The sum over the batch, in double precision. */
+function biasGradient({ bias }: Linear, dz: Tensor): Tensor {
+  const sums = new Float64Array(bias.shape[0]!)
+  return createTensor(bias.shape, (out) => {
+    addRows(sums, viewOf(dz))
+    out.set(sums)
+  })
+}
+
+function addRows(sums: Float64Array, values: Float32Array): void {
+  const columns = sums.length
+  for (let row = 0; row < values.length; row += columns) {
+    for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
+  }
+}
+
+function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {
+  return tf.keep(kernel('BatchMatMul', { a, b }, { transposeA, transposeB }))
+}
+
+function kernel(
+  name: string,
+  inputs: Record<string, TensorInfo>,
+  attrs: Record<string, string | number | boolean> = {},
+): Tensor {
+  return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
+}
+
+function reshaped({ dataId, dtype }: Tensor, shape: number[]): TensorInfo {
+  return { dataId, dtype, shape }
+}

@@ -1,0 +1,56 @@
+import {
+  Adam,
+  createTensor,
+  loadBackend,
+  SGD,
+  tf,
+  viewOf,
+  type Optimizer,
+  type Parameter,
+} from '@tsrun/training'
+
+// 257 values: whole vectors and a rest.
+const LENGTH = 257
+
+const random = (seed: number) =>
+  tf.tidy(() => tf.randomNormal([LENGTH], 0, 1, 'float32', seed).dataSync<'float32'>())
+
+/** The values of a parameter after each of a few steps. */
+function train(optimizer: Optimizer, gradientAs: 'tensor' | 'array'): Float32Array[] {
+  const parameter: Parameter = { name: 'p', shape: [LENGTH], value: tf.tensor1d(random(1)) }
+  const steps = [2, 3, 4, 5].map((seed) => {
+    const gradient = gradientAs === 'array' ? random(seed) : tf.tensor1d(random(seed))
+    optimizer.step([parameter], new Map([['p', gradient]]))
+    return viewOf(parameter.value).slice()
+  })
+  parameter.value.dispose()
+  return steps
+}
+
+describe('the fused updates of the wasm backend', () => {
+  const cases: [string, () => Optimizer][] = [
+    ['SGD', () => new SGD({ learningRate: 0.1 })],
+    ['SGD with momentum', () => new SGD({ learningRate: 0.1, momentum: 0.9 })],
+    ['Adam', () => new Adam({ learningRate: 0.02 })],
+  ]
+
+  it.each(cases)('%s has the bits of plain JavaScript', async (_, make) => {
+    await loadBackend('cpu')
+    const expected = train(make(), 'tensor')
+    await loadBackend('wasm')
+    expect(train(make(), 'tensor')).toEqual(expected)
+    expect(train(make(), 'array')).toEqual(expected)
+  })
+
+  it.each(cases)('%s keeps its state when the memory grows', async (_, make) => {
+    await loadBackend('wasm')
+    const [optimizer, undisturbed] = [make(), make()]
+    const expected = [train(undisturbed, 'tensor'), train(undisturbed, 'tensor')]
+    const first = train(optimizer, 'tensor')
+    const heap = viewOf(tf.ones([1])).buffer
+    const large = createTensor([heap.byteLength / 4], () => undefined)
+    expect(heap.byteLength).toBe(0)
+    expect([first, train(optimizer, 'tensor')]).toEqual(expected)
+    large.dispose()
+  })
+})
