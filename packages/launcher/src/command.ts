@@ -10,17 +10,25 @@ import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
 import { diagnose } from './doctor/command.ts'
 import { flightText } from './flight/command.ts'
+import { runSetup } from './setup/command.ts'
 import { psText } from './status/command.ts'
 import { cores, planLife, prepareJob } from './job.ts'
 import { Announcer } from './logs/announcer.ts'
 import { Console } from './logs/console.ts'
 import { assumedPlan } from './nodes/node-plan.ts'
 import { describePlan, describePlanAsJson } from './plan/dry-run.ts'
-import { listenForInterrupts, outputClosed } from './terminate/interrupts.ts'
+import {
+  listenForInterrupts,
+  outputClosed,
+  type Interruption,
+  type Interrupts,
+} from './terminate/interrupts.ts'
 import { version } from './version.ts'
 
 /** Exit code of a job that could not be started: wrong flags, no script, port taken. */
 const USAGE = 2
+/** Of `tsrun setup` that did not come to its end. */
+const FAILED = 1
 
 /**
  * The `tsrun` command: takes over the signals and the output of this process.
@@ -56,6 +64,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
       console.write('stdout', text)
       return exitCode
     }
+    if (argv[0] === 'setup') return await setup(argv.slice(1), console, interrupts)
     const commandLine = await readCommandLine(argv)
     if (commandLine.action === 'help') console.write('stdout', `${await helpText()}\n`)
     if (commandLine.action === 'version') console.write('stdout', `${version}\n`)
@@ -81,6 +90,24 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     return USAGE
   } finally {
     await Promise.race([console.flush(), aborted(interrupts.kill)])
+  }
+}
+
+async function setup(
+  argv: readonly string[],
+  console: Console,
+  { stop }: Interrupts,
+): Promise<number> {
+  const print = (text: string): void => {
+    console.write('stdout', text)
+  }
+  try {
+    return await runSetup(argv, { env: process.env, cwd: process.cwd(), signal: stop, print })
+  } catch (error) {
+    if (stop.aborted) return (stop.reason as Interruption).exitCode
+    if (!isTsrError(error) || error.code !== 'ERR_TSR_SETUP') throw error
+    console.write('stderr', `tsrun: ${error.message}\n`)
+    return FAILED
   }
 }
 

@@ -80,7 +80,8 @@ function makeParser(argv: readonly string[], spelling: 'dash' | 'both'): Argv {
         'Other commands:\n' +
         '  tsrun ps [RUN-ID]    what the ranks of the jobs on this host do\n' +
         '  tsrun flight FOLDER  what the flight records of a failed job say\n' +
-        '  tsrun doctor         what this host has for training, and what to do about the rest\n' +
+        '  tsrun doctor         what this host has for training, and what to do\n' +
+        '  tsrun setup WHAT     builds what a backend needs: tensorflow\n' +
         '  tsrun completion     a completion script for bash or zsh',
     )
   for (const flag of flagTable) parser.option(flag.name, yargsOption(flag, spelling))

@@ -1,0 +1,62 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Tool } from './toolchain.ts'
+import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
+import type { Wheel } from './wheel.ts'
+
+/** TensorFlow heeds this variable only after it has told every process about its instruction sets. */
+const quiet = `#include <cstdlib>
+#include "absl/log/globals.h"
+__attribute__((constructor)) static void quiet() {
+  const char* level = getenv("TF_CPP_MIN_LOG_LEVEL");
+  if (level) absl::SetMinLogLevel(static_cast<absl::LogSeverityAtLeast>(atoi(level)));
+}
+`
+const QUIET = 'libtsrun_quiet.so'
+const FRAMEWORK = '-l:libtensorflow_framework.so.2'
+
+/**
+ * Compiles the sources of the binding that the npm package brings, against a wheel, to where the
+ * package looks for it.
+ *
+ * @param folder - of the npm package
+ * @param headers - the folder of Node's
+ * @throws ERR_TSR_SETUP
+ */
+export async function compileBinding(
+  workshop: Workshop,
+  { command }: Tool,
+  folder: string,
+  headers: string,
+  wheel: Wheel,
+): Promise<void> {
+  const target = join(folder, 'lib/napi-v8')
+  mkdirSync(target, { recursive: true })
+  const general = ['-O2', '-std=c++17', '-fPIC', '-shared', '-w']
+  const include = join(wheel.folder, 'include')
+  const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
+
+  writeFileSync(join(target, 'quiet.cc'), quiet)
+  const quietArgs = [`-I${include}`, 'quiet.cc', '-o', QUIET, '-Wl,-z,initfirst', ...paths]
+  const silenced = await runTool(workshop, command, [...general, ...quietArgs, FRAMEWORK], {
+    cwd: target,
+  })
+  // A wheel of another version may lack that function: then it stays talkative.
+  const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
+
+  const args = [
+    ...[...general, '-DNAPI_VERSION=8'],
+    ...[headers, include, '..'].map((path) => `-I${path}`),
+    ...['binding/tfjs_backend.cc', 'binding/tfjs_binding.cc'],
+    ...['-o', join(target, 'tfjs_binding.node'), ...first],
+    ...[...paths, '-Wl,-rpath,$ORIGIN', '-l:libtensorflow_cc.so.2', FRAMEWORK],
+  ]
+  const output = await runTool(workshop, command, args, { cwd: folder })
+  if (output?.ok === true) return
+  const reason = output === undefined ? 'it does not start' : reasonOf(output)
+  throw setupError(
+    `${command} could not compile the binding (${reason}): the wheel may be of a version that it ` +
+      'does not fit (2.16 to 2.21 do), or the compiler too old for C++17: name others with --wheel ' +
+      `and CXX; all output is in ${workshop.log}`,
+  )
+}

@@ -1,0 +1,126 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  tensorflowHome,
+  thisSystem,
+  writeTensorFlowManifest,
+  type TensorFlowManifest,
+  type TensorFlowRequest,
+} from '@tsrun/core'
+import { compileBinding } from './binding.ts'
+import { draftPrefix, removeAbandoned, removeReplaced } from './drafts.ts'
+import { installOfficially, installPackages, packageFolder, TFJS_VERSION } from './npm-packages.ts'
+import { prove } from './proof.ts'
+import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
+import { setupError, type Workshop } from './tool.ts'
+import { bringWheel, libraryFoldersOf, needsPython } from './wheel.ts'
+
+/**
+ * Sets TensorFlow up in a new folder; the manifest then points there. Until it does, what was set up
+ * before stays as it is.
+ *
+ * @throws ERR_TSR_SETUP; the reason of the workshop's signal
+ */
+export async function install(
+  workshop: Workshop,
+  request: TensorFlowRequest,
+  previous: TensorFlowManifest | undefined,
+): Promise<TensorFlowManifest> {
+  const home = makeHome(workshop)
+  removeAbandoned(home, previous?.folder)
+  const folder = mkdtempSync(join(home, draftPrefix()))
+  try {
+    const manifest = await build(workshop, request, folder)
+    writeTensorFlowManifest(manifest, workshop.env)
+    removeReplaced(home, previous?.folder)
+    return manifest
+  } catch (error) {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+    throw error
+  }
+}
+
+async function build(
+  workshop: Workshop,
+  request: TensorFlowRequest,
+  folder: string,
+): Promise<TensorFlowManifest> {
+  const { say } = workshop
+  const { gpu } = request
+  const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
+  const { npm, compiler, tools } = await findTools(workshop, request)
+  say(`1/5 the tools are there: ${Object.entries(tools).map(describe).join(', ')}`)
+
+  say(`2/5 npm installs ${name} ${TFJS_VERSION}, without its install script`)
+  await installPackages(workshop, npm.command, folder, name)
+  const source = packageFolder(folder, name)
+  const libraryFolders: string[] = []
+  if (compiler === undefined) {
+    say('3/5 its install script downloads its own TensorFlow')
+    await installOfficially(workshop, folder, name)
+    libraryFolders.push(join(source, 'deps/lib'))
+    say('4/5 its install script has brought the binding')
+  } else {
+    say(`3/5 TensorFlow comes as a wheel${gpu ? ', with CUDA: some 3 GB' : ''}`)
+    const wheel = await bringWheel(workshop, request, folder)
+    libraryFolders.push(...libraryFoldersOf(wheel.folder))
+    say(`4/5 ${compiler.command} compiles the binding against ${wheel.origin}`)
+    const headers = join(folder, 'node_modules/node-api-headers/include')
+    await compileBinding(workshop, compiler, source, headers, wheel)
+  }
+
+  say('5/5 a fresh process multiplies, differentiates and lists the devices')
+  const draft = { folder, package: name, libraryFolders } as const
+  const proof = await prove(workshop, draft)
+  if (!proof.works) {
+    throw setupError(
+      `what was built does not compute (${proof.problem}): the wheel may be of another system or ` +
+        `version; name another one with --wheel or --python, or try --official; see ${workshop.log}`,
+    )
+  }
+  return {
+    format: 1,
+    request,
+    ...draft,
+    packageVersion: TFJS_VERSION,
+    tensorflowVersion: proof.tensorflow,
+    devices: proof.devices,
+    tools,
+    system: thisSystem,
+    createdAt: new Date().toISOString(),
+  }
+}
+
+/** All that will be needed, before anything is downloaded. */
+async function findTools(workshop: Workshop, request: TensorFlowRequest) {
+  checkNode(process.versions)
+  if (!request.official && process.platform !== 'linux') {
+    throw setupError(
+      `a binding can be built on Linux only, and this is ${thisSystem}: try --official`,
+    )
+  }
+  const npm = await findNpm(workshop)
+  const python = needsPython(request) ? await findPython(workshop, request.python) : undefined
+  const compiler = request.official ? undefined : await findCompiler(workshop)
+  const tools: Record<string, string> = { Node: process.versions.node, npm: npm.version }
+  if (python !== undefined) tools['Python'] = python.version
+  if (compiler !== undefined) tools['compiler'] = compiler.version
+  return { npm, compiler, tools }
+}
+
+function describe([name, version]: [string, string]): string {
+  return name === 'compiler' ? version : `${name} ${version}`
+}
+
+function makeHome({ env, log }: Workshop): string {
+  const home = tensorflowHome(env)
+  try {
+    mkdirSync(home, { recursive: true })
+    writeFileSync(log, '')
+    return home
+  } catch (error) {
+    throw setupError(
+      `${home} cannot be written (${(error as Error).message}): name another folder in TSRUN_HOME`,
+    )
+  }
+}

@@ -1,0 +1,72 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
+import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
+
+/** The last release; the binding's sources fit TensorFlow 2.9 to 2.21. */
+export const TFJS_VERSION = '4.22.0'
+
+/** Where npm puts the package. */
+export function packageFolder(folder: string, name: TensorFlowManifest['package']): string {
+  return join(folder, 'node_modules', name)
+}
+
+/**
+ * Installs the package of the binding and Node's headers, without their install scripts.
+ *
+ * @throws ERR_TSR_SETUP
+ */
+export async function installPackages(
+  workshop: Workshop,
+  npm: string,
+  folder: string,
+  name: TensorFlowManifest['package'],
+): Promise<void> {
+  const manifest = {
+    private: true,
+    dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
+    // The one that the package asks for has known vulnerabilities.
+    overrides: { tar: '^7.5.16' },
+  }
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest, null, 2))
+  const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock', '--omit=dev']
+  const output = await runTool(workshop, npm, ['install', '--prefix', folder, ...flags], {
+    cwd: folder,
+  })
+  if (output?.ok === true && isInstalled(folder, name)) return
+  const reason = output === undefined ? 'it does not start' : reasonOf(output)
+  throw setupError(
+    `npm could not install ${name} ${TFJS_VERSION} (${reason}): check that this host reaches the ` +
+      `registry of your npm configuration, and run the command again; all output is in ${workshop.log}`,
+  )
+}
+
+function isInstalled(folder: string, name: TensorFlowManifest['package']): boolean {
+  try {
+    const text = readFileSync(join(packageFolder(folder, name), 'package.json'), 'utf8')
+    return (JSON.parse(text) as { version?: string }).version === TFJS_VERSION
+  } catch {
+    return false
+  }
+}
+
+/** Runs the package's own install script, which downloads a library and a binding. @throws ERR_TSR_SETUP */
+export async function installOfficially(
+  workshop: Workshop,
+  folder: string,
+  name: TensorFlowManifest['package'],
+): Promise<void> {
+  const args = name === '@tensorflow/tfjs-node-gpu' ? ['gpu', 'download'] : []
+  const path = [join(folder, 'node_modules/.bin'), workshop.env['PATH'] ?? ''].join(delimiter)
+  const output = await runTool(workshop, process.execPath, ['scripts/install.js', ...args], {
+    cwd: packageFolder(folder, name),
+    env: { PATH: path },
+  })
+  if (output?.ok === true) return
+  const reason = output === undefined ? 'it does not start' : reasonOf(output)
+  throw setupError(
+    `the install script of ${name} failed (${reason}): its downloads need the network and a system ` +
+      `that they are made for (this is ${thisSystem}); leave out --official to build with a wheel, ` +
+      `which needs neither; all output is in ${workshop.log}`,
+  )
+}

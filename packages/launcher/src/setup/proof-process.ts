@@ -1,0 +1,52 @@
+// Computes with the binding that was set up, in a process of its own: node proof-process.js FOLDER PACKAGE
+
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { restoreLegacyUtil } from '@tsrun/core'
+
+interface Tensor {
+  dataSync(): ArrayLike<number>
+}
+
+/** The part of TensorFlow.js that the proof uses; the launcher does not depend on it. */
+interface TensorFlow {
+  getBackend(): string
+  backend(): {
+    readonly isUsingGpuDevice: boolean
+    readonly binding: { readonly TF_Version: string }
+  }
+  tensor2d(rows: number[][]): Tensor
+  tensor1d(values: number[]): Tensor
+  matMul(a: Tensor, b: Tensor): Tensor
+  square(x: Tensor): Tensor
+  grad(f: (x: Tensor) => Tensor): (x: Tensor) => Tensor
+  topk(x: Tensor, k: number): { readonly values: Tensor }
+}
+
+const [folder = '', name = ''] = process.argv.slice(2)
+restoreLegacyUtil()
+const tf = createRequire(join(folder, 'any.js'))(name) as TensorFlow
+
+expect('the backend', tf.getBackend(), 'tensorflow')
+const a = tf.tensor2d([
+  [1, 2],
+  [3, 4],
+])
+const b = tf.tensor2d([
+  [5, 6],
+  [7, 8],
+])
+expect('a matmul', tf.matMul(a, b).dataSync(), [19, 22, 43, 50])
+const weights = tf.tensor2d([[3], [4]])
+const gradient = tf.grad((x) => tf.square(tf.matMul(x, weights)))(tf.tensor2d([[1, 2]]))
+expect('a gradient', gradient.dataSync(), [66, 88])
+expect('topk', tf.topk(tf.tensor1d([1, 5, 3]), 2).values.dataSync(), [5, 3])
+
+const { binding, isUsingGpuDevice } = tf.backend()
+process.stdout.write(JSON.stringify({ tensorflow: binding.TF_Version, gpu: isUsingGpuDevice }))
+
+function expect(what: string, actual: string | ArrayLike<number>, expected: unknown): void {
+  const value = typeof actual === 'string' ? actual : Array.from(actual)
+  if (JSON.stringify(value) === JSON.stringify(expected)) return
+  throw new Error(`${what} gives ${JSON.stringify(value)}, not ${JSON.stringify(expected)}`)
+}

@@ -1,0 +1,94 @@
+import { spawn } from 'node:child_process'
+import { appendFileSync } from 'node:fs'
+import { tsrError } from '@tsrun/core'
+
+/** Where a set-up takes place. */
+export interface Workshop {
+  readonly env: NodeJS.ProcessEnv
+  /** Aborted when the user interrupts. */
+  readonly signal: AbortSignal
+  /** Takes all that the tools print. */
+  readonly log: string
+  /** Tells the user one sentence. */
+  readonly say: (sentence: string) => void
+}
+
+export interface ToolOutput {
+  readonly ok: boolean
+  readonly stdout: string
+  readonly stderr: string
+}
+
+interface ToolOptions {
+  readonly cwd?: string
+  readonly env?: Readonly<Record<string, string>>
+  /** Milliseconds. */
+  readonly limit?: number
+}
+
+/** Half an hour: a slow network brings 3 GB of CUDA libraries in that time. */
+const LONGEST = 30 * 60_000
+
+/**
+ * Runs a program to its end; undefined when there is no such program. Its children end with it.
+ *
+ * @throws the reason of the workshop's signal
+ */
+export async function runTool(
+  { env, signal, log }: Workshop,
+  command: string,
+  args: readonly string[],
+  { cwd, env: more, limit = LONGEST }: ToolOptions = {},
+): Promise<ToolOutput | undefined> {
+  signal.throwIfAborted()
+  const child = spawn(command, args, {
+    cwd,
+    env: { ...env, ...more },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  const output = { stdout: '', stderr: '' }
+  appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      output[name] += text
+      appendFileSync(log, text)
+    })
+  }
+  const kill = (): void => {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
+  }
+  const timer = setTimeout(() => {
+    output.stderr += `\nstopped after ${limit / 1000} s`
+    kill()
+  }, limit)
+  signal.addEventListener('abort', kill)
+  try {
+    return await new Promise<ToolOutput | undefined>((resolve, reject) => {
+      child.once('error', (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT' || error.code === 'EACCES') resolve(undefined)
+        else reject(error)
+      })
+      child.once('close', (code) => {
+        resolve({ ok: code === 0, ...output })
+      })
+    })
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', kill)
+    signal.throwIfAborted()
+  }
+}
+
+/** The line of a failed tool's output that says most: npm's and pip's errors, else the last. */
+export function reasonOf(output: ToolOutput): string {
+  const lines = `${output.stdout}\n${output.stderr}`.split('\n').map((line) => line.trim())
+  const errors = lines.filter((line) => /^(npm (error|ERR!)|ERROR:|.*\berror:)/.test(line))
+  const said = errors.filter((line) => !/complete log|npm (error|ERR!)( code .*)?$/.test(line))
+  const line = said[0] ?? errors[0] ?? lines.findLast((text) => text !== '')
+  return line === undefined ? 'it printed nothing' : line.slice(0, 200)
+}
+
+export function setupError(problem: string): Error {
+  return tsrError('ERR_TSR_SETUP', { problem })
+}

@@ -1,0 +1,75 @@
+import { runTool, setupError, type Workshop } from './tool.ts'
+
+/** A program that has been tried. */
+export interface Tool {
+  readonly command: string
+  readonly version: string
+}
+
+/** Node-API of the binding; Node 20.19 is what tsrun itself needs. */
+const NODE_API = 8
+const OLDEST_NODE = [20, 19] as const
+
+/** @throws ERR_TSR_SETUP */
+export function checkNode(versions: { readonly node: string; readonly napi?: string }): void {
+  const [major = 0, minor = 0] = versions.node.split('.').map(Number)
+  const old = major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])
+  if (!old && Number(versions.napi) >= NODE_API) return
+  throw setupError(
+    `this is Node ${versions.node}, and the binding needs Node ${OLDEST_NODE.join('.')} or later: ` +
+      'install a newer Node and run the command with it',
+  )
+}
+
+/** @throws ERR_TSR_SETUP */
+export async function findNpm(workshop: Workshop): Promise<Tool> {
+  const found = await runTool(workshop, 'npm', ['--version'], { limit: 60_000 })
+  if (found?.ok === true) return { command: 'npm', version: found.stdout.trim() }
+  throw setupError('there is no working npm on the PATH: install the one that comes with Node')
+}
+
+const compilers = ['g++', 'c++', 'clang++'] as const
+const probe = '#include <string>\nstd::string text;\n'
+
+/** A compiler that finds its standard library. @throws ERR_TSR_SETUP */
+export async function findCompiler(workshop: Workshop): Promise<Tool> {
+  const named = workshop.env['CXX'] ?? ''
+  const candidates = named === '' ? compilers : [named]
+  let problem = `there is no C++ compiler (${candidates.join(', ')}) on the PATH`
+  for (const command of candidates) {
+    const script = `printf '%s' "$0" | "$@" -std=c++17 -fsyntax-only -x c++ -`
+    const version = await runTool(workshop, command, ['--version'], { limit: 60_000 })
+    if (version === undefined) continue
+    const tried = await runTool(workshop, 'sh', ['-c', script, probe, command], { limit: 60_000 })
+    if (tried?.ok === true) return { command, version: version.stdout.split('\n', 1)[0]! }
+    problem = `the C++ compiler ${command} cannot compile C++17 with <string>`
+  }
+  throw setupError(
+    `${problem}: install one (Debian and Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++), ` +
+      'or name it in CXX',
+  )
+}
+
+const pythons = ['python3', 'python'] as const
+
+/** A Python that can make virtual environments. @throws ERR_TSR_SETUP */
+export async function findPython(workshop: Workshop, named: string | null): Promise<Tool> {
+  let problem =
+    named === null
+      ? `there is no Python (${pythons.join(', ')}) on the PATH`
+      : `${named} (--python) is no Python that runs`
+  for (const command of named === null ? pythons : [named]) {
+    const script = 'import sys; print(sys.version.split()[0]); import venv, ensurepip'
+    const found = await runTool(workshop, command, ['-c', script], { limit: 60_000 })
+    const version = found?.stdout.trim() ?? ''
+    if (found?.ok === true) return { command, version }
+    if (version !== '') {
+      problem = `Python ${version} (${command}) has no module venv`
+      break
+    }
+  }
+  throw setupError(
+    `${problem}: install Python 3.10 or later with venv (Debian and Ubuntu: apt-get install ` +
+      'python3-venv), name one with --python PATH, or take --official, which needs none',
+  )
+}

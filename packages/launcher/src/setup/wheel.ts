@@ -1,0 +1,120 @@
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
+import { findPython, type Tool } from './toolchain.ts'
+import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
+
+/** A TensorFlow that a wheel has installed. */
+export interface Wheel {
+  /** The folder of its libraries and of `include`. */
+  readonly folder: string
+  /** In one sentence, for the user. */
+  readonly origin: string
+}
+
+const libraries = ['libtensorflow_cc.so.2', 'libtensorflow_framework.so.2'] as const
+const header = 'include/tensorflow/c/eager/c_api.h'
+
+/** TensorFlow as a wheel: the one that the user names, else installed by pip. @throws ERR_TSR_SETUP */
+export async function bringWheel(
+  workshop: Workshop,
+  { wheel, python, gpu }: TensorFlowRequest,
+  folder: string,
+): Promise<Wheel> {
+  const unpacked = wheel === null ? undefined : unpackedIn(wheel)
+  if (unpacked !== undefined) return check({ folder: unpacked, origin: `that of ${unpacked}` })
+  const archives = wheel === null ? undefined : archivesIn(wheel)
+  const interpreter = await findPython(workshop, python)
+  const installed = python === null ? undefined : await tensorflowOf(workshop, python)
+  if (installed !== undefined) return check({ folder: installed, origin: `that of ${python!}` })
+  return check(await installWheel(workshop, interpreter, { archives, gpu }, folder))
+}
+
+/** Whether pip will run, and so a Python is needed. */
+export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
+  return !official && (wheel === null || unpackedIn(wheel) === undefined)
+}
+
+/** Folders of libraries that TensorFlow looks for at run time: its own, then those of CUDA wheels. */
+export function libraryFoldersOf(tensorflow: string): string[] {
+  const nvidia = join(dirname(tensorflow), 'nvidia')
+  const parts = existsSync(nvidia) ? readdirSync(nvidia).sort() : []
+  return [tensorflow, ...parts.map((part) => join(nvidia, part, 'lib')).filter(existsSync)]
+}
+
+function unpackedIn(path: string): string | undefined {
+  return [path, join(path, 'tensorflow')].find((folder) =>
+    libraries.some((library) => existsSync(join(folder, library))),
+  )
+}
+
+function archivesIn(path: string): string {
+  const folder = statSync(path).isDirectory() ? path : dirname(path)
+  if (readdirSync(folder).some((name) => /^tensorflow.*\.whl$/.test(name))) return folder
+  throw setupError(
+    `${path} (--wheel) holds neither a TensorFlow wheel (tensorflow*.whl) nor an installed one ` +
+      `(${libraries[0]}): make such a folder with pip download tensorflow-cpu --no-deps -d DIR`,
+  )
+}
+
+async function tensorflowOf(workshop: Workshop, python: string): Promise<string | undefined> {
+  const script =
+    'import importlib.util as u; s = u.find_spec("tensorflow"); print(s.submodule_search_locations[0] if s else "")'
+  const found = await runTool(workshop, python, ['-c', script])
+  const folder = found?.ok === true ? found.stdout.trim() : ''
+  return folder === '' ? undefined : folder
+}
+
+async function installWheel(
+  workshop: Workshop,
+  python: Tool,
+  { archives, gpu }: { readonly archives: string | undefined; readonly gpu: boolean },
+  folder: string,
+): Promise<Wheel> {
+  const venv = join(folder, 'venv')
+  const made = await runTool(workshop, python.command, ['-m', 'venv', venv])
+  if (made?.ok !== true) {
+    const reason = made === undefined ? 'it does not start' : reasonOf(made)
+    throw setupError(
+      `${python.command} could not make a virtual environment (${reason}): install its module venv ` +
+        '(Debian and Ubuntu: apt-get install python3-venv), or name another one with --python',
+    )
+  }
+  const interpreter = join(venv, 'bin/python')
+  const what = archives ?? (gpu ? 'tensorflow[and-cuda]' : 'tensorflow-cpu')
+  // The libraries of tensorflow-cpu stand alone: what else its Python part needs is of no use here.
+  const dependencies = gpu && archives === undefined ? [] : ['--no-deps']
+  const source =
+    archives === undefined ? [`${what}>=2.16,<3`] : ['--no-index', ...wheelsOf(archives)]
+  const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
+  const args = ['-m', 'pip', 'install', ...flags, '--no-compile', ...dependencies, ...source]
+  const output = await runTool(workshop, interpreter, args)
+  if (output?.ok !== true) throw pipError(workshop, what, python, output && reasonOf(output))
+  const tensorflow = await tensorflowOf(workshop, interpreter)
+  if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what}, by pip` }
+  throw setupError(`pip has installed ${what}, but no module tensorflow: it is another wheel`)
+}
+
+/** TensorFlow and, for GPUs, the CUDA libraries beside it. */
+function wheelsOf(folder: string): string[] {
+  const names = readdirSync(folder).filter((name) => /^(tensorflow|nvidia)[^/]*\.whl$/.test(name))
+  return names.map((name) => join(folder, name))
+}
+
+function pipError(workshop: Workshop, what: string, python: Tool, reason = 'it does not start') {
+  const advice = /no matching distribution|not a supported wheel/i.test(reason)
+    ? `there is no such wheel for Python ${python.version} on ${thisSystem}, or this host does not ` +
+      'reach the index of your pip configuration: name another Python with --python, or a wheel ' +
+      'with --wheel'
+    : 'check that this host reaches the index of your pip configuration, and run the command again'
+  return setupError(`pip could not install ${what} (${reason}): ${advice}; see ${workshop.log}`)
+}
+
+function check(wheel: Wheel): Wheel {
+  const missing = [...libraries, header].find((name) => !existsSync(join(wheel.folder, name)))
+  if (missing === undefined) return wheel
+  throw setupError(
+    `the TensorFlow in ${wheel.folder} has no ${missing}: take the wheel of TensorFlow 2.16 or later ` +
+      `for ${thisSystem}, with its headers`,
+  )
+}
