@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { onHostBackend } from '../backend/on-host.ts'
 import { registerGradients } from '../backend/tensorflow.ts'
 import type { Module } from '../nn/module.ts'
 import type { Parameter } from '../nn/parameter.ts'
@@ -39,6 +40,8 @@ let prepared = false
 function prepareTape(): void {
   if (prepared) return
   registerGradients()
-  testTape()
+  onHostBackend(() => {
+    testTape()
+  })
   prepared = true
 }

@@ -30,6 +30,27 @@ export function createTensor(
   return tf.keep(bridge().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
+/** The values of a tensor, where no device has to be waited for. Never write to them. */
+export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
+  const { view, peek } = bridge()
+  return (view ?? peek)?.(tensor)
+}
+
+/** The value of a float32 or int32 scalar, which is freed; a promise where it has to be fetched. */
+export function takeScalar(tensor: Tensor): number | Promise<number> {
+  const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
+  const written = writeTo(tensor, value)
+  if (written === undefined) {
+    tensor.dispose()
+    return value[0]!
+  }
+  return written
+    .finally(() => {
+      tensor.dispose()
+    })
+    .then(() => value[0]!)
+}
+
 /**
  * Copies the values of a tensor into an array, for example a part of an arena.
  *

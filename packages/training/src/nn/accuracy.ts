@@ -1,5 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { viewOf } from '../backend/host-memory.ts'
+import { reachesTensors } from '../backend/bridge/select.ts'
+import { takeScalar, viewOf } from '../backend/host-memory.ts'
+import { tf } from '../backend/tensorflow.ts'
 
 /**
  * How many rows have their largest logit at the label; the lowest index wins among equals.
@@ -17,4 +19,11 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
     for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
     return best === label ? correct + 1 : correct
   }, 0)
+}
+
+/** The same on every backend; a promise where the count has to be fetched from a device. */
+export function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
+  if (reachesTensors()) return countCorrect(logits, labels)
+  const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, 1), labels), 'int32')))
+  return takeScalar(correct)
 }

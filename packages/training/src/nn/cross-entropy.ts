@@ -2,7 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { Recording } from '../autograd/recording.ts'
-import { createTensor, viewOf } from '../backend/host-memory.ts'
+import { reachesTensors } from '../backend/bridge/select.ts'
+import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 
 /** Whether a loss is averaged over its examples or summed. */
@@ -73,8 +74,8 @@ function evaluate(
   reduction: Reduction,
 ): { value: Tensor; gradient: Tensor } {
   const [batch, classes] = checkShapes(logits, labels)
-  const right = labels.dataSync<'int32'>()
-  const wrong = right.find((label) => !(label >= 0 && label < classes))
+  const right = valuesAtHand(labels) as Int32Array | undefined
+  const wrong = right?.find((label) => !(label >= 0 && label < classes))
   if (wrong !== undefined) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'a label',
@@ -82,12 +83,34 @@ function evaluate(
       expected: `0 to ${String(classes - 1)}`,
     })
   }
-  let loss = 0
   const weight = reduction === 'mean' ? 1 / batch : 1
+  if (right === undefined || !reachesTensors()) {
+    return evaluateOnDevice(logits, labels, classes, weight)
+  }
+  let loss = 0
   const gradient = createTensor([batch, classes], (out) => {
     loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
+}
+
+/** Without a look at any value. Labels that only the device has are not checked. */
+function evaluateOnDevice(
+  logits: Tensor,
+  labels: Tensor,
+  classes: number,
+  weight: number,
+): { value: Tensor; gradient: Tensor } {
+  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
+    const right = tf.oneHot(labels, classes, 1, 0, 'float32')
+    const shifted = tf.sub(logits, tf.max(logits, 1, true))
+    const exponentials = tf.exp(shifted)
+    const totals = tf.sum(exponentials, 1, true)
+    const losses = tf.sub(tf.log(totals), tf.sum(tf.mul(right, shifted), 1, true))
+    const slopes = tf.sub(tf.div(exponentials, totals), right)
+    return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]
+  })
+  return { value, gradient }
 }
 
 /** Writes weight * (softmax - one-hot) to `gradient` and returns weight * loss, row by row. */

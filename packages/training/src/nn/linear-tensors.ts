@@ -1,4 +1,5 @@
 import type { NamedTensorMap, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { reachesTensors } from '../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { LinearPasses } from './linear-passes.ts'
@@ -66,8 +67,9 @@ function activationGradient({ activation }: Linear, y: Tensor, dy: Tensor): Tens
   return dz
 }
 
-/** The sum over the batch, in double precision. */
+/** The sum over the batch, in double precision where the values are in reach. */
 function biasGradient({ bias }: Linear, dz: Tensor): Tensor {
+  if (!reachesTensors()) return tf.keep(tf.sum(dz, 0))
   const sums = new Float64Array(bias.shape[0]!)
   return createTensor(bias.shape, (out) => {
     addRows(sums, viewOf(dz))

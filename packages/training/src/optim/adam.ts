@@ -1,6 +1,10 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { reachesTensors } from '../backend/bridge/select.ts'
 import { hostVector, type HostVector } from '../backend/host-vector.ts'
+import { tf } from '../backend/tensorflow.ts'
 import { adamStep } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
+import { DeviceState, updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
 export interface AdamOptions {
@@ -29,6 +33,11 @@ export class Adam implements Optimizer {
   learningRate: number
   readonly #betas: readonly [number, number]
   readonly #epsilon: number
+  readonly #onDevice = {
+    steps: new Map<string, number>(),
+    means: new DeviceState(),
+    squares: new DeviceState(),
+  }
   readonly #moments = new Map<string, Moments>()
 
   constructor({ learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8 }: AdamOptions = {}) {
@@ -42,6 +51,10 @@ export class Adam implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    if (!reachesTensors()) {
+      this.#stepOnDevice(parameters, gradients)
+      return
+    }
     const betas = this.#betas
     const epsilon = this.#epsilon
     updateParameters(parameters, gradients, (name, length) => {
@@ -57,6 +70,21 @@ export class Adam implements Optimizer {
     })
   }
 
+  #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
+    const [beta1, beta2] = this.#betas
+    const { steps, means, squares } = this.#onDevice
+    updateOnDevice(parameters, gradients, (value, gradient, name) => {
+      const step = (steps.get(name) ?? 0) + 1
+      steps.set(name, step)
+      const mean = means.replace(name, decay(beta1, gradient))
+      const square = squares.replace(name, decay(beta2, tf.square(gradient)))
+      const rate = this.learningRate / (1 - beta1 ** step)
+      const scale = 1 / Math.sqrt(1 - beta2 ** step)
+      const deviation = tf.add(tf.mul(tf.sqrt(square), scale), this.#epsilon)
+      return tf.sub(value, tf.div(tf.mul(mean, rate), deviation))
+    })
+  }
+
   #momentsOf(name: string, length: number): Moments {
     let moments = this.#moments.get(name)
     if (moments === undefined) {
@@ -64,5 +92,13 @@ export class Adam implements Optimizer {
       this.#moments.set(name, moments)
     }
     return moments
+  }
+}
+
+/** former := beta former + (1 - beta) next, zero at first. */
+function decay(beta: number, next: Tensor): (former: Tensor | undefined) => Tensor {
+  return (former) => {
+    const part = tf.mul(next, 1 - beta)
+    return former === undefined ? part : tf.add(tf.mul(former, beta), part)
   }
 }

@@ -41,16 +41,8 @@ export function updateParameters(
     const { name, value, shape } = parameter
     const gradient = gradients.get(name)
     if (gradient === undefined) continue
+    checkGradient(parameter, gradient)
     const isArray = ArrayBuffer.isView(gradient)
-    if (isArray ? gradient.length !== value.size : gradient.shape.join() !== shape.join()) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the gradient of ${name}`,
-        value: isArray
-          ? `an array of ${gradient.length} values`
-          : `a tensor of shape [${gradient.shape.join(', ')}]`,
-        expected: `the shape of the parameter, [${shape.join(', ')}]`,
-      })
-    }
     const write = update(name, value.size)
     const next = createTensor(shape, (values) => {
       // Values from elsewhere first go where the result will be, within the reach of kernels.
@@ -60,6 +52,22 @@ export function updateParameters(
     replaceValue(parameter, next)
     if (!isArray) gradient.dispose()
   }
+}
+
+/** @throws ERR_TSR_ARGUMENT unless the gradient has the shape, or as an array the size, of the parameter */
+export function checkGradient(
+  { name, value, shape }: Parameter,
+  gradient: Tensor | Float32Array,
+): void {
+  const isArray = ArrayBuffer.isView(gradient)
+  if (isArray ? gradient.length === value.size : gradient.shape.join() === shape.join()) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the gradient of ${name}`,
+    value: isArray
+      ? `an array of ${gradient.length} values`
+      : `a tensor of shape [${gradient.shape.join(', ')}]`,
+    expected: `the shape of the parameter, [${shape.join(', ')}]`,
+  })
 }
 
 /** @throws ERR_TSR_ARGUMENT unless `value` is finite and within [lowest, below) */

@@ -1,6 +1,9 @@
+import { reachesTensors } from '../backend/bridge/select.ts'
 import { hostVector, type HostVector } from '../backend/host-vector.ts'
+import { tf } from '../backend/tensorflow.ts'
 import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
+import { DeviceState, updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 
 export interface SGDOptions {
@@ -18,6 +21,7 @@ export interface SGDOptions {
 export class SGD implements Optimizer {
   learningRate: number
   readonly #momentum: number
+  readonly #deviceVelocities = new DeviceState()
   readonly #velocities = new Map<string, HostVector>()
 
   constructor({ learningRate, momentum = 0 }: SGDOptions) {
@@ -28,6 +32,10 @@ export class SGD implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    if (!reachesTensors()) {
+      this.#stepOnDevice(parameters, gradients)
+      return
+    }
     const rate = this.learningRate
     const momentum = this.#momentum
     updateParameters(parameters, gradients, (name, length) => {
@@ -43,6 +51,21 @@ export class SGD implements Optimizer {
         else addScaled(values, gradient, momentum, values)
         addScaled(next, value, -rate, values)
       }
+    })
+  }
+
+  #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
+    const momentum = this.#momentum
+    updateOnDevice(parameters, gradients, (value, gradient, name) => {
+      const velocity =
+        momentum === 0
+          ? gradient
+          : this.#deviceVelocities.replace(name, (former) =>
+              former === undefined
+                ? tf.clone(gradient)
+                : tf.add(tf.mul(former, momentum), gradient),
+            )
+      return tf.sub(value, tf.mul(velocity, this.learningRate))
     })
   }
 

@@ -24,6 +24,7 @@ export const arrayBridge: Bridge = {
  * the array's alignment or the tensor lives on a GPU; that one is counted always.
  */
 export const fetchedBridge: Bridge = {
+  peek: readSync,
   writeTo(tensor, target) {
     const values = readSync(tensor)
     countCopy('toHost', target.byteLength)

@@ -20,6 +20,12 @@ export interface Bridge {
   readonly view?: (tensor: TensorInfo) => HostArray
 
   /**
+   * The values, where the host has them or can fetch them at once; undefined where they are on a
+   * device that answers later. Not to be written to.
+   */
+  readonly peek?: (tensor: TensorInfo) => HostArray | undefined
+
+  /**
    * Copies the values of a tensor into `target`, which fits. Backends that can fetch values only
    * asynchronously return a promise; until it is settled both belong to the bridge.
    */

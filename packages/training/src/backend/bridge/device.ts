@@ -1,4 +1,5 @@
 import { tf } from '../tensorflow.ts'
+import type { DeviceBackend } from '../webgpu/dawn.ts'
 import { fetchedBridge } from './array.ts'
 import type { Bridge } from './bridge.ts'
 import { countCopy } from './copies.ts'
@@ -8,6 +9,10 @@ import { countCopy } from './copies.ts'
  * its place. Into a tensor: into an array, and from it into mapped memory when an operation needs it.
  */
 export const deviceBridge: Bridge = {
+  peek({ dataId }) {
+    const { tensorMap } = tf.engine().backend as unknown as DeviceBackend
+    return tensorMap.get(dataId).values ?? undefined
+  },
   async writeTo({ dataId }, target) {
     const values = (await tf.engine().read(dataId)) as typeof target
     countCopy('toHost', target.byteLength)

@@ -47,7 +47,8 @@ export class StageWorker {
       else await this.#backward(microbatch)
     }
     await this.#activations.end()
-    const { meanLoss, peakInFlight } = this.#stage
+    const meanLoss = await this.#stage.meanLoss()
+    const { peakInFlight } = this.#stage
     return { meanLoss, peakInFlight, gradients: this.#stage.takeGradients() }
   }
 
@@ -64,7 +65,7 @@ export class StageWorker {
       if (!this.#isFirst) await this.#activations.arrive()
       const output = this.#stage.infer(this.#input(microbatch, batch))
       if (this.#isLast) {
-        const { loss, correct } = this.#stage.score(output, batch.labels(microbatch))
+        const { loss, correct } = await this.#stage.score(output, batch.labels(microbatch))
         sums.loss += loss
         sums.correct += correct
       } else {

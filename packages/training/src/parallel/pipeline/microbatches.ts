@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { reachesTensors } from '../../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Batch } from './model.ts'
@@ -58,7 +59,7 @@ function sizeOf({ size, inputs, labels }: Batch): number {
 
 function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
-  if (tensor.dtype !== 'float32') {
+  if (tensor.dtype !== 'float32' || !reachesTensors()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
   // The slice kernel of wasm copies the whole tensor for each slice.

@@ -1,9 +1,10 @@
 import { recordModule } from '../../autograd/record.ts'
 import type { Recording } from '../../autograd/recording.ts'
+import { takeScalar } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
-import { countCorrect } from '../../nn/accuracy.ts'
+import { fetchCorrect } from '../../nn/accuracy.ts'
 import { sumInto } from '../../optim/gradients.ts'
 
 /** A micro-batch between its forward and its backward. */
@@ -25,7 +26,7 @@ export class Stage {
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #batchSize = 1
-  #lossSum = 0
+  #losses: (number | Promise<number>)[] = []
   #peakInFlight = 0
 
   /**
@@ -44,7 +45,7 @@ export class Stage {
     for (const gradient of this.#gradients.values()) gradient.dispose()
     this.#gradients = new Map()
     this.#batchSize = batchSize
-    this.#lossSum = 0
+    this.#losses = []
     this.#peakInFlight = 0
   }
 
@@ -54,8 +55,10 @@ export class Stage {
   }
 
   /** Mean over the batch once all its micro-batches went forward; last stage only. */
-  get meanLoss(): number {
-    return this.#lossSum / this.#batchSize
+  async meanLoss(): Promise<number> {
+    let sum = 0
+    for (const loss of this.#losses) sum += await loss
+    return sum / this.#batchSize
   }
 
   /**
@@ -70,7 +73,10 @@ export class Stage {
     let loss: Recording | undefined
     if (labels !== undefined) {
       loss = recordLoss(this.#loss, recording.value, labels)
-      this.#lossSum += loss.value.dataSync()[0]!
+      const value = takeScalar(tf.clone(loss.value))
+      // If it cannot be fetched, that is the news of meanLoss().
+      if (typeof value !== 'number') value.catch(() => undefined)
+      this.#losses.push(value)
     }
     this.#inFlight.set(microbatch, { input, recording, loss, labels })
     this.#peakInFlight = Math.max(this.#peakInFlight, this.#inFlight.size)
@@ -107,14 +113,12 @@ export class Stage {
   }
 
   /** Summed loss and number of right answers of class scores [rows, classes]; frees both. */
-  score(outputs: Tensor, labels: Tensor): { readonly loss: number; readonly correct: number } {
-    const sum = tf.tidy(() => this.#loss(outputs, labels))
-    const loss = sum.dataSync()[0]!
-    const correct = countCorrect(outputs, labels)
-    sum.dispose()
+  async score(outputs: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
+    const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
+    const correct = fetchCorrect(outputs, labels)
     outputs.dispose()
     labels.dispose()
-    return { loss, correct }
+    return { loss: await loss, correct: await correct }
   }
 
   /**

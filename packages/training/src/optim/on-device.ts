@@ -1,0 +1,40 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tensorFrom } from '../backend/host-memory.ts'
+import { tf } from '../backend/tensorflow.ts'
+import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import { checkGradient, type Gradients } from './optimizer.ts'
+
+/** Makes the next value of a parameter out of operations; called in a tf.tidy. */
+export type DeviceUpdate = (value: Tensor, gradient: Tensor, name: string) => Tensor
+
+/** `updateParameters` for backends whose tensors the host does not reach: nothing is fetched. */
+export function updateOnDevice(
+  parameters: readonly Parameter[],
+  gradients: Gradients,
+  update: DeviceUpdate,
+): void {
+  for (const parameter of parameters) {
+    const { name, value, shape } = parameter
+    const given = gradients.get(name)
+    if (given === undefined) continue
+    checkGradient(parameter, given)
+    const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, shape) : given
+    const next = tf.tidy(() => tf.keep(update(value, gradient, name)))
+    replaceValue(parameter, next)
+    gradient.dispose()
+  }
+}
+
+/** Tensors that an optimizer keeps from step to step, by name of the parameter. */
+export class DeviceState {
+  readonly #tensors = new Map<string, Tensor>()
+
+  /** Puts what `next` makes of the former tensor in its place; undefined at first. */
+  replace(name: string, next: (former: Tensor | undefined) => Tensor): Tensor {
+    const former = this.#tensors.get(name)
+    const tensor = tf.keep(next(former))
+    this.#tensors.set(name, tensor)
+    former?.dispose()
+    return tensor
+  }
+}
