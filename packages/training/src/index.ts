@@ -10,6 +10,7 @@ export {
 } from './backend/bridge/copies.ts'
 export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export { loadBackend } from './backend/load.ts'
+export { overwrite } from './backend/overwrite.ts'
 export { tf, type Tensor } from './backend/tensorflow.ts'
 export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './data/batches.ts'
 export type { Dataset } from './data/dataset.ts'

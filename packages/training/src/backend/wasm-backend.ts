@@ -17,5 +17,6 @@ export interface WasmBackend {
   makeOutput(shape: readonly number[], dtype: 'float32' | 'int32'): TensorInfo
   getMemoryOffset(dataId: object): number
   refCount(dataId: object): number
+  incRef(dataId: object): void
   disposeData(dataId: object): void
 }

@@ -2,6 +2,7 @@ import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { instantiateKernels, type KernelExports } from '../kernels/kernels.ts'
 import { tf } from './tensorflow.ts'
 import type { WasmBackend } from './wasm-backend.ts'
+import { isPacked } from './wasm-packed.ts'
 
 /**
  * The memory of the wasm backend, with kernels of our own that work inside it.
@@ -83,9 +84,12 @@ export class WasmHeap {
     )
   }
 
-  /** Whether nobody else has the tensor's memory: clones and reshaped tensors share it. */
-  isSole({ dataId }: TensorInfo): boolean {
-    return this.backend.refCount(dataId) === 1
+  /**
+   * Whether writing into the tensor's memory changes this tensor alone and what comes out of it:
+   * clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
+   */
+  isWritable(tensor: TensorInfo): boolean {
+    return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
   }
 
   /** out[j] = sum over rows of x[row, j], in double precision */

@@ -2,6 +2,7 @@ import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from './tensorflow.ts'
 import type { WasmBackend } from './wasm-backend.ts'
 import { heapOf, type WasmHeap } from './wasm-heap.ts'
+import { markPacked } from './wasm-packed.ts'
 
 interface MatMulCall {
   readonly inputs: {
@@ -41,7 +42,11 @@ export function installMatMul(): void {
 function matMul(stock: MatMul): MatMul {
   return (call) => {
     const plan = planOf(call)
-    if (plan === undefined) return stock(call)
+    if (plan === undefined) {
+      const { b, bias } = call.inputs
+      markPacked(b, bias)
+      return stock(call)
+    }
     const heap = heapOf(call.backend)
     const out = call.backend.makeOutput(plan.shape, 'float32')
     multiplyBatch(heap, heap.addressOf(out), call, plan)

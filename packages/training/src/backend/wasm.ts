@@ -2,8 +2,10 @@ import type { BackendFacts } from './backend.ts'
 import { withoutErrorListeners } from './process-listeners.ts'
 import { registerWasm, tf } from './tensorflow.ts'
 import type { WasmBackend } from './wasm-backend.ts'
+import { installSharedIdentity } from './wasm-identity.ts'
 import { installMatMul } from './wasm-matmul.ts'
 import { guardMemory } from './wasm-memory-guard.ts'
+import { watchPacking } from './wasm-packed.ts'
 import { installSegmentSum } from './wasm-segment-sum.ts'
 
 let installed = false
@@ -18,6 +20,8 @@ export async function loadWasm(): Promise<BackendFacts> {
   if (!installed) {
     installMatMul()
     installSegmentSum()
+    installSharedIdentity()
+    watchPacking()
   }
   installed = true
   return { device: 'CPU', threads: 1 }

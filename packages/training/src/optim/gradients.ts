@@ -27,7 +27,7 @@ export function sumInto(gradients: Map<string, Tensor>): GradientListener {
 /** sum += gradient without a new tensor, where the memory is in reach and nobody else's. */
 function addInto(sum: Tensor, gradient: Tensor): boolean {
   const heap = currentHeap()
-  if (heap === undefined || !heap.isSole(sum) || sum.size !== gradient.size) return false
+  if (heap === undefined || !heap.isWritable(sum) || sum.size !== gradient.size) return false
   const at = heap.addressOf(sum)
   heap.kernels.add_scaled(at, at, 1, heap.addressOf(gradient), sum.size)
   return true

@@ -1,0 +1,85 @@
+import { loadBackend, overwrite, recordModule, ShardedMLP, tf, viewOf } from '@tsrun/training'
+
+describe('writing into a tensor that was used, on wasm', () => {
+  beforeAll(() => loadBackend('wasm'))
+
+  const image = () => tf.tensor4d(new Array(8).fill(1), [1, 2, 2, 2])
+  const filter = () => tf.tensor4d([1, 1], [1, 1, 2, 1])
+  const convolve = (weights: ReturnType<typeof filter>) => [
+    ...tf.conv2d(image(), weights, 1, 'valid').dataSync(),
+  ]
+
+  it('is not seen by a convolution: XNNPACK has packed its filter', () => {
+    const weights = filter()
+    expect(convolve(weights)).toEqual([2, 2, 2, 2])
+    viewOf(weights).fill(5)
+    expect([...weights.dataSync()]).toEqual([5, 5])
+    expect(convolve(weights)).toEqual([2, 2, 2, 2])
+  })
+
+  it('is refused by overwrite, which makes a new tensor of it', () => {
+    const weights = filter()
+    convolve(weights)
+    const before = tf.memory()
+    const next = overwrite(weights, (values) => values.fill(5)) as typeof weights
+    expect(next).not.toBe(weights)
+    expect(weights.isDisposed).toBe(true)
+    expect(tf.memory()).toEqual(before)
+    expect(convolve(next)).toEqual([10, 10, 10, 10])
+  })
+
+  it.each([
+    ['depthwise', (w: ReturnType<typeof filter>) => tf.depthwiseConv2d(image(), w, 1, 'valid')],
+    [
+      'fused',
+      (w: ReturnType<typeof filter>) =>
+        tf.fused.conv2d({ x: image(), filter: w, strides: 1, pad: 'valid' }),
+    ],
+    ['prelu', (w: ReturnType<typeof filter>) => tf.prelu(tf.ones([1, 1, 2, 1]), w)],
+  ])('happens in a new tensor after %s too', (_, use) => {
+    const weights = filter()
+    use(weights)
+    expect(overwrite(weights, (values) => values.fill(5))).not.toBe(weights)
+  })
+
+  it('happens in a new tensor after a product with an activation that is not ours', () => {
+    const [a, b, bias] = [tf.ones([1, 2]), tf.ones([2, 2]), tf.zeros([2])]
+    const run = (weights: typeof b) =>
+      tf.fused.matMul({ a, b: weights, bias, activation: 'sigmoid' }).dataSync()[0]!
+    expect(run(b)).toBeCloseTo(1 / (1 + Math.exp(-2)), 5)
+    const next = overwrite(b, (values) => values.fill(0))
+    expect(next).not.toBe(b)
+    expect(run(next)).toBeCloseTo(0.5, 6)
+  })
+
+  it('happens in place after our products, which pack nothing', () => {
+    const [a, b] = [tf.ones([1, 2]), tf.ones([2, 2])]
+    expect([...tf.matMul(a, b).dataSync()]).toEqual([2, 2])
+    const before = tf.memory()
+    expect(overwrite(b, (values) => values.fill(3))).toBe(b)
+    expect(overwrite(a, (values) => values.fill(2))).toBe(a)
+    expect(tf.memory()).toEqual(before)
+    expect([...tf.matMul(a, b).dataSync()]).toEqual([12, 12])
+  })
+
+  it('leaves clones, reshaped tensors and what a recording has saved as they are', () => {
+    const x = tf.ones([3, 4])
+    const [clone, flat] = [tf.clone(x), tf.reshape(x, [12])]
+    const next = overwrite(x, (values) => values.fill(7))
+    expect(next).not.toBe(x)
+    expect([...clone.dataSync(), ...flat.dataSync()]).toEqual(new Array(24).fill(1))
+    const model = new ShardedMLP({ layers: 1, inputs: 4, outputs: 2 })
+    const recording = recordModule(model, next, { needsInputGradient: false })
+    expect(overwrite(next, (values) => values.fill(8))).not.toBe(next)
+    recording.dispose()
+  })
+})
+
+it('always takes a new tensor on cpu, where tensors share the arrays that they come from', async () => {
+  await loadBackend('cpu')
+  const mine = Float32Array.of(1, 2)
+  const tensor = tf.tensor1d(mine)
+  const next = overwrite(tensor, (values) => values.fill(3))
+  expect([...next.dataSync()]).toEqual([3, 3])
+  expect([...mine]).toEqual([1, 2])
+})
