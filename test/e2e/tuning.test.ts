@@ -33,8 +33,8 @@ describe('a tuning file', () => {
     for (const rank of job.ranks) {
       const said = await rank.hear('failed')
       expect(said.code).toBe('ERR_TSR_MISMATCH')
-      expect(said.message).toContain('allReduce(sum) float32[4] by ring')
-      expect(said.message).toContain('allReduce(sum) float32[4] by halving-doubling')
+      expect(said.message).toContain('allReduce(sum) float32[8192] by ring')
+      expect(said.message).toContain('allReduce(sum) float32[8192] by halving-doubling')
     }
   })
 
