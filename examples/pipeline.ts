@@ -2,6 +2,7 @@
 //
 //   npx tsrun --nproc 4 examples/pipeline.ts
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
+//   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
 //   node --import tsx examples/pipeline.ts        (one process: the same script)
 //
 // Each rank builds its own layers only. Activations travel from rank to rank, gradients back, in the
@@ -19,6 +20,7 @@ import { printResult } from './lib/result.ts'
 const flags = readFlags({
   schedule: choice(training.scheduleNames, '1f1b'),
   microbatches: count(8),
+  chunks: count(2),
   epochs: count(2),
   batch: count(256),
   seed: integer(0),
@@ -35,6 +37,7 @@ const optimizer = new training.Adam()
 const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
   schedule: flags.schedule,
   microbatches: flags.microbatches,
+  ...(flags.schedule === 'interleaved' ? { chunks: flags.chunks } : {}),
   optimizer,
 })
 const train = training.mnist({ split: 'train' })
@@ -84,14 +87,15 @@ for (let epoch = 0; epoch < epochs; epoch++) {
 }
 
 const schedule = training.schedule(flags.schedule, {
-  stages: size,
+  stages: size * pipe.chunks.length,
+  ranks: size,
   microbatches: Math.min(flags.microbatches, batch),
 })
 const samples = await meter.gather(group)
 const spans = (await group.allGatherObject(meter.lastSpans)).flat()
 const facts = await group.allGatherObject({
-  layers: pipe.layers.to - pipe.layers.from,
-  parameters: pipe.module.parameters.reduce((sum, { value }) => sum + value.size, 0),
+  layers: pipe.chunks.reduce((sum, { from, to }) => sum + to - from, 0),
+  parameters: pipe.parameters.reduce((sum, { value }) => sum + value.size, 0),
   peakInFlight,
 })
 const cores = availableParallelism()

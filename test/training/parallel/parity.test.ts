@@ -42,10 +42,14 @@ function trainSingle(configuration: Configuration): Trained {
 }
 
 async function trainStage(group: ProcessGroup, configuration: Configuration): Promise<Trained> {
-  const { schedule, microbatches, batch: size } = configuration
-  const pipe = pipeline(mlp(configuration), group, { schedule, microbatches })
+  const { schedule, microbatches, chunks, batch: size } = configuration
+  const pipe = pipeline(mlp(configuration), group, {
+    schedule,
+    microbatches,
+    ...(chunks === undefined ? {} : { chunks }),
+  })
   const optimizer = new SGD({ learningRate: RATE })
-  const initial = parameterValues(pipe.module)
+  const initial = parameterValues(pipe)
   const steps: Snapshot[] = []
   for (let step = 0; step < STEPS; step++) {
     const { loss, gradients, peakInFlight } = await pipe.forwardBackward({
@@ -53,11 +57,18 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
       ...examples(step, size),
     })
     const parts = Math.min(microbatches, size)
-    const peaks = { naive: 1, gpipe: parts, '1f1b': Math.min(parts, group.size - group.rank) }
+    const [held, all] = [2 * (group.size - group.rank - 1), (chunks ?? 1) * parts]
+    const warmup = parts % group.size === 0 ? held + ((chunks ?? 1) - 1) * group.size : all
+    const peaks = {
+      naive: 1,
+      gpipe: parts,
+      '1f1b': Math.min(parts, group.size - group.rank),
+      interleaved: Math.min(warmup + 1, all),
+    }
     expect(peakInFlight).toBe(peaks[schedule])
     const snapshot = { loss, gradients: values(gradients) }
-    optimizer.step(pipe.module.parameters, gradients)
-    steps.push({ ...snapshot, parameters: parameterValues(pipe.module) })
+    optimizer.step(pipe.parameters, gradients)
+    steps.push({ ...snapshot, parameters: parameterValues(pipe) })
   }
   pipe.dispose()
   return { initial, steps }

@@ -209,9 +209,28 @@ describe('schedules of your own', () => {
     for (const text of wrong) {
       const options = { schedule: customSchedule(parseActions(text)) }
       await expect(onRanks(2, options, () => Promise.resolve())).rejects.toEqual(
-        failure('ERR_TSR_ARGUMENT', /one stage a rank/),
+        failure('ERR_TSR_ARGUMENT', /dealt to 2 ranks in turn/),
       )
     }
+  })
+
+  it('may have several stages a rank', async () => {
+    const looped = customSchedule(
+      parseActions('0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0\n1F0 1F1 3F0 3B0 3F1 3B1 1B1 1B0'),
+    )
+    const loss = async (options: PipelineOptions): Promise<number> => {
+      const results = await onRanks(2, options, async (pipe) => {
+        expect(pipe.chunks).toHaveLength(options.schedule === looped ? 2 : 1)
+        const { gradients, ...result } = await pipe.forwardBackward(examples(6))
+        tf.dispose([...gradients.values()])
+        return result
+      })
+      return results[0]!.loss
+    }
+    expect(await loss({ schedule: looped })).toBeCloseTo(
+      await loss({ schedule: 'gpipe', microbatches: 2 }),
+      5,
+    )
   })
 
   it('need a batch with an example for every micro-batch', async () => {

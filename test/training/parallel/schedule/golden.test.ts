@@ -54,6 +54,43 @@ const table: Golden[] = [
   { name: '1f1b', stages: 1, microbatches: 4, makespan: 12, bubble: 0, peak: [1] },
 ]
 
+/** Of forwards and backwards of a whole rank, 1 and 2; a chunk takes its part of that. */
+const dealt = [
+  { chunks: 1, microbatches: 8, makespan: 33, bubble: 0.2727, peak: [7, 5, 3, 1] },
+  { chunks: 2, microbatches: 8, makespan: 28.5, bubble: 0.1579, peak: [11, 9, 7, 5] },
+  { chunks: 4, microbatches: 8, makespan: 26.25, bubble: 0.0857, peak: [19, 17, 15, 13] },
+]
+
+describe('interleaved over four ranks', () => {
+  it.each(dealt)(
+    '$chunks chunks, $microbatches micro-batches: makespan $makespan, bubble $bubble',
+    ({ chunks, microbatches, makespan, bubble, peak }) => {
+      const made = schedule('interleaved', { stages: 4 * chunks, ranks: 4, microbatches })
+      made.validate()
+      const simulation = made.simulate({ forward: 1 / chunks, backward: 2 / chunks })
+      expect(simulation.makespan).toBeCloseTo(makespan, 9)
+      expect(simulation.bubble).toBeCloseTo(bubble, 4)
+      expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(peak)
+    },
+  )
+
+  it('never waits for ever, whatever the counts', () => {
+    for (let ranks = 1; ranks <= 5; ranks++) {
+      for (let chunks = 1; chunks <= 4; chunks++) {
+        for (let microbatches = 1; microbatches <= 13; microbatches++) {
+          schedule('interleaved', { stages: ranks * chunks, ranks, microbatches }).validate()
+        }
+      }
+    }
+  })
+
+  it('refuses stages that cannot be dealt out, as others refuse more than one a rank', () => {
+    const stages = { stages: 6, ranks: 4, microbatches: 2 }
+    expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
+    expect(() => schedule('1f1b', stages)).toThrow('one a rank')
+  })
+})
+
 describe('the golden table', () => {
   it.each(table)(
     '$name, $stages stages, $microbatches micro-batches: makespan $makespan, bubble $bubble',

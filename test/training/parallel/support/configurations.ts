@@ -7,6 +7,8 @@ export interface Configuration {
   readonly microbatches: number
   readonly batch: number
   readonly layers: number
+  /** Stages of each rank. */
+  readonly chunks?: number
 }
 
 const usual = { batch: 16, layers: 6 }
@@ -24,9 +26,27 @@ const product = (['naive', 'gpipe', '1f1b'] as const).flatMap((schedule) =>
   ),
 )
 
+/** Several stages a rank, also where micro-batches do not divide by the ranks. */
+const interleaved = [1, 2, 3].flatMap((ranks) =>
+  [
+    { chunks: 2, microbatches: 4 },
+    { chunks: 2, microbatches: 6 },
+    { chunks: 3, microbatches: 3 },
+    { chunks: 3, microbatches: 1 },
+  ].map((each): Configuration => ({
+    title: `interleaved, ${ranks} ranks, ${each.chunks} chunks, ${each.microbatches} micro-batches`,
+    schedule: 'interleaved',
+    stages: ranks,
+    batch: 16,
+    layers: 10,
+    ...each,
+  })),
+)
+
 /** The list of layouts that are held against the single process. */
 export const configurations: readonly Configuration[] = [
   ...product,
+  ...interleaved,
   { title: 'one rank', schedule: '1f1b', stages: 1, microbatches: 4, ...usual },
   {
     title: 'batch not divisible',

@@ -53,7 +53,7 @@ export function values(tensors: ReadonlyMap<string, Tensor>): Values {
   return Object.fromEntries([...tensors].map(([name, tensor]) => [name, copy(tensor)]))
 }
 
-export function parameterValues(module: Module): Values {
+export function parameterValues(module: Pick<Module, 'parameters'>): Values {
   return Object.fromEntries(module.parameters.map(({ name, value }) => [name, copy(value)]))
 }
 

@@ -2,15 +2,18 @@ import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { SpanKind, SpanRecorder } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import { BufferPool } from './buffers.ts'
+import { Shapes } from './shapes.ts'
 
 /**
- * A message between neighbours: `forward` takes an activation to the next stage, `backward` its
- * gradient to the previous one.
+ * A message between neighbouring stages: `forward` takes an activation to the next stage, `backward`
+ * its gradient to the previous one.
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
+  /** The stage that it goes to. */
+  readonly stage: number
   readonly microbatch: number
 }
 
@@ -22,52 +25,55 @@ interface Posted extends Message {
 /** Receives that are posted ahead of their use, so that messages find their place at once. */
 const LOOKAHEAD = 4
 
-/** Announces the shape of an activation, once; all other tags come from `tagOf`. */
-const SHAPE_TAG = 2 ** 30
-
 /**
- * Moves activations and their gradients between a stage and its neighbours, one stage a rank.
+ * Moves activations and their gradients between the stages of a rank and their neighbours; the
+ * stages are dealt to the ranks in turn.
  *
- * Direction and micro-batch are the tag, so that no message meets the wrong receive, whatever the
- * schedule. Sends never wait: each leaves from a buffer of its own.
+ * Stage, direction and micro-batch are the tag, so that no message meets the wrong receive, whatever
+ * the schedule. Sends never wait: each leaves from a buffer of its own.
  */
 export class Activations {
   readonly #group: ProcessGroup
   readonly #recorder: SpanRecorder
   readonly #pool: BufferPool
-  readonly #shapes: { forward?: readonly number[]; backward?: readonly number[] } = {}
+  readonly #shapes: Shapes
   #rows: readonly number[] = []
   #expected: Message[] = []
   #posted: Posted[] = []
   #sent: (Message & { bytes: number })[] = []
-  #announced: Work | undefined
+  /** What one stage of this rank hands to another one of it. */
+  readonly #handed = new Map<string, Tensor>()
 
   constructor(group: ProcessGroup, recorder: SpanRecorder) {
     this.#group = group
     this.#recorder = recorder
     this.#pool = new BufferPool(group)
+    this.#shapes = new Shapes(group)
   }
 
   /**
    * Starts a pass: posts the first receives.
    *
    * @param rows - examples of each micro-batch
-   * @param expected - what the stage receives in this pass, in the order of use
+   * @param expected - what the stages of this rank receive in this pass, in the order of use
    */
-  async begin(rows: readonly number[], expected: readonly Message[]): Promise<void> {
+  begin(rows: readonly number[], expected: readonly Message[]): void {
+    for (const tensor of this.#handed.values()) tensor.dispose()
+    this.#handed.clear()
     this.#rows = rows
-    this.#expected = [...expected]
+    this.#expected = expected.filter((message) => !this.#isOwn(message))
     this.#posted = []
     this.#sent = []
-    if (this.#group.rank > 0 && this.#shapes.forward === undefined) {
-      const shape = await this.#group.recvObject(this.#group.rank - 1, { tag: SHAPE_TAG })
-      this.#shapes.forward = shape as readonly number[]
-    }
     this.#post()
   }
 
-  /** Waits until the next expected message is there; then `take` it. */
-  async arrive(): Promise<void> {
+  /** Waits until a message, the next of those that are expected, is there; then `take` it. */
+  async arrive(message: Message): Promise<void> {
+    if (this.#isOwn(message)) return
+    if (this.#posted.length === 0) {
+      await this.#shapes.learn(message)
+      this.#post()
+    }
     const { work, microbatch } = this.#posted[0]!
     if (!work.isCompleted()) {
       const start = monotonicNow()
@@ -80,11 +86,17 @@ export class Activations {
   }
 
   /** The message that has arrived, the caller's to dispose. */
-  take(): Tensor {
-    const { work, buffer, direction, microbatch } = this.#posted.shift()!
+  take(message: Message): Tensor {
+    if (this.#isOwn(message)) {
+      const tensor = this.#handed.get(keyOf(message))!
+      this.#handed.delete(keyOf(message))
+      return tensor
+    }
+    const posted = this.#posted.shift()!
+    const { work, buffer, direction, microbatch } = posted
     this.#post()
-    this.#record('recv', work, { direction, microbatch, bytes: buffer.byteLength })
-    const shape = [this.#rows[microbatch]!, ...this.#shapes[direction]!]
+    this.#record('recv', work, { ...posted, bytes: buffer.byteLength })
+    const shape = [this.#rows[microbatch]!, ...this.#shapes.of({ ...message, direction })!]
     const tensor = tensorFrom(buffer, shape)
     this.#pool.give(buffer)
     return tensor
@@ -97,9 +109,11 @@ export class Activations {
    *   at once
    */
   send(message: Message, tensor: Tensor): void | Promise<void> {
-    if (message.direction === 'forward' && this.#shapes.backward === undefined) {
-      this.#announce(tensor.shape.slice(1))
+    if (this.#isOwn(message)) {
+      this.#handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
+      return undefined
     }
+    if (message.direction === 'forward' && this.#shapes.announce(message, tensor)) this.#post()
     const buffer = this.#pool.take(tensor.size)
     const written = writeTo(tensor, buffer)
     if (written === undefined) this.#sendBuffer(message, buffer)
@@ -110,8 +124,7 @@ export class Activations {
 
   /** Ends a pass: waits until the neighbours have all that was sent. */
   async end(): Promise<void> {
-    await this.#announced
-    this.#announced = undefined
+    await this.#shapes.announced()
     const works = await this.#pool.flush()
     works.forEach((work, at) => {
       this.#record('send', work, this.#sent[at]!)
@@ -122,55 +135,64 @@ export class Activations {
     this.#pool.dispose()
   }
 
-  #sendBuffer(message: Message, buffer: Float32Array): void {
-    const { direction } = message
-    const work = this.#group.isend(buffer, this.#peer('send', direction), options(message))
-    this.#pool.lend(buffer, work)
-    this.#sent.push({ ...message, bytes: buffer.byteLength })
+  #isOwn({ direction, stage }: Message): boolean {
+    const { size } = this.#group
+    const from = direction === 'forward' ? stage - 1 : stage + 1
+    return from % size === stage % size
   }
 
-  /** The next stage learns the shape of one example, and this one that of its gradient. */
-  #announce(shape: readonly number[]): void {
-    this.#shapes.backward = shape
-    this.#announced = this.#group.sendObject(shape, this.#group.rank + 1, { tag: SHAPE_TAG })
-    this.#post()
+  #sendBuffer(message: Message, buffer: Float32Array): void {
+    const work = this.#group.isend(buffer, message.stage % this.#group.size, options(message))
+    this.#pool.lend(buffer, work)
+    this.#sent.push({ ...message, bytes: buffer.byteLength })
   }
 
   #post(): void {
     while (this.#posted.length < LOOKAHEAD && this.#expected.length > 0) {
       const message = this.#expected[0]!
-      const { direction, microbatch } = message
-      const shape = this.#shapes[direction]
+      const shape = this.#shapes.of(message)
       if (shape === undefined) return
       this.#expected.shift()
-      const length = shape.reduce((product, size) => product * size, this.#rows[microbatch]!)
+      const length = shape.reduce(
+        (product, size) => product * size,
+        this.#rows[message.microbatch]!,
+      )
       const buffer = this.#pool.take(length)
-      const work = this.#group.irecv(buffer, this.#peer('recv', direction), options(message))
+      const work = this.#group.irecv(buffer, this.#source(message), options(message))
       this.#posted.push({ ...message, buffer, work })
     }
   }
 
-  #peer(side: 'send' | 'recv', direction: Message['direction']): number {
-    return this.#group.rank + ((side === 'send') === (direction === 'forward') ? 1 : -1)
+  #source({ direction, stage }: Message): number {
+    return (direction === 'forward' ? stage - 1 : stage + 1) % this.#group.size
   }
 
   #record(
     kind: SpanKind & ('send' | 'recv'),
     work: Work<unknown>,
-    { direction, microbatch, bytes }: Message & { bytes: number },
+    message: Message & { bytes: number },
   ): void {
     if (work.timing === undefined) return
+    const { microbatch, bytes, stage } = message
     const { posted, started, completed } = work.timing
-    const peer = this.#group.ranks[this.#peer(kind, direction)]!
+    const other = kind === 'send' ? stage % this.#group.size : this.#source(message)
+    const peer = this.#group.ranks[other]!
     const waited = started - posted
-    this.#recorder.record(kind, posted, completed, { microbatch, bytes, peer, waited })
+    this.#recorder.record(kind, posted, completed, { stage, microbatch, bytes, peer, waited })
   }
 }
 
-function options({ direction, microbatch }: Message): { tag: number; label: string } {
+function keyOf({ direction, stage, microbatch }: Message): string {
+  return `${direction} ${stage} ${microbatch}`
+}
+
+/** Micro-batches and stages that fit into a tag of 31 bits. */
+const MICROBATCHES = 2 ** 17
+
+function options({ direction, stage, microbatch }: Message): { tag: number; label: string } {
   const what = direction === 'forward' ? 'activation' : 'gradient'
   return {
-    tag: 2 * microbatch + (direction === 'forward' ? 0 : 1),
-    label: `${what} of micro-batch ${microbatch}`,
+    tag: 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1),
+    label: `${what} of micro-batch ${microbatch} for stage ${stage}`,
   }
 }

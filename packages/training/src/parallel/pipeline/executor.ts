@@ -11,7 +11,7 @@ import { Stage } from './stage.ts'
 
 /** What is left of a batch that went forward and backward. */
 export interface TrainedBatch {
-  /** On the last stage. */
+  /** On the rank of the last stage. */
   readonly meanLoss: number
   /** The caller's to dispose. */
   readonly gradients: Map<string, Tensor>
@@ -20,56 +20,60 @@ export interface TrainedBatch {
 
 /**
  * Runs one rank's list of actions: for each, takes what it needs from a neighbour or the batch,
- * computes, and sends the result on.
+ * computes, and sends the result on. Its stages are `rank`, `rank + ranks` and so on.
  */
 export class StageWorker {
-  readonly #stage: Stage
+  /** By number; others are not here. */
+  readonly #stages = new Map<number, Stage>()
   readonly #activations: Activations
   readonly #recorder: SpanRecorder
-  readonly #index: number
-  readonly #isFirst: boolean
-  readonly #isLast: boolean
+  readonly #last: number
 
-  constructor(module: Module, loss: Loss, group: ProcessGroup, recorder: SpanRecorder) {
-    this.#index = group.rank
-    this.#isFirst = group.rank === 0
-    this.#isLast = group.rank === group.size - 1
+  constructor(modules: readonly Module[], loss: Loss, group: ProcessGroup, recorder: SpanRecorder) {
+    this.#last = modules.length * group.size - 1
     this.#recorder = recorder
-    this.#stage = new Stage(module, !this.#isFirst, loss)
+    for (const [chunk, module] of modules.entries()) {
+      const index = chunk * group.size + group.rank
+      this.#stages.set(index, new Stage(module, index > 0, loss))
+    }
     this.#activations = new Activations(group, recorder)
   }
 
   async train(actions: readonly Action[], batch: Microbatches): Promise<TrainedBatch> {
-    this.#stage.begin(batch.size)
-    await this.#activations.begin(batch.rows, this.#expected(actions))
-    for (const { kind, microbatch } of actions) {
-      if (kind === 'F') await this.#forward(microbatch, batch)
-      else await this.#backward(microbatch)
+    for (const stage of this.#stages.values()) stage.begin(batch.size)
+    this.#activations.begin(batch.rows, this.#expected(actions))
+    let [inFlight, peakInFlight] = [0, 0]
+    for (const action of actions) {
+      if (action.kind === 'F') await this.#forward(action, batch)
+      else await this.#backward(action)
+      inFlight += action.kind === 'F' ? 1 : -1
+      peakInFlight = Math.max(peakInFlight, inFlight)
     }
     await this.#activations.end()
-    const meanLoss = await this.#stage.meanLoss()
-    const { peakInFlight } = this.#stage
-    return { meanLoss, peakInFlight, gradients: this.#stage.takeGradients() }
+    const stages = [...this.#stages.values()]
+    const gradients = new Map(stages.flatMap((stage) => [...stage.takeGradients()]))
+    const meanLoss = (await this.#stages.get(this.#last)?.meanLoss()) ?? 0
+    return { meanLoss, peakInFlight, gradients }
   }
 
   /** Forwards only. @returns sums over the batch, on the last stage */
   async evaluate(batch: Microbatches): Promise<{ loss: number; correct: number }> {
     const sums = { loss: 0, correct: 0 }
-    const microbatches = [...batch.rows.keys()]
-    const expected = microbatches.map((microbatch): Message => ({
-      direction: 'forward',
-      microbatch,
-    }))
-    await this.#activations.begin(batch.rows, this.#isFirst ? [] : expected)
-    for (const microbatch of microbatches) {
-      if (!this.#isFirst) await this.#activations.arrive()
-      const output = this.#stage.infer(this.#input(microbatch, batch))
-      if (this.#isLast) {
-        const { loss, correct } = await this.#stage.score(output, batch.labels(microbatch))
+    const visits = [...this.#stages.keys()].flatMap((stage) =>
+      [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
+    )
+    this.#activations.begin(batch.rows, this.#expected(visits))
+    for (const { stage: index, microbatch } of visits) {
+      const stage = this.#stages.get(index)!
+      const coming: Message = { direction: 'forward', stage: index, microbatch }
+      if (index > 0) await this.#activations.arrive(coming)
+      const output = stage.infer(this.#input(coming, batch))
+      if (index === this.#last) {
+        const { loss, correct } = await stage.score(output, batch.labels(microbatch))
         sums.loss += loss
         sums.correct += correct
       } else {
-        await this.#activations.send({ direction: 'forward', microbatch }, output)
+        await this.#activations.send({ ...coming, stage: index + 1 }, output)
         output.dispose()
       }
     }
@@ -78,39 +82,44 @@ export class StageWorker {
   }
 
   dispose(): void {
-    this.#stage.begin(1)
+    for (const stage of this.#stages.values()) stage.begin(1)
     this.#activations.dispose()
   }
 
-  async #forward(microbatch: number, batch: Microbatches): Promise<void> {
-    if (!this.#isFirst) await this.#activations.arrive()
-    await this.#timed('F', microbatch, () => {
-      const labels = this.#isLast ? batch.labels(microbatch) : undefined
-      const output = this.#stage.forward(microbatch, this.#input(microbatch, batch), labels)
-      if (this.#isLast) return undefined
-      return this.#activations.send({ direction: 'forward', microbatch }, output)
+  async #forward(action: Action, batch: Microbatches): Promise<void> {
+    const { stage: index, microbatch } = action
+    const stage = this.#stages.get(index)!
+    const coming: Message = { direction: 'forward', stage: index, microbatch }
+    if (index > 0) await this.#activations.arrive(coming)
+    await this.#timed(action, () => {
+      const labels = index === this.#last ? batch.labels(microbatch) : undefined
+      const output = stage.forward(microbatch, this.#input(coming, batch), labels)
+      if (index === this.#last) return undefined
+      return this.#activations.send({ ...coming, stage: index + 1 }, output)
     })
   }
 
-  async #backward(microbatch: number): Promise<void> {
-    if (!this.#isLast) await this.#activations.arrive()
-    await this.#timed('B', microbatch, async () => {
-      const outputGradient = this.#isLast ? undefined : this.#activations.take()
-      const inputGradient = this.#stage.backward(microbatch, outputGradient)
+  async #backward(action: Action): Promise<void> {
+    const { stage: index, microbatch } = action
+    const stage = this.#stages.get(index)!
+    const coming: Message = { direction: 'backward', stage: index, microbatch }
+    if (index < this.#last) await this.#activations.arrive(coming)
+    await this.#timed(action, async () => {
+      const outputGradient = index === this.#last ? undefined : this.#activations.take(coming)
+      const inputGradient = stage.backward(microbatch, outputGradient)
       if (inputGradient === undefined) return
-      await this.#activations.send({ direction: 'backward', microbatch }, inputGradient)
+      await this.#activations.send({ ...coming, stage: index - 1 }, inputGradient)
       inputGradient.dispose()
     })
   }
 
-  #input(microbatch: number, batch: Microbatches): Tensor {
-    return this.#isFirst ? batch.inputs(microbatch) : this.#activations.take()
+  #input(coming: Message, batch: Microbatches): Tensor {
+    return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#activations.take(coming)
   }
 
   /** Fetching the input and handing over the output are part of an action: the rank is busy then. */
   async #timed(
-    kind: 'F' | 'B',
-    microbatch: number,
+    { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
   ): Promise<void> {
     const before = process.cpuUsage()
@@ -119,14 +128,14 @@ export class StageWorker {
     const end = monotonicNow()
     const { user, system } = process.cpuUsage(before)
     const cpu = (user + system) / 1e3
-    this.#recorder.record(kind, start, end, { stage: this.#index, microbatch, cpu })
+    this.#recorder.record(kind, start, end, { stage, microbatch, cpu })
   }
 
-  /** What this stage receives when it runs `actions`, in the order of use. */
+  /** What the stages of this rank receive when they run `actions`, in the order of use. */
   #expected(actions: readonly Action[]): Message[] {
-    return actions.flatMap(({ kind, microbatch }): Message[] => {
-      if (kind === 'F') return this.#isFirst ? [] : [{ direction: 'forward', microbatch }]
-      return this.#isLast ? [] : [{ direction: 'backward', microbatch }]
+    return actions.flatMap(({ kind, stage, microbatch }): Message[] => {
+      if (kind === 'F') return stage === 0 ? [] : [{ direction: 'forward', stage, microbatch }]
+      return stage === this.#last ? [] : [{ direction: 'backward', stage, microbatch }]
     })
   }
 }

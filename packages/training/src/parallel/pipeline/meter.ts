@@ -6,7 +6,7 @@ import type { Span, SpanRecorder } from '@tsrun/telemetry'
 export interface StepSample {
   /** From the start of the first action to the end of the last. */
   readonly length: number
-  /** Of each micro-batch. */
+  /** Of each micro-batch; of all through one stage of the rank, then of those through the next. */
   readonly forward: readonly number[]
   readonly backward: readonly number[]
   /** CPU time of the forwards and backwards. */
@@ -64,9 +64,7 @@ export class StepMeter {
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   const of = (kind: Span['kind']): Span[] =>
-    spans
-      .filter((span) => span.kind === kind)
-      .sort((a, b) => (a.microbatch ?? 0) - (b.microbatch ?? 0))
+    spans.filter((span) => span.kind === kind).sort((a, b) => place(a) - place(b))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
   const [forwards, backwards, waits] = [of('F'), of('B'), of('wait')]
   const compute = [...forwards, ...backwards]
@@ -81,6 +79,11 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
     waiting,
     transfer: time(waits) - waiting,
   }
+}
+
+/** By stage, then by micro-batch. */
+function place({ stage = 0, microbatch = 0 }: Span): number {
+  return stage * 2 ** 24 + microbatch
 }
 
 function sum(values: readonly number[]): number {

@@ -5,6 +5,7 @@ import type { Tensor } from '../../backend/tensorflow.ts'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
+import type { Parameter } from '../../nn/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
@@ -16,6 +17,8 @@ import { splitLayers, type LayerRange } from './split-layers.ts'
 export interface PipelineOptions {
   /** Default `1f1b`. */
   readonly schedule?: ScheduleName | Schedule
+  /** Stages of each rank with `interleaved`; default 2. */
+  readonly chunks?: number
   /** Parts that a batch is cut into; default 8. A batch of fewer examples makes fewer. */
   readonly microbatches?: number
   /** Changes the parameters in `step`. */
@@ -65,16 +68,38 @@ export function pipeline(
   group: ProcessGroup,
   options: PipelineOptions = {},
 ): Pipeline {
-  const layers = splitLayers(model.layers, group.size)[group.rank]!
-  const plan = new Plan(options.schedule ?? '1f1b', group.size, options.microbatches ?? 8)
-  return new Pipeline(model.slice(layers.from, layers.to), layers, group, plan, options)
+  const { schedule: choice = '1f1b', microbatches = 8 } = options
+  const chunks = checkChunks(choice, options.chunks)
+  const plan = new Plan(choice, group.size, { microbatches, chunks })
+  const ranges = splitLayers(model.layers, plan.stages).filter(
+    (_, stage) => stage % group.size === group.rank,
+  )
+  const modules = ranges.map(({ from, to }) => model.slice(from, to))
+  return new Pipeline(modules, ranges, group, plan, options)
+}
+
+function checkChunks(choice: ScheduleName | Schedule, chunks: number | undefined): number {
+  const isChoice = choice === 'interleaved'
+  const value = chunks ?? (isChoice ? 2 : 1)
+  if (Number.isSafeInteger(value) && value >= 1 && (isChoice || chunks === undefined)) return value
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'chunks',
+    value,
+    expected: "a whole number from 1, with schedule: 'interleaved'",
+  })
 }
 
 /** One rank's part of a pipeline; made by `pipeline()`. */
 export class Pipeline {
-  /** The layers of this rank. */
+  /** The layers of this rank: those of its first chunk, which is all where it has one. */
   readonly module: Module
+  /** A module for each chunk. */
+  readonly modules: readonly Module[]
   readonly layers: LayerRange
+  /** The layers of each chunk. */
+  readonly chunks: readonly LayerRange[]
+  /** Of all chunks. */
+  readonly parameters: readonly Parameter[]
   /** Whether this rank reads the inputs. */
   readonly isFirst: boolean
   /** Whether this rank reads the labels. */
@@ -90,21 +115,24 @@ export class Pipeline {
   #failure: Error | undefined
 
   constructor(
-    module: Module,
-    layers: LayerRange,
+    modules: readonly Module[],
+    chunks: readonly LayerRange[],
     group: ProcessGroup,
     plan: Plan,
     { optimizer, recorder, loss = summedCrossEntropy }: PipelineOptions,
   ) {
-    this.module = module
-    this.layers = layers
+    this.module = modules[0]!
+    this.modules = modules
+    this.layers = chunks[0]!
+    this.chunks = chunks
+    this.parameters = modules.flatMap(({ parameters }) => parameters)
     this.isFirst = group.rank === 0
     this.isLast = group.rank === group.size - 1
     this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
     this.#group = group
     this.#plan = plan
     this.#optimizer = optimizer
-    this.#worker = new StageWorker(module, loss, group, this.recorder)
+    this.#worker = new StageWorker(modules, loss, group, this.recorder)
     this.#figures = group.alloc('float64', 2)
   }
 
@@ -127,7 +155,7 @@ export class Pipeline {
     // if the update throws, that is the news
     shared.catch(() => undefined)
     const start = monotonicNow()
-    optimizer.step(this.module.parameters, gradients)
+    optimizer.step(this.parameters, gradients)
     this.recorder.record('optimizer', start, monotonicNow())
     const [loss] = await shared
     return { loss, peakInFlight }
@@ -156,7 +184,7 @@ export class Pipeline {
   dispose(): void {
     this.#worker.dispose()
     this.#group.free(this.#figures)
-    disposeModule(this.module)
+    for (const module of this.modules) disposeModule(module)
   }
 
   async #train(batch: Batch): Promise<TrainedBatch> {

@@ -4,23 +4,31 @@ import { schedule, type Schedule, type ScheduleName } from './schedule/schedule.
 /** The schedules of one pipeline: one for each number of micro-batches that its batches make. */
 export class Plan {
   readonly #name: ScheduleName | undefined
-  readonly #stages: number
+  readonly #ranks: number
+  /** Stages of all ranks together. */
+  readonly stages: number
   readonly #made = new Map<number, Schedule>()
   /** Micro-batches that a batch is cut into, where it has enough examples. */
   readonly microbatches: number
 
   /**
-   * @param choice - a name, or a schedule with as many stages as the group has ranks
+   * @param choice - a name, or a schedule for as many ranks as the group has
+   * @param chunks - stages of each rank, for a schedule by name
    * @throws ERR_TSR_ARGUMENT when it does not fit the group
    */
-  constructor(choice: ScheduleName | Schedule, stages: number, microbatches: number) {
-    this.#stages = stages
+  constructor(
+    choice: ScheduleName | Schedule,
+    ranks: number,
+    { microbatches, chunks }: { readonly microbatches: number; readonly chunks: number },
+  ) {
+    this.#ranks = ranks
+    this.stages = typeof choice === 'string' ? ranks * chunks : choice.stages
     if (typeof choice === 'string') {
       this.#name = choice
       this.microbatches = microbatches
       this.for(microbatches)
     } else {
-      requireExecutable(choice, stages)
+      requireExecutable(choice, ranks)
       this.microbatches = choice.microbatches
       this.#made.set(choice.microbatches, choice)
     }
@@ -37,20 +45,20 @@ export class Plan {
         expected: `at least ${this.microbatches}, the micro-batches of the schedule`,
       })
     }
-    const next = schedule(this.#name, { stages: this.#stages, microbatches })
+    const next = schedule(this.#name, { stages: this.stages, ranks: this.#ranks, microbatches })
     this.#made.set(microbatches, next)
     return next
   }
 }
 
-function requireExecutable({ name, actions }: Schedule, stages: number): void {
+function requireExecutable({ name, actions }: Schedule, ranks: number): void {
   const fits = actions.every((list, rank) =>
-    list.every(({ kind, stage }) => stage === rank && (kind === 'F' || kind === 'B')),
+    list.every(({ kind, stage }) => stage % ranks === rank && (kind === 'F' || kind === 'B')),
   )
-  if (fits && actions.length === stages) return
+  if (fits && actions.length === ranks) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'schedule',
     value: name,
-    expected: `one stage a rank, stage r on rank r, for ${stages} ranks, of F and B actions`,
+    expected: `F and B actions of stages dealt to ${ranks} ranks in turn: stage s on rank s modulo ${ranks}`,
   })
 }

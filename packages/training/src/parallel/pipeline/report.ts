@@ -67,8 +67,14 @@ export function pipelineReport(
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        forward: ranks.map(({ forward }) => forward),
-        backward: ranks.map(({ backward }) => backward),
+        forward: byStage(
+          ranks.map(({ forward }) => forward),
+          schedule.stages,
+        ),
+        backward: byStage(
+          ranks.map(({ backward }) => backward),
+          schedule.stages,
+        ),
         transfer,
         cores: shared ? cores : Infinity,
       }),
@@ -93,20 +99,33 @@ export function pipelineReport(
  * @param spans - of all ranks of one host for one step; see `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const key = (from: number, to: number, { microbatch }: Span): string =>
-    `${from} ${to} ${microbatch ?? ''}`
-  const sends = new Map(
-    spans
-      .filter(({ kind }) => kind === 'send')
-      .map((span) => [key(span.rank, span.peer!, span), span.start]),
-  )
-  const times = spans
+  const key = (from: number, to: number, { microbatch, stage }: Span): string =>
+    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
+  const inOrder = [...spans].sort((a, b) => a.start - b.start)
+  const sends = new Map<string, number[]>()
+  for (const span of inOrder) {
+    if (span.kind !== 'send') continue
+    const name = key(span.rank, span.peer!, span)
+    sends.set(name, [...(sends.get(name) ?? []), span.start])
+  }
+  const times = inOrder
     .filter(({ kind }) => kind === 'recv')
     .map((span) => {
-      const sent = sends.get(key(span.peer!, span.rank, span)) ?? span.start
+      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
       return span.end - Math.max(sent, span.start)
     })
   return times.length === 0 ? 0 : median(times)
+}
+
+/** The times of each stage, from those of each rank, whose stages stand one behind the other. */
+function byStage(ranks: readonly (readonly number[])[], stages: number): (readonly number[])[] {
+  const chunks = stages / ranks.length
+  return Array.from({ length: stages }, (_, stage) => {
+    const times = ranks[stage % ranks.length]!
+    const each = times.length / chunks
+    const chunk = Math.floor(stage / ranks.length)
+    return times.slice(chunk * each, (chunk + 1) * each)
+  })
 }
 
 function onCpu(sample: StepSample): StepSample {

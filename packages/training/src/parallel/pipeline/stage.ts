@@ -27,7 +27,6 @@ export class Stage {
   #gradients = new Map<string, Tensor>()
   #batchSize = 1
   #losses: (number | Promise<number>)[] = []
-  #peakInFlight = 0
 
   /**
    * @param needsInputGradient - false on the first stage: nobody is behind it
@@ -46,12 +45,6 @@ export class Stage {
     this.#gradients = new Map()
     this.#batchSize = batchSize
     this.#losses = []
-    this.#peakInFlight = 0
-  }
-
-  /** Most micro-batches whose activations were held at once. */
-  get peakInFlight(): number {
-    return this.#peakInFlight
   }
 
   /** Mean over the batch once all its micro-batches went forward; last stage only. */
@@ -79,7 +72,6 @@ export class Stage {
       this.#losses.push(value)
     }
     this.#inFlight.set(microbatch, { input, recording, loss, labels })
-    this.#peakInFlight = Math.max(this.#peakInFlight, this.#inFlight.size)
     return recording.value
   }
 

@@ -2,17 +2,20 @@ import { tsrError } from '@tsrun/core'
 import type { ActionLists } from './action.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
+import { interleaved } from './interleaved.ts'
 import { orders } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
 import { validateSchedule } from './validate.ts'
 
-export type ScheduleName = keyof typeof orders
+export type ScheduleName = keyof typeof orders | 'interleaved'
 
-export const scheduleNames = Object.keys(orders) as ScheduleName[]
+export const scheduleNames = [...Object.keys(orders), 'interleaved'] as ScheduleName[]
 
 export interface ScheduleOptions {
-  /** Number of pipeline stages, one a rank; at least 1. */
+  /** Number of pipeline stages; at least 1. */
   readonly stages: number
+  /** Ranks that the stages are dealt to in turn; default: a rank for each. More for `interleaved` only. */
+  readonly ranks?: number
   /** Parts that a batch is cut into; at least 1, also fewer than stages. */
   readonly microbatches: number
 }
@@ -32,7 +35,7 @@ export interface Schedule {
 }
 
 /**
- * Makes the schedule `name` for one stage a rank.
+ * Makes the schedule `name`, for one stage a rank, or for several of them with `interleaved`.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
@@ -40,7 +43,10 @@ export interface Schedule {
  *
  * @throws ERR_TSR_ARGUMENT for an unknown name, or counts that are no whole numbers from 1
  */
-export function schedule(name: ScheduleName, { stages, microbatches }: ScheduleOptions): Schedule {
+export function schedule(
+  name: ScheduleName,
+  { stages, microbatches, ranks = stages }: ScheduleOptions,
+): Schedule {
   if (!scheduleNames.includes(name)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'schedule',
@@ -50,11 +56,21 @@ export function schedule(name: ScheduleName, { stages, microbatches }: ScheduleO
   }
   requireCount('stages', stages)
   requireCount('microbatches', microbatches)
-  const ranks = Array.from({ length: stages }, (_, stage) => stage)
-  return new ActionSchedule(
-    name,
-    ranks.map((stage) => orders[name](stage, stages, microbatches)),
+  requireCount('ranks', ranks)
+  if (name === 'interleaved' ? stages % ranks !== 0 : stages !== ranks) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'stages',
+      value: stages,
+      expected:
+        name === 'interleaved' ? `a multiple of the ${ranks} ranks` : `${ranks}, one a rank`,
+    })
+  }
+  const lists = Array.from({ length: ranks }, (_, rank) =>
+    name === 'interleaved'
+      ? interleaved(rank, ranks, stages, microbatches)
+      : orders[name](rank, stages, microbatches),
   )
+  return new ActionSchedule(name, lists)
 }
 
 /**
