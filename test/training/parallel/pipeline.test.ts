@@ -184,15 +184,17 @@ describe('the messages', () => {
 describe('schedules of your own', () => {
   const own = customSchedule(parseActions('0F1 0F0 0B1 0B0\n1F1 1B1 1F0 1B0'), 'last first')
 
+  async function loss(options: PipelineOptions, chunks = 1): Promise<number> {
+    const results = await onRanks(2, options, async (pipe) => {
+      expect(pipe.chunks).toHaveLength(chunks)
+      const { gradients, ...result } = await pipe.forwardBackward(examples(6))
+      tf.dispose([...gradients.values()])
+      return result
+    })
+    return results[0]!.loss
+  }
+
   it('run like the built-in ones', async () => {
-    const loss = async (options: PipelineOptions): Promise<number> => {
-      const results = await onRanks(2, options, async (pipe) => {
-        const { gradients, ...result } = await pipe.forwardBackward(examples(6))
-        tf.dispose([...gradients.values()])
-        return result
-      })
-      return results[0]!.loss
-    }
     expect(await loss({ schedule: own })).toBeCloseTo(
       await loss({ schedule: 'gpipe', microbatches: 2 }),
       5,
@@ -218,16 +220,7 @@ describe('schedules of your own', () => {
     const looped = customSchedule(
       parseActions('0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0\n1F0 1F1 3F0 3B0 3F1 3B1 1B1 1B0'),
     )
-    const loss = async (options: PipelineOptions): Promise<number> => {
-      const results = await onRanks(2, options, async (pipe) => {
-        expect(pipe.chunks).toHaveLength(options.schedule === looped ? 2 : 1)
-        const { gradients, ...result } = await pipe.forwardBackward(examples(6))
-        tf.dispose([...gradients.values()])
-        return result
-      })
-      return results[0]!.loss
-    }
-    expect(await loss({ schedule: looped })).toBeCloseTo(
+    expect(await loss({ schedule: looped }, 2)).toBeCloseTo(
       await loss({ schedule: 'gpipe', microbatches: 2 }),
       5,
     )
