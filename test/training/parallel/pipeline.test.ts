@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
 import {
   Adam,
@@ -258,26 +258,6 @@ describe('mistakes', () => {
     await expect(
       onRanks(1, {}, (pipe) => pipe.forwardBackward({ size: 5, inputs, labels })),
     ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /batch.labels is a tensor of shape \[4\]/))
-  })
-})
-
-describe('a pipeline on one axis of a mesh', () => {
-  it('runs beside others, and its spans name the ranks of the world', async () => {
-    const ranks = await runWorld({ size: 4, seed: 2 }, async (world) => {
-      const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
-      const pipe = pipeline(model, mesh.pp, { optimizer: new SGD({ learningRate: 0.1 }) })
-      const { loss } = await pipe.step(examples(8))
-      const spans = pipe.recorder.spans()
-      pipe.dispose()
-      return { loss, ranks: new Set(spans.flatMap(({ rank, peer }) => [rank, peer ?? rank])) }
-    })
-    expect(new Set(ranks.map(({ loss }) => loss)).size).toBe(1)
-    expect(ranks.map((rank) => [...rank.ranks].sort())).toEqual([
-      [0, 1],
-      [0, 1],
-      [2, 3],
-      [2, 3],
-    ])
   })
 })
 

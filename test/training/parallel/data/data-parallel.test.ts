@@ -48,7 +48,7 @@ type Loss = (logits: Tensor, labels: Tensor) => Tensor
 
 /** One backward pass over rows of a batch; the loss. */
 function backward(
-  { module, onGradient }: Pick<DataParallel, 'module' | 'onGradient'>,
+  { module, onGradient }: Pick<DataParallel<Module>, 'module' | 'onGradient'>,
   { inputs, labels }: { inputs: Tensor; labels: Tensor },
   loss: Loss = crossEntropy,
 ): number {

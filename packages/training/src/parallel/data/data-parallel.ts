@@ -2,7 +2,6 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../autograd/recording.ts'
-import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { planBuckets, type BucketSizes } from './buckets.ts'
 import { Reducer, type Traffic } from './reducer.ts'
@@ -35,9 +34,14 @@ export interface JoinOptions {
   readonly divideBy?: 'live' | 'world'
 }
 
+/** What is replicated: a module, or a rank's part of a pipeline. */
+export interface Replicated {
+  readonly parameters: readonly Parameter[]
+}
+
 /** One replica of a model; see `dataParallel`. */
-export interface DataParallel {
-  readonly module: Module
+export interface DataParallel<M extends Replicated = Replicated> {
+  readonly module: M
   /** For `backward`: takes the gradients, and sends them off as soon as a bucket is full. */
   readonly onGradient: GradientListener
   /**
@@ -82,11 +86,11 @@ export interface DataParallel {
  *
  * @throws ERR_TSR_REPLICA when the ranks have other parameters, ERR_TSR_ARGUMENT
  */
-export async function dataParallel(
-  module: Module,
+export async function dataParallel<M extends Replicated>(
+  module: M,
   group: ProcessGroup,
   options: DataParallelOptions = {},
-): Promise<DataParallel> {
+): Promise<DataParallel<M>> {
   const trained = trainedParameters(module, options)
   const sizes = checkSizes(options)
   // a tied parameter is there once
@@ -102,8 +106,8 @@ interface Plan {
   readonly options: DataParallelOptions
 }
 
-class Replica implements DataParallel {
-  readonly module: Module
+class Replica<M extends Replicated> implements DataParallel<M> {
+  readonly module: M
   readonly onGradient: GradientListener
   synchronizes = true
   readonly #group: ProcessGroup
@@ -115,7 +119,7 @@ class Replica implements DataParallel {
   #join:
     { readonly divideBy: 'live' | 'world'; live: Float64Array; work: Work | undefined } | undefined
 
-  constructor(module: Module, group: ProcessGroup, plan: Plan) {
+  constructor(module: M, group: ProcessGroup, plan: Plan) {
     this.module = module
     this.#group = group
     this.#plan = plan
@@ -233,7 +237,7 @@ class Replica implements DataParallel {
 }
 
 function trainedParameters(
-  { parameters }: Module,
+  { parameters }: Replicated,
   { frozen = [] }: DataParallelOptions,
 ): Parameter[] {
   const names = new Set(parameters.map(({ name }) => name))
