@@ -14,6 +14,8 @@ if (!hasCompose) console.warn('skipped: no docker-compose')
 const withCompose = hasCompose ? it : it.skip
 
 interface Service {
+  readonly build: string | { readonly context: string; readonly dockerfile: string }
+  readonly image: string
   readonly profiles: string[]
   readonly command: string
   readonly hostname: string
@@ -100,18 +102,62 @@ describe('docker-compose.yml', () => {
   })
 })
 
-describe('the Dockerfile', () => {
+/** The instructions of a Dockerfile, continued lines joined, without comments. */
+function instructionsOf(name: string): string[] {
+  const text = readFileSync(`${root}${name}`, 'utf8')
+  const joined = text.replaceAll(/\\\n\s*/g, '')
+  return joined.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+}
+
+/** What it copies from the repository. */
+function copiesOf(name: string): string[] {
+  return instructionsOf(name).filter((line) => /^COPY (?!--from)/.test(line))
+}
+
+describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
   it('copies what exists, every manifest before npm ci', () => {
-    const text = readFileSync(`${root}Dockerfile`, 'utf8')
-    const copied = Array.from(text.matchAll(/^COPY (.+) \S+$/gm), ([, from]) => from!.split(' '))
-    for (const path of copied.flat()) expect(existsSync(`${root}${path}`)).toBe(true)
+    const copied = copiesOf(name).flatMap((line) => line.split(' ').slice(1, -1))
+    for (const path of copied) expect(existsSync(`${root}${path}`)).toBe(true)
     const { workspaces } = JSON.parse(readFileSync(`${root}package-lock.json`, 'utf8')) as {
       workspaces?: unknown
     }
     expect(workspaces).toBeUndefined()
     const manifests = execFileSync('git', ['ls-files', 'packages/*/package.json'], { cwd: root })
-    for (const path of manifests.toString().trim().split('\n'))
-      expect(copied.flat()).toContain(path)
+    for (const path of manifests.toString().trim().split('\n')) expect(copied).toContain(path)
+  })
+})
+
+describe('Dockerfile.gpu', () => {
+  it('builds the repository as the Dockerfile does', () => {
+    const shared = instructionsOf('Dockerfile').filter((line) =>
+      /^(COPY|RUN|WORKDIR|CMD)/.test(line),
+    )
+    expect(instructionsOf('Dockerfile.gpu').filter((line) => shared.includes(line))).toEqual(shared)
+  })
+
+  it('is what the services with GPUs are built from, and no other', () => {
+    for (const [, { build, image }] of ofProfile('gpu')) {
+      expect({ build, image }).toEqual({
+        build: { context: '.', dockerfile: 'Dockerfile.gpu' },
+        image: 'tsrun-gpu',
+      })
+    }
+    for (const [, { build, image }] of ofProfile('cpu')) {
+      expect({ build, image }).toEqual({ build: '.', image: 'tsrun' })
+    }
+  })
+
+  it('brings the CUDA and the TensorFlow that docs/gpu.md names', () => {
+    const page = readFileSync(`${root}docs/gpu.md`, 'utf8')
+    const given = (name: string): string =>
+      instructionsOf('Dockerfile.gpu')
+        .find((line) => line.startsWith(`ARG ${name}=`))!
+        .split('=')[1]!
+    const [major, minor] = given('CUDA').split('.').map(Number)
+    expect(major).toBe(12)
+    expect(minor).toBeGreaterThanOrEqual(5)
+    expect(page).toContain(`CUDA ${given('CUDA')}`)
+    expect(page).toContain(`TensorFlow ${given('TENSORFLOW')}`)
   })
 })
 

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Whether tensors are computed on the NVIDIA GPU of this machine, how fast, and with the right result.
+# Of each backend: products of matrices, a training step, the losses of 50 steps beside those of plain
+# JavaScript, and the pipeline example; meanwhile nvidia-smi is asked for utilisation and memory.
+#
+#   scripts/gpu-check.sh [--cpu] [BACKEND...]     default: tensorflow webgpu
+#
+#   --cpu   the same checks on a machine without a GPU; default: wasm
+#
+# Ends with 0 when all is well, 1 when a check failed, 2 for wrong usage, 3 when there is no GPU.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+cpu=false
+backends=()
+for argument in "$@"; do
+  case $argument in
+    --cpu) cpu=true ;;
+    tensorflow | webgpu | wasm | cpu) backends+=("$argument") ;;
+    *)
+      echo "gpu-check: unknown argument $argument; usage: scripts/gpu-check.sh [--cpu] [BACKEND...]" >&2
+      exit 2
+      ;;
+  esac
+done
+
+if $cpu; then
+  sizes=(256 512 1024)
+  if [ ${#backends[@]} -eq 0 ]; then backends=(wasm); fi
+else
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    echo 'gpu-check: there is no NVIDIA GPU here (nvidia-smi shows none); --cpu runs the same checks on the CPU' >&2
+    exit 3
+  fi
+  sizes=(1024 2048 4096 8192)
+  if [ ${#backends[@]} -eq 0 ]; then backends=(tensorflow webgpu); fi
+  nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv
+fi
+
+work=$(mktemp -d)
+monitor=
+finish() {
+  if [ -n "$monitor" ]; then kill "$monitor" 2>/dev/null; fi
+  rm -rf "$work"
+}
+trap finish EXIT
+failures=0
+
+say() { printf '%-11s %s\n' "$1" "$2"; }
+
+fail() {
+  say "$1" "FAILED: $2"
+  failures=$((failures + 1))
+}
+
+# The error that a failed program ended with, else what it said last.
+reason() { { grep -m 1 -E '^(\w*Error|tsrun):' "$1" || tail -n 1 "$1"; } | cut -c 1-300; }
+
+start_monitor() {
+  if $cpu; then return; fi
+  nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader,nounits \
+    --loop-ms=200 >"$work/usage" 2>/dev/null &
+  monitor=$!
+}
+
+stop_monitor() {
+  if [ -z "$monitor" ]; then return; fi
+  # its first look takes a moment
+  for _ in {1..50}; do
+    if [ -s "$work/usage" ]; then break; fi
+    sleep 0.1
+  done
+  kill "$monitor" 2>/dev/null
+  wait "$monitor" 2>/dev/null
+  monitor=
+  say "$1" "$(awk -F', *' '
+    { if ($1 > busy) busy = $1; if ($2 > memory) memory = $2 }
+    END { printf "nvidia-smi: GPU busy up to %d %%, memory used up to %d MiB (%d looks)", busy, memory, NR }
+  ' "$work/usage")"
+}
+
+# check <backend>
+check() {
+  local backend=$1
+  start_monitor
+  if node scripts/gpu-measure.mjs speed "$backend" "${sizes[@]}" >"$work/speed" 2>"$work/log"; then
+    while read -r line; do say "$backend" "$line"; done <"$work/speed"
+    if ! $cpu && grep -q '^device CPU' "$work/speed"; then
+      fail "$backend" 'it computes on the CPU, though there is a GPU (npx tsrun setup tensorflow --gpu)'
+    fi
+  else
+    fail "$backend" "$(reason "$work/log")"
+    stop_monitor "$backend"
+    return
+  fi
+
+  # Without TF32, whose products have 10 bits: the bound is for float32.
+  if NVIDIA_TF32_OVERRIDE=0 node scripts/gpu-measure.mjs losses "$backend" \
+    >"$work/$backend.json" 2>"$work/log"; then
+    if node scripts/gpu-measure.mjs compare "$work/$backend.json" "$work/reference.json" \
+      >"$work/comparison" 2>&1; then
+      say "$backend" "$(cat "$work/comparison")"
+    else
+      fail "$backend" "$(reason "$work/comparison")"
+    fi
+  else
+    fail "$backend" "$(reason "$work/log")"
+  fi
+
+  if TSRUN_BACKEND=$backend npx tsrun --nproc 2 --no-summary --log-format raw \
+    examples/pipeline.ts --epochs 1 >"$work/pipeline" 2>"$work/log"; then
+    say "$backend" "pipeline of 2 ranks: $(grep '^result ' "$work/pipeline")"
+  else
+    fail "$backend" "pipeline of 2 ranks: $(reason "$work/log")"
+  fi
+  stop_monitor "$backend"
+}
+
+if ! node scripts/gpu-measure.mjs losses cpu >"$work/reference.json" 2>"$work/log"; then
+  reason "$work/log" >&2
+  exit 1
+fi
+for backend in "${backends[@]}"; do check "$backend"; done
+if [ "$failures" -gt 0 ]; then
+  echo "gpu-check: $failures failed"
+  exit 1
+fi
+echo 'gpu-check: all is well'
