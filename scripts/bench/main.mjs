@@ -7,6 +7,7 @@ import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
 import { schedules } from './schedules/command.mjs'
+import { steps } from './steps/command.mjs'
 import { tune } from './tune/command.mjs'
 import { UsageError } from './errors.mjs'
 
@@ -20,6 +21,7 @@ const commands = {
   overlap,
   memory,
   schedules,
+  steps,
   launcher,
 }
 

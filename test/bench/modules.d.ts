@@ -58,6 +58,23 @@ declare module '*/rounds.mjs' {
   ): Promise<Map<S, Sample[][]>>
   export function summarize(system: System, ranks: number, rounds: Sample[][]): Row[]
 }
+declare module '*/steps/workloads.mjs' {
+  interface Workload {
+    name: string
+  }
+  export const workloads: readonly Workload[]
+}
+declare module '*/steps/report.mjs' {
+  interface Round {
+    device: string
+    threads: number
+    samples: { workload: string; times: (readonly [number, number, number])[] }[]
+  }
+  export function summarize(
+    rounds: ReadonlyMap<string, readonly Round[]>,
+    workloads: readonly { name: string }[],
+  ): Record<string, unknown>[]
+}
 declare module '*/report.mjs' {
   export function formatRows(rows: readonly object[]): string
 }

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { runToEnd } from '../../child.mjs'
+import { findTorchPython } from '../../torch.mjs'
 
 const rank = fileURLToPath(new URL('../ranks/torch_rank.py', import.meta.url))
 
@@ -12,12 +12,9 @@ const launch = ['-m', 'torch.distributed.run', '--standalone', '--local-addr', '
  * @returns {Promise<import('./system.mjs').Found>}
  */
 export async function findTorch(env = process.env) {
-  const python = env['TSRUN_BENCH_PYTHON']
-  if (!python) return { systems: [], skipped: 'no torch (set TSRUN_BENCH_PYTHON)' }
-  const probe = 'import torch; print(torch.__version__)'
-  const { ok, output } = await runToEnd(python, ['-c', probe])
-  if (!ok) return { systems: [], skipped: `no torch (TSRUN_BENCH_PYTHON=${python} has none)` }
-  return { systems: [torch(python, env)], version: output.trim().split('\n').at(-1) ?? 'unknown' }
+  const found = await findTorchPython(env)
+  if ('skipped' in found) return { systems: [], skipped: found.skipped }
+  return { systems: [torch(found.python, env)], version: found.version }
 }
 
 /**

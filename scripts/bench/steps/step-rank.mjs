@@ -1,0 +1,117 @@
+// Measures workloads on one backend: step-rank.mjs OUTPUT BACKEND WORKLOADS, the last as JSON.
+import { writeFileSync } from 'node:fs'
+import {
+  crossEntropy,
+  loadBackend,
+  recordLoss,
+  recordModule,
+  SGD,
+  ShardedMLP,
+  sumInto,
+  tf,
+} from '@tsrun/training'
+
+/**
+ * @typedef {import('./workloads.mjs').Workload} Workload
+ * @typedef {[forward: number, backward: number, update: number]} Times - milliseconds
+ */
+
+const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (process.argv.slice(2))
+/** @type {readonly Workload[]} */
+const workloads = JSON.parse(argument)
+
+/** @type {object} */
+let result
+try {
+  const { device, threads } = await loadBackend(name)
+  const samples = []
+  for (const workload of workloads) {
+    const run = workload.kind === 'mlp' ? trainer(workload) : multiplier(workload)
+    samples.push({ workload: workload.name, times: await repeat(workload, run) })
+  }
+  result = { device, threads, samples }
+} catch (error) {
+  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
+  if (code !== 'ERR_TSR_BACKEND') throw error
+  result = { skipped: cause?.message ?? code }
+}
+writeFileSync(output, JSON.stringify(result))
+
+/**
+ * @param {Workload} workload
+ * @param {() => Promise<Times>} run
+ */
+async function repeat({ warmUps, repeats, seconds }, run) {
+  const end = performance.now() + 1000 * seconds
+  const goesOn = (/** @type {number} */ done) => done < 3 || performance.now() < end
+  for (let i = 0; i < warmUps && goesOn(i + 2); i++) await run()
+  /** @type {Times[]} */
+  const times = []
+  while (times.length < repeats && goesOn(times.length)) times.push(await run())
+  return times
+}
+
+/**
+ * One training step by the passes that linear layers bring, cross-entropy and plain SGD.
+ *
+ * @param {Workload} workload
+ * @returns {() => Promise<Times>}
+ */
+function trainer({ layers, width, batch }) {
+  const model = new ShardedMLP({ layers, inputs: width, hidden: width, outputs: width })
+  const optimizer = new SGD({ learningRate: 1e-3 })
+  const x = tf.randomNormal([batch, width], 0, 1, 'float32', 1)
+  const labels = tf.tensor1d(
+    Int32Array.from({ length: batch }, (_, row) => row % width),
+    'int32',
+  )
+  const one = tf.scalar(1)
+  return async () => {
+    const start = performance.now()
+    const outputs = recordModule(model, x, { needsInputGradient: false })
+    const loss = recordLoss(crossEntropy, outputs.value, labels)
+    await loss.value.data()
+    const recorded = performance.now()
+    /** @type {Map<string, import('@tsrun/training').Tensor>} */
+    const gradients = new Map()
+    const dy = /** @type {import('@tsrun/training').Tensor} */ (loss.backward(one, () => undefined))
+    outputs.backward(dy, sumInto(gradients))
+    await finished([...gradients.values()].at(-1))
+    tf.dispose(dy)
+    loss.dispose()
+    outputs.dispose()
+    const differentiated = performance.now()
+    optimizer.step(model.parameters, gradients)
+    await finished(model.parameters[0]?.value)
+    const end = performance.now()
+    return [recorded - start, differentiated - recorded, end - differentiated]
+  }
+}
+
+/**
+ * @param {Workload} workload
+ * @returns {() => Promise<Times>}
+ */
+function multiplier({ width }) {
+  const [a, b] = [1, 2].map((seed) => tf.randomNormal([width, width], 0, 1, 'float32', seed))
+  return async () => {
+    const start = performance.now()
+    const product = tf.matMul(/** @type {never} */ (a), /** @type {never} */ (b))
+    await finished(product)
+    const end = performance.now()
+    product.dispose()
+    return [end - start, 0, 0]
+  }
+}
+
+/**
+ * The other backends have computed when they return; a GPU is asked for one value of the last result.
+ *
+ * @param {import('@tsrun/training').Tensor | undefined} tensor
+ */
+async function finished(tensor) {
+  if (tensor === undefined || tf.getBackend() !== 'webgpu') return
+  const value = tf.tidy(() => tf.slice(tf.reshape(tensor, [-1]), [0], [1]))
+  await value.data()
+  value.dispose()
+}

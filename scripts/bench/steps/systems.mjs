@@ -1,0 +1,78 @@
+import { fileURLToPath } from 'node:url'
+import { runRanks } from '../ranks.mjs'
+import { findTorchPython } from '../torch.mjs'
+import { isForCpu } from './workloads.mjs'
+
+const rank = fileURLToPath(new URL('step-rank.mjs', import.meta.url))
+const peer = fileURLToPath(new URL('torch_steps.py', import.meta.url))
+
+export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', 'cpu'])
+
+/** Everything that could start threads of its own computes on one. */
+const oneThread = {
+  OMP_NUM_THREADS: '1',
+  TF_NUM_INTRAOP_THREADS: '1',
+  TF_NUM_INTEROP_THREADS: '1',
+}
+
+/**
+ * @typedef {import('./workloads.mjs').Workload} Workload
+ *
+ * @typedef {object} System
+ * @property {string} name - of a backend, or `torch`
+ * @property {(workload: Workload) => boolean} takes - whether it runs a workload
+ * @property {(output: string, workloads: string) => import('../ranks.mjs').CommandLine} commandLine
+ *
+ * @typedef {object} Sample
+ * @property {string} workload
+ * @property {[forward: number, backward: number, update: number][]} times - milliseconds
+ *
+ * @typedef {{ device: string, threads: number, samples: Sample[] } | { skipped: string }} Measured
+ */
+
+/**
+ * @param {(typeof backends)[number]} backend
+ * @returns {System}
+ */
+export function backendSystem(backend) {
+  return {
+    name: backend,
+    takes: backend === 'cpu' ? isForCpu : () => true,
+    commandLine: (output, workloads) => ({
+      command: process.execPath,
+      args: [rank, output, backend, workloads],
+      env: oneThread,
+    }),
+  }
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} [env]
+ * @returns {Promise<System | { skipped: string }>}
+ */
+export async function torchSystem(env = process.env) {
+  const found = await findTorchPython(env)
+  if ('skipped' in found) return found
+  return {
+    name: 'torch',
+    takes: () => true,
+    commandLine: (output, workloads) => ({
+      command: found.python,
+      args: [peer, output, workloads],
+      env: oneThread,
+    }),
+  }
+}
+
+/**
+ * Runs the workloads that the system takes, in a process of its own.
+ *
+ * @param {System} system
+ * @param {readonly Workload[]} workloads
+ * @returns {Promise<Measured>}
+ * @throws ERR_BENCH_RUN
+ */
+export async function measure({ name, takes, commandLine }, workloads) {
+  const argument = JSON.stringify(workloads.filter(takes))
+  return JSON.parse(await runRanks(name, (output) => commandLine(output, argument)))
+}
