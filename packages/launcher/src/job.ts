@@ -4,6 +4,7 @@ import type { JobOptions } from './args/job-options.ts'
 import { colourLevel, wantsColour } from './logs/colour.ts'
 import type { StreamName } from './logs/line.ts'
 import type { NodePlan } from './nodes/node-plan.ts'
+import { findDevices, type Devices } from './plan/devices.ts'
 import { planRanks, type RankPlan } from './plan/rank-plan.ts'
 import { makeRunIdentity, type RunIdentity } from './plan/run-identity.ts'
 import { findScript } from './plan/script.ts'
@@ -14,6 +15,7 @@ export interface Job {
   readonly options: JobOptions
   readonly env: NodeJS.ProcessEnv
   readonly identity: RunIdentity
+  readonly devices: Devices
   readonly colour: Readonly<Record<StreamName, boolean>>
   readonly script: string
   readonly nodeArguments: readonly string[]
@@ -34,6 +36,7 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
     options,
     env,
     identity: makeRunIdentity(env, options),
+    devices: findDevices(env),
     colour: {
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
@@ -54,7 +57,7 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
 
 /** The ranks of one life of the job on this host. */
 export function planLife(
-  { options, env, identity, colour, script, nodeArguments }: Job,
+  { options, env, identity, devices, colour, script, nodeArguments }: Job,
   nodes: NodePlan,
   restartCount: number,
   environment: Readonly<Record<string, string>> = {},
@@ -69,6 +72,8 @@ export function planLife(
     nodes,
     token: identity.token,
     restartCount,
+    env,
+    devices,
     extraEnvironment: {
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),

@@ -13,6 +13,8 @@ const shared = {
   script: '/train.mjs',
   token: 'secret',
   restartCount: 2,
+  env: {},
+  devices: { cores: 2, gpus: [], libraryFolders: [] },
   extraEnvironment: { FORCE_COLOR: '1' },
 }
 const master = { host: '127.0.0.1', port: 29500 }

@@ -1,6 +1,7 @@
 import { toEnvironment } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
 import { ranksOf, worldSizeOf, type NodePlan } from '../nodes/node-plan.ts'
+import { deviceEnvironment, type Devices } from './devices.ts'
 
 /** What one rank is started with. */
 export interface RankPlan {
@@ -20,6 +21,9 @@ export interface JobPlan {
   readonly nodes: NodePlan
   readonly token: string
   readonly restartCount: number
+  /** The launcher's environment, on which that of the ranks is laid. */
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly devices: Devices
   /** More variables, the same for all ranks. */
   readonly extraEnvironment: Readonly<Record<string, string>>
 }
@@ -45,6 +49,7 @@ export function planRanks(plan: JobPlan): RankPlan[] {
         token: plan.token,
         restartCount: plan.restartCount,
       }),
+      ...deviceEnvironment(plan.devices, plan.env, localRank, ranks.length),
       ...plan.extraEnvironment,
     },
     command: [plan.node, ...plan.nodeArguments, plan.script, ...scriptArguments],

@@ -1,0 +1,92 @@
+import { spawnSync } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { delimiter } from 'node:path'
+import { readTensorFlowManifest, thisSystem } from '@tsrun/core'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** What the ranks of this host share. */
+export interface Devices {
+  readonly cores: number
+  /** As CUDA_VISIBLE_DEVICES names them: indices, or UUIDs. */
+  readonly gpus: readonly string[]
+  /** Of the TensorFlow that is set up. */
+  readonly libraryFolders: readonly string[]
+}
+
+/** Milliseconds for `nvidia-smi -L`; a driver without persistence mode takes seconds. */
+const LONGEST = 20_000
+
+export function findDevices(env: Environment): Devices {
+  return {
+    cores: availableParallelism(),
+    gpus: findGpus(env),
+    libraryFolders: findLibraryFolders(env),
+  }
+}
+
+/**
+ * What a rank is told about its share: cores / local ranks threads, and its GPU. Ranks take the GPUs
+ * in turn; where there are fewer GPUs than ranks, TensorFlow takes memory as it needs it, instead of
+ * all at once. What `env` says already stays.
+ */
+export function deviceEnvironment(
+  { cores, gpus, libraryFolders }: Devices,
+  env: Environment,
+  localRank: number,
+  localWorldSize: number,
+): Record<string, string> {
+  const threads = String(Math.max(1, Math.floor(cores / localWorldSize)))
+  const given: Record<string, string> = {
+    OMP_NUM_THREADS: threads,
+    TF_NUM_INTRAOP_THREADS: threads,
+    TF_NUM_INTEROP_THREADS: threads,
+    ...(gpus.length > 0 ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' } : {}), // that of nvidia-smi
+    ...(gpus.length > 0 && gpus.length < localWorldSize
+      ? { TF_FORCE_GPU_ALLOW_GROWTH: 'true' }
+      : {}),
+  }
+  const unset = Object.entries(given).filter(([name]) => (env[name] ?? '') === '')
+  const path = [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
+  return {
+    ...Object.fromEntries(unset),
+    ...(gpus.length > 0 ? { CUDA_VISIBLE_DEVICES: gpus[localRank % gpus.length]! } : {}),
+    ...(libraryFolders.length > 0 ? { LD_LIBRARY_PATH: path.join(delimiter) } : {}),
+  }
+}
+
+function findGpus(env: Environment): string[] {
+  const visible = env['CUDA_VISIBLE_DEVICES']
+  if (visible !== undefined) {
+    const named = visible.split(',').map((name) => name.trim())
+    return named.filter((name) => name !== '' && name !== '-1')
+  }
+  const listed = spawnSync('nvidia-smi', ['-L'], { env, encoding: 'utf8', timeout: LONGEST })
+  if (listed.error === undefined) return listed.status === 0 ? parseGpuList(listed.stdout) : []
+  return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
+}
+
+/** Indices of the cards or, where cards are cut into MIG parts, the UUIDs of those. */
+function parseGpuList(text: string): string[] {
+  const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
+  if (parts.length > 0) return parts
+  return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function findLibraryFolders(env: Environment): readonly string[] {
+  try {
+    const manifest = readTensorFlowManifest(env)
+    return manifest?.system === thisSystem ? manifest.libraryFolders : []
+  } catch {
+    return [] // the ranks that want it will say so
+  }
+}
