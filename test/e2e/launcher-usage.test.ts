@@ -113,7 +113,7 @@ it('shows help and version on stdout, whatever else is on the line', async () =>
   const help = await tsrun(['--nproc', '2', '--help'])
   expect({ code: help.code, stderr: help.stderr }).toEqual({ code: 0, stderr: '' })
   expect(help.stdout).toContain('tsrun [flags] script [arguments of the script]')
-  for (const command of ['ps [RUN-ID]', 'flight FOLDER', 'doctor', 'completion']) {
+  for (const command of ['ps [RUN-ID]', 'flight FOLDER', 'doctor', 'setup WHAT', 'completion']) {
     expect(help.stdout).toMatch(`\n  tsrun ${command} `)
   }
   const version = await tsrun(['--version'])

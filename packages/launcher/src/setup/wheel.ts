@@ -30,9 +30,11 @@ export async function bringWheel(
   return check(await installWheel(workshop, interpreter, { archives, gpu }, folder))
 }
 
-/** Whether pip will run, and so a Python is needed. */
+/** Whether pip will run, and so a Python is needed. @throws ERR_TSR_SETUP when --wheel has no wheel */
 export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
-  return !official && (wheel === null || unpackedIn(wheel) === undefined)
+  if (official || (wheel !== null && unpackedIn(wheel) !== undefined)) return false
+  if (wheel !== null) archivesIn(wheel)
+  return true
 }
 
 /** Folders of libraries that TensorFlow looks for at run time: its own, then those of CUDA wheels. */

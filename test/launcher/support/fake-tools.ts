@@ -1,0 +1,97 @@
+import { chmodSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { delimiter, join } from 'node:path'
+
+const training = new URL('../../../packages/training/package.json', import.meta.url)
+const tfjs = createRequire(training).resolve('@tensorflow/tfjs')
+
+/** A binding that computes right, with kernels of TensorFlow.js, and says that it is TensorFlow. */
+const packageProgram = `
+if (process.env.BINDING === 'broken') throw new Error('libtensorflow_cc.so.2: wrong ELF class')
+const tf = require(${JSON.stringify(tfjs)})
+for (const kernel of tf.getKernelsForBackend('cpu')) {
+  tf.registerKernel({ ...kernel, backendName: 'tensorflow' })
+}
+const facts = { isUsingGpuDevice: false, binding: { TF_Version: '2.99.0' } }
+tf.registerBackend('tensorflow', () => Object.assign(tf.findBackendFactory('cpu')(), facts), 9)
+tf.setBackend('tensorflow')
+module.exports = tf
+`
+
+const scripts = {
+  npm: `
+    [ "$1" = --version ] && echo 11.0.0 && exit
+    case "$NPM" in
+      offline) echo 'npm error code ENOTFOUND' >&2; echo 'npm error network request failed' >&2; exit 1 ;;
+      hang) echo $$ >"$MARK"; exec sleep 1000 ;;
+    esac
+    [ "$1 $2" = 'install --prefix' ] && [ "$4" = --ignore-scripts ] || exit 9
+    for name in tfjs-node tfjs-node-gpu; do
+      package=$3/node_modules/@tensorflow/$name
+      mkdir -p $package/binding $package/scripts
+      echo '{ "version": "4.22.0" }' >$package/package.json
+      cp "$HERE/package.cjs" $package/index.js
+      echo 'process.exit(process.env.DOWNLOAD === "offline" ? (console.error("Error: 403"), 1) : 0)' >$package/scripts/install.js
+    done
+    mkdir -p "$3/node_modules/node-api-headers/include"`,
+  python3: `
+    case "$1 $2" in
+      -c*ensurepip*)
+        echo 3.12.0
+        [ "$PYTHON" = no-venv ] && echo 'ModuleNotFoundError: ensurepip' >&2 && exit 1
+        exit 0 ;;
+      -c*find_spec*) [ -d "$(dirname "$0")/tensorflow" ] && echo "$(dirname "$0")/tensorflow"; exit 0 ;;
+      '-m venv') mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit 0 ;;
+      '-m pip') echo "$@" >"$HERE/pip-arguments" ;;
+      *) exit 9 ;;
+    esac
+    case "$PIP" in
+      offline) echo 'ERROR: Could not find a version that satisfies the requirement' >&2; exit 1 ;;
+      other-wheel) exit 0 ;;
+      hang) echo $$ >"$MARK"; exec sleep 1000 ;;
+    esac
+    wheel=$(dirname "$0")/tensorflow
+    mkdir -p "$wheel/include/tensorflow/c/eager"
+    [ "$PIP" = no-headers ] || touch "$wheel/include/tensorflow/c/eager/c_api.h"
+    touch "$wheel/libtensorflow_cc.so.2" "$wheel/libtensorflow_framework.so.2"`,
+  'g++': `
+    [ "$1" = --version ] && echo 'g++ 13.0' && exit
+    case "$*" in
+      *-fsyntax-only*) [ "$COMPILER" != no-library ] ;;
+      *tfjs_binding*)
+        [ "$COMPILER" = misfit ] && echo "binding/tfjs_backend.cc:1:1: error: 'TFE_Op' was not declared" >&2 && exit 1
+        exit 0 ;;
+    esac`,
+}
+
+type FakeTool = keyof typeof scripts
+
+/** The programs that the fakes need, and the shell that starts `tsrun`. */
+const real = ['bash', 'sh', 'mkdir', 'cp', 'cat', 'touch', 'dirname', 'sleep']
+
+/** A PATH of its own with these fakes of npm, Python and the compiler; variables make them fail. */
+export function fakeTools(folder: string, tools: readonly FakeTool[]): NodeJS.ProcessEnv {
+  const bin = join(folder, 'bin')
+  mkdirSync(bin)
+  writeFileSync(join(folder, 'package.cjs'), packageProgram)
+  for (const name of tools) {
+    const path = join(bin, name)
+    writeFileSync(path, `#!/bin/sh\n${scripts[name]}\n`)
+    chmodSync(path, 0o755)
+  }
+  for (const name of real) symlinkSync(findReal(name), join(bin, name))
+  return {
+    PATH: bin,
+    CXX: '',
+    HERE: folder,
+    MARK: join(folder, 'mark'),
+    TSRUN_HOME: join(folder, 'home'),
+  }
+}
+
+function findReal(name: string): string {
+  const folders = (process.env['PATH'] ?? '').split(delimiter)
+  const found = folders.map((folder) => join(folder, name)).find((path) => existsSync(path))
+  if (found === undefined) throw new Error(`this test needs ${name} on the PATH`)
+  return found
+}
