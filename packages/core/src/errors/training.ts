@@ -9,7 +9,7 @@ export const trainingErrors = {
   ERR_TSR_TENSOR_MEMORY: {
     category: 'user',
     message:
-      'No memory for a tensor of {asked}: {tensors} tensors hold {used} already, and the wasm backend has taken {heap} of the 4096 MiB that it can have',
+      'No memory for a tensor of {asked}: {tensors} tensors hold {used} already, and the wasm backend has taken {heap} of the {limit} that it can have',
     advice:
       'Dispose tensors (tf.tidy), take smaller (micro-)batches or more pipeline stages, or another backend (TSRUN_BACKEND).',
   },

@@ -10,7 +10,8 @@ export interface WasmBackend {
     /** What the module exports. */
     readonly asm: {
       readonly memory: WebAssembly.Memory
-      malloc(bytes: number): number
+      readonly malloc: (bytes: number) => number
+      readonly free: (address: number) => void
     }
   }
   typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>

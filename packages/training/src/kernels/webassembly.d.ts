@@ -3,6 +3,7 @@
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer
+    grow(delta: number): number
   }
   var Memory: {
     new (descriptor: { initial: number; maximum?: number; shared?: boolean }): Memory
