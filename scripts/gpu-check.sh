@@ -45,6 +45,8 @@ finish() {
 }
 trap finish EXIT
 failures=0
+# Else TensorFlow takes all memory at once, and nvidia-smi says nothing about what it needs.
+export TF_FORCE_GPU_ALLOW_GROWTH=true
 
 say() { printf '%-11s %s\n' "$1" "$2"; }
 
@@ -55,6 +57,11 @@ fail() {
 
 # The error that a failed program ended with, else what it said last.
 reason() { { grep -m 1 -E '^(\w*Error|tsrun):' "$1" || tail -n 1 "$1"; } | cut -c 1-300; }
+
+# As the only rank of a job: tsrun tells it its device and the libraries of TensorFlow.
+measure() {
+  npx tsrun --no-summary --log-format raw scripts/gpu-measure.mjs "$@"
+}
 
 start_monitor() {
   if $cpu; then return; fi
@@ -83,7 +90,7 @@ stop_monitor() {
 check() {
   local backend=$1
   start_monitor
-  if node scripts/gpu-measure.mjs speed "$backend" "${sizes[@]}" >"$work/speed" 2>"$work/log"; then
+  if measure speed "$backend" "${sizes[@]}" >"$work/speed" 2>"$work/log"; then
     while read -r line; do say "$backend" "$line"; done <"$work/speed"
     if ! $cpu && grep -q '^device CPU' "$work/speed"; then
       fail "$backend" 'it computes on the CPU, though there is a GPU (npx tsrun setup tensorflow --gpu)'
@@ -95,7 +102,7 @@ check() {
   fi
 
   # Without TF32, whose products have 10 bits: the bound is for float32.
-  if NVIDIA_TF32_OVERRIDE=0 node scripts/gpu-measure.mjs losses "$backend" \
+  if NVIDIA_TF32_OVERRIDE=0 measure losses "$backend" \
     >"$work/$backend.json" 2>"$work/log"; then
     if node scripts/gpu-measure.mjs compare "$work/$backend.json" "$work/reference.json" \
       >"$work/comparison" 2>&1; then
@@ -116,7 +123,7 @@ check() {
   stop_monitor "$backend"
 }
 
-if ! node scripts/gpu-measure.mjs losses cpu >"$work/reference.json" 2>"$work/log"; then
+if ! measure losses cpu >"$work/reference.json" 2>"$work/log"; then
   reason "$work/log" >&2
   exit 1
 fi

@@ -17,7 +17,7 @@ export async function gatherFacts(
   signal: AbortSignal,
 ): Promise<Facts> {
   const tensorflow = readTensorFlow(env)
-  const manifest = 'manifest' in tensorflow ? tensorflow.manifest : undefined
+  const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
   const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(), findMpi(env)])
   return {
     node: readNode(env, cwd),
@@ -27,7 +27,7 @@ export async function gatherFacts(
     autogroups: readAutogroups(),
     openFiles: readOpenFiles(),
     cores: readCores(),
-    backends: await probeBackends(env, cwd, manifest, signal),
+    backends: await probeBackends(env, cwd, hasTensorFlow, signal),
     tensorflow,
     gpus,
     mpi,

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import type { TensorFlowManifest } from '@tsrun/core'
+import { deviceEnvironment, findDevices } from '../../plan/devices.ts'
 import type { BackendFacts } from '../facts.ts'
 import { resolveFrom } from './node.ts'
 import { run } from './run.ts'
@@ -13,7 +13,7 @@ const probe = fileURLToPath(new URL('../probe.js', import.meta.url))
 export async function probeBackends(
   env: NodeJS.ProcessEnv,
   cwd: string,
-  manifest: TensorFlowManifest | undefined,
+  hasTensorFlow: boolean,
   signal: AbortSignal,
 ): Promise<BackendFacts[]> {
   const places = [join(cwd, 'any.js'), import.meta.url]
@@ -22,12 +22,14 @@ export async function probeBackends(
     const reason = 'the package @tsrun/training is not installed'
     return [{ name: 'wasm', works: false, reason, missing: true }]
   }
+  // as the only rank of this host gets it
+  const rank = { ...env, ...deviceEnvironment(findDevices(env), env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
-    const reason = missingPart(name, training, places, manifest)
+    const reason = missingPart(name, training, places, hasTensorFlow)
     facts.push(
       reason === undefined
-        ? await probeBackend(name, training, environmentFor(name, env, manifest), signal)
+        ? await probeBackend(name, training, rank, signal)
         : { name, works: false, reason, missing: true },
     )
   }
@@ -38,22 +40,12 @@ function missingPart(
   name: string,
   training: string,
   places: readonly string[],
-  manifest: TensorFlowManifest | undefined,
+  hasTensorFlow: boolean,
 ): string | undefined {
-  if (name === 'tensorflow' && manifest === undefined) return 'not set up'
+  if (name === 'tensorflow' && !hasTensorFlow) return 'not set up'
   if (name !== 'webgpu') return undefined
   const found = resolveFrom([training, ...places], 'webgpu')
   return found === undefined ? 'the package webgpu is not installed' : undefined
-}
-
-function environmentFor(
-  name: string,
-  env: NodeJS.ProcessEnv,
-  manifest: TensorFlowManifest | undefined,
-): NodeJS.ProcessEnv {
-  if (name !== 'tensorflow' || manifest === undefined) return env
-  const folders = [...manifest.libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
-  return { ...env, LD_LIBRARY_PATH: folders.join(':'), TF_CPP_MIN_LOG_LEVEL: '2' }
 }
 
 async function probeBackend(

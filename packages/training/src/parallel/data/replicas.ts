@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { createTensor, viewOf } from '../../backend/host-memory.ts'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../../nn/parameter.ts'
 
 /**
@@ -39,15 +39,10 @@ export async function broadcastParameters(
     const { name, shape, value } = parameter
     const buffer = group.alloc('float32', value.size)
     try {
-      if (group.rank === root) buffer.set(viewOf(value))
+      if (group.rank === root) await writeTo(value, buffer)
       await group.broadcast(buffer, root, { label: `parameter ${name}` })
       if (group.rank !== root) {
-        replaceValue(
-          parameter,
-          createTensor(shape, (values) => {
-            values.set(buffer)
-          }),
-        )
+        replaceValue(parameter, tensorFrom(buffer, shape))
       }
     } finally {
       group.free(buffer)
