@@ -51,6 +51,46 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
+  it('goes backward in halves, to the same bits, and leaves nothing behind', () => {
+    const before = tf.memory().numTensors
+    const whole = record(network, x, [first, second], both)
+    const { input, gradients, calls } = collect(whole, dy)
+    const halved = record(network, x, [first, second], both)
+    const start = tf.clone(dy)
+    const dx = halved.backwardInput!(start)!
+    // the second half may come when the gradient that it started from is gone
+    start.dispose()
+    expect(dx.dataSync()).toEqual(input!.dataSync())
+    const names: string[] = []
+    halved.backwardParameters!(({ name }, gradient) => {
+      names.push(name)
+      expect(gradient.dataSync()).toEqual(gradients.get(name)!.dataSync())
+      gradient.dispose()
+    })
+    expect(names).toEqual(calls.map(([name]) => name))
+    expect(() => {
+      halved.backwardParameters!(() => undefined)
+    }).toThrow('twice')
+    tf.dispose([dx, input!, ...gradients.values()])
+    halved.dispose()
+    whole.dispose()
+    const given = record(network, x, [first, second], both)
+    given.backwardInput!(dy)!.dispose()
+    given.dispose()
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('has all of its backward pass in the second half where nobody asks for the first', () => {
+    const recording = record(network, x, [first, second], { needsInputGradient: false })
+    expect(recording.backwardInput!(dy)).toBeUndefined()
+    const [, dw, dv] = reference()
+    const gradients = new Map<string, Tensor>()
+    recording.backwardParameters!(({ name }, gradient) => gradients.set(name, gradient))
+    expect(gradients.get('first')!.dataSync()).toEqual(dw!.dataSync())
+    expect(gradients.get('second')!.dataSync()).toEqual(dv!.dataSync())
+    recording.dispose()
+  })
+
   it('reports each parameter once, the last used first, and tied ones when complete', () => {
     const recording = record(network, x, [first, second], both)
     const { calls } = collect(recording, dy)

@@ -1,7 +1,11 @@
+import { jest } from '@jest/globals'
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { loadBackend, tf } from '@tsrun/training'
+
+// processes take long to start when the cores are loaded
+jest.setTimeout(60_000)
 
 const tsx = import.meta.resolve('tsx')
 const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))

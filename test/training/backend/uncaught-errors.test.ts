@@ -1,5 +1,9 @@
+import { jest } from '@jest/globals'
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+
+// processes take long to start when the cores are loaded
+jest.setTimeout(60_000)
 
 const entry = new URL('../../../packages/training/dist/index.js', import.meta.url)
 

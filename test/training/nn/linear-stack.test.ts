@@ -33,6 +33,34 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     ],
   ]
 
+  it.each(cases)('go backward in halves, to the same bits: %s', (_, rows, build) => {
+    const module = build()
+    const x = tf.randomNormal([rows, module.parameters[0]!.shape[0]!], 0, 1, 'float32', 7)
+    for (const needsInputGradient of [true, false]) {
+      const before = tf.memory().numTensors
+      const whole = recordModule(module, x, { needsInputGradient })
+      const halved = recordModule(module, x, { needsInputGradient })
+      const dy = tf.randomNormal(whole.value.shape, 0, 1, 'float32', 8)
+      const gradients = new Map<string, Tensor>()
+      const dx = whole.backward(dy, ({ name }, gradient) => gradients.set(name, gradient))
+      const halvedDx = halved.backwardInput!(dy)
+      dy.dispose()
+      expect(halvedDx?.dataSync()).toEqual(dx?.dataSync())
+      halved.backwardParameters!(({ name }, gradient) => {
+        expect(gradient.dataSync()).toEqual(gradients.get(name)!.dataSync())
+        gradient.dispose()
+      })
+      whole.dispose()
+      halved.dispose()
+      tf.dispose([...gradients.values()])
+      dx?.dispose()
+      halvedDx?.dispose()
+      expect(tf.memory().numTensors).toBe(before)
+    }
+    x.dispose()
+    for (const { value } of module.parameters) value.dispose()
+  })
+
   it.each(cases)('equal tf.grads and the tape: %s', (_, rows, build) => {
     const module = build()
     const inputs = module.parameters[0]!.shape[0]!

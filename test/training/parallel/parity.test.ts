@@ -63,6 +63,7 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
       naive: 1,
       gpipe: parts,
       '1f1b': Math.min(parts, group.size - group.rank),
+      'zb-h1': Math.min(parts, group.size),
       interleaved: Math.min(warmup + 1, all),
     }
     expect(peakInFlight).toBe(peaks[schedule])

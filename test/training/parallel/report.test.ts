@@ -26,6 +26,7 @@ function sample(times: Partial<StepSample>): StepSample {
   const { forward = each(1), backward = each(2), ...rest } = times
   return {
     ...{ length: 15, forward, backward, forwardCpu: forward, backwardCpu: backward },
+    ...{ weights: [], weightsCpu: [] },
     ...{ waiting: 0, transfer: 0, wall: 16, cpu: 8, ...rest },
   }
 }

@@ -28,6 +28,18 @@ export interface Recording {
    */
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
+  /**
+   * The first half of `backward`: the gradient of the input, for which the neighbour waits. The
+   * second half, `backwardParameters`, may come at any time later; both together do what `backward`
+   * does, to the bit. What has no parameters has no halves.
+   *
+   * @throws as `backward`
+   */
+  backwardInput?(dy: Tensor): Tensor | undefined
+
+  /** The second half, after `backwardInput`; at most once. @throws ERR_TSR_BACKWARD_TWICE */
+  backwardParameters?(onGradient: GradientListener): void
+
   /** Frees `value` and everything saved for the backward pass. */
   dispose(): void
 }

@@ -4,7 +4,7 @@ import type { Parameter } from '../nn/parameter.ts'
 import { checkOutputGradient } from './output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from './recording.ts'
 import { captureTape, disposeTape } from './tape.ts'
-import { dependentNodes, walkBackward } from './walk.ts'
+import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /** `record`, without the preparations of the first use. */
 export function recordOnTape(
@@ -21,6 +21,7 @@ export function recordOnTape(
   disposeTape(rest)
   let spent = false
   let disposed = false
+  let halved: HalvedPass | undefined
   return {
     value,
     backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
@@ -29,9 +30,28 @@ export function recordOnTape(
       spent = true
       return walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient })
     },
+    backwardInput(dy: Tensor): Tensor | undefined {
+      if (spent || disposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
+      spent = true
+      // the path to the input exists without its gradient being wanted, too
+      halved = walkInput(nodes, { value, dy, x, wanted, needsInputGradient })
+      return halved.inputGradient
+    },
+    backwardParameters(onGradient: GradientListener): void {
+      if (halved === undefined) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      const { finish, dispose } = halved
+      halved = undefined
+      try {
+        finish(onGradient)
+      } finally {
+        dispose()
+      }
+    },
     dispose(): void {
       if (disposed) return
       disposed = true
+      halved?.dispose()
       disposeTape(nodes)
       value.dispose()
     },

@@ -47,40 +47,103 @@ export function dependentNodes(
   return { nodes: nodes.reverse(), rest }
 }
 
+/** A backward pass in halves, see `Recording.backwardInput`. */
+export interface HalvedPass {
+  readonly inputGradient: Tensor | undefined
+  /** The rest: the gradients of the parameters. */
+  readonly finish: (onGradient: GradientListener) => void
+  /** Frees what the first half has left. */
+  readonly dispose: () => void
+}
+
+/**
+ * The first half goes along the edges on which the value depends on `x`; the others are left for the
+ * second, with the gradients that they start from. A kernel's gradients are functions that are yet
+ * to run, one for each input, so nothing is computed twice.
+ */
+export function walkInput(
+  nodes: readonly DependentNode[],
+  pass: Omit<BackwardPass, 'onGradient'>,
+): HalvedPass {
+  const fromX = new Set([pass.x.id])
+  for (const node of nodes) {
+    if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
+    for (const output of node.outputs) fromX.add(output.id)
+  }
+  const gradients = new Gradients(pass.value, pass.dy, true)
+  const later: DependentNode[] = []
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const node = nodes[i]!
+    const now = node.targets.filter((key) => fromX.has(node.inputs[key]!.id))
+    const rest = node.targets.filter((key) => !now.includes(key))
+    const dys = node.outputs.map((output) => gradients.of(output.id))
+    if (now.length > 0 && dys.some((dy) => dy !== undefined)) {
+      const results = ownedResults(() => inputGradients({ ...node, targets: now }, dys))
+      now.forEach((key, k) => {
+        gradients.add(node.inputs[key]!.id, results[k]!)
+      })
+    }
+    if (rest.length > 0) later.unshift({ ...node, targets: rest })
+    // what later nodes start from stays
+    else for (const output of node.outputs) gradients.release(output.id)
+  }
+  const inputGradient = pass.needsInputGradient
+    ? (gradients.take(pass.x.id) ?? tf.keep(tf.zeros(pass.x.shape)))
+    : undefined
+  return {
+    inputGradient,
+    finish: (onGradient) => {
+      walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
+    },
+    dispose: () => {
+      gradients.dispose()
+    },
+  }
+}
+
 /** Propagates `dy` through the nodes from last to first; see `Recording.backward`. */
 export function walkBackward(
   nodes: readonly DependentNode[],
   pass: BackwardPass,
 ): Tensor | undefined {
   const gradients = new Gradients(pass.value, pass.dy)
-  const pending = countUses(nodes, pass.wanted)
-  const emit = (id: number) => {
-    const parameter = pass.wanted.get(id)
-    if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
-      const gradient = gradients.take(id)
-      if (gradient !== undefined) pass.onGradient(parameter, gradient)
-    }
-  }
   try {
-    for (let i = nodes.length - 1; i >= 0; i--) {
-      const node = nodes[i]!
-      const dys = node.outputs.map((output) => gradients.of(output.id))
-      const results = ownedResults(() => inputGradients(node, dys))
-      node.targets.forEach((key, k) => {
-        gradients.add(node.inputs[key]!.id, results[k]!)
-      })
-      for (const output of node.outputs) gradients.release(output.id)
-      for (const key of node.targets) {
-        const { id } = node.inputs[key]!
-        if (pending.has(id)) pending.set(id, pending.get(id)! - 1)
-        emit(id)
-      }
-    }
+    walkFrom(gradients, nodes, pass)
     return pass.needsInputGradient
       ? (gradients.take(pass.x.id) ?? tf.keep(tf.zeros(pass.x.shape)))
       : undefined
   } finally {
     gradients.dispose()
+  }
+}
+
+/** Goes through the nodes from last to first, from the gradients that there are. */
+function walkFrom(
+  gradients: Gradients,
+  nodes: readonly DependentNode[],
+  { wanted, onGradient }: Pick<BackwardPass, 'wanted' | 'onGradient'>,
+): void {
+  const pending = countUses(nodes, wanted)
+  const emit = (id: number) => {
+    const parameter = wanted.get(id)
+    if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
+      const gradient = gradients.take(id)
+      if (gradient !== undefined) onGradient(parameter, gradient)
+    }
+  }
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const node = nodes[i]!
+    const dys = node.outputs.map((output) => gradients.of(output.id))
+    const results = ownedResults(() => inputGradients(node, dys))
+    node.targets.forEach((key, k) => {
+      gradients.add(node.inputs[key]!.id, results[k]!)
+    })
+    for (const output of node.outputs) gradients.release(output.id)
+    for (const key of node.targets) {
+      const { id } = node.inputs[key]!
+      if (pending.has(id)) pending.set(id, pending.get(id)! - 1)
+      emit(id)
+    }
   }
 }
 
@@ -115,9 +178,10 @@ class Gradients {
   readonly #sums = new Map<number, Tensor>()
   readonly #borrowed: Tensor
 
-  constructor(value: Tensor, dy: Tensor) {
+  /** @param outlives - it is used when `dy` may be gone: a copy is taken */
+  constructor(value: Tensor, dy: Tensor, outlives = false) {
     this.#borrowed = dy
-    this.#sums.set(value.id, dy)
+    this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
   }
 
   of(id: number): Tensor | undefined {

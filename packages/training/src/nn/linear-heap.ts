@@ -18,6 +18,10 @@ export class HeapPasses implements LinearPasses {
   readonly #batch: number
   readonly #input: Tensor
   readonly #hidden: number
+  /** By layer, as `#hidden`: gradients before the activation, between the halves of a backward pass. */
+  #saved: number | undefined
+  /** The gradient of the output, as long. */
+  #lastGradient: Tensor | undefined
   /** By layer: how far into the block its output begins. */
   readonly #offsets: readonly number[]
 
@@ -71,10 +75,46 @@ export class HeapPasses implements LinearPasses {
     }
   }
 
+  backwardInput(dy: Tensor): Tensor | undefined {
+    const heap = this.#heap
+    const layers = this.#layers
+    const last = layers.length - 1
+    this.#saved = heap.allocate(this.#offsets[last]! + this.#bytesOf(outputsOf(layers[last]!)))
+    this.#lastGradient = tf.keep(tf.clone(dy))
+    if (layers[last]!.activation === 'relu') {
+      const at = this.#saved + this.#offsets[last]!
+      heap.kernels.mask(at, heap.addressOf(dy), heap.addressOf(this.output), dy.size)
+    }
+    for (let i = last; i > 0; i--) this.#inputGradient(this.#savedOf(i - 1), i, this.#savedOf(i))
+    if (!this.#needsInputGradient) return undefined
+    const gradient = heap.tensor(this.#input.shape)
+    this.#inputGradient(heap.addressOf(gradient), 0, this.#savedOf(0))
+    return gradient
+  }
+
+  backwardParameters(onGradient: GradientListener): void {
+    for (let i = this.#layers.length - 1; i >= 0; i--) {
+      const layer = this.#layers[i]!
+      onGradient(layer.bias, this.#biasGradient(layer, this.#savedOf(i)))
+      onGradient(layer.weight, this.#weightGradient(layer, i, this.#savedOf(i)))
+    }
+  }
+
   dispose(): void {
+    if (this.#saved !== undefined) this.#heap.free(this.#saved)
+    this.#lastGradient?.dispose()
     this.#heap.free(this.#hidden)
     this.output.dispose()
     this.#input.dispose()
+  }
+
+  /** Where the gradient of layer `i` lies, before its activation. */
+  #savedOf(i: number): number {
+    const isLast = i === this.#layers.length - 1
+    if (isLast && this.#layers[i]!.activation === 'linear') {
+      return this.#heap.addressOf(this.#lastGradient!)
+    }
+    return this.#saved! + this.#offsets[i]!
   }
 
   #forward({ weight, bias, activation }: Linear, i: number): void {

@@ -27,18 +27,31 @@ export function recordLinearStack(
     heap === undefined
       ? tensorPasses(layers, x, needsInputGradient)
       : new HeapPasses(heap, layers, x, needsInputGradient)
-  let state: 'recorded' | 'spent' | 'disposed' = 'recorded'
+  let state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
+  const check = (dy: Tensor): void => {
+    if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+    checkOutputGradient(dy, passes.output)
+    const stale = layers.find(({ weight }, i) => weight.value !== weights[i])
+    if (stale !== undefined) {
+      throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
+    }
+  }
   return {
     value: passes.output,
     backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-      if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, passes.output)
-      const stale = layers.find(({ weight }, i) => weight.value !== weights[i])
-      if (stale !== undefined) {
-        throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
-      }
+      check(dy)
       state = 'spent'
       return passes.backward(dy, onGradient)
+    },
+    backwardInput(dy: Tensor): Tensor | undefined {
+      check(dy)
+      state = 'halved'
+      return passes.backwardInput(dy)
+    },
+    backwardParameters(onGradient: GradientListener): void {
+      if (state !== 'halved') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      state = 'spent'
+      passes.backwardParameters(onGradient)
     },
     dispose(): void {
       if (state === 'disposed') return

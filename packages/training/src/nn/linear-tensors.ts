@@ -13,6 +13,8 @@ export function tensorPasses(
 ): LinearPasses {
   const activations = [tf.keep(tf.clone(x))]
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
+  /** By layer: the gradient before its activation, between the halves of a backward pass. */
+  const saved: Tensor[] = []
   return {
     output: activations.at(-1)!,
     backward(dy, onGradient) {
@@ -34,8 +36,29 @@ export function tensorPasses(
       }
       return gradient
     },
+    backwardInput(dy) {
+      let gradient = dy
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        const dz = activationGradient(layer, activations[i + 1]!, gradient)
+        if (dz !== gradient && gradient !== dy) gradient.dispose()
+        // the caller's gradient lives no longer than this call
+        saved[i] = dz === dy ? tf.keep(tf.clone(dz)) : dz
+        if (i === 0 && !needsInputGradient) return undefined
+        gradient = matMul(saved[i]!, layer.weight.value, false, true)
+      }
+      return gradient
+    },
+    backwardParameters(onGradient) {
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        onGradient(layer.bias, biasGradient(layer, saved[i]!))
+        onGradient(layer.weight, matMul(activations[i]!, saved[i]!, true, false))
+      }
+    },
     dispose() {
       for (const activation of activations) activation.dispose()
+      for (const dz of saved) dz.dispose()
     },
   }
 }

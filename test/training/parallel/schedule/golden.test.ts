@@ -54,6 +54,30 @@ const table: Golden[] = [
   { name: '1f1b', stages: 1, microbatches: 4, makespan: 12, bubble: 0, peak: [1] },
 ]
 
+/** Forward, gradient of the input and gradients of the weights 1 each. */
+const halved = [
+  { stages: 4, microbatches: 8, makespan: 27, peak: 4 },
+  { stages: 8, microbatches: 8, makespan: 31, peak: 8 },
+  { stages: 4, microbatches: 16, makespan: 51, peak: 4 },
+  { stages: 4, microbatches: 2, makespan: 11, peak: 2 },
+  { stages: 1, microbatches: 4, makespan: 12, peak: 1 },
+]
+
+describe('zb-h1', () => {
+  it.each(halved)(
+    '$stages stages, $microbatches micro-batches: makespan $makespan, $peak in flight',
+    ({ stages, microbatches, makespan, peak }) => {
+      const made = schedule('zb-h1', { stages, microbatches })
+      made.validate()
+      const simulation = made.simulate({ forward: 1, backward: 2 })
+      expect(simulation.makespan).toBe(makespan)
+      expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(
+        Array.from({ length: stages }, () => peak),
+      )
+    },
+  )
+})
+
 /** Of forwards and backwards of a whole rank, 1 and 2; a chunk takes its part of that. */
 const dealt = [
   { chunks: 1, microbatches: 8, makespan: 33, bubble: 0.2727, peak: [7, 5, 3, 1] },

@@ -14,7 +14,7 @@ export interface Configuration {
 const usual = { batch: 16, layers: 6 }
 
 /** Every schedule at every number of stages and micro-batches, all of which must train alike. */
-const product = (['naive', 'gpipe', '1f1b'] as const).flatMap((schedule) =>
+const product = (['naive', 'gpipe', '1f1b', 'zb-h1'] as const).flatMap((schedule) =>
   [2, 3, 4].flatMap((stages) =>
     [1, 2, 4, 8].map((microbatches): Configuration => ({
       title: `${schedule}, ${stages} stages, ${microbatches} micro-batches`,

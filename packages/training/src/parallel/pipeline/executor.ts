@@ -45,8 +45,9 @@ export class StageWorker {
     let [inFlight, peakInFlight] = [0, 0]
     for (const action of actions) {
       if (action.kind === 'F') await this.#forward(action, batch)
+      else if (action.kind === 'W') await this.#backwardParameters(action)
       else await this.#backward(action)
-      inFlight += action.kind === 'F' ? 1 : -1
+      inFlight += { F: 1, B: -1, I: 0, W: -1 }[action.kind]
       peakInFlight = Math.max(peakInFlight, inFlight)
     }
     await this.#activations.end()
@@ -106,10 +107,19 @@ export class StageWorker {
     if (index < this.#last) await this.#activations.arrive(coming)
     await this.#timed(action, async () => {
       const outputGradient = index === this.#last ? undefined : this.#activations.take(coming)
-      const inputGradient = stage.backward(microbatch, outputGradient)
+      const inputGradient =
+        action.kind === 'B'
+          ? stage.backward(microbatch, outputGradient)
+          : stage.backwardInput(microbatch, outputGradient)
       if (inputGradient === undefined) return
       await this.#activations.send({ ...coming, stage: index - 1 }, inputGradient)
       inputGradient.dispose()
+    })
+  }
+
+  async #backwardParameters(action: Action): Promise<void> {
+    await this.#timed(action, () => {
+      this.#stages.get(action.stage)!.backwardParameters(action.microbatch)
     })
   }
 
@@ -135,7 +145,8 @@ export class StageWorker {
   #expected(actions: readonly Action[]): Message[] {
     return actions.flatMap(({ kind, stage, microbatch }): Message[] => {
       if (kind === 'F') return stage === 0 ? [] : [{ direction: 'forward', stage, microbatch }]
-      return stage === this.#last ? [] : [{ direction: 'backward', stage, microbatch }]
+      if (kind === 'W' || stage === this.#last) return []
+      return [{ direction: 'backward', stage, microbatch }]
     })
   }
 }

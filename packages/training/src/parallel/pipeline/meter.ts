@@ -8,10 +8,14 @@ export interface StepSample {
   readonly length: number
   /** Of each micro-batch; of all through one stage of the rank, then of those through the next. */
   readonly forward: readonly number[]
+  /** Whole, or the first half. */
   readonly backward: readonly number[]
+  /** The second half of backwards that are cut in halves. */
+  readonly weights: readonly number[]
   /** CPU time of the forwards and backwards. */
   readonly forwardCpu: readonly number[]
   readonly backwardCpu: readonly number[]
+  readonly weightsCpu: readonly number[]
   /** Blocked until a neighbour began to send. */
   readonly waiting: number
   /** Blocked while a message arrived. */
@@ -63,19 +67,22 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const of = (kind: Span['kind']): Span[] =>
-    spans.filter((span) => span.kind === kind).sort((a, b) => place(a) - place(b))
+  const of = (...kinds: Span['kind'][]): Span[] =>
+    spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
-  const [forwards, backwards, waits] = [of('F'), of('B'), of('wait')]
-  const compute = [...forwards, ...backwards]
+  const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
+  const waits = of('wait')
+  const compute = [...forwards, ...backwards, ...weights]
   const waiting = sum(waits.map(({ waited }) => waited ?? 0))
   return {
     length:
       Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
     forward: forwards.map(({ start, end }) => end - start),
     backward: backwards.map(({ start, end }) => end - start),
+    weights: weights.map(({ start, end }) => end - start),
     forwardCpu: forwards.map(({ cpu }) => cpu ?? 0),
     backwardCpu: backwards.map(({ cpu }) => cpu ?? 0),
+    weightsCpu: weights.map(({ cpu }) => cpu ?? 0),
     waiting,
     transfer: time(waits) - waiting,
   }

@@ -52,13 +52,11 @@ export class Plan {
 }
 
 function requireExecutable({ name, actions }: Schedule, ranks: number): void {
-  const fits = actions.every((list, rank) =>
-    list.every(({ kind, stage }) => stage % ranks === rank && (kind === 'F' || kind === 'B')),
-  )
+  const fits = actions.every((list, rank) => list.every(({ stage }) => stage % ranks === rank))
   if (fits && actions.length === ranks) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'schedule',
     value: name,
-    expected: `F and B actions of stages dealt to ${ranks} ranks in turn: stage s on rank s modulo ${ranks}`,
+    expected: `actions of stages dealt to ${ranks} ranks in turn: stage s on rank s modulo ${ranks}`,
   })
 }

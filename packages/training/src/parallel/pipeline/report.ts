@@ -1,6 +1,7 @@
 import type { Span } from '@tsrun/telemetry'
 import type { StepSample } from './meter.ts'
 import type { Schedule } from './schedule/schedule.ts'
+import type { SimulationOptions } from './schedule/simulate.ts'
 
 /** Steps that are simulated, spread over the measured ones. */
 const SIMULATED = 32
@@ -67,14 +68,7 @@ export function pipelineReport(
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        forward: byStage(
-          ranks.map(({ forward }) => forward),
-          schedule.stages,
-        ),
-        backward: byStage(
-          ranks.map(({ backward }) => backward),
-          schedule.stages,
-        ),
+        ...durationsOf(ranks, schedule.stages),
         transfer,
         cores: shared ? cores : Infinity,
       }),
@@ -117,6 +111,18 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
+/** Where backwards are cut in halves, `backward` is the first half. */
+function durationsOf(ranks: readonly StepSample[], stages: number): SimulationOptions {
+  const of = (key: 'forward' | 'backward' | 'weights'): (readonly number[])[] =>
+    byStage(
+      ranks.map((rank) => rank[key]),
+      stages,
+    )
+  const whole = { forward: of('forward'), backward: of('backward') }
+  if (ranks.every(({ weights }) => weights.length === 0)) return whole
+  return { forward: whole.forward, inputGradient: whole.backward, weightGradient: of('weights') }
+}
+
 /** The times of each stage, from those of each rank, whose stages stand one behind the other. */
 function byStage(ranks: readonly (readonly number[])[], stages: number): (readonly number[])[] {
   const chunks = stages / ranks.length
@@ -129,7 +135,8 @@ function byStage(ranks: readonly (readonly number[])[], stages: number): (readon
 }
 
 function onCpu(sample: StepSample): StepSample {
-  return { ...sample, forward: sample.forwardCpu, backward: sample.backwardCpu }
+  const { forwardCpu, backwardCpu, weightsCpu } = sample
+  return { ...sample, forward: forwardCpu, backward: backwardCpu, weights: weightsCpu }
 }
 
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
@@ -147,8 +154,8 @@ function rankReport(samples: readonly StepSample[], stepTime: number): RankRepor
   }
 }
 
-function computeOf({ forward, backward }: StepSample): number {
-  return sum(forward) + sum(backward)
+function computeOf({ forward, backward, weights }: StepSample): number {
+  return sum(forward) + sum(backward) + sum(weights)
 }
 
 function sum(values: readonly number[]): number {

@@ -90,6 +90,28 @@ export class Stage {
     return inputGradient
   }
 
+  /** The first half of `backward`: the activations stay for the second. */
+  backwardInput(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
+    const { recording, loss } = this.#inFlight.get(microbatch)!
+    const dy = outputGradient ?? this.#lossGradient(loss!)
+    // a module with passes of its own may have no halves: then this is all of it
+    const inputGradient =
+      recording.backwardInput === undefined
+        ? recording.backward(dy, sumInto(this.#gradients))
+        : recording.backwardInput(dy)
+    dy.dispose()
+    return inputGradient
+  }
+
+  /** The second half. */
+  backwardParameters(microbatch: number): void {
+    const { recording } = this.#inFlight.get(microbatch)!
+    if (recording.backwardInput !== undefined) {
+      recording.backwardParameters?.(sumInto(this.#gradients))
+    }
+    this.#free(microbatch)
+  }
+
   /** The gradients of the mean loss, by parameter name, the caller's to dispose. */
   takeGradients(): Map<string, Tensor> {
     const gradients = this.#gradients

@@ -28,10 +28,35 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
   ]
 }
 
-export const orders = { naive, gpipe, '1f1b': oneForwardOneBackward } as const satisfies Record<
-  string,
-  Order
->
+/**
+ * 1F1B whose backwards are cut in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, H1): the
+ * gradient of the input goes on at once, and those of the weights wait until there is nothing else
+ * to do, at most `stage` micro-batches. A third of 1F1B's bubble where all three take as long, for
+ * `stages` micro-batches in flight on every rank.
+ */
+const zeroBubble: Order = (stage, stages, microbatches) => {
+  const actions: Action[] = []
+  const next = { F: 0, I: 0, W: 0 }
+  const run = (kind: 'F' | 'I' | 'W'): void => {
+    actions.push(act(kind, stage, next[kind]++))
+  }
+  const warmup = Math.min(stages - stage - 1, microbatches)
+  while (next.F < warmup) run('F')
+  while (next.I < microbatches) {
+    if (next.F < microbatches) run('F')
+    run('I')
+    if (next.I - next.W > stage) run('W')
+  }
+  while (next.W < microbatches) run('W')
+  return actions
+}
+
+export const orders = {
+  naive,
+  gpipe,
+  '1f1b': oneForwardOneBackward,
+  'zb-h1': zeroBubble,
+} as const satisfies Record<string, Order>
 
 function act(kind: ActionKind, stage: number, microbatch: number): Action {
   return { kind, stage, microbatch }
