@@ -1,0 +1,87 @@
+import { jest } from '@jest/globals'
+import { readTensorFlowManifest } from '@tsrun/core'
+import { fileURLToPath } from 'node:url'
+import { runModule } from './support/process.ts'
+import type { Held, Trained } from './support/steps.ts'
+import { vulkan } from './support/vulkan.ts'
+
+jest.setTimeout(300_000)
+
+const steps = fileURLToPath(new URL('./support/steps.ts', import.meta.url))
+
+interface Candidate {
+  readonly backend: string
+  /** What its processes need in their environment; undefined where it cannot be used here. */
+  readonly env: Record<string, string> | undefined
+  readonly missing: string
+}
+
+const candidates: Candidate[] = [
+  { backend: 'wasm', env: {}, missing: '' },
+  {
+    backend: 'tensorflow',
+    env: readTensorFlowManifest() === undefined ? undefined : {},
+    missing: 'TensorFlow (tsrun setup tensorflow)',
+  },
+  { backend: 'webgpu', env: vulkan, missing: 'Vulkan driver' },
+]
+const here = candidates.filter(({ env }) => env !== undefined)
+
+/** What `call` of support/steps.ts returns in a process of its own. */
+async function on<Result>(backend: string, env: Candidate['env'], call: string): Promise<Result> {
+  const script = `
+    const steps = await import(${JSON.stringify(steps)})
+    console.log(JSON.stringify(await steps.${call}))`
+  const { code, stdout, stderr } = await runModule(script, { ...env, TSRUN_BACKEND: backend })
+  expect({ backend, code, stderr }).toMatchObject({ code: 0 })
+  return JSON.parse(stdout.trim().split('\n').at(-1)!) as Result
+}
+
+it.each(candidates.filter(({ env }) => env === undefined))('skipped: no $missing', ({ env }) => {
+  expect(env).toBeUndefined()
+})
+
+describe('numbers', () => {
+  let reference: Trained
+  beforeAll(async () => {
+    reference = await on('cpu', {}, 'train(50)')
+  })
+
+  it('of the cpu backend show that the network learns', () => {
+    expect(reference.losses).toHaveLength(50)
+    expect(reference.losses.at(-1)).toBeLessThan(0.2 * reference.losses[0]!)
+  })
+
+  it.each(here)('of $backend are those of cpu: 50 losses and all gradients', async (candidate) => {
+    const trained = await on<Trained>(candidate.backend, candidate.env, 'train(50)')
+    expect(worst(trained.losses, reference.losses)).toBeLessThan(1e-4)
+    expect(trained.tensors[1]).toBe(trained.tensors[0])
+    for (const way of ['own', 'taped'] as const) {
+      const [found, expected] = [trained.gradients[way], reference.gradients[way]]
+      expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
+      for (const name of Object.keys(expected)) {
+        const scale = Math.max(...expected[name]!.map(Math.abs))
+        expect(worst(found[name]!, expected[name]!, 0.1 * scale)).toBeLessThan(1e-4)
+      }
+    }
+  })
+})
+
+describe('memory', () => {
+  it.each([{ backend: 'cpu', env: {} }, ...here])(
+    'of $backend is the same after 1,000 steps',
+    async ({ backend, env }) => {
+      const { early, late } = await on<Held>(backend, env, 'hold(1000)')
+      expect(early['numTensors']).toBeGreaterThan(0)
+      expect(late).toEqual(early)
+    },
+  )
+})
+
+/** Largest |a - b| / |b|, with |b| of at least `floor`. */
+function worst(a: readonly number[], b: readonly number[], floor = 0): number {
+  expect(a).toHaveLength(b.length)
+  return Math.max(
+    ...a.map((value, i) => Math.abs(value - b[i]!) / Math.max(Math.abs(b[i]!), floor)),
+  )
+}
