@@ -147,10 +147,10 @@ export function adam(
   const quads = count & ~3
   for (let i: usize = 0; i < quads; i += 4) {
     const p = i << 2
-    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2) // prettier-ignore
+    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2)
   }
   for (let i: usize = quads; i < count; i++) {
     const p = i << 2
-    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2) // prettier-ignore
+    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2)
   }
 }
