@@ -99,7 +99,9 @@ describe('the backend tensorflow, where its set-up does not work', () => {
     const backend = `
       const tf = require('@tensorflow/tfjs')
       const cpu = tf.findBackendFactory('cpu')
-      tf.registerKernel({ kernelName: '_FusedMatMul', backendName: 'tensorflow', kernelFunc() {} })
+      for (const kernelName of ['_FusedMatMul', 'Step']) {
+        tf.registerKernel({ kernelName, backendName: 'tensorflow', kernelFunc() {} })
+      }
       tf.registerBackend('tensorflow', () => Object.assign(cpu(), { isUsingGpuDevice: false }), 3)`
     mkdirSync(join(home, 'files/node_modules', name))
     writeFileSync(join(home, 'files/node_modules', name, 'index.js'), backend)
@@ -149,6 +151,20 @@ describe('the backend tensorflow, where it is set up', () => {
       env,
     )
     expect(stdout).toBe('tensorflow5,3,1,2,2')
+  })
+
+  it('tells positive values from others, NaN from both, as the gradient of relu needs it', async () => {
+    const { stdout } = await run(
+      `${load}
+       print(tf.step(tf.tensor1d([-2, -0, 0, 1e-30, 3, NaN])).dataSync())
+       print('; ' + tf.step(tf.tensor1d([-2, 3]), 0.5).dataSync())
+       const x = tf.scalar(1)
+       const { numTensors } = tf.memory()
+       tf.step(x).dispose()
+       print('; ' + (tf.memory().numTensors - numTensors))`,
+      env,
+    )
+    expect(stdout).toBe('tensorflow0,0,0,1,1,NaN; 0.5,1; 0')
   })
 
   it('counts its threads as the variable says, in the line that it logs', async () => {

@@ -53,11 +53,13 @@ export async function runSetup(argv: readonly string[], context: SetupContext): 
   say(`into ${tensorflowHome(env)}, a folder of yours; TSRUN_HOME names another`)
   const log = join(tensorflowHome(env), 'setup.log')
   const made = await install({ env, signal, say, log }, request, manifest)
-  say(`${describe(made)}; TSRUN_BACKEND=auto takes it from now on`)
   if (request.gpu && made.devices.includes('CPU')) {
+    say(describe(made))
     say(
       'no GPU is visible here: jobs that use this set-up need one, or an empty CUDA_VISIBLE_DEVICES',
     )
+  } else {
+    say(`${describe(made)}; TSRUN_BACKEND=auto takes it from now on`)
   }
   return 0
 }

@@ -9,7 +9,7 @@ import {
 } from '@tsrun/core'
 import type { BackendFacts } from './backend.ts'
 import { loadedModules, tf } from './tensorflow.ts'
-import { installFusedMatMul } from './tfjs-node-matmul.ts'
+import { installFusedMatMul, installStep } from './tfjs-node-kernels.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
 
@@ -50,6 +50,7 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     }
     require(name)
     installFusedMatMul()
+    installStep()
   } catch (cause) {
     const [reason] = (cause as Error).message.split('\n')
     throw new Error(`what was set up in ${folder} does not load (${reason!}): ${HOW} again`, {

