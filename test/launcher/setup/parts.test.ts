@@ -73,6 +73,10 @@ it.each([
     'ERROR: Could not find a version',
   ],
   ["a.cc:3:1: error: 'x' was not declared\n1 error", "a.cc:3:1: error: 'x' was not declared"],
+  [
+    'Error: getaddrinfo ENOTFOUND host\n  errno: -3\n\nNode.js v20',
+    'Error: getaddrinfo ENOTFOUND host',
+  ],
   ['something else\n\n', 'something else'],
   ['', 'it printed nothing'],
 ])('finds the line that says most in %j', (stderr, reason) => {

@@ -66,7 +66,7 @@ export async function installOfficially(
   const reason = output === undefined ? 'it does not start' : reasonOf(output)
   throw setupError(
     `the install script of ${name} failed (${reason}): its downloads need the network and a system ` +
-      `that they are made for (this is ${thisSystem}); leave out --official to build with a wheel, ` +
-      `which needs neither; all output is in ${workshop.log}`,
+      `that they are made for (this is ${thisSystem}); leave out --official to build with ` +
+      `a wheel, which pip brings; all output is in ${workshop.log}`,
   )
 }
