@@ -3,6 +3,7 @@
 //   npx tsrun --nproc 4 examples/pipeline.ts
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
+//   npx tsrun --nproc 4 examples/pipeline.ts --schedule zb-h1
 //   node --import tsx examples/pipeline.ts        (one process: the same script)
 //
 // Each rank builds its own layers only. Activations travel from rank to rank, gradients back, in the
@@ -108,7 +109,8 @@ const withMessages = training.pipelineReport(samples, schedule, { cores, transfe
 if (speaks) {
   console.log(`\n${formatReport(report, facts, schedule)}`)
   console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
-  console.log(`\nThe last full step, measured (F forward, B backward, o optimizer, . waiting):`)
+  const letters = 'F forward, B backward or I and W its halves, o optimizer, . waiting'
+  console.log(`\nThe last full step, measured (${letters}):`)
   console.log(drawTimeline(spans))
   console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
   printResult({
