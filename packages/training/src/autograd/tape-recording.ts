@@ -34,7 +34,6 @@ export function recordOnTape(
       if (spent || disposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
       checkOutputGradient(dy, value)
       spent = true
-      // the path to the input exists without its gradient being wanted, too
       halved = walkInput(nodes, { value, dy, x, wanted, needsInputGradient })
       return halved.inputGradient
     },

@@ -72,32 +72,29 @@ export function walkInput(
   }
   const gradients = new Gradients(pass.value, pass.dy, true)
   const later: DependentNode[] = []
-  for (let i = nodes.length - 1; i >= 0; i--) {
-    const node = nodes[i]!
-    const now = node.targets.filter((key) => fromX.has(node.inputs[key]!.id))
-    const rest = node.targets.filter((key) => !now.includes(key))
-    const dys = node.outputs.map((output) => gradients.of(output.id))
-    if (now.length > 0 && dys.some((dy) => dy !== undefined)) {
-      const results = ownedResults(() => inputGradients({ ...node, targets: now }, dys))
-      now.forEach((key, k) => {
-        gradients.add(node.inputs[key]!.id, results[k]!)
-      })
-    }
-    if (rest.length > 0) later.unshift({ ...node, targets: rest })
-    // what later nodes start from stays
-    else for (const output of node.outputs) gradients.release(output.id)
+  const dispose = (): void => {
+    gradients.dispose()
   }
-  const inputGradient = pass.needsInputGradient
-    ? (gradients.take(pass.x.id) ?? tf.keep(tf.zeros(pass.x.shape)))
-    : undefined
-  return {
-    inputGradient,
-    finish: (onGradient) => {
-      walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
-    },
-    dispose: () => {
-      gradients.dispose()
-    },
+  try {
+    for (let i = nodes.length - 1; i >= 0; i--) {
+      const node = nodes[i]!
+      const now = node.targets.filter((key) => fromX.has(node.inputs[key]!.id))
+      const rest = node.targets.filter((key) => !now.includes(key))
+      if (now.length > 0) gradients.propagate({ ...node, targets: now })
+      if (rest.length > 0) later.unshift({ ...node, targets: rest })
+      // what later nodes start from stays
+      else gradients.releaseOutputs(node)
+    }
+    return {
+      inputGradient: gradients.ofInput(pass),
+      finish: (onGradient) => {
+        walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
+      },
+      dispose,
+    }
+  } catch (error) {
+    dispose()
+    throw error
   }
 }
 
@@ -109,9 +106,7 @@ export function walkBackward(
   const gradients = new Gradients(pass.value, pass.dy)
   try {
     walkFrom(gradients, nodes, pass)
-    return pass.needsInputGradient
-      ? (gradients.take(pass.x.id) ?? tf.keep(tf.zeros(pass.x.shape)))
-      : undefined
+    return gradients.ofInput(pass)
   } finally {
     gradients.dispose()
   }
@@ -133,12 +128,8 @@ function walkFrom(
   }
   for (let i = nodes.length - 1; i >= 0; i--) {
     const node = nodes[i]!
-    const dys = node.outputs.map((output) => gradients.of(output.id))
-    const results = ownedResults(() => inputGradients(node, dys))
-    node.targets.forEach((key, k) => {
-      gradients.add(node.inputs[key]!.id, results[k]!)
-    })
-    for (const output of node.outputs) gradients.release(output.id)
+    gradients.propagate(node)
+    gradients.releaseOutputs(node)
     for (const key of node.targets) {
       const { id } = node.inputs[key]!
       if (pending.has(id)) pending.set(id, pending.get(id)! - 1)
@@ -184,11 +175,26 @@ class Gradients {
     this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
   }
 
-  of(id: number): Tensor | undefined {
-    return this.#sums.get(id)
+  /** Adds what the gradients of a node's outputs make to those of its targets. */
+  propagate(node: DependentNode): void {
+    const dys = node.outputs.map(({ id }) => this.#sums.get(id))
+    const results = ownedResults(() => inputGradients(node, dys))
+    node.targets.forEach((key, k) => {
+      this.#add(node.inputs[key]!.id, results[k]!)
+    })
   }
 
-  add(id: number, gradient: Tensor): void {
+  releaseOutputs({ outputs }: DependentNode): void {
+    for (const { id } of outputs) this.#release(id)
+  }
+
+  /** The caller's, where it is asked for. */
+  ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
+    if (!needsInputGradient) return undefined
+    return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
+  }
+
+  #add(id: number, gradient: Tensor): void {
     const sum = this.#sums.get(id)
     if (sum === undefined) {
       this.#sums.set(id, gradient)
@@ -206,14 +212,14 @@ class Gradients {
     return sum === this.#borrowed ? tf.keep(tf.clone(sum)) : sum
   }
 
-  release(id: number): void {
+  #release(id: number): void {
     const sum = this.#sums.get(id)
     this.#sums.delete(id)
     if (sum !== undefined) this.#free(sum)
   }
 
   dispose(): void {
-    for (const id of [...this.#sums.keys()]) this.release(id)
+    for (const id of [...this.#sums.keys()]) this.#release(id)
   }
 
   #free(tensor: Tensor): void {

@@ -1,4 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
+import type { HostDType } from './bridge/bridge.ts'
 
 /** The parts of TensorFlow.js' wasm backend (4.22) that this project relies on. */
 export interface WasmBackend {
@@ -15,7 +16,7 @@ export interface WasmBackend {
     }
   }
   typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>
-  makeOutput(shape: readonly number[], dtype: 'float32' | 'int32'): TensorInfo
+  makeOutput(shape: readonly number[], dtype: HostDType): TensorInfo
   getMemoryOffset(dataId: object): number
   refCount(dataId: object): number
   incRef(dataId: object): void

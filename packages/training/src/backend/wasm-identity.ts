@@ -1,5 +1,5 @@
-import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel } from './tfjs-kernels.ts'
 import type { WasmBackend } from './wasm-backend.ts'
 
 /**
@@ -7,14 +7,11 @@ import type { WasmBackend } from './wasm-backend.ts'
  * kernel copies it, and the tape clones whatever it saves: every activation and every weight.
  */
 export function installSharedIdentity(): void {
-  const stock = tf.getKernel('Identity', 'wasm')
-  tf.unregisterKernel('Identity', 'wasm')
-  const kernelFunc: KernelFunc = (call) => {
+  replaceKernel('Identity', 'wasm', (stock) => (call) => {
     const { x } = call.inputs as { x: TensorInfo }
-    if (x.dtype === 'string') return stock.kernelFunc(call)
+    if (x.dtype === 'string') return stock(call)
     const backend = call.backend as WasmBackend
     backend.incRef(x.dataId)
     return { dataId: x.dataId, shape: x.shape, dtype: x.dtype }
-  }
-  tf.registerKernel({ ...stock, kernelFunc })
+  })
 }

@@ -1,5 +1,6 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from './tensorflow.ts'
+import { replaceKernel } from './tfjs-kernels.ts'
 import type { WasmBackend } from './wasm-backend.ts'
 import { heapOf, type WasmHeap } from './wasm-heap.ts'
 import { markPacked } from './wasm-packed.ts'
@@ -32,10 +33,11 @@ type MatMul = (call: MatMulCall) => TensorInfo
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
-    const stock = tf.getKernel(kernelName, 'wasm')
-    tf.unregisterKernel(kernelName, 'wasm')
-    const kernelFunc = matMul(stock.kernelFunc as unknown as MatMul) as unknown as KernelFunc
-    tf.registerKernel({ ...stock, kernelFunc })
+    replaceKernel(
+      kernelName,
+      'wasm',
+      (stock) => matMul(stock as unknown as MatMul) as unknown as KernelFunc,
+    )
   }
 }
 

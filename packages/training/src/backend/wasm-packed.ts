@@ -1,5 +1,5 @@
-import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel } from './tfjs-kernels.ts'
 
 /**
  * Kernels that hand inputs to XNNPACK, which multiplies with a packed copy of them and keeps it for
@@ -28,12 +28,9 @@ export function markPacked(...tensors: readonly (TensorInfo | undefined)[]): voi
 /** Lets the kernels of the table leave a mark on what they pack. */
 export function watchPacking(): void {
   for (const [kernelName, names] of Object.entries(packing)) {
-    const stock = tf.getKernel(kernelName, 'wasm')
-    tf.unregisterKernel(kernelName, 'wasm')
-    const kernelFunc: KernelFunc = (call) => {
+    replaceKernel(kernelName, 'wasm', (stock) => (call) => {
       markPacked(...names.map((name) => call.inputs[name]))
-      return stock.kernelFunc(call)
-    }
-    tf.registerKernel({ ...stock, kernelFunc })
+      return stock(call)
+    })
   }
 }

@@ -1,4 +1,5 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
+import { sizeOf } from './shape.ts'
 import { tf } from './tensorflow.ts'
 import type { WasmBackend } from './wasm-backend.ts'
 import { heapOf } from './wasm-heap.ts'
@@ -38,8 +39,4 @@ function segmentSum({ inputs, attrs, backend }: SegmentSumCall): TensorInfo {
   const [to, from, ids] = [out, x, segmentIds].map((tensor) => heap.addressOf(tensor))
   heap.kernels[`scatter_add_${dtype}`](to!, from!, ids!, rows, columns, numSegments)
   return out
-}
-
-function sizeOf(shape: readonly number[]): number {
-  return shape.reduce((product, size) => product * size, 1)
 }

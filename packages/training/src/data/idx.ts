@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
+import { sizeOf } from '../backend/shape.ts'
 
 /** An array of bytes as the IDX format keeps it. */
 export interface IdxArray {
@@ -27,7 +28,7 @@ export function readIdx(path: string, dimensions: number): IdxArray {
     throw refuse(`it is no IDX file of bytes with ${String(dimensions)} dimensions`)
   }
   const shape = Array.from({ length: dimensions }, (_, axis) => file.readUInt32BE(4 + 4 * axis))
-  const size = shape.reduce((product, length) => product * length, 1)
+  const size = sizeOf(shape)
   if (file.length !== header + size) {
     throw refuse(`it has ${String(file.length - header)} values instead of ${String(size)}`)
   }

@@ -1,7 +1,8 @@
-import type { NamedTensorMap, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
+import { runKernel } from '../backend/tfjs-kernels.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
 
@@ -67,7 +68,7 @@ export function tensorPasses(
 function forwardLayer(x: Tensor, { weight, bias, activation }: Linear): Tensor {
   const [batch, inputs] = x.shape as [number, number]
   const outputs = bias.shape[0]!
-  const y = kernel(
+  const y = runKernel(
     '_FusedMatMul',
     {
       a: reshaped(x, [1, batch, inputs]),
@@ -84,8 +85,8 @@ function forwardLayer(x: Tensor, { weight, bias, activation }: Linear): Tensor {
 /** The gradient before the activation. Kernels, as a branch a value is mispredicted half the time. */
 function activationGradient({ activation }: Linear, y: Tensor, dy: Tensor): Tensor {
   if (activation === 'linear') return dy
-  const positive = kernel('Step', { x: y }, { alpha: 0 })
-  const dz = tf.keep(kernel('Multiply', { a: positive, b: dy }))
+  const positive = runKernel('Step', { x: y }, { alpha: 0 })
+  const dz = tf.keep(runKernel('Multiply', { a: positive, b: dy }))
   positive.dispose()
   return dz
 }
@@ -108,15 +109,7 @@ function addRows(sums: Float64Array, values: Float32Array): void {
 }
 
 function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {
-  return tf.keep(kernel('BatchMatMul', { a, b }, { transposeA, transposeB }))
-}
-
-function kernel(
-  name: string,
-  inputs: Record<string, TensorInfo>,
-  attrs: Record<string, string | number | boolean> = {},
-): Tensor {
-  return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
+  return tf.keep(runKernel('BatchMatMul', { a, b }, { transposeA, transposeB }))
 }
 
 function reshaped({ dataId, dtype }: Tensor, shape: number[]): TensorInfo {

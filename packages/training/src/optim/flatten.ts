@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { sizeOf } from '../backend/shape.ts'
 import type { Parameter } from '../nn/parameter.ts'
 
 /** The place of one parameter's values in a flat buffer. */
@@ -39,7 +40,7 @@ export function flatten(parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
         expected: 'a name of its own for each',
       })
     }
-    const length = shape.reduce((product, size) => product * size, 1)
+    const length = sizeOf(shape)
     slots.set(name, { shape, offset, length })
     offset += length
   }

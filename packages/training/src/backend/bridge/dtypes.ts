@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from '../tensorflow.ts'
+import { sizeOf } from '../shape.ts'
 import type { HostArray, HostArrays, HostDType } from './bridge.ts'
 
 const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D] } = {
@@ -9,7 +9,7 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
 }
 
 export function newArray<D extends HostDType>(shape: readonly number[], dtype: D): HostArrays[D] {
-  return new arrays[dtype](tf.util.sizeFromShape([...shape]))
+  return new arrays[dtype](sizeOf(shape))
 }
 
 /** @throws ERR_TSR_ARGUMENT unless `array` holds as many values of `dtype` as `shape` says */
@@ -25,7 +25,7 @@ export function checkArray(
   }
   // by its name: an array of another realm is no instance of this one's
   const wanted = arrays[dtype as HostDType].name
-  const length = shape.reduce((product, size) => product * size, 1)
+  const length = sizeOf(shape)
   const found = describe(array)
   if (found === `${wanted}[${String(length)}]`) return
   throw tsrError('ERR_TSR_ARGUMENT', {

@@ -1,15 +1,9 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from '../tensorflow.ts'
-import type { Bridge, HostArray, HostDType } from './bridge.ts'
+import type { WasmBackend } from '../wasm-backend.ts'
+import type { Bridge } from './bridge.ts'
 import { countCopy } from './copies.ts'
 
-/** The part of the wasm backend that gives access to its heap. */
-interface HeapBackend {
-  typedArrayFromHeap(tensor: TensorInfo): HostArray
-  makeOutput(shape: number[], dtype: HostDType): TensorInfo
-}
-
-const heap = (): HeapBackend => tf.engine().backend as unknown as HeapBackend
+const heap = (): WasmBackend => tf.engine().backend as unknown as WasmBackend
 
 /** wasm: the heap of its module is an ArrayBuffer; one copy each way. */
 export const heapBridge: Bridge = {

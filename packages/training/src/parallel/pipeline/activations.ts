@@ -2,6 +2,7 @@ import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { SpanKind, SpanRecorder } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { sizeOf } from '../../backend/shape.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import { BufferPool } from './buffers.ts'
 import { Shapes } from './shapes.ts'
@@ -92,11 +93,10 @@ export class Activations {
       this.#handed.delete(keyOf(message))
       return tensor
     }
-    const posted = this.#posted.shift()!
-    const { work, buffer, direction, microbatch } = posted
+    const { work, buffer } = this.#posted.shift()!
     this.#post()
-    this.#record('recv', work, { ...posted, bytes: buffer.byteLength })
-    const shape = [this.#rows[microbatch]!, ...this.#shapes.of({ ...message, direction })!]
+    this.#record('recv', work, { ...message, bytes: buffer.byteLength })
+    const shape = [this.#rows[message.microbatch]!, ...this.#shapes.of(message)!]
     const tensor = tensorFrom(buffer, shape)
     this.#pool.give(buffer)
     return tensor
@@ -153,10 +153,7 @@ export class Activations {
       const shape = this.#shapes.of(message)
       if (shape === undefined) return
       this.#expected.shift()
-      const length = shape.reduce(
-        (product, size) => product * size,
-        this.#rows[message.microbatch]!,
-      )
+      const length = this.#rows[message.microbatch]! * sizeOf(shape)
       const buffer = this.#pool.take(length)
       const work = this.#group.irecv(buffer, this.#source(message), options(message))
       this.#posted.push({ ...message, buffer, work })

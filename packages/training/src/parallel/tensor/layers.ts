@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
+import { sizeOf } from '../../backend/shape.ts'
 import { tf } from '../../backend/tensorflow.ts'
 import type { Linear } from '../../nn/linear.ts'
 import type { Module } from '../../nn/module.ts'
@@ -123,8 +124,8 @@ function shardOf(parameter: Parameter, { rank, size }: ProcessGroup, axis: numbe
   }
   const extent = shape[axis]! / size
   const own = shape.map((whole, i) => (i === axis ? extent : whole))
-  const inner = shape.slice(axis + 1).reduce((product, length) => product * length, 1)
-  const outer = shape.slice(0, axis).reduce((product, length) => product * length, 1)
+  const inner = sizeOf(shape.slice(axis + 1))
+  const outer = sizeOf(shape.slice(0, axis))
   const part = new Float32Array(outer * extent * inner)
   const whole = viewOf(value)
   for (let i = 0; i < outer; i++) {

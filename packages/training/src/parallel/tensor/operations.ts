@@ -9,22 +9,28 @@ import { gatherColumns, reduceScatterColumns, startSum } from './collectives.ts'
  * rank pass tensors through.
  */
 
-/** Identity; the gradient is summed over the ranks. In front of a layer whose columns are shared. */
-export function copyToRanks(x: Tensor, group: ProcessGroup): Tensor {
+type Step = (x: Tensor, group: ProcessGroup) => Tensor
+
+const same: Step = (x) => tf.clone(x)
+const sum: Step = (x, group) => startSum(x, group).finish()
+
+/** An operation whose gradient is another one. */
+function between(x: Tensor, group: ProcessGroup, forward: Step, backward: Step): Tensor {
   if (group.size === 1) return x
   return tf.customGrad((input) => ({
-    value: tf.clone(input as Tensor),
-    gradFunc: (dy: Tensor) => startSum(dy, group).finish(),
+    value: forward(input as Tensor, group),
+    gradFunc: (dy: Tensor) => backward(dy, group),
   }))(x)
+}
+
+/** Identity; the gradient is summed over the ranks. In front of a layer whose columns are shared. */
+export function copyToRanks(x: Tensor, group: ProcessGroup): Tensor {
+  return between(x, group, same, sum)
 }
 
 /** The sum over the ranks; the gradient passes unchanged. Behind a layer whose rows are shared. */
 export function sumOverRanks(x: Tensor, group: ProcessGroup): Tensor {
-  if (group.size === 1) return x
-  return tf.customGrad((input) => ({
-    value: startSum(input as Tensor, group).finish(),
-    gradFunc: (dy: Tensor) => tf.clone(dy),
-  }))(x)
+  return between(x, group, sum, same)
 }
 
 /**
@@ -32,11 +38,7 @@ export function sumOverRanks(x: Tensor, group: ProcessGroup): Tensor {
  * have the whole gradient, and each takes its slice of it.
  */
 export function gatherReplicated(x: Tensor, group: ProcessGroup): Tensor {
-  if (group.size === 1) return x
-  return tf.customGrad((input) => ({
-    value: gatherColumns(input as Tensor, group),
-    gradFunc: (dy: Tensor) => sliceOf(dy, group),
-  }))(x)
+  return between(x, group, gatherColumns, sliceOf)
 }
 
 /**
@@ -45,20 +47,12 @@ export function gatherReplicated(x: Tensor, group: ProcessGroup): Tensor {
  * what the other ranks have made of this slice.
  */
 export function gatherPartial(x: Tensor, group: ProcessGroup): Tensor {
-  if (group.size === 1) return x
-  return tf.customGrad((input) => ({
-    value: gatherColumns(input as Tensor, group),
-    gradFunc: (dy: Tensor) => reduceScatterColumns(dy, group),
-  }))(x)
+  return between(x, group, gatherColumns, reduceScatterColumns)
 }
 
 /** This rank's slice of the last axis; the gradient is gathered. */
 export function scatterToRanks(x: Tensor, group: ProcessGroup): Tensor {
-  if (group.size === 1) return x
-  return tf.customGrad((input) => ({
-    value: sliceOf(input as Tensor, group),
-    gradFunc: (dy: Tensor) => gatherColumns(dy, group),
-  }))(x)
+  return between(x, group, sliceOf, gatherColumns)
 }
 
 function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {

@@ -12,10 +12,9 @@ import type { Action } from './action.ts'
 export function interleaved(
   rank: number,
   ranks: number,
-  stages: number,
   microbatches: number,
+  chunks: number,
 ): Action[] {
-  const chunks = stages / ranks
   const visits = visitsOf(ranks, chunks, microbatches)
   const forwards = visits.map(({ chunk, microbatch }): Action => ({
     kind: 'F',

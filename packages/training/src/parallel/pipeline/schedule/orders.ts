@@ -1,7 +1,11 @@
 import type { Action, ActionKind } from './action.ts'
+import { interleaved } from './interleaved.ts'
 
-/** One rank's share of a schedule with one stage a rank: what `stage` of `stages` runs, in order. */
-export type Order = (stage: number, stages: number, microbatches: number) => Action[]
+/**
+ * One rank's share of a schedule: what it runs, in order. Stages are dealt to the ranks in turn,
+ * `chunks` each; but for `interleaved` each has one, and its stage is its rank.
+ */
+export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
 /** One micro-batch in the pipe at a time: what cutting a model by hand gives. */
 const naive: Order = (stage, _stages, microbatches) =>
@@ -56,6 +60,7 @@ export const orders = {
   gpipe,
   '1f1b': oneForwardOneBackward,
   'zb-h1': zeroBubble,
+  interleaved,
 } as const satisfies Record<string, Order>
 
 function act(kind: ActionKind, stage: number, microbatch: number): Action {

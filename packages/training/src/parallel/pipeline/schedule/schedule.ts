@@ -2,14 +2,13 @@ import { tsrError } from '@tsrun/core'
 import type { ActionLists } from './action.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
-import { interleaved } from './interleaved.ts'
 import { orders } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
 import { validateSchedule } from './validate.ts'
 
-export type ScheduleName = keyof typeof orders | 'interleaved'
+export type ScheduleName = keyof typeof orders
 
-export const scheduleNames = [...Object.keys(orders), 'interleaved'] as ScheduleName[]
+export const scheduleNames = Object.keys(orders) as ScheduleName[]
 
 export interface ScheduleOptions {
   /** Number of pipeline stages; at least 1. */
@@ -66,9 +65,7 @@ export function schedule(
     })
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
-    name === 'interleaved'
-      ? interleaved(rank, ranks, stages, microbatches)
-      : orders[name](rank, stages, microbatches),
+    orders[name](rank, ranks, microbatches, stages / ranks),
   )
   return new ActionSchedule(name, lists)
 }
