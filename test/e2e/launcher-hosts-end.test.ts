@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { allFinished, allReady, node } from '../launcher/support/nodes.ts'
+import { allFinished, allReady, collecting, node } from '../launcher/support/nodes.ts'
 import { killLeftovers, now, until, untilGone } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
@@ -115,6 +115,12 @@ describe('one end for all', () => {
     )
     expect(spent.map(({ code }) => code)).toEqual([spent[0]!.code, spent[0]!.code])
     expect(spent[0]!.code).toBeGreaterThan(0)
+  })
+
+  it('the same while the launchers collect garbage', async () => {
+    const args = ['--nproc', '2', '--no-summary', '--max-restarts', '1', 'flaky.mjs', '1']
+    const ends = await allFinished([0, 1].map((rank) => node(rank, 2, args, collecting)))
+    expect(ends.map(({ code }) => code)).toEqual([0, 0])
   })
 
   it('a rank that left early on one host is named when another host misses it', async () => {

@@ -2,7 +2,7 @@ import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { allFinished, node, port, token } from '../launcher/support/nodes.ts'
+import { allFinished, collecting, node, port, token } from '../launcher/support/nodes.ts'
 import { fixtures, killLeftovers, Run, until } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
@@ -60,6 +60,16 @@ describe('a job of several launchers', () => {
     expect(ends.map(({ code }) => code)).toEqual([2, 2])
     expect(ends[0]!.stderr).toContain('node 2')
     for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
+  })
+
+  it('gives up after its own --rdzv-timeout where node 0 would wait longer', async () => {
+    const zero = node(0, 3, ['--rdzv-timeout', '600', 'hello.mjs'])
+    const one = node(1, 3, ['--rdzv-timeout', '1.5', 'hello.mjs'], collecting)
+    const { code, stderr } = await one.finished
+    expect(code).toBe(2)
+    expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
+    zero.signal('SIGINT')
+    await zero.finished
   })
 
   it('says that nobody answers, and why that may be', async () => {

@@ -12,6 +12,11 @@ beforeEach(async () => {
   server.close()
 })
 
+const collector = new URL('../../fixtures/launcher/collect.mjs', import.meta.url)
+
+/** A launcher that collects garbage all the time: what nobody holds is gone at once. */
+export const collecting: Options = { env: { NODE_OPTIONS: `--import ${collector.href}` } }
+
 /** One launcher of a job whose hosts are all this one. */
 export function node(
   rank: number,

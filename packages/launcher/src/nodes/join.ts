@@ -25,6 +25,13 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
   const { options } = job
   const waiting = new Waiting(around.announcer, 'node 0')
   const store = await connect(job, around, waiting)
+  const late = new AbortController()
+  const timer = setTimeout(
+    () => {
+      late.abort()
+    },
+    Math.min(options.rdzvTimeout, 2 ** 31 - 1),
+  )
   try {
     const { address: storeAddress } = await resolve(options.masterAddr, options.masterPort)
     const id = randomBytes(8).toString('hex')
@@ -33,11 +40,7 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
       node: describeSelf(job, await ownAddress(options)),
       storeAddress,
     }
-    const { stop } = around.interrupts
-    const limit = AbortSignal.any([
-      stop,
-      AbortSignal.timeout(Math.min(options.rdzvTimeout, 2 ** 31 - 1)),
-    ])
+    const limit = AbortSignal.any([around.interrupts.stop, late.signal])
     // Asked for before we knock, so that no answer is missed.
     const plan = receive<NodePlan>(store, keys.plan, limit)
     const refused = receive<SerializedTsrError>(store, keys.refused, limit).then((error) => {
@@ -55,6 +58,7 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
     await store.close()
     throw explain(error, job, around, waiting.whom)
   } finally {
+    clearTimeout(timer)
     waiting.end()
   }
 }

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type { RankProcess } from '../spawn/rank-process.ts'
 
 /** Milliseconds that the real culprit gets to be seen before its victims' end stops the job. */
@@ -13,15 +14,11 @@ export async function settle(
   cut: AbortSignal,
   hasOtherHosts: boolean,
 ): Promise<void> {
-  const limit = AbortSignal.any([cut, AbortSignal.timeout(SETTLING_TIME)])
-  const reached = new Promise<void>((resolve) => {
-    limit.addEventListener('abort', () => {
-      resolve()
-    })
-  })
-  while (!limit.aborted && !isClear(ranks, hasOtherHosts)) {
+  const limit = pause(SETTLING_TIME, true, { signal: cut }).catch(() => true)
+  let over = cut.aborted
+  while (!over && !isClear(ranks, hasOtherHosts)) {
     const running = ranks.filter((rank) => rank.end === undefined)
-    await Promise.race([reached, ...running.map((rank) => rank.ended)])
+    over = await Promise.race([limit, ...running.map((rank) => rank.ended.then(() => false))])
   }
 }
 

@@ -1,0 +1,18 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { runWorld } from '@tsrun/distributed'
+import { errorOf } from '../support/outcome.ts'
+
+it("gives a batch up at the caller's time-out, which nothing else holds", async () => {
+  setFlagsFromString('--expose-gc')
+  const collecting = setInterval(runInNewContext('gc') as () => void, 20).unref()
+  const [error] = await runWorld({ size: 2 }, async (group) => {
+    if (group.rank !== 0) return await pause(1000, undefined)
+    const messages = [{ op: 'recv', buffer: new Float32Array(1), peer: 1 }] as const
+    const [work] = group.batchIsendIrecv(messages, { signal: AbortSignal.timeout(200) })
+    return await errorOf(() => work!)
+  })
+  clearInterval(collecting)
+  expect(error).toMatchObject({ code: 'ERR_TSR_OPERATION_ABORTED' })
+})
