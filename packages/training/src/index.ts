@@ -20,7 +20,7 @@ export { crossEntropy, summedCrossEntropy, type Reduction } from './nn/cross-ent
 export { Linear, type LinearOptions } from './nn/linear.ts'
 export { recordLoss, type Loss } from './nn/loss.ts'
 export { disposeModule, type Module } from './nn/module.ts'
-export { replaceValue, type Parameter } from './nn/parameter.ts'
+export { replaceValue, type Parameter, type Shard } from './nn/parameter.ts'
 export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp.ts'
 export { Adam, type AdamOptions } from './optim/adam.ts'
 export { flatten, type FlatLayout, type FlatSlot } from './optim/flatten.ts'

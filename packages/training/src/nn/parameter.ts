@@ -1,5 +1,15 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 
+/** Which part of a whole tensor a rank holds. */
+export interface Shard {
+  /** Of the whole. */
+  readonly shape: readonly number[]
+  /** The axis along which it is cut. */
+  readonly axis: number
+  /** Where this part begins on that axis. */
+  readonly offset: number
+}
+
 /**
  * A trained tensor with its global name, for example `layers.3.weight`.
  *
@@ -9,6 +19,8 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 export interface Parameter {
   readonly name: string
   readonly shape: readonly number[]
+  /** Where the ranks of a group share the tensor: `shape` and `value` are those of this rank's part. */
+  readonly shard?: Shard
   value: Tensor
 }
 

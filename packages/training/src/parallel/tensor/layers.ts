@@ -133,5 +133,6 @@ function shardOf(parameter: Parameter, { rank, size }: ProcessGroup, axis: numbe
     part.set(whole.subarray(from, from + extent * inner), i * extent * inner)
   }
   value.dispose()
-  return { name, shape: own, value: tensorFrom(part, own) }
+  const shard = { shape, axis, offset: rank * extent }
+  return { name, shape: own, shard, value: tensorFrom(part, own) }
 }
