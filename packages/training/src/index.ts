@@ -12,6 +12,7 @@ export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory
 export { loadBackend } from './backend/load.ts'
 export { overwrite } from './backend/overwrite.ts'
 export { tf, type Tensor } from './backend/tensorflow.ts'
+export * from './checkpoint/index.ts'
 export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './data/batches.ts'
 export type { Dataset } from './data/dataset.ts'
 export { mnist, type MnistOptions } from './data/mnist.ts'
