@@ -115,6 +115,42 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     )
   })
 
+  it.each(cases)('%s goes on from a copy of its state as if nothing had been', async (_, make) => {
+    const steps = (optimizer: Optimizer, parameter: Parameter, count: number) => {
+      for (let step = 0; step < count; step++) {
+        optimizer.step([parameter], new Map([['p', gradient([0.5, -step, 2])]]))
+      }
+      return [...parameter.value.dataSync()]
+    }
+    const [first, second] = [make(), make()]
+    const parameter = build('p', [1, 2, 3])
+    steps(first, parameter, 3)
+    const copy = build('p', [...parameter.value.dataSync()])
+    const state = await first.state()
+    second.loadState(state)
+    expect(await second.state()).toEqual(state)
+    const expected = steps(first, parameter, 3)
+    expect(state.get('p')!.steps).toBe(3)
+    for (const values of Object.values(state.get('p')!.values)) values.fill(NaN)
+    expect(steps(second, copy, 3)).toEqual(expected)
+    expect(await second.state()).toEqual(await first.state())
+  })
+
+  it('refuses the state of another optimizer, or of a parameter of another size', async () => {
+    const parameter = build('p', [1, 2])
+    const adaptive = new Adam()
+    adaptive.step([parameter], new Map([['p', gradient([1, 1])]]))
+    const state = await adaptive.state()
+    expect(() => {
+      new SGD({ learningRate: 1, momentum: 0.9 }).loadState(state)
+    }).toThrow(/state of p is 1 steps, mean, square; expected a number of steps, velocity/)
+    const other = new Adam()
+    other.loadState(state)
+    expect(() => {
+      other.step([build('p', [1, 2, 3])], new Map([['p', gradient([1, 1, 1])]]))
+    }).toThrow(/loaded state of p is mean of 2 values; expected as many as the parameter has: 3/)
+  })
+
   it.each(cases)('%s takes a new learning rate between steps', (_, make) => {
     const parameter = build('p', [1])
     const optimizer = make()

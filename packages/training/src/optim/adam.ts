@@ -1,11 +1,11 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
-import { hostVector, type HostVector } from '../backend/host-vector.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { adamStep } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
-import { DeviceState, updateOnDevice } from './on-device.ts'
+import { updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
+import { StateOfParameters, type OptimizerState } from './state.ts'
 
 export interface AdamOptions {
   /** Default 0.001. */
@@ -14,12 +14,6 @@ export interface AdamOptions {
   readonly betas?: readonly [number, number]
   /** Keeps the step finite where gradients vanish; default 1e-8. */
   readonly epsilon?: number
-}
-
-interface Moments {
-  steps: number
-  readonly mean: HostVector
-  readonly square: HostVector
 }
 
 /**
@@ -33,12 +27,7 @@ export class Adam implements Optimizer {
   learningRate: number
   readonly #betas: readonly [number, number]
   readonly #epsilon: number
-  readonly #onDevice = {
-    steps: new Map<string, number>(),
-    means: new DeviceState(),
-    squares: new DeviceState(),
-  }
-  readonly #moments = new Map<string, Moments>()
+  readonly #state = new StateOfParameters(['mean', 'square'])
 
   constructor({ learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8 }: AdamOptions = {}) {
     checkOption('learningRate', learningRate, 0)
@@ -57,41 +46,44 @@ export class Adam implements Optimizer {
     }
     const betas = this.#betas
     const epsilon = this.#epsilon
-    updateParameters(parameters, gradients, (name, length) => {
-      const moments = this.#momentsOf(name, length)
-      moments.steps += 1
-      const rate = this.learningRate / (1 - betas[0] ** moments.steps)
-      const scale = 1 / Math.sqrt(1 - betas[1] ** moments.steps)
+    updateParameters(parameters, gradients, ({ name, value: { size } }) => {
+      const state = this.#state
+      const means = state.onHost(name, 'mean', size).vector
+      const squares = state.onHost(name, 'square', size).vector
+      const { rate, scale } = this.#corrected(state.nextStep(name))
       return (next, value, gradient) => {
-        const { values: mean } = moments.mean
-        const { values: square } = moments.square
+        const { values: mean } = means
+        const { values: square } = squares
         adamStep({ next, value, gradient, mean, square }, { rate, scale, epsilon, betas })
       }
     })
   }
 
+  async state(): Promise<OptimizerState> {
+    return await this.#state.read()
+  }
+
+  loadState(state: OptimizerState): void {
+    this.#state.load(state)
+  }
+
   #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
     const [beta1, beta2] = this.#betas
-    const { steps, means, squares } = this.#onDevice
-    updateOnDevice(parameters, gradients, (value, gradient, name) => {
-      const step = (steps.get(name) ?? 0) + 1
-      steps.set(name, step)
-      const mean = means.replace(name, decay(beta1, gradient))
-      const square = squares.replace(name, decay(beta2, tf.square(gradient)))
-      const rate = this.learningRate / (1 - beta1 ** step)
-      const scale = 1 / Math.sqrt(1 - beta2 ** step)
+    const state = this.#state
+    updateOnDevice(parameters, gradients, (value, gradient, { name, shape }) => {
+      const mean = state.onDevice(name, 'mean', shape, decay(beta1, gradient))
+      const square = state.onDevice(name, 'square', shape, decay(beta2, tf.square(gradient)))
+      const { rate, scale } = this.#corrected(state.nextStep(name))
       const deviation = tf.add(tf.mul(tf.sqrt(square), scale), this.#epsilon)
       return tf.sub(value, tf.div(tf.mul(mean, rate), deviation))
     })
   }
 
-  #momentsOf(name: string, length: number): Moments {
-    let moments = this.#moments.get(name)
-    if (moments === undefined) {
-      moments = { steps: 0, mean: hostVector(length), square: hostVector(length) }
-      this.#moments.set(name, moments)
-    }
-    return moments
+  /** The means begin at zero, which is corrected by their weight. */
+  #corrected(step: number): { readonly rate: number; readonly scale: number } {
+    const [beta1, beta2] = this.#betas
+    const rate = this.learningRate / (1 - beta1 ** step)
+    return { rate, scale: 1 / Math.sqrt(1 - beta2 ** step) }
   }
 }
 

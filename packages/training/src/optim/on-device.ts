@@ -5,7 +5,7 @@ import { replaceValue, type Parameter } from '../nn/parameter.ts'
 import { checkGradient, type Gradients } from './optimizer.ts'
 
 /** Makes the next value of a parameter out of operations; called in a tf.tidy. */
-export type DeviceUpdate = (value: Tensor, gradient: Tensor, name: string) => Tensor
+export type DeviceUpdate = (value: Tensor, gradient: Tensor, parameter: Parameter) => Tensor
 
 /** `updateParameters` for backends whose tensors the host does not reach: nothing is fetched. */
 export function updateOnDevice(
@@ -19,22 +19,8 @@ export function updateOnDevice(
     if (given === undefined) continue
     checkGradient(parameter, given)
     const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, shape) : given
-    const next = tf.tidy(() => tf.keep(update(value, gradient, name)))
+    const next = tf.tidy(() => tf.keep(update(value, gradient, parameter)))
     replaceValue(parameter, next)
     gradient.dispose()
-  }
-}
-
-/** Tensors that an optimizer keeps from step to step, by name of the parameter. */
-export class DeviceState {
-  readonly #tensors = new Map<string, Tensor>()
-
-  /** Puts what `next` makes of the former tensor in its place; undefined at first. */
-  replace(name: string, next: (former: Tensor | undefined) => Tensor): Tensor {
-    const former = this.#tensors.get(name)
-    const tensor = tf.keep(next(former))
-    this.#tensors.set(name, tensor)
-    former?.dispose()
-    return tensor
   }
 }

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import type { OptimizerState } from './state.ts'
 
 /** Updates parameters from their gradients. Its state is kept by parameter name. */
 export interface Optimizer {
@@ -16,6 +17,18 @@ export interface Optimizer {
    * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
+
+  /** A copy of what it keeps of each parameter that has made a step. */
+  state(): Promise<OptimizerState>
+
+  /**
+   * Puts a copy of `state` in the place of what it keeps: the next step is that of the optimizer that
+   * the state comes from, if the options are the same.
+   *
+   * @throws ERR_TSR_ARGUMENT when it is the state of another kind of optimizer; from `step`: when that
+   *   of a parameter has another size
+   */
+  loadState(state: OptimizerState): void
 }
 
 /** Gradients by parameter name: tensors, or their values in row-major order. */
@@ -27,8 +40,7 @@ export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
  * `next` may be the same array as `gradient`.
  */
 export type Update = (
-  name: string,
-  length: number,
+  parameter: Parameter,
 ) => (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
 
 /** The common part of all optimizers: checks, new tensors in the place of old ones, disposal. */
@@ -43,7 +55,7 @@ export function updateParameters(
     if (gradient === undefined) continue
     checkGradient(parameter, gradient)
     const isArray = ArrayBuffer.isView(gradient)
-    const write = update(name, value.size)
+    const write = update(parameter)
     const next = createTensor(shape, (values) => {
       // Values from elsewhere first go where the result will be, within the reach of kernels.
       if (isArray) values.set(gradient)

@@ -1,10 +1,11 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
-import { hostVector, type HostVector } from '../backend/host-vector.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
-import { DeviceState, updateOnDevice } from './on-device.ts'
+import { updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
+import { StateOfParameters, type OptimizerState } from './state.ts'
 
 export interface SGDOptions {
   readonly learningRate: number
@@ -21,14 +22,14 @@ export interface SGDOptions {
 export class SGD implements Optimizer {
   learningRate: number
   readonly #momentum: number
-  readonly #deviceVelocities = new DeviceState()
-  readonly #velocities = new Map<string, HostVector>()
+  readonly #state: StateOfParameters
 
   constructor({ learningRate, momentum = 0 }: SGDOptions) {
     checkOption('learningRate', learningRate, 0)
     checkOption('momentum', momentum, 0, 1)
     this.learningRate = learningRate
     this.#momentum = momentum
+    this.#state = new StateOfParameters(momentum === 0 ? [] : ['velocity'])
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
@@ -38,40 +39,39 @@ export class SGD implements Optimizer {
     }
     const rate = this.learningRate
     const momentum = this.#momentum
-    updateParameters(parameters, gradients, (name, length) => {
-      const former = this.#velocities.get(name)
-      const velocity = momentum === 0 ? undefined : (former ?? this.#start(name, length))
+    updateParameters(parameters, gradients, ({ name, value: { size } }) => {
+      this.#state.nextStep(name)
+      const kept = momentum === 0 ? undefined : this.#state.onHost(name, 'velocity', size)
       return (next, value, gradient) => {
-        if (velocity === undefined) {
+        if (kept === undefined) {
           addScaled(next, value, -rate, gradient)
           return
         }
-        const { values } = velocity
-        if (former === undefined) values.set(gradient)
+        const { values } = kept.vector
+        if (kept.isNew) values.set(gradient)
         else addScaled(values, gradient, momentum, values)
         addScaled(next, value, -rate, values)
       }
     })
   }
 
-  #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
-    const momentum = this.#momentum
-    updateOnDevice(parameters, gradients, (value, gradient, name) => {
-      const velocity =
-        momentum === 0
-          ? gradient
-          : this.#deviceVelocities.replace(name, (former) =>
-              former === undefined
-                ? tf.clone(gradient)
-                : tf.add(tf.mul(former, momentum), gradient),
-            )
-      return tf.sub(value, tf.mul(velocity, this.learningRate))
-    })
+  async state(): Promise<OptimizerState> {
+    return await this.#state.read()
   }
 
-  #start(name: string, length: number): HostVector {
-    const velocity = hostVector(length)
-    this.#velocities.set(name, velocity)
-    return velocity
+  loadState(state: OptimizerState): void {
+    this.#state.load(state)
+  }
+
+  #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
+    const momentum = this.#momentum
+    updateOnDevice(parameters, gradients, (value, gradient, { name, shape }) => {
+      this.#state.nextStep(name)
+      const follow = (former: Tensor | undefined): Tensor =>
+        former === undefined ? tf.clone(gradient) : tf.add(tf.mul(former, momentum), gradient)
+      const velocity =
+        momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
+      return tf.sub(value, tf.mul(velocity, this.learningRate))
+    })
   }
 }

@@ -1,0 +1,149 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tensorFrom, writeTo } from '../backend/host-memory.ts'
+import { hostVector, type HostVector } from '../backend/host-vector.ts'
+import { sizeOf } from '../backend/shape.ts'
+import { tf } from '../backend/tensorflow.ts'
+
+/** What an optimizer keeps of one parameter. */
+export interface ParameterState {
+  /** Steps that this parameter has made. */
+  readonly steps: number
+  /** By name, for example `mean`: as many values as the parameter has, in row-major order. */
+  readonly values: Readonly<Record<string, Float32Array>>
+}
+
+/** What an optimizer keeps, by name of the parameter. */
+export type OptimizerState = ReadonlyMap<string, ParameterState>
+
+type Vector = HostVector | Tensor
+
+/** The state of an optimizer, by parameter: where its tensors are, and as arrays for who saves it. */
+export class StateOfParameters {
+  readonly #names: readonly string[]
+  readonly #steps = new Map<string, number>()
+  readonly #vectors = new Map<string, Vector>()
+  /** What has been loaded and not been used: only a step knows the shape of the parameter. */
+  readonly #loaded = new Map<string, Float32Array>()
+
+  /** @param names - of the vectors that each parameter has */
+  constructor(names: readonly string[]) {
+    this.#names = names
+  }
+
+  /** Counts a step of a parameter; the first is 1. */
+  nextStep(parameter: string): number {
+    const step = (this.#steps.get(parameter) ?? 0) + 1
+    this.#steps.set(parameter, step)
+    return step
+  }
+
+  /** The vector of a parameter in reach of the host; zeros, and `isNew`, where there is none yet. */
+  onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
+    const key = keyOf(parameter, name)
+    const former = this.#vectors.get(key)
+    if (former !== undefined) return { vector: former as HostVector, isNew: false }
+    const vector = hostVector(length)
+    const loaded = this.#takeLoaded(parameter, name, length)
+    if (loaded !== undefined) vector.values.set(loaded)
+    this.#vectors.set(key, vector)
+    return { vector, isNew: loaded === undefined }
+  }
+
+  /** Puts the tensor that `next` makes of the former one in its place; undefined at first. */
+  onDevice(
+    parameter: string,
+    name: string,
+    shape: readonly number[],
+    next: (former: Tensor | undefined) => Tensor,
+  ): Tensor {
+    const key = keyOf(parameter, name)
+    let former = this.#vectors.get(key) as Tensor | undefined
+    if (former === undefined) {
+      const loaded = this.#takeLoaded(parameter, name, sizeOf(shape))
+      if (loaded !== undefined) former = tensorFrom(loaded, shape)
+    }
+    const tensor = tf.keep(next(former))
+    this.#vectors.set(key, tensor)
+    former?.dispose()
+    return tensor
+  }
+
+  /** A copy of all. */
+  async read(): Promise<OptimizerState> {
+    const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+    const fetched: Promise<void>[] = []
+    for (const [parameter, steps] of this.#steps) {
+      const values: Record<string, Float32Array> = {}
+      for (const name of this.#names) {
+        const key = keyOf(parameter, name)
+        const vector = this.#vectors.get(key) ?? this.#loaded.get(key)
+        if (vector === undefined) continue
+        if (ArrayBuffer.isView(vector)) values[name] = vector.slice()
+        else if ('values' in vector) values[name] = vector.values.slice()
+        else {
+          values[name] = new Float32Array(vector.size)
+          const written = writeTo(vector, values[name])
+          if (written !== undefined) fetched.push(written)
+        }
+      }
+      state.set(parameter, { steps, values })
+    }
+    await Promise.all(fetched)
+    return state
+  }
+
+  /**
+   * Replaces all by a copy of `state`.
+   *
+   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer
+   */
+  load(state: OptimizerState): void {
+    for (const [parameter, { steps, values }] of state) this.#check(parameter, steps, values)
+    this.dispose()
+    for (const [parameter, { steps, values }] of state) {
+      this.#steps.set(parameter, steps)
+      for (const [name, array] of Object.entries(values)) {
+        this.#loaded.set(keyOf(parameter, name), array.slice())
+      }
+    }
+  }
+
+  /** Forgets all. */
+  dispose(): void {
+    for (const vector of this.#vectors.values()) if ('dispose' in vector) vector.dispose()
+    this.#vectors.clear()
+    this.#loaded.clear()
+    this.#steps.clear()
+  }
+
+  #takeLoaded(parameter: string, name: string, length: number): Float32Array | undefined {
+    const key = keyOf(parameter, name)
+    const loaded = this.#loaded.get(key)
+    if (loaded === undefined) return undefined
+    if (loaded.length !== length) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: `the loaded state of ${parameter}`,
+        value: `${name} of ${String(loaded.length)} values`,
+        expected: `as many as the parameter has: ${String(length)}`,
+      })
+    }
+    this.#loaded.delete(key)
+    return loaded
+  }
+
+  #check(parameter: string, steps: number, values: ParameterState['values']): void {
+    const found = Object.keys(values)
+    const isOurs = found.sort().join() === [...this.#names].sort().join()
+    if (isOurs && Number.isSafeInteger(steps) && steps >= 0) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the state of ${parameter}`,
+      value: `${String(steps)} steps, ${found.join(', ') || 'no vectors'}`,
+      expected: `a number of steps, ${this.#names.join(', ') || 'no vectors'}`,
+    })
+  }
+}
+
+function keyOf(parameter: string, name: string): string {
+  return `${parameter}\n${name}`
+}
