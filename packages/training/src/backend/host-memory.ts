@@ -30,6 +30,16 @@ export function createTensor(
   return tf.keep(bridge().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
+/** The same, but the tensor ends with the tf.tidy or the recorded pass that is under way. */
+export function scopedTensor(
+  shape: readonly number[],
+  fill: (values: Float32Array) => void,
+): Tensor {
+  const tensor = createTensor(shape, fill)
+  tensor.kept = false
+  return tensor
+}
+
 /** The values of a tensor, where no device has to be waited for. Never write to them. */
 export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
   const { view, peek } = bridge()

@@ -6,11 +6,11 @@ import { tf } from '../backend/tensorflow.ts'
 /**
  * How many rows have their largest logit at the label; the lowest index wins among equals.
  *
- * @param logits - [batch, classes] float32
- * @param labels - [batch] int32
+ * @param logits - [..., classes] float32
+ * @param labels - [...] int32
  */
 export function countCorrect(logits: Tensor, labels: Tensor): number {
-  const classes = logits.shape[1]!
+  const classes = logits.shape.at(-1)!
   const right = labels.dataSync<'int32'>()
   const values = viewOf(logits)
   return right.reduce((correct, label, row) => {
@@ -24,6 +24,6 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
 /** The same on every backend; a promise where the count has to be fetched from a device. */
 export function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
   if (reachesTensors()) return countCorrect(logits, labels)
-  const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, 1), labels), 'int32')))
+  const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, -1), labels), 'int32')))
   return takeScalar(correct)
 }

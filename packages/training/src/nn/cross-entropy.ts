@@ -6,7 +6,7 @@ import { reachesTensors } from '../backend/bridge/select.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 
-/** Whether a loss is averaged over its examples or summed. */
+/** Whether a loss is averaged over its examples or summed; that of one is the mean over its tokens. */
 export type Reduction = 'mean' | 'sum'
 
 /**
@@ -15,8 +15,8 @@ export type Reduction = 'mean' | 'sum'
  * Differentiable in `logits`. Its gradient is written out, softmax - one-hot, and computed along
  * with the loss; exponents are taken relative to the largest logit, so that nothing overflows.
  *
- * @param logits - [batch, classes] float32
- * @param labels - [batch] int32, each in [0, classes)
+ * @param logits - [batch, classes] float32; or [..., classes], for example of each token of a text
+ * @param labels - [batch] int32, or [...], each in [0, classes)
  * @param reduction - `mean` over the batch (default), or `sum`: the sums over micro-batches of any
  *   sizes, added up and divided by the size of the batch, are the mean over the batch
  * @returns a scalar
@@ -40,7 +40,10 @@ export function crossEntropy(
 }
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
 
-/** The sum over the batch instead of the mean: what a pipeline adds up over micro-batches. */
+/**
+ * The sum over the examples, the first axis, instead of the mean: what a pipeline adds up over
+ * micro-batches.
+ */
 export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
   return crossEntropy(logits, labels, 'sum')
 }
@@ -73,7 +76,7 @@ function evaluate(
   labels: Tensor,
   reduction: Reduction,
 ): { value: Tensor; gradient: Tensor } {
-  const [batch, classes] = checkShapes(logits, labels)
+  const [rows, classes] = checkShapes(logits, labels)
   const right = valuesAtHand(labels) as Int32Array | undefined
   const wrong = right?.find((label) => !(label >= 0 && label < classes))
   if (wrong !== undefined) {
@@ -83,12 +86,12 @@ function evaluate(
       expected: `0 to ${String(classes - 1)}`,
     })
   }
-  const weight = reduction === 'mean' ? 1 / batch : 1
+  const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
   if (right === undefined || !reachesTensors()) {
     return evaluateOnDevice(logits, labels, classes, weight)
   }
   let loss = 0
-  const gradient = createTensor([batch, classes], (out) => {
+  const gradient = createTensor(logits.shape, (out) => {
     loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
@@ -103,10 +106,10 @@ function evaluateOnDevice(
 ): { value: Tensor; gradient: Tensor } {
   const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
     const right = tf.oneHot(labels, classes, 1, 0, 'float32')
-    const shifted = tf.sub(logits, tf.max(logits, 1, true))
+    const shifted = tf.sub(logits, tf.max(logits, -1, true))
     const exponentials = tf.exp(shifted)
-    const totals = tf.sum(exponentials, 1, true)
-    const losses = tf.sub(tf.log(totals), tf.sum(tf.mul(right, shifted), 1, true))
+    const totals = tf.sum(exponentials, -1, true)
+    const losses = tf.sub(tf.log(totals), tf.sum(tf.mul(right, shifted), -1, true))
     const slopes = tf.sub(tf.div(exponentials, totals), right)
     return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]
   })
@@ -140,15 +143,15 @@ function lossAndGradient(
   return loss * weight
 }
 
-function checkShapes(logits: Tensor, labels: Tensor): [batch: number, classes: number] {
-  const [batch, classes] = logits.shape
-  const fits = logits.rank === 2 && labels.rank === 1 && labels.shape[0] === batch
-  if (!fits || labels.dtype !== 'int32' || batch === 0) {
+function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
+  const rows = labels.size
+  const fits = logits.rank >= 2 && labels.shape.join() === logits.shape.slice(0, -1).join()
+  if (!fits || labels.dtype !== 'int32' || rows === 0) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'crossEntropy(logits, labels)',
       value: `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
-      expected: '[batch, classes] and int32 [batch]',
+      expected: '[batch, classes] and int32 [batch], or [..., classes] and int32 [...]',
     })
   }
-  return [batch, classes!]
+  return [rows, logits.shape.at(-1)!]
 }

@@ -1,10 +1,11 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { tf } from '../backend/tensorflow.ts'
-import { heUniform } from '../random/initialize.ts'
+import { heUniform, uniformValues } from '../random/initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { createParameter, type Parameter } from './parameter.ts'
+import { onRows } from './project.ts'
 
 export interface LinearOptions {
   /** Prefix of the parameters' names: `<name>.weight`, `<name>.bias`. */
@@ -15,6 +16,8 @@ export interface LinearOptions {
   readonly activation?: 'linear' | 'relu'
   /** Initial values depend on it and on the parameters' names alone; default 0. */
   readonly seed?: number
+  /** Of the initial weights; default: He's, sqrt(2 / inputs). */
+  readonly deviation?: number
 }
 
 /**
@@ -25,10 +28,10 @@ export class Linear implements Module {
   readonly bias: Parameter
   readonly activation: 'linear' | 'relu'
 
-  constructor({ name, inputs, outputs, activation = 'linear', seed = 0 }: LinearOptions) {
-    const values = heUniform(`${name}.weight`, seed, inputs * outputs, inputs)
-    this.weight = parameter(`${name}.weight`, [inputs, outputs], values)
-    this.bias = parameter(`${name}.bias`, [outputs], new Float32Array(outputs))
+  constructor(options: LinearOptions) {
+    const { name, inputs, outputs, activation = 'linear' } = options
+    this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(options))
+    this.bias = createParameter(`${name}.bias`, [outputs], new Float32Array(outputs))
     this.activation = activation
   }
 
@@ -36,14 +39,11 @@ export class Linear implements Module {
     return [this.weight, this.bias]
   }
 
-  /** @param x - [batch, inputs] */
+  /** @param x - [..., inputs] */
   forward(x: Tensor): Tensor {
-    return tf.fused.matMul({
-      a: x,
-      b: this.weight.value,
-      bias: this.bias.value,
-      activation: this.activation,
-    })
+    const { activation } = this
+    const [b, bias] = [this.weight.value, this.bias.value]
+    return onRows(x, (a) => tf.fused.matMul({ a, b, bias, activation }))
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
@@ -51,6 +51,8 @@ export class Linear implements Module {
   }
 }
 
-function parameter(name: string, shape: number[], values: Float32Array): Parameter {
-  return { name, shape, value: tf.keep(tf.tensor(values, shape)) }
+function initialWeights({ name, inputs, outputs, seed = 0, deviation }: LinearOptions) {
+  const [weight, length] = [`${name}.weight`, inputs * outputs]
+  if (deviation === undefined) return heUniform(weight, seed, length, inputs)
+  return uniformValues(weight, seed, length, Math.sqrt(3) * deviation)
 }

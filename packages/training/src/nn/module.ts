@@ -11,9 +11,20 @@ export interface Module {
 
   /** The module's own forward and backward pass, where it has a faster one than the tape. */
   record?(x: Tensor, options: RecordOptions): Recording
+
+  /**
+   * The modules that this one is made of, by name. `forward` calls those that are here: others may
+   * take their places, see `parallelize`.
+   */
+  readonly children?: Record<string, Module>
+}
+
+/** Those of all children, each once. */
+export function parametersOf(children: Readonly<Record<string, Module>>): readonly Parameter[] {
+  return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
 }
 
 /** Frees the values of all parameters. */
 export function disposeModule(module: Module): void {
-  for (const parameter of module.parameters) parameter.value.dispose()
+  for (const parameter of new Set(module.parameters)) parameter.value.dispose()
 }

@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { tensorFrom } from '../backend/host-memory.ts'
 
 /** Which part of a whole tensor a rank holds. */
 export interface Shard {
@@ -29,4 +30,13 @@ export function replaceValue(parameter: Parameter, next: Tensor): void {
   const old = parameter.value
   parameter.value = next
   old.dispose()
+}
+
+/** A whole parameter of these values. */
+export function createParameter(
+  name: string,
+  shape: readonly number[],
+  values: Float32Array,
+): Parameter {
+  return { name, shape, value: tensorFrom(values, shape) }
 }

@@ -10,7 +10,16 @@ import { generator, uniform } from './generator.ts'
  * @param length - number of values
  */
 export function heUniform(name: string, seed: number, length: number, fanIn: number): Float32Array {
+  return uniformValues(name, seed, length, Math.sqrt(6 / fanIn))
+}
+
+/** Uniform in +-limit, a standard deviation of limit / sqrt(3); `name` and `seed` alone decide. */
+export function uniformValues(
+  name: string,
+  seed: number,
+  length: number,
+  limit: number,
+): Float32Array {
   const next = generator(name, seed)
-  const limit = Math.sqrt(6 / fanIn)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
 }

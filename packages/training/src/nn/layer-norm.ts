@@ -1,0 +1,50 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tensorflow.ts'
+import type { Module } from './module.ts'
+import { normalize } from './normalize.ts'
+import { createParameter, type Parameter } from './parameter.ts'
+
+export interface NormOptions {
+  /** Prefix of the parameters' names: `<name>.weight`, and `<name>.bias` of a LayerNorm. */
+  readonly name: string
+  /** Length of the last axis. */
+  readonly width: number
+  /** Added to the variance; default 1e-5. */
+  readonly epsilon?: number
+}
+
+/** Mean 0 and deviation 1 over the last axis, then times `weight` plus `bias` (Ba et al., 2016). */
+export class LayerNorm implements Module {
+  readonly parameters: readonly [weight: Parameter, bias: Parameter]
+  readonly #epsilon: number
+
+  constructor({ name, width, epsilon = 1e-5 }: NormOptions) {
+    this.#epsilon = epsilon
+    this.parameters = [
+      createParameter(`${name}.weight`, [width], new Float32Array(width).fill(1)),
+      createParameter(`${name}.bias`, [width], new Float32Array(width)),
+    ]
+  }
+
+  forward(x: Tensor): Tensor {
+    const [weight, bias] = this.parameters
+    const options = { centers: true, epsilon: this.#epsilon }
+    return tf.add(normalize(x, weight.value, options), bias.value)
+  }
+}
+
+/** Mean square 1 over the last axis, then times `weight` (Zhang & Sennrich, 2019). */
+export class RMSNorm implements Module {
+  readonly parameters: readonly [weight: Parameter]
+  readonly #epsilon: number
+
+  constructor({ name, width, epsilon = 1e-5 }: NormOptions) {
+    this.#epsilon = epsilon
+    this.parameters = [createParameter(`${name}.weight`, [width], new Float32Array(width).fill(1))]
+  }
+
+  forward(x: Tensor): Tensor {
+    const options = { centers: false, epsilon: this.#epsilon }
+    return normalize(x, this.parameters[0].value, options)
+  }
+}

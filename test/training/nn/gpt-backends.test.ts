@@ -1,0 +1,41 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { readTensorFlowManifest } from '@tsrun/core'
+import { runModule } from '../backend/support/process.ts'
+
+jest.setTimeout(300_000)
+
+const tokens = fileURLToPath(new URL('./support/tokens.ts', import.meta.url))
+const home = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
+const tensorflow = readTensorFlowManifest(home) === undefined ? [] : ['tensorflow']
+
+type Gradients = Record<string, number[]>
+
+async function gradientsOn(backend: string): Promise<Gradients> {
+  const script = `
+    const { loadBackend } = await import('@tsrun/training')
+    const { gradientsOf, livelyGpt } = await import(${JSON.stringify(tokens)})
+    await loadBackend()
+    console.log(JSON.stringify(gradientsOf(livelyGpt())))`
+  const { code, stdout, stderr } = await runModule(script, { ...home, TSRUN_BACKEND: backend })
+  expect({ backend, code, stderr }).toMatchObject({ code: 0 })
+  return JSON.parse(stdout.trim().split('\n').at(-1)!) as Gradients
+}
+
+if (tensorflow.length === 0) {
+  it('skipped: no TensorFlow (tsrun setup tensorflow)', () => {
+    expect(tensorflow).toEqual([])
+  })
+}
+
+it.each(['wasm', ...tensorflow])('the gradients of a GPT on %s are those of cpu', async (name) => {
+  const [found, expected] = [await gradientsOn(name), await gradientsOn('cpu')]
+  expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
+  for (const [parameter, values] of Object.entries(expected)) {
+    const scale = Math.max(...values.map(Math.abs))
+    values.forEach((value, i) => {
+      const error = Math.abs(found[parameter]![i]! - value)
+      expect(error).toBeLessThan(2e-5 * (scale + Math.abs(value)))
+    })
+  }
+})
