@@ -4,39 +4,18 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../autograd/recording.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { planBuckets, type BucketSizes } from './buckets.ts'
+import {
+  checkSizes,
+  trainedParameters,
+  type DataParallelOptions,
+  type Replicated,
+} from './options.ts'
 import { Reducer, type Traffic } from './reducer.ts'
 import { broadcastParameters, checkReplicas } from './replicas.ts'
-import type { WireFormat } from './wire.ts'
-
-const MIB = 1024 * 1024
-
-export interface DataParallelOptions {
-  /** Bytes of float32 gradients that travel together; default 25 MiB. */
-  readonly bucketBytes?: number
-  /** The same of the first bucket, which the others wait for; default 1 MiB. */
-  readonly firstBucketBytes?: number
-  /** The form in which gradients travel; default float32. */
-  readonly wire?: WireFormat
-  /**
-   * `mean` (default): the mean of the ranks' gradients, that of a single process where all ranks have
-   * as many examples. `token`: the sum over all ranks, divided by the number of tokens (or examples)
-   * of all; the loss of each rank is then a sum too.
-   */
-  readonly reduction?: 'mean' | 'token'
-  /** Names of parameters that are not trained; they get no gradient. */
-  readonly frozen?: readonly string[]
-  /** What becomes of parameters that a step has not used: an error (default), or gradients of zero. */
-  readonly unused?: 'error' | 'zeros'
-}
 
 export interface JoinOptions {
   /** What gradients are divided by: the ranks that still have data (default), or all. */
   readonly divideBy?: 'live' | 'world'
-}
-
-/** What is replicated: a module, or a rank's part of a pipeline. */
-export interface Replicated {
-  readonly parameters: readonly Parameter[]
 }
 
 /** One replica of a model; see `dataParallel`. */
@@ -232,34 +211,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
 
   #open(parameters: readonly Parameter[]): Reducer {
     const { sizes, options } = this.#plan
-    return new Reducer(this.#group, planBuckets(parameters, sizes), options.wire ?? 'float32')
+    const { wire = 'float32', deterministic = false } = options
+    return new Reducer(this.#group, planBuckets(parameters, sizes), { wire, deterministic })
   }
-}
-
-function trainedParameters(
-  { parameters }: Replicated,
-  { frozen = [] }: DataParallelOptions,
-): Parameter[] {
-  const names = new Set(parameters.map(({ name }) => name))
-  const unknown = frozen.find((name) => !names.has(name))
-  if (unknown !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'frozen',
-      value: unknown,
-      expected: `names of parameters: ${[...names].join(', ')}`,
-    })
-  }
-  return [...new Set(parameters)].filter(({ name }) => !frozen.includes(name))
-}
-
-function checkSizes({
-  bucketBytes = 25 * MIB,
-  firstBucketBytes = MIB,
-}: DataParallelOptions): BucketSizes {
-  for (const [name, value] of Object.entries({ bucketBytes, firstBucketBytes })) {
-    if (!(value > 0)) {
-      throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive number of bytes' })
-    }
-  }
-  return { bytes: bucketBytes, firstBytes: firstBucketBytes }
 }

@@ -1,9 +1,4 @@
-export {
-  dataParallel,
-  type DataParallel,
-  type DataParallelOptions,
-  type JoinOptions,
-  type Replicated,
-} from './data-parallel.ts'
+export { dataParallel, type DataParallel, type JoinOptions } from './data-parallel.ts'
+export type { DataParallelOptions, Replicated } from './options.ts'
 export type { Traffic } from './reducer.ts'
 export type { WireFormat } from './wire.ts'

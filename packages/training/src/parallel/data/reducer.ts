@@ -33,15 +33,21 @@ export interface Traffic {
 export class Reducer {
   readonly #group: ProcessGroup
   readonly #wire: WireFormat
+  readonly #deterministic: boolean
   readonly #fillings: Filling[]
   readonly #places = new Map<string, { readonly filling: Filling; readonly slot: Slot }>()
   #launched = 0
   /** Names in the order in which their gradients came in this step. */
   arrivals: string[] = []
 
-  constructor(group: ProcessGroup, buckets: readonly Bucket[], wire: WireFormat) {
+  constructor(
+    group: ProcessGroup,
+    buckets: readonly Bucket[],
+    { wire, deterministic }: { readonly wire: WireFormat; readonly deterministic: boolean },
+  ) {
     this.#group = group
     this.#wire = wire
+    this.#deterministic = deterministic
     this.#fillings = buckets.map((bucket) => ({
       bucket,
       gradients: group.alloc('float32', bucket.length),
@@ -168,11 +174,12 @@ export class Reducer {
     const names = bucket.slots.map(({ parameter }) => parameter.name)
     const more = names.length > 1 ? ` to ${names.at(-1)!}` : ''
     const label = `gradients, bucket ${index}: ${names[0]!}${more}`
+    const deterministic = this.#deterministic
     if (encoded === undefined || this.#wire === 'float32') {
-      return this.#group.allReduce(gradients, { label })
+      return this.#group.allReduce(gradients, { deterministic, label })
     }
     encode(this.#wire, encoded, gradients)
-    return this.#group.allReduce(encoded, { dtype: this.#wire, label })
+    return this.#group.allReduce(encoded, { dtype: this.#wire, deterministic, label })
   }
 
   #decode({ gradients }: Filling, encoded: Uint16Array): void {

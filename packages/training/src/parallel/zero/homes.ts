@@ -1,0 +1,26 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { reachesTensors } from '../../backend/bridge/select.ts'
+import { createTensor, viewOf, writeTo } from '../../backend/host-memory.ts'
+import { tf } from '../../backend/tensorflow.ts'
+import type { OwnedRange } from './layout.ts'
+import type { Home } from './shard-parameter.ts'
+
+/** A shard of a parameter that is whole on every rank; new values go where they are gathered from. */
+export function homeInWhole({ parameter, from, to, at }: OwnedRange, share: Float32Array): Home {
+  return {
+    read() {
+      const { value } = parameter
+      if (reachesTensors()) {
+        return createTensor([to - from], (values) => {
+          values.set(viewOf(value).subarray(from, to))
+        })
+      }
+      return tf.tidy(() => tf.keep(tf.slice(tf.reshape(value, [-1]), from, to - from)))
+    },
+    write: (next) => writeInto(share, at, next),
+  }
+}
+
+function writeInto(share: Float32Array, at: number, next: Tensor): void | Promise<void> {
+  return writeTo(next, share.subarray(at, at + next.size))
+}

@@ -1,0 +1,62 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from '../../nn/parameter.ts'
+import type { OwnedRange } from './layout.ts'
+
+/** Where the values of a shard are between two steps. */
+export interface Home {
+  /** A new tensor of them. */
+  read(): Tensor
+  /** Takes new ones; the tensor stays the caller's. */
+  write(next: Tensor): void | Promise<void>
+}
+
+/**
+ * This rank's part of a parameter, as an optimizer takes it: flat, under the parameter's own name. It
+ * has no memory of its own: the tensor is made when somebody asks for it, and what takes its place
+ * goes home at once.
+ */
+export class ShardParameter implements Parameter {
+  readonly name: string
+  readonly shape: readonly number[]
+  readonly range: OwnedRange
+  readonly #home: Home
+  #value: Tensor | undefined
+  #written: Promise<void>[] = []
+  #isNew = false
+
+  constructor(range: OwnedRange, home: Home) {
+    this.name = range.parameter.name
+    this.shape = [range.to - range.from]
+    this.range = range
+    this.#home = home
+  }
+
+  get value(): Tensor {
+    this.#value ??= this.#home.read()
+    return this.#value
+  }
+
+  /** Takes the tensor over. */
+  set value(next: Tensor) {
+    const written = this.#home.write(next)
+    this.#value = undefined
+    this.#isNew = true
+    if (written === undefined) next.dispose()
+    else this.#written.push(written.finally(() => { next.dispose(); }))
+  }
+
+  /** Ends a step: the values are home, whether they have changed or not. */
+  async settle(): Promise<void> {
+    if (!this.#isNew) await this.#home.write(this.value)
+    this.release()
+    await Promise.all(this.#written)
+    this.#written = []
+    this.#isNew = false
+  }
+
+  /** Frees the tensor that somebody has asked for. */
+  release(): void {
+    this.#value?.dispose()
+    this.#value = undefined
+  }
+}

@@ -1,0 +1,108 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { recordModule } from '../../autograd/record.ts'
+import type { GradientListener, RecordOptions } from '../../autograd/recording.ts'
+import { tensorFrom } from '../../backend/host-memory.ts'
+import type { Module } from '../../nn/module.ts'
+import { replaceValue } from '../../nn/parameter.ts'
+import type { Replicated } from '../data/options.ts'
+import type { GradientShards } from './gradient-shards.ts'
+import { homeInWhole } from './homes.ts'
+import { ownedRanges, type FlatBucket } from './layout.ts'
+import type { Ledger } from './ledger.ts'
+import { ShardParameter } from './shard-parameter.ts'
+import type { ShardedRecording, Values } from './values.ts'
+
+/** Buckets of new values that are on their way at one time. */
+const UNDER_WAY = 2
+
+/** Stages 1 and 2: every rank has all values, and gets those that the others have updated. */
+export class WholeValues implements Values {
+  readonly shards: readonly ShardParameter[]
+  readonly #module: Replicated
+  readonly #group: ProcessGroup
+  readonly #buckets: readonly FlatBucket[]
+  readonly #gradients: GradientShards
+  readonly #ledger: Ledger
+
+  constructor(
+    module: Replicated,
+    group: ProcessGroup,
+    buckets: readonly FlatBucket[],
+    gradients: GradientShards,
+    ledger: Ledger,
+  ) {
+    this.#module = module
+    this.#group = group
+    this.#buckets = buckets
+    this.#gradients = gradients
+    this.#ledger = ledger
+    this.shards = buckets.flatMap((bucket, i) =>
+      ownedRanges(bucket, group.rank).map(
+        (range) => new ShardParameter(range, homeInWhole(range, gradients.shares[i]!)),
+      ),
+    )
+    for (const { value } of module.parameters) ledger.count('parameters', 4 * value.size)
+  }
+
+  record(x: Tensor, options: RecordOptions, listener: GradientListener): ShardedRecording {
+    const recording = recordModule(asModule(this.#module), x, options)
+    return {
+      value: recording.value,
+      backward: (dy) => Promise.resolve(recording.backward(dy, listener)),
+      dispose: () => {
+        recording.dispose()
+      },
+    }
+  }
+
+  /** Gathers the shares, which hold the new values, a few buckets at a time. */
+  async publish(): Promise<void> {
+    for (const shard of this.shards) await shard.settle()
+    const started: { readonly whole: Float32Array; readonly work: Work }[] = []
+    for (const [i, bucket] of this.#buckets.entries()) {
+      while (started.length < Math.min(i + UNDER_WAY, this.#buckets.length)) {
+        started.push(this.#gather(started.length))
+      }
+      const { whole, work } = started[i]!
+      await work
+      for (const { parameter, offset, length } of bucket.slots) {
+        replaceValue(
+          parameter,
+          tensorFrom(whole.subarray(offset, offset + length), parameter.shape),
+        )
+      }
+      if (this.#gradients.wholeOf(i) === undefined) this.#ledger.free('parameters', whole)
+    }
+  }
+
+  async gather(): Promise<void> {
+    // they are whole
+  }
+
+  release(): void {
+    // they stay whole
+  }
+
+  dispose(): void {
+    for (const shard of this.shards) shard.release()
+  }
+
+  #gather(i: number): { whole: Float32Array; work: Work } {
+    const { padded, slots } = this.#buckets[i]!
+    const whole = this.#gradients.wholeOf(i) ?? this.#ledger.alloc('parameters', padded)
+    const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
+    return { whole, work: this.#group.allGather(whole, this.#gradients.shares[i]!, { label }) }
+  }
+}
+
+/** @throws ERR_TSR_ARGUMENT unless it can run forward */
+function asModule(module: Replicated): Module {
+  if ('forward' in module) return module as Module
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'module',
+    value: 'parameters without forward',
+    expected: 'a module for record(); give gradients of anything else to onGradient',
+  })
+}
