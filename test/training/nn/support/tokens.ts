@@ -6,7 +6,6 @@ import {
   tf,
   type GPTOptions,
   type Module,
-  type Tensor,
 } from '@tsrun/training'
 
 export const small = { vocabulary: 11, block: 6, layers: 2, heads: 2, width: 8 }

@@ -1,0 +1,125 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tensorflow.ts'
+import { generator } from '../random/generator.ts'
+
+/** A long row of tokens. */
+export interface Text {
+  readonly tokens: Uint8Array
+  /** Number of different tokens there may be. */
+  readonly vocabulary: number
+}
+
+export interface TextOptions {
+  /** Sequences a batch, over all ranks. */
+  readonly batch: number
+  /** Tokens of a sequence. */
+  readonly block: number
+  /**
+   * Number `index` of `count` equal parts of the batch: for ranks that share it, by their data parallel
+   * coordinate. Default [0, 1].
+   */
+  readonly share?: readonly [index: number, count: number]
+  /** Which positions of each sequence; default all. Context parallel ranks have some of them. */
+  readonly positions?: Int32Array
+}
+
+/** Sequences and, for each of their tokens, the one that follows. */
+export interface TextBatch {
+  readonly size: number
+  /** Where each sequence begins in the text. */
+  readonly starts: Int32Array
+  /** Makes int32 [size, positions], the caller's to dispose. */
+  readonly inputs: () => Tensor
+  /** The same, one token later. */
+  readonly labels: () => Tensor
+}
+
+/**
+ * Batch number `step`, sequences from anywhere in the text. Which these are depends on `seed` and
+ * `step` alone: all ranks draw the same batch and take their share, however many they are, and a run
+ * that is continued needs no more than the step.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * const { inputs, labels } = textBatch(mobyDick({ split: 'train' }), step, { batch: 16, block: 64 })
+ */
+export function textBatch(
+  text: Text,
+  step: number,
+  options: TextOptions & { readonly seed?: number },
+): TextBatch {
+  const { batch, block, seed = 0 } = checkOptions(text, options)
+  const next = generator(`text batch ${String(step)}`, seed)
+  const room = text.tokens.length - block
+  // the bias of the remainder is below length / 2^32
+  return cutOut(
+    text,
+    Int32Array.from({ length: batch }, () => next() % room),
+    options,
+  )
+}
+
+/**
+ * The whole text in batches of sequences, each once, without what is left over at the end: for
+ * evaluation. The parts of a last batch may differ by one sequence, or be empty.
+ *
+ * @param limit - of the batches; default all
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function* textBatches(
+  text: Text,
+  options: TextOptions,
+  limit = Infinity,
+): Generator<TextBatch> {
+  const { batch, block } = checkOptions(text, options)
+  const sequences = Math.floor((text.tokens.length - 1) / block)
+  for (let i = 0; i < Math.min(limit, Math.ceil(sequences / batch)); i++) {
+    const length = Math.min(batch, sequences - i * batch)
+    yield cutOut(
+      text,
+      Int32Array.from({ length }, (_, k) => (i * batch + k) * block),
+      options,
+    )
+  }
+}
+
+function cutOut({ tokens }: Text, all: Int32Array, options: TextOptions): TextBatch {
+  const { block, share = [0, 1] } = options
+  const positions = options.positions ?? Int32Array.from({ length: block }, (_, i) => i)
+  const [index, count] = share
+  const [from, to] = [index, index + 1].map((k) => Math.floor((k * all.length) / count))
+  const starts = all.subarray(from, to)
+  const size = starts.length
+  const width = positions.length
+  const make = (shift: number) => (): Tensor => {
+    const values = new Int32Array(size * width)
+    starts.forEach((start, row) => {
+      positions.forEach((position, i) => {
+        values[row * width + i] = tokens[start + position + shift]!
+      })
+    })
+    return tf.keep(tf.tensor2d(values, [size, width], 'int32'))
+  }
+  return { size, starts, inputs: make(0), labels: make(1) }
+}
+
+function checkOptions<Options extends TextOptions>({ tokens }: Text, options: Options): Options {
+  const { batch, block, share: [index, count] = [0, 1], positions } = options
+  const refuse = (name: string, value: string | number, expected: string) =>
+    tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+  for (const [name, value] of Object.entries({ batch, block })) {
+    if (!(Number.isSafeInteger(value) && value > 0)) throw refuse(name, value, 'a positive integer')
+  }
+  if (block >= tokens.length) {
+    throw refuse('block', block, `less than the ${String(tokens.length)} tokens of the text`)
+  }
+  const isShare = Number.isSafeInteger(index) && Number.isSafeInteger(count)
+  if (!(isShare && index >= 0 && index < count)) {
+    throw refuse('share', `[${String(index)}, ${String(count)}]`, 'an index below the count')
+  }
+  const outside = positions?.find((position) => !(position >= 0 && position < block))
+  if (outside !== undefined) throw refuse('positions', outside, `0 to ${String(block - 1)}`)
+  return options
+}
