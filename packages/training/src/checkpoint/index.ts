@@ -1,3 +1,8 @@
+export type { JsonValue } from './contents.ts'
+export { latestCheckpoint, type LatestCheckpoint } from './latest.ts'
+export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.ts'
+export type { UnusableCheckpoint } from './folders.ts'
+export { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 export {
   partOfParameter,
   partSize,
@@ -8,3 +13,9 @@ export {
   type PieceOwner,
   type PieceValues,
 } from './piece.ts'
+export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
+export type { CheckpointState } from './state.ts'
+export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
+export { writeSafetensors, type TensorData, type WrittenFile } from './safetensors/write.ts'
+export type { SafetensorsDType, TensorValues } from './safetensors/dtypes.ts'
+export type { SafetensorsEntry } from './safetensors/header.ts'

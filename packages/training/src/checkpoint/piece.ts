@@ -32,7 +32,7 @@ export interface Piece extends Part {
  * all ranks, and together the whole.
  */
 export interface PieceOwner {
-  /** What this rank holds. The arrays are copied before it goes on. */
+  /** What this rank holds. The arrays are copied, at the latest when all ranks have theirs. */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**
@@ -69,4 +69,16 @@ export function partOfParameter(
 /** The name under which what an optimizer keeps of a parameter is saved: `optimizer/mean/layers.0.weight`. */
 export function stateName(parameter: string, kind: string): string {
   return `optimizer/${kind}/${parameter}`
+}
+
+export function isStateName(name: string): boolean {
+  return name.startsWith('optimizer/')
+}
+
+/** The way back from `stateName`; undefined for a parameter. */
+export function parseStateName(
+  name: string,
+): { readonly parameter: string; readonly kind: string } | undefined {
+  const [, kind, parameter] = /^optimizer\/([^/]+)\/(.+)$/.exec(name) ?? []
+  return kind === undefined ? undefined : { kind, parameter: parameter! }
 }

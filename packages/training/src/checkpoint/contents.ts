@@ -1,0 +1,60 @@
+import { crc32 } from 'node:zlib'
+import type { Box } from './piece.ts'
+
+/** A value that JSON can hold. */
+export type JsonValue =
+  string | number | boolean | null | readonly JsonValue[] | { readonly [name: string]: JsonValue }
+
+/** Where a part of a tensor is. */
+export interface StoredPiece {
+  readonly file: string
+  /** Its name in the file. */
+  readonly key: string
+  readonly box?: Box
+  readonly range?: readonly [from: number, to: number]
+  /** CRC-32 of its bytes. */
+  readonly crc32: number
+}
+
+export interface StoredTensor {
+  readonly dtype: string
+  /** Of the whole. */
+  readonly shape: readonly number[]
+  readonly pieces: readonly StoredPiece[]
+}
+
+/** What a checkpoint's `index.json` says. */
+export interface Contents {
+  readonly step: number
+  /** Ranks that have saved it. */
+  readonly ranks: number
+  /** Whether the state of an optimizer is in it. */
+  readonly hasOptimizer: boolean
+  readonly data: JsonValue
+  readonly seeds: Readonly<Record<string, number>>
+  /** Bytes of each file. */
+  readonly files: Readonly<Record<string, number>>
+  readonly tensors: Readonly<Record<string, StoredTensor>>
+}
+
+export const INDEX = 'index.json'
+const FORMAT = 'tsrun checkpoint 1'
+
+/** The text of `index.json`: the contents and their CRC-32. */
+export function encodeContents(contents: Contents): string {
+  const text = JSON.stringify(contents)
+  return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`
+}
+
+/** @throws Error that says what is wrong with it */
+export function decodeContents(text: string): Contents {
+  let index: { format?: unknown; crc32?: unknown; contents?: unknown } | null
+  try {
+    index = JSON.parse(text) as typeof index
+  } catch {
+    throw new Error('it is not JSON')
+  }
+  if (index?.format !== FORMAT) throw new Error(`it is not of the format ${FORMAT}`)
+  if (crc32(JSON.stringify(index.contents)) !== index.crc32) throw new Error('it was changed')
+  return index.contents as Contents
+}

@@ -1,0 +1,84 @@
+import { tensorFrom, writeTo } from '../backend/host-memory.ts'
+import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+import {
+  parseStateName,
+  partOfParameter,
+  stateName,
+  type Part,
+  type Piece,
+  type PieceOwner,
+} from './piece.ts'
+
+/** The parameters of a model, or of this rank's part of one. */
+export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner {
+  const parts = parameters.map((parameter) => partOfParameter(parameter))
+  return {
+    async pieces() {
+      return await Promise.all(
+        parameters.map(async ({ value }, i) => {
+          const values = new Float32Array(value.size)
+          await writeTo(value, values)
+          return { ...parts[i]!, values }
+        }),
+      )
+    },
+    parts: () => parts,
+    load(pieces) {
+      for (const [i, parameter] of parameters.entries()) {
+        const values = pieces[i]!.values as Float32Array
+        replaceValue(parameter, tensorFrom(values, parameter.shape))
+      }
+    },
+  }
+}
+
+/** An optimizer whose state can be read and put back, by name of the parameter. */
+export type StatefulOptimizer = Pick<Optimizer, 'state' | 'loadState'>
+
+const STEPS = 'steps'
+
+/** What an optimizer keeps of these parameters: shared among ranks as they are. */
+export function ownerOfOptimizer(
+  optimizer: StatefulOptimizer,
+  parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
+): PieceOwner {
+  const partOf = new Map(
+    parameters.map((parameter) => [parameter.name, partOfParameter(parameter)]),
+  )
+  return {
+    async pieces() {
+      const pieces: Piece[] = []
+      for (const [name, { steps, values }] of await optimizer.state()) {
+        const part = partOf.get(name)
+        if (part === undefined) continue
+        pieces.push({ name: stateName(name, STEPS), shape: [], values: Int32Array.of(steps) })
+        for (const [kind, array] of Object.entries(values)) {
+          pieces.push({ ...part, name: stateName(name, kind), values: array })
+        }
+      }
+      return pieces
+    },
+    parts(names) {
+      const parts: Part[] = []
+      for (const name of names) {
+        const found = parseStateName(name)
+        const part = found && partOf.get(found.parameter)
+        if (part === undefined) continue
+        parts.push(found?.kind === STEPS ? { name, shape: [] } : { ...part, name })
+      }
+      return parts
+    },
+    load(pieces) {
+      const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+      for (const { name, values } of pieces) {
+        const { parameter, kind } = parseStateName(name)!
+        const kept = state.get(parameter) ?? { steps: 0, values: {} }
+        if (kind === STEPS) kept.steps = values[0]!
+        else kept.values[kind] = values as Float32Array
+        state.set(parameter, kept)
+      }
+      optimizer.loadState(state)
+    },
+  }
+}

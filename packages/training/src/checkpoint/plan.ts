@@ -1,0 +1,89 @@
+import { tsrError } from '@tsrun/core'
+import { dtypeOf } from './safetensors/dtypes.ts'
+import { partSize, type Part, type Piece } from './piece.ts'
+
+/** A piece without its values, as the ranks tell each other what they hold. */
+export interface PieceFacts extends Part {
+  readonly dtype: string
+  readonly bytes: number
+}
+
+export function factsOf({ values, ...part }: Piece): PieceFacts {
+  return { ...part, dtype: dtypeOf(values), bytes: values.byteLength }
+}
+
+/** One piece of those that are saved, and who writes it. */
+export interface PlannedPiece extends PieceFacts {
+  /** Its name in the file: that of the tensor, and which part it is unless it is the whole. */
+  readonly key: string
+  readonly rank: number
+}
+
+/**
+ * Who writes what: of equal pieces, which replicas hold, one is written, by the rank of those that
+ * has least to write so far. All ranks come to the same plan.
+ *
+ * @param held - what each rank holds
+ * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor are not one whole
+ */
+export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
+  const copies = new Map<string, { facts: PieceFacts; ranks: number[] }>()
+  const wholes = new Map<string, { facts: PieceFacts; rank: number; size: number }>()
+  for (const [rank, pieces] of held.entries()) {
+    for (const facts of pieces) {
+      const whole = wholes.get(facts.name) ?? { facts, rank, size: 0 }
+      wholes.set(facts.name, whole)
+      checkSame(whole, facts, rank)
+      const key = keyOf(facts)
+      const copy = copies.get(key)
+      if (copy === undefined) {
+        copies.set(key, { facts, ranks: [rank] })
+        whole.size += partSize(facts)
+      } else copy.ranks.push(rank)
+    }
+  }
+  for (const whole of wholes.values()) checkWhole(whole)
+  const loads = held.map(() => 0)
+  return Array.from(copies, ([key, { facts, ranks }]) => {
+    const rank = ranks.reduce((least, next) => (loads[next]! < loads[least]! ? next : least))
+    loads[rank]! += facts.bytes
+    return { ...facts, key, rank }
+  })
+}
+
+/** A name of the part in its file: `layers.0.weight[0:4,8:16]`, and of a range `...{0:100}`. */
+export function keyOf({ name, shape, box, range }: Part): string {
+  const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])
+  const ends = isWhole
+    ? ''
+    : `[${box.offset.map((from, axis) => between(from, from + box.extent[axis]!)).join()}]`
+  const size = partSize({ name, shape, ...(box && { box }) })
+  const isAll = range === undefined || (range[0] === 0 && range[1] === size)
+  return `${name}${ends}${isAll ? '' : `{${between(...range)}}`}`
+}
+
+function between(from: number, to: number): string {
+  return `${String(from)}:${String(to)}`
+}
+
+function checkSame(
+  { facts, rank: first }: { facts: PieceFacts; rank: number },
+  found: PieceFacts,
+  rank: number,
+): void {
+  const [wanted, has] = [facts, found].map(({ dtype, shape }) => `${dtype} [${shape.join(', ')}]`)
+  if (wanted === has) return
+  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
+    tensor: found.name,
+    problem: `it is ${wanted!} on rank ${String(first)} and ${has!} on rank ${String(rank)}`,
+  })
+}
+
+function checkWhole({ facts, size }: { facts: PieceFacts; size: number }): void {
+  const whole = partSize({ name: facts.name, shape: facts.shape })
+  if (size === whole) return
+  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
+    tensor: facts.name,
+    problem: `they have ${String(size)} values, and the whole, [${facts.shape.join(', ')}], has ${String(whole)}`,
+  })
+}

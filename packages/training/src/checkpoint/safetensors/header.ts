@@ -1,0 +1,110 @@
+import { sizeOf } from '../../backend/shape.ts'
+import { bytesOf, isDType, type SafetensorsDType } from './dtypes.ts'
+
+/** What the header of a safetensors file says of a tensor. */
+export interface SafetensorsEntry {
+  readonly dtype: SafetensorsDType
+  readonly shape: readonly number[]
+  /** Where its bytes are, counted from the end of the header. */
+  readonly begin: number
+  readonly end: number
+}
+
+export interface SafetensorsHeader {
+  readonly entries: ReadonlyMap<string, SafetensorsEntry>
+  readonly metadata: Readonly<Record<string, string>>
+}
+
+/** As many bytes as the format allows a header. */
+export const HEADER_LIMIT = 100_000_000
+const METADATA = '__metadata__'
+const encoder = new TextEncoder()
+
+/**
+ * The header of a safetensors file (github.com/huggingface/safetensors, section Format): its length
+ * as a little-endian uint64, then JSON, filled up with spaces so that the data is aligned.
+ */
+export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
+  const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {
+    return [name, { dtype, shape, data_offsets: [begin, end] }] as const
+  })
+  const hasMetadata = Object.keys(metadata).length > 0
+  const json = encoder.encode(
+    JSON.stringify(
+      Object.fromEntries([...(hasMetadata ? [[METADATA, metadata]] : []), ...tensors]),
+    ),
+  )
+  const length = Math.ceil(json.length / 8) * 8
+  const header = new Uint8Array(8 + length).fill(0x20, 8)
+  new DataView(header.buffer).setBigUint64(0, BigInt(length), true)
+  header.set(json, 8)
+  return header
+}
+
+/**
+ * Reads the JSON of a header.
+ *
+ * @param dataBytes - length of the file without the header
+ * @throws Error that says what is wrong with it
+ */
+export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHeader {
+  let content: unknown
+  try {
+    content = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(json))
+  } catch {
+    throw new Error('its header is not JSON')
+  }
+  if (json[0] !== 0x7b || !isRecord(content)) throw new Error('its header is no JSON object')
+  const { [METADATA]: metadata = {}, ...tensors } = content
+  if (!isRecord(metadata) || Object.values(metadata).some((value) => typeof value !== 'string')) {
+    throw new Error('its metadata is not text by name')
+  }
+  const entries = new Map(
+    Object.entries(tensors).map(([name, entry]) => [name, checkEntry(name, entry)]),
+  )
+  checkOffsets(entries, dataBytes)
+  return { entries, metadata: metadata as Record<string, string> }
+}
+
+function checkEntry(name: string, entry: unknown): SafetensorsEntry {
+  if (!isRecord(entry)) throw new Error(`${name} is no object`)
+  const { dtype, shape, data_offsets: offsets } = entry
+  if (!isDType(dtype)) throw new Error(`${name} is of the unknown type ${JSON.stringify(dtype)}`)
+  if (!isCounts(shape)) throw new Error(`${name} has no shape`)
+  if (!isCounts(offsets) || offsets.length !== 2) throw new Error(`${name} has no offsets`)
+  const [begin, end] = offsets as [number, number]
+  const bytes = sizeOf(shape) * bytesOf(dtype)
+  if (end - begin !== bytes) {
+    const found = `${String(end - begin)} bytes`
+    throw new Error(
+      `${name} has ${found}, and not ${String(bytes)} as ${dtype} [${shape.join(', ')}]`,
+    )
+  }
+  return { dtype, shape, begin, end }
+}
+
+/** Tensors neither overlap nor leave holes. */
+function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes: number): void {
+  let next = 0
+  const ordered = [...entries].sort(([, a], [, b]) => a.begin - b.begin || a.end - b.end)
+  for (const [name, { begin, end }] of ordered) {
+    if (begin !== next) {
+      const how = begin < next ? 'overlaps another tensor' : 'comes after a hole'
+      throw new Error(`${name} ${how}: it begins at ${String(begin)}, and not at ${String(next)}`)
+    }
+    next = end
+  }
+  if (next === dataBytes) return
+  throw new Error(
+    `it has ${String(dataBytes)} bytes of data, and its tensors ${String(next)}: ` +
+      (dataBytes < next ? 'it was cut off' : 'something was added'),
+  )
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function isCounts(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
+}

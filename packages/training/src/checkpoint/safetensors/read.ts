@@ -1,0 +1,124 @@
+import { open, type FileHandle } from 'node:fs/promises'
+import { tsrError } from '@tsrun/core'
+import { toFloat32, toValues, type TensorValues } from './dtypes.ts'
+import {
+  HEADER_LIMIT,
+  parseHeader,
+  type SafetensorsEntry,
+  type SafetensorsHeader,
+} from './header.ts'
+
+/** An open safetensors file: its header is read, its tensors when they are asked for. */
+export interface SafetensorsFile extends SafetensorsHeader {
+  readonly path: string
+  /** @throws ERR_TSR_SAFETENSORS_TENSOR when there is none of this name */
+  entry(name: string): SafetensorsEntry
+  /** The values of a tensor, as they are in the file. */
+  read(name: string): Promise<TensorValues>
+  /** The values of a tensor of F32, F16, BF16 or F64, as float32. */
+  readFloats(name: string): Promise<Float32Array>
+  close(): Promise<void>
+}
+
+/**
+ * Opens a safetensors file of whatever origin, and checks its header.
+ *
+ * @throws ERR_TSR_SAFETENSORS when it is none, was cut off, or its tensors overlap; ENOENT, ...
+ *
+ * @example
+ * const file = await openSafetensors('model.safetensors')
+ * for (const [name, { dtype, shape }] of file.entries) console.log(name, dtype, shape)
+ * const weight = await file.readFloats('weight')
+ * await file.close()
+ */
+export async function openSafetensors(path: string): Promise<SafetensorsFile> {
+  const file = await open(path, 'r')
+  try {
+    const { header, start } = await readHeader(path, file)
+    return new OpenFile(path, file, header, start)
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+}
+
+async function readHeader(
+  path: string,
+  file: FileHandle,
+): Promise<{ header: SafetensorsHeader; start: number }> {
+  const { size } = await file.stat()
+  if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
+  const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
+  if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
+    const facts = `a header of ${String(length)} bytes in a file of ${String(size)}`
+    throw damaged(path, `it asks for ${facts}: it is no safetensors file, or was cut off`)
+  }
+  const start = 8 + Number(length)
+  const json = new Uint8Array(await readBytes(file, 8, start))
+  try {
+    return { header: parseHeader(json, size - start), start }
+  } catch (error) {
+    throw damaged(path, (error as Error).message, error)
+  }
+}
+
+class OpenFile implements SafetensorsFile {
+  readonly path: string
+  readonly entries: ReadonlyMap<string, SafetensorsEntry>
+  readonly metadata: Readonly<Record<string, string>>
+  readonly #file: FileHandle
+  readonly #start: number
+
+  constructor(path: string, file: FileHandle, header: SafetensorsHeader, start: number) {
+    this.path = path
+    this.entries = header.entries
+    this.metadata = header.metadata
+    this.#file = file
+    this.#start = start
+  }
+
+  entry(name: string): SafetensorsEntry {
+    const entry = this.entries.get(name)
+    if (entry !== undefined) return entry
+    const found = describeNames([...this.entries.keys()])
+    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path: this.path, tensor: name, found })
+  }
+
+  async read(name: string): Promise<TensorValues> {
+    const { dtype, begin, end } = this.entry(name)
+    return toValues(dtype, await readBytes(this.#file, this.#start + begin, this.#start + end))
+  }
+
+  async readFloats(name: string): Promise<Float32Array> {
+    const { dtype } = this.entry(name)
+    const floats = toFloat32(dtype, await this.read(name))
+    if (floats !== undefined) return floats
+    throw damaged(this.path, `${name} is ${dtype}, where numbers with a fraction are expected`)
+  }
+
+  async close(): Promise<void> {
+    await this.#file.close()
+  }
+}
+
+/** Some of many names. */
+export function describeNames(names: readonly string[]): string {
+  const some = names.slice(0, 5).join(', ')
+  return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'
+}
+
+async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
+  const bytes = new Uint8Array(end - begin)
+  for (let at = 0; at < bytes.length;) {
+    // a single read ends at 2 GiB
+    const length = Math.min(bytes.length - at, 1 << 30)
+    const { bytesRead } = await file.read(bytes, at, length, begin + at)
+    if (bytesRead === 0) throw new Error('the file ends before the tensor does')
+    at += bytesRead
+  }
+  return bytes.buffer
+}
+
+function damaged(path: string, problem: string, cause?: unknown): Error {
+  return tsrError('ERR_TSR_SAFETENSORS', { path, problem }, { cause })
+}

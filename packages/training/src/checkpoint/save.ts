@@ -1,0 +1,157 @@
+import { join, resolve } from 'node:path'
+import { inspect, isDeepStrictEqual } from 'node:util'
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { JsonValue } from './contents.ts'
+import { newName } from './folders.ts'
+import type { Piece, PieceValues } from './piece.ts'
+import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import { ownersOf, type CheckpointState } from './state.ts'
+import { together } from './together.ts'
+import { attempt, writeCheckpoint } from './write.ts'
+
+/** What is saved beside tensors; that of rank 0 counts. */
+export interface SavedState extends CheckpointState {
+  /** Steps of training so far. */
+  readonly step: number
+  /** Where the data loader stands. */
+  readonly data?: JsonValue
+  /** Random seeds by name. */
+  readonly seeds?: Readonly<Record<string, number>>
+}
+
+export interface SaveOptions {
+  /** Newest checkpoints to keep, this one among them; default: all. */
+  readonly keep?: number
+  /**
+   * Goes on when the values are copied, and writes while training goes on; see `SavedCheckpoint.done`.
+   * Default false.
+   */
+  readonly background?: boolean
+}
+
+export interface SavedCheckpoint {
+  /** Its folder, `<directory>/step-<step>`, as soon as it is done. */
+  readonly path: string
+  /**
+   * Settled when the checkpoint is on the disk, or will never be. Await it before you leave the group.
+   * The next save waits for it too, and throws its error where nobody has awaited it.
+   */
+  readonly done: Promise<void>
+}
+
+/** What is written while training goes on. */
+interface Writing {
+  readonly done: Promise<void>
+  /** An error that nobody has asked for yet. */
+  untold?: { readonly error: unknown }
+}
+
+/** By group, or by folder where there is no group: the last one. */
+const underWay = new Map<ProcessGroup | string, Writing>()
+/** Ranks write at their own pace beside training: messages of their own keep the order. */
+const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>()
+
+/**
+ * Saves a model, an optimizer and the place in the data, as `<directory>/step-<step>`: of every rank
+ * the tensors that it alone holds, in a safetensors file, and of replicas' equal ones one copy. Loads
+ * in any other layout; see `loadCheckpoint`. All ranks of the group call it.
+ *
+ * The files are on the disk before the checkpoint gets its name: a crash at any moment leaves the one
+ * before. A folder belongs to one job, and all its hosts see it.
+ *
+ * @param group - all ranks that have a part, for example the world; default: this process alone
+ *
+ * @example
+ * await saveCheckpoint('checkpoints', { model, optimizer, step, data: { epoch, batch } }, group)
+ *
+ * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
+ *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_ARGUMENT. All ranks
+ *   throw when one does.
+ */
+export async function saveCheckpoint(
+  directory: string,
+  state: SavedState,
+  group?: ProcessGroup,
+  { keep = Infinity, background = false }: SaveOptions = {},
+): Promise<SavedCheckpoint> {
+  const folder = resolve(directory)
+  const key = group ?? folder
+  const former = underWay.get(key)
+  await former?.done.catch(() => undefined)
+  const rank = group?.rank ?? 0
+  const pieces: Piece[] = []
+  const ranks = await together(group, async () => {
+    if (former?.untold !== undefined) {
+      underWay.delete(key)
+      throw former.untold.error
+    }
+    checkArguments(state, keep)
+    for (const owner of ownersOf(state)) pieces.push(...(await owner.pieces()))
+    const name = rank === 0 ? await attempt(rank, folder, () => newName(folder, state.step)) : ''
+    return { held: pieces.map(factsOf), name }
+  })
+  const plan = planPieces(ranks.map(({ held }) => held))
+  const { name } = ranks[0]!
+  const { step, data = null, seeds = {} } = state
+  const facts = { step, data, seeds, hasOptimizer: state.optimizer !== undefined }
+  const tensors = copiesOf(pieces, plan, rank)
+  const share = { folder, name, plan, tensors, facts, keep }
+  const path = join(folder, name)
+  if (!background) {
+    await writeCheckpoint(share, group)
+    return { path, done: Promise.resolve() }
+  }
+  const writing: Writing = { done: writeCheckpoint(share, await sideGroup(group)) }
+  writing.done.catch((error: unknown) => {
+    writing.untold = { error }
+  })
+  underWay.set(key, writing)
+  return {
+    path,
+    get done() {
+      return writing.done.finally(() => {
+        delete writing.untold
+      })
+    },
+  }
+}
+
+/** The values that this rank writes, by name in its file, as they are now. */
+function copiesOf(
+  pieces: readonly Piece[],
+  plan: readonly PlannedPiece[],
+  rank: number,
+): Map<string, PieceValues> {
+  const mine = new Set(plan.filter((piece) => piece.rank === rank).map(({ key }) => key))
+  const copies = new Map<string, PieceValues>()
+  for (const piece of pieces) {
+    const key = keyOf(piece)
+    if (mine.has(key) && !copies.has(key)) copies.set(key, piece.values.slice())
+  }
+  return copies
+}
+
+function sideGroup(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
+  if (group === undefined || group.size === 1) return Promise.resolve(undefined)
+  const former = sideGroups.get(group)
+  if (former !== undefined) return former
+  const made = group.split(0, group.rank, { name: `checkpoints of ${group.name}` })
+  sideGroups.set(group, made)
+  return made
+}
+
+function checkArguments({ step, data = null }: SavedState, keep: number): void {
+  const isCount = (value: number, lowest: number) => Number.isSafeInteger(value) && value >= lowest
+  if (!isCount(step, 0)) {
+    const expected = 'a whole number from 0'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'step', value: step, expected })
+  }
+  if (keep !== Infinity && !isCount(keep, 1)) {
+    const expected = 'a whole number from 1'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'keep', value: keep, expected })
+  }
+  if (isDeepStrictEqual(JSON.parse(JSON.stringify(data)), data)) return
+  const expected = 'a value that comes back from JSON as it was'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: inspect(data), expected })
+}

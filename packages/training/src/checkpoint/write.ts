@@ -1,0 +1,134 @@
+import { rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isTsrError, tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { encodeContents, INDEX, type Contents, type StoredPiece } from './contents.ts'
+import { makeUnfinished, prune } from './folders.ts'
+import { partSize, type PieceValues } from './piece.ts'
+import type { PlannedPiece } from './plan.ts'
+import { syncFolder, writeAll, writeDurably, writeSafetensors } from './safetensors/write.ts'
+import { together } from './together.ts'
+
+/** What one rank writes. */
+export interface Share {
+  /** Where checkpoints are, and the name of this one. */
+  readonly folder: string
+  readonly name: string
+  /** The same on all ranks. */
+  readonly plan: readonly PlannedPiece[]
+  /** By their names in the file. */
+  readonly tensors: ReadonlyMap<string, PieceValues>
+  readonly facts: Pick<Contents, 'step' | 'data' | 'seeds' | 'hasOptimizer'>
+  readonly keep: number
+}
+
+interface WrittenShard {
+  readonly file: string
+  readonly bytes: number
+  readonly checksums: readonly (readonly [key: string, crc32: number])[]
+}
+
+/**
+ * Writes the files of all ranks into a folder of another name; when all are on the disk rank 0 adds
+ * the index, and gives the folder its name.
+ *
+ * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write
+ */
+export async function writeCheckpoint(
+  share: Share,
+  group: ProcessGroup | undefined,
+): Promise<void> {
+  const { folder, name } = share
+  const rank = group?.rank ?? 0
+  const path = join(folder, `.${name}.unfinished`)
+  const step = <T>(run: () => Promise<T>): Promise<T[]> =>
+    together(group, () => attempt(rank, join(folder, name), run))
+  try {
+    await step(async () => {
+      if (rank === 0) await makeUnfinished(folder, name)
+    })
+    const shards = await step(() => writeShard(path, share, rank, group?.size ?? 1))
+    await step(async () => {
+      if (rank === 0) await finish(path, share, shards)
+    })
+  } catch (error) {
+    if (rank === 0) await rm(path, { recursive: true, force: true }).catch(() => undefined)
+    throw error
+  }
+}
+
+/** Runs what writes files. */
+export async function attempt<T>(rank: number, path: string, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    if (isTsrError(error)) throw error
+    const reason = (error as Error).message
+    throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
+  }
+}
+
+/** Of a rank that writes nothing there is no file. */
+async function writeShard(
+  path: string,
+  { plan, tensors }: Share,
+  rank: number,
+  ranks: number,
+): Promise<WrittenShard | undefined> {
+  const mine = plan.filter((piece) => piece.rank === rank)
+  if (mine.length === 0) return undefined
+  const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
+  const file = `rank-${number!}-of-${count!}.safetensors`
+  const data = mine.map((piece) => {
+    const isBox = piece.range === undefined
+    const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
+    return [piece.key, { shape, values: tensors.get(piece.key)! }] as const
+  })
+  const { bytes, checksums } = await writeSafetensors(join(path, file), new Map(data), {
+    format: 'pt',
+  })
+  return { file, bytes, checksums: [...checksums] }
+}
+
+async function finish(
+  path: string,
+  { folder, name, plan, facts, keep }: Share,
+  shards: readonly (WrittenShard | undefined)[],
+): Promise<void> {
+  const files: Record<string, number> = {}
+  for (const [rank, shard] of shards.entries()) {
+    if (shard === undefined) continue
+    files[shard.file] = shard.bytes
+    const found = await stat(join(path, shard.file)).catch(() => undefined)
+    if (found?.size !== shard.bytes) {
+      const what = `the file of rank ${String(rank)} is not there: do all hosts see the same folder?`
+      throw new Error(`${shard.file}: ${what}`)
+    }
+  }
+  const tensors = describeTensors(plan, shards)
+  const contents = { ...facts, ranks: shards.length, files, tensors }
+  const text = new TextEncoder().encode(encodeContents(contents))
+  await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
+  await rename(path, join(folder, name))
+  await syncFolder(folder)
+  await prune(folder, keep)
+}
+
+function describeTensors(
+  plan: readonly PlannedPiece[],
+  shards: readonly (WrittenShard | undefined)[],
+): Contents['tensors'] {
+  const checksums = shards.map((shard) => new Map(shard?.checksums))
+  const tensors = new Map<
+    string,
+    { dtype: string; shape: readonly number[]; pieces: StoredPiece[] }
+  >()
+  for (const { name, shape, dtype, key, box, range, rank } of plan) {
+    const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
+    tensors.set(name, tensor)
+    const place = { ...(box && { box }), ...(range && { range }) }
+    const crc32 = checksums[rank]!.get(key)!
+    tensor.pieces.push({ file: shards[rank]!.file, key, ...place, crc32 })
+  }
+  return Object.fromEntries(tensors)
+}

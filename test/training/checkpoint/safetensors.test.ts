@@ -1,0 +1,121 @@
+import { readFileSync, writeFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { openSafetensors, writeSafetensors } from '@tsrun/training'
+import { makeFolder, removeFolders } from './support/folder.ts'
+
+afterEach(removeFolders)
+
+/** A file of this header and as many bytes of data. */
+function fileOf(header: unknown, dataBytes: number): string {
+  const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header))
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(json.length))
+  const path = join(makeFolder(), 'made.safetensors')
+  writeFileSync(path, Buffer.concat([length, json, Buffer.alloc(dataBytes)]))
+  return path
+}
+
+const f32 = (shape: unknown, ...data_offsets: unknown[]) => ({ dtype: 'F32', shape, data_offsets })
+
+it('gives back what was written, to the bit, in every type', async () => {
+  const path = join(makeFolder(), 'all.safetensors')
+  const tensors = new Map<
+    string,
+    Parameters<typeof writeSafetensors>[1] extends ReadonlyMap<string, infer T> ? T : never
+  >([
+    ['float32', { shape: [2, 2], values: Float32Array.of(1, -0, NaN, 1e-40) }],
+    ['float64', { shape: [1], values: Float64Array.of(Math.PI) }],
+    ['int8', { shape: [3], values: Int8Array.of(-1, 0, 127) }],
+    ['int32', { shape: [2], values: Int32Array.of(-5, 2 ** 31 - 1) }],
+    ['int64', { shape: [1], values: BigInt64Array.of(-(2n ** 60n)) }],
+    ['uint8', { shape: [], values: Uint8Array.of(255) }],
+    ['bool', { shape: [2], values: Uint8Array.of(0, 1), dtype: 'BOOL' }],
+    ['bfloat16', { shape: [1], values: Uint16Array.of(0x3f80), dtype: 'BF16' }],
+    ['nothing', { shape: [0, 4], values: new Float32Array(0) }],
+    ['a "name"\n ü', { shape: [1], values: Uint32Array.of(7) }],
+  ])
+  const { bytes } = await writeSafetensors(path, tensors, { made: 'here' })
+  expect(readFileSync(path)).toHaveLength(bytes)
+  const file = await openSafetensors(path)
+  expect(file.metadata).toEqual({ made: 'here' })
+  expect([...file.entries.keys()]).toEqual([...tensors.keys()])
+  for (const [name, { shape, values, dtype }] of tensors) {
+    expect(file.entry(name).shape).toEqual(shape)
+    if (dtype !== undefined) expect(file.entry(name).dtype).toBe(dtype)
+    expect(await file.read(name)).toEqual(values)
+  }
+  expect(await file.readFloats('bfloat16')).toEqual(Float32Array.of(1))
+  await expect(file.readFloats('int8')).rejects.toMatchObject({ code: 'ERR_TSR_SAFETENSORS' })
+  await expect(file.read('weight')).rejects.toMatchObject({ code: 'ERR_TSR_SAFETENSORS_TENSOR' })
+  await file.close()
+})
+
+it('begins its data at a multiple of eight bytes', async () => {
+  const path = join(makeFolder(), 'aligned.safetensors')
+  await writeSafetensors(path, new Map([['x', { shape: [1], values: Float32Array.of(1) }]]))
+  expect(Number(readFileSync(path).readBigUInt64LE()) % 8).toBe(0)
+})
+
+it('refuses values that are not as many as the shape says, and leaves no file', async () => {
+  const folder = makeFolder()
+  const tensors = new Map([['x', { shape: [3], values: Float32Array.of(1) }]])
+  await expect(writeSafetensors(join(folder, 'x.safetensors'), tensors)).rejects.toMatchObject({
+    code: 'ERR_TSR_ARGUMENT',
+    facts: { name: 'x' },
+  })
+  expect(readdirSync(folder)).toEqual([])
+})
+
+describe('refuses a file', () => {
+  it.each([
+    ['that is not JSON', 'no', 0, 'not JSON'],
+    ['whose header is a list', [], 0, 'no JSON object'],
+    ['whose header begins with a space', ' {}', 0, 'no JSON object'],
+    [
+      'of a type that is unknown',
+      { x: { ...f32([1], 0, 4), dtype: 'F31' } },
+      4,
+      'x is of the unknown',
+    ],
+    ['without a shape', { x: { dtype: 'F32', data_offsets: [0, 4] } }, 4, 'x has no shape'],
+    ['with a negative length', { x: f32([-1], 0, 4) }, 4, 'x has no shape'],
+    ['without offsets', { x: { dtype: 'F32', shape: [1] } }, 4, 'x has no offsets'],
+    ['with half an offset', { x: f32([1], 0.5, 4.5) }, 4, 'x has no offsets'],
+    ['with offsets backwards', { x: f32([1], 4, 0) }, 4, 'x has -4 bytes, and not 4'],
+    ['with too few bytes for a shape', { x: f32([2], 0, 4) }, 4, 'x has 4 bytes, and not 8'],
+    ['with an impossible shape', { x: f32([2 ** 40, 2 ** 40], 0, 4) }, 4, 'x has 4 bytes'],
+    ['whose tensors overlap', { x: f32([2], 0, 8), y: f32([2], 4, 12) }, 12, 'y overlaps'],
+    ['with a hole', { x: f32([1], 0, 4), y: f32([1], 8, 12) }, 12, 'y comes after a hole'],
+    ['that was cut off', { x: f32([2], 0, 8) }, 7, 'cut off'],
+    ['with more behind it', { x: f32([2], 0, 8) }, 9, 'something was added'],
+    ['with metadata that is no text', { __metadata__: { step: 1 } }, 0, 'metadata'],
+    ['with an entry that is none', { x: null }, 0, 'x is no object'],
+  ])('%s', async (_, header, dataBytes, problem) => {
+    const path = fileOf(header, dataBytes)
+    await expect(openSafetensors(path)).rejects.toMatchObject({
+      code: 'ERR_TSR_SAFETENSORS',
+      facts: { path, problem: expect.stringContaining(problem) as string },
+    })
+  })
+
+  it.each([
+    ['that is empty', Buffer.alloc(0), '0 bytes'],
+    ['of seven bytes', Buffer.alloc(7), '7 bytes'],
+    ['whose header would be longer than it', Buffer.from('ffffff0000000000', 'hex'), 'header of'],
+    ['whose header has no end', Buffer.alloc(16, 0xff), 'header of 18446744073709551615'],
+  ])('%s', async (_, content, problem) => {
+    const path = join(makeFolder(), 'bad.safetensors')
+    writeFileSync(path, content)
+    await expect(openSafetensors(path)).rejects.toMatchObject({
+      code: 'ERR_TSR_SAFETENSORS',
+      facts: { problem: expect.stringContaining(problem) as string },
+    })
+  })
+})
+
+it('reads a header at its words: a tensor named __proto__ is one', async () => {
+  const path = fileOf('{"__proto__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
+  const file = await openSafetensors(path)
+  expect(await file.read('__proto__')).toEqual(Float32Array.of(0))
+  await file.close()
+})
