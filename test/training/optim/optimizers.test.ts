@@ -1,5 +1,6 @@
 import {
   Adam,
+  AdamW,
   loadBackend,
   SGD,
   sumInto,
@@ -36,6 +37,14 @@ const adam =
     }
   }
 
+/** One scalar by the formulas of torch.optim.AdamW: the weight decays first. */
+const adamw =
+  (rate: number, decay: number, beta1: number, beta2: number, epsilon: number): Rule =>
+  () => {
+    const step = adam(rate, beta1, beta2, epsilon)()
+    return (value, gradient) => step(value - rate * decay * value, gradient)
+  }
+
 const build = (name: string, values: number[]): Parameter => ({
   name,
   shape: [values.length],
@@ -54,6 +63,12 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
       'Adam with options',
       () => new Adam({ learningRate: 0.02, betas: [0.8, 0.95], epsilon: 1e-3 }),
       adam(0.02, 0.8, 0.95, 1e-3),
+    ],
+    ['AdamW', () => new AdamW(), adamw(1e-3, 0.01, 0.9, 0.999, 1e-8)],
+    [
+      'AdamW with options',
+      () => new AdamW({ learningRate: 0.05, betas: [0.8, 0.95], epsilon: 1e-3, weightDecay: 0.3 }),
+      adamw(0.05, 0.3, 0.8, 0.95, 1e-3),
     ],
   ]
 
@@ -136,6 +151,23 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     expect(await second.state()).toEqual(await first.state())
   })
 
+  it.each([
+    ['patterns', ['**.bias', 'norm.*'] as const],
+    ['a predicate', (name: string) => name !== 'layers.0.weight'],
+  ])('AdamW decays only what %s leave', (_, withoutDecay) => {
+    const parameters = ['layers.0.weight', 'layers.0.bias', 'norm.scale'].map((name) =>
+      build(name, [2, 4]),
+    )
+    const gradients = new Map(parameters.map(({ name }) => [name, gradient([0, 0])]))
+    const optimizer = new AdamW({ learningRate: 0.5, weightDecay: 0.5, withoutDecay })
+    optimizer.step(parameters, gradients)
+    expect(parameters.map(({ value }) => [...value.dataSync()])).toEqual([
+      [1.5, 3],
+      [2, 4],
+      [2, 4],
+    ])
+  })
+
   it('refuses the state of another optimizer, or of a parameter of another size', async () => {
     const parameter = build('p', [1, 2])
     const adaptive = new Adam()
@@ -195,12 +227,13 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     )
   })
 
-  it.each([
+  it.each<() => Optimizer>([
     () => new SGD({ learningRate: -1 }),
     () => new SGD({ learningRate: Number.NaN }),
     () => new SGD({ learningRate: 1, momentum: 1 }),
     () => new Adam({ betas: [0.9, 1.5] }),
     () => new Adam({ epsilon: -1 }),
+    () => new AdamW({ weightDecay: -0.1 }),
   ])('refuses impossible options', (make) => {
     expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   })

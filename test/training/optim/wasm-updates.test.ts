@@ -1,5 +1,6 @@
 import {
   Adam,
+  AdamW,
   createTensor,
   loadBackend,
   SGD,
@@ -32,6 +33,7 @@ describe('the fused updates of the wasm backend', () => {
     ['SGD', () => new SGD({ learningRate: 0.1 })],
     ['SGD with momentum', () => new SGD({ learningRate: 0.1, momentum: 0.9 })],
     ['Adam', () => new Adam({ learningRate: 0.02 })],
+    ['AdamW', () => new AdamW({ learningRate: 0.02, weightDecay: 0.1 })],
   ]
 
   it.each(cases)('%s has the bits of plain JavaScript', async (_, make) => {

@@ -35,17 +35,19 @@ export interface AdamFactors {
   readonly scale: number
   readonly epsilon: number
   readonly betas: readonly [number, number]
+  /** What the value is multiplied by before the step: 1, or less where weights decay. */
+  readonly keep: number
 }
 
-/** One step of Adam over the values of a parameter; see `Adam` for the formulas. */
+/** One step of Adam over the values of a parameter; see `Adam` and `AdamW` for the formulas. */
 export function adamStep(arrays: AdamArrays, factors: AdamFactors): void {
   const { next, value, gradient, mean, square } = arrays
-  const { rate, scale, epsilon, betas } = factors
+  const { rate, scale, epsilon, betas, keep } = factors
   const [beta1, beta2] = betas
   const heap = commonHeap(next, value, gradient, mean, square)
   if (heap !== undefined) {
     const [out, p, g, m, v] = [next, value, gradient, mean, square].map((array) => array.byteOffset)
-    heap.kernels.adam(out!, p!, g!, m!, v!, next.length, rate, scale, epsilon, beta1, beta2)
+    heap.kernels.adam(out!, p!, g!, m!, v!, next.length, rate, scale, epsilon, beta1, beta2, keep)
     return
   }
   for (let i = 0; i < next.length; i++) {
@@ -54,7 +56,7 @@ export function adamStep(arrays: AdamArrays, factors: AdamFactors): void {
     const v = beta2 * square[i]! + (1 - beta2) * g * g
     mean[i] = m
     square[i] = v
-    next[i] = value[i]! - (rate * m) / (Math.sqrt(v) * scale + epsilon)
+    next[i] = value[i]! * keep - (rate * m) / (Math.sqrt(v) * scale + epsilon)
   }
 }
 

@@ -38,6 +38,7 @@ export interface KernelExports {
     epsilon: number,
     beta1: number,
     beta2: number,
+    keep: number,
   ): void
 }
 

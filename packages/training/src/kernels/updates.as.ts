@@ -65,9 +65,10 @@ function adamStep(
   rate: v128,
   scale: v128,
   epsilon: v128,
+  keep: v128,
 ): v128 {
   const divisor = f64x2.add(f64x2.mul(f64x2.sqrt(square), scale), epsilon)
-  return f64x2.sub(value, f64x2.div(f64x2.mul(rate, mean), divisor))
+  return f64x2.sub(f64x2.mul(value, keep), f64x2.div(f64x2.mul(rate, mean), divisor))
 }
 
 /** b x + (1 - b) y */
@@ -78,7 +79,7 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
 }
 
 /**
- * next = value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and
+ * next = keep value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and
  * v = beta2 v + (1 - beta2) g g, both stored; a `lanes` of 1 reads and writes one value.
  */
 // @ts-ignore: decorator
@@ -97,6 +98,7 @@ function adamLanes(
   rest1: v128,
   beta2: v128,
   rest2: v128,
+  keep: v128,
 ): void {
   const p = lanes == 4 ? v128.load(value) : v128.load32_splat(value)
   const g = lanes == 4 ? v128.load(gradient) : v128.load32_splat(gradient)
@@ -109,8 +111,8 @@ function adamLanes(
   const lowV = decay(beta2, low(v), f64x2.mul(rest2, lowG), lowG)
   const highV = decay(beta2, high(v), f64x2.mul(rest2, highG), highG)
   const result = join(
-    adamStep(low(p), lowM, lowV, rate, scale, epsilon),
-    adamStep(high(p), highM, highV, rate, scale, epsilon),
+    adamStep(low(p), lowM, lowV, rate, scale, epsilon, keep),
+    adamStep(high(p), highM, highV, rate, scale, epsilon, keep),
   )
   if (lanes == 4) {
     v128.store(mean, join(lowM, highM))
@@ -123,7 +125,7 @@ function adamLanes(
   }
 }
 
-/** One step of Adam; `rate` and `scale` carry the corrections of the bias. */
+/** One step of Adam; `rate` and `scale` carry the corrections of the bias, `keep` the weight decay. */
 export function adam(
   next: usize,
   value: usize,
@@ -136,6 +138,7 @@ export function adam(
   epsilon: f64,
   beta1: f64,
   beta2: f64,
+  keep: f64,
 ): void {
   const rates = f64x2.splat(rate)
   const scales = f64x2.splat(scale)
@@ -144,13 +147,14 @@ export function adam(
   const r1 = f64x2.splat(1 - beta1)
   const b2 = f64x2.splat(beta2)
   const r2 = f64x2.splat(1 - beta2)
+  const k = f64x2.splat(keep)
   const quads = count & ~3
   for (let i: usize = 0; i < quads; i += 4) {
     const p = i << 2
-    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2)
+    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
   for (let i: usize = quads; i < count; i++) {
     const p = i << 2
-    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2)
+    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
 }

@@ -3,6 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Linear } from '../../nn/linear.ts'
 import type { Module } from '../../nn/module.ts'
+import { matchName } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import {
   ColumnParallelLinear,
@@ -24,7 +25,10 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
   return (layer, group) => new RowParallelLinear(layer, group, options)
 }
 
-/** By name of a layer, `*` for any part between dots: the first that fits decides. */
+/**
+ * By name of a layer, `*` for one part between dots and `**` for any number of them: the first that
+ * fits decides.
+ */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
 /** A model of linear layers in a row. */
@@ -49,7 +53,7 @@ export function parallelize(model: LinearLayers, plan: ParallelPlan, group: Proc
   const names = model.layers.map(({ weight }) => weight.name.replace(/\.weight$/, ''))
   const entries = Object.entries(plan).map(([glob, style]) => ({
     glob,
-    fits: matcher(glob),
+    fits: matchName(glob),
     style,
   }))
   for (const { glob, fits } of entries) {
@@ -78,15 +82,5 @@ class LayersInARow implements Module {
 
   forward(x: Tensor): Tensor {
     return this.#layers.reduce((h, layer) => layer.forward(h), x)
-  }
-}
-
-function matcher(glob: string): (name: string) => boolean {
-  const parts = glob.split('.')
-  return (name) => {
-    const others = name.split('.')
-    return (
-      parts.length === others.length && parts.every((part, i) => part === '*' || part === others[i])
-    )
   }
 }

@@ -1,0 +1,112 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { reachesTensors } from '../backend/bridge/select.ts'
+import { viewOf } from '../backend/host-memory.ts'
+import { overwrite } from '../backend/overwrite.ts'
+import { tf } from '../backend/tensorflow.ts'
+import { matchNames, type NamePatterns } from '../nn/name-patterns.ts'
+import type { Parameter } from '../nn/parameter.ts'
+import { gradientNorm, type NormPart } from './gradient-norm.ts'
+
+/** The ranks that hold different parts of a model, where it is cut. */
+export interface ClipGroups {
+  /** Those that share tensors: parameters with a `shard` are spread over them, the others replicated. */
+  readonly tensor?: ProcessGroup
+  /** The stages of a pipeline. */
+  readonly pipeline?: ProcessGroup
+  /**
+   * Parameters that several stages have, the first among them (tied embeddings): they count there
+   * only. Default: none.
+   */
+  readonly tied?: NamePatterns
+}
+
+export interface ClipOptions extends ClipGroups {
+  /** The norm that the gradients have at most, afterwards. */
+  readonly maxNorm: number
+  /** 2 (default) or Infinity. */
+  readonly norm?: number
+}
+
+/** Gradients by name of the parameter, whose tensors can be replaced. */
+export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32Array>
+
+/**
+ * Scales gradients down to a norm of `maxNorm` where theirs is larger (as torch's clip_grad_norm_):
+ * all by the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: those of data
+ * parallel ranks are equal then, and need no group here. All ranks of the groups that are named call
+ * it. A norm that is not a number, or infinite, is returned, and the gradients stay as they are.
+ *
+ * @param gradients - arrays are scaled in place, tensors as well or replaced; those of other names
+ *   than the parameters' stay, and what has none is passed over
+ * @returns the norm before, the same on all ranks; see {@link gradientNorm}
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or a parameter is a part of one and `tensor`
+ *   does not say who has the rest
+ *
+ * @example
+ * const gradients = await replica.gradients()
+ * const norm = await clipGradients(model.parameters, gradients, { maxNorm: 1, tensor: mesh.tp })
+ * optimizer.step(model.parameters, gradients)
+ */
+export async function clipGradients(
+  parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
+  gradients: ClippedGradients,
+  { maxNorm, norm = 2, tensor, pipeline, tied = [] }: ClipOptions,
+): Promise<number> {
+  if (!(maxNorm > 0)) {
+    const expected = 'a number above 0'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: maxNorm, expected })
+  }
+  const isTied = matchNames(tied)
+  // a parameter that is in the list twice has one gradient
+  const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
+  const parts: NormPart[] = []
+  const names: string[] = []
+  for (const parameter of byName.values()) {
+    const { name, shard } = parameter
+    const gradient = gradients.get(name)
+    if (gradient === undefined) continue
+    if (tensor === undefined) checkWhole(parameter)
+    const groups = [shard === undefined ? undefined : tensor, isTied(name) ? undefined : pipeline]
+    parts.push({ gradient, spread: groups.filter((group) => group !== undefined) })
+    names.push(name)
+  }
+  const axes = [tensor, pipeline].filter((group) => group !== undefined)
+  const total = await gradientNorm(parts, { norm, axes })
+  const factor = maxNorm / (total + 1e-6)
+  if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
+  return total
+}
+
+function checkWhole({ name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>): void {
+  if (shard === undefined || shard.shape.join() === shape.join()) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'tensor',
+    value: 'undefined',
+    expected: `the group whose ranks share ${name}`,
+  })
+}
+
+function scale(gradients: ClippedGradients, names: readonly string[], factor: number): void {
+  for (const name of names) {
+    const gradient = gradients.get(name)!
+    if (ArrayBuffer.isView(gradient)) multiply(gradient, gradient, factor)
+    else (gradients as Map<string, Tensor>).set(name, scaled(gradient, factor))
+  }
+}
+
+function scaled(gradient: Tensor, factor: number): Tensor {
+  if (reachesTensors()) {
+    return overwrite(gradient, (values) => {
+      multiply(values, viewOf(gradient), factor)
+    })
+  }
+  const next = tf.keep(tf.mul(gradient, factor))
+  gradient.dispose()
+  return next
+}
+
+function multiply(out: Float32Array, values: Float32Array, factor: number): void {
+  for (let i = 0; i < out.length; i++) out[i] = values[i]! * factor
+}

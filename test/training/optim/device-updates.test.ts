@@ -1,0 +1,74 @@
+import { jest } from '@jest/globals'
+import { runModule } from '../backend/support/process.ts'
+import { vulkan } from '../backend/support/vulkan.ts'
+
+jest.setTimeout(120_000)
+
+/** Logs what comes of optimizers and of a clipped gradient; the same script for all backends. */
+const script = `
+  const { Adam, AdamW, SGD, clipGradients, tensorFrom, tf } = training
+  const makers = {
+    sgd: () => new SGD({ learningRate: 0.1 }),
+    momentum: () => new SGD({ learningRate: 0.1, momentum: 0.9 }),
+    adam: () => new Adam({ learningRate: 0.05 }),
+    adamw: () => new AdamW({ learningRate: 0.05, weightDecay: 0.2 }),
+  }
+  const gradient = (step) => {
+    const values = Float32Array.from({ length: 6 }, (_, i) => Math.sin(3 * step + i))
+    return tensorFrom(values, [2, 3])
+  }
+  const outcome = {}
+  for (const [name, make] of Object.entries(makers)) {
+    const parameter = { name: 'p', shape: [2, 3], value: tf.ones([2, 3]) }
+    const former = make()
+    for (let step = 0; step < 5; step++) former.step([parameter], new Map([['p', gradient(step)]]))
+    const optimizer = make()
+    optimizer.loadState(await former.state())
+    for (let step = 5; step < 10; step++) {
+      optimizer.step([parameter], new Map([['p', gradient(step)]]))
+    }
+    const { steps, values } = (await optimizer.state()).get('p')
+    const vectors = Object.entries(values).map(([key, vector]) => [key, [...vector]])
+    outcome[name] = { steps, ...Object.fromEntries(vectors), p: [...(await parameter.value.data())] }
+  }
+  for (const norm of [2, Infinity]) {
+    const gradients = new Map([['p', gradient(1)], ['q', tf.fill([2], -3)]])
+    const parameters = [{ name: 'p', shape: [2, 3] }, { name: 'q', shape: [2] }]
+    const before = tf.memory().numTensors
+    const total = await clipGradients(parameters, gradients, { maxNorm: 1, norm })
+    const left = tf.memory().numTensors - before
+    outcome['norm ' + norm] = { left, total, p: [...(await gradients.get('p').data())] }
+  }
+  console.log(JSON.stringify(outcome))`
+
+type Outcome = Record<string, Record<string, number | number[]>>
+
+async function outcomeOn(
+  backend: string,
+  env: Record<string, string> | undefined,
+): Promise<Outcome> {
+  const source = `await training.loadBackend('${backend}')\n${script}`
+  const { code, stdout, stderr } = await runModule(source, env)
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return JSON.parse(stdout) as Outcome
+}
+
+if (vulkan === undefined) {
+  it('skipped: no Vulkan driver', () => {
+    expect(vulkan).toBeUndefined()
+  })
+} else {
+  it('updates and clips on a device as on the host, and its state comes back', async () => {
+    const [host, device] = [await outcomeOn('cpu', {}), await outcomeOn('webgpu', vulkan)]
+    expect(Object.keys(device)).toEqual(Object.keys(host))
+    for (const [name, expected] of Object.entries(host)) {
+      for (const [key, values] of Object.entries(expected)) {
+        const found = [device[name]![key]!].flat()
+        expect(found).toHaveLength([values].flat().length)
+        ;[values].flat().forEach((value, i) => {
+          expect(Math.abs(found[i]! - value)).toBeLessThan(1e-5)
+        })
+      }
+    }
+  })
+}

@@ -1,0 +1,55 @@
+import { constantRate, SGD, warmupCosine, warmupStableDecay } from '@tsrun/training'
+
+const rates = (schedule: (step: number) => number, steps: number) =>
+  Array.from({ length: steps }, (_, step) => Number(schedule(step).toFixed(6)))
+
+it('rises on the warm-up to the peak, and stays there', () => {
+  expect(rates(constantRate({ peak: 8, warmup: 3 }), 6)).toEqual([2, 4, 6, 8, 8, 8])
+  expect(rates(constantRate({ peak: 8 }), 2)).toEqual([8, 8])
+})
+
+it('falls along half a cosine to the minimum', () => {
+  const schedule = warmupCosine({ peak: 3, warmup: 1, total: 5, minimum: 1 })
+  const half = Math.SQRT1_2
+  expect(rates(schedule, 8)).toEqual(
+    [1.5, 3, 2 + half, 2, 2 - half, 1, 1, 1].map((rate) => Number(rate.toFixed(6))),
+  )
+  expect(rates(warmupCosine({ peak: 2, total: 2 }), 3)).toEqual([2, 1, 0])
+})
+
+it('stays at the peak until the decay begins', () => {
+  const options = { peak: 4, warmup: 1, total: 8, decay: 4 }
+  expect(rates(warmupStableDecay(options), 10)).toEqual([2, 4, 4, 4, 4, 3, 2, 1, 0, 0])
+  const sqrt = warmupStableDecay({ ...options, shape: 'sqrt', minimum: 2 })
+  expect(rates(sqrt, 9).slice(4)).toEqual([4, 3, 2.585786, 2.267949, 2])
+  const cosine = warmupStableDecay({ ...options, shape: 'cosine' })
+  expect(rates(cosine, 9).slice(4)).toEqual([4, 3.414214, 2, 0.585786, 0])
+})
+
+it('has no decay, and no steps at all, where the options say so', () => {
+  expect(rates(warmupStableDecay({ peak: 1, total: 2, decay: 0 }), 3)).toEqual([1, 1, 0])
+  expect(rates(warmupCosine({ peak: 1, total: 0 }), 2)).toEqual([0, 0])
+})
+
+it('sets the rate of an optimizer', () => {
+  const optimizer = new SGD({ learningRate: 0 })
+  optimizer.learningRate = constantRate({ peak: 0.5 })(0)
+  expect(optimizer.learningRate).toBe(0.5)
+})
+
+it.each([
+  [() => constantRate({ peak: -1 }), /peak is -1/],
+  [() => constantRate({ peak: 1, warmup: 1.5 }), /warmup is 1.5; expected a number of steps/],
+  [() => warmupCosine({ peak: 1, warmup: 6, total: 5 }), /total is 6 steps of warm-up/],
+  [() => warmupCosine({ peak: 1, total: Number.NaN }), /total is NaN/],
+  [() => warmupStableDecay({ peak: 1, warmup: 3, total: 5, decay: 3 }), /and 3 of decay/],
+  [() => warmupStableDecay({ peak: 1, total: 5, decay: 3, minimum: -1 }), /minimum is -1/],
+  [
+    () => warmupStableDecay({ peak: 1, total: 5, decay: 3, shape: 'stairs' as 'linear' }),
+    /shape is stairs; expected linear, cosine, sqrt/,
+  ],
+  [() => constantRate({ peak: 1 })(-1), /step is -1/],
+])('refuses impossible options', (make, message) => {
+  expect(make).toThrow(message)
+  expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+})
