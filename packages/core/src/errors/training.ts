@@ -65,6 +65,11 @@ export const trainingErrors = {
     message: 'Rank {rank}: this step has not used {parameters}, so there is no gradient to average',
     advice: "Name what is not trained in frozen, or choose unused: 'zeros'.",
   },
+  ERR_TSR_SHARDED: {
+    category: 'user',
+    message: 'The values of {parameter} are spread over the ranks of its group',
+    advice: 'Run the model by record() of what fullyShard returns, or gather() the values before.',
+  },
   ERR_TSR_PIPELINE_FAILED: {
     category: 'user',
     message: 'Rank {rank}: the pipeline over group {group} failed before: {reason}',

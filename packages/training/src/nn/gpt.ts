@@ -83,12 +83,16 @@ export class GPT implements Module {
     return parametersOf(this.children)
   }
 
+  get layers(): readonly Module[] {
+    return Object.values(this.children)
+  }
+
   /**
    * @param x - int32 [batch, length] tokens, or [batch, length, width] for a part that starts later
    * @returns scores of the next token [batch, length, vocabulary], or [batch, length, width]
    */
   forward(x: Tensor): Tensor {
-    return Object.values(this.children).reduce((h, child) => child.forward(h), x)
+    return this.layers.reduce((h, child) => child.forward(h), x)
   }
 }
 

@@ -17,6 +17,9 @@ export interface Module {
    * take their places, see `parallelize`.
    */
   readonly children?: Record<string, Module>
+
+  /** Where `forward` is that of one module after the other: those, in their order. */
+  readonly layers?: readonly Module[]
 }
 
 /** Those of all children, each once. */

@@ -15,7 +15,13 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe.each([1, 2] as const)('stage %i of fullyShard', (stage) => {
+describe.each([
+  { stage: 1 },
+  { stage: 2 },
+  { stage: 3 },
+  { stage: 3, recompute: true },
+  { stage: 3, reshardAfterForward: false },
+] as const)('fullyShard with %j', (how) => {
   it.each([
     { size: 1, name: 'SGD', options: {} },
     { size: 2, name: 'SGD', options: {} },
@@ -33,7 +39,7 @@ describe.each([1, 2] as const)('stage %i of fullyShard', (stage) => {
         trainReplica(group, training, options),
       )
       const found = await runWorld({ size, seed: 2 }, (group) =>
-        trainSharded(group, group, training, { ...options, stage }),
+        trainSharded(group, group, training, { ...options, ...how }),
       )
       expect(found).toEqual(wanted)
       expect(tf.memory().numTensors).toBe(before)

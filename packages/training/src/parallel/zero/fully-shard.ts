@@ -8,13 +8,15 @@ import { planBuckets } from '../data/buckets.ts'
 import { checkSizes, trainedParameters, type Replicated } from '../data/options.ts'
 import type { Traffic } from '../data/reducer.ts'
 import { broadcastParameters, checkReplicas } from '../data/replicas.ts'
-import { stepTraffic, type Stage } from './formulas.ts'
+import type { Stage } from './formulas.ts'
 import { GradientShards } from './gradient-shards.ts'
 import { countRanks, sumOverRanks, type ShardingGroups } from './groups.ts'
 import { padBucket, type FlatBucket } from './layout.ts'
 import { Ledger, type StateMemory } from './ledger.ts'
 import { checkGroups, checkStage, type FullyShardOptions } from './options.ts'
-import type { ShardedRecording, Values } from './values.ts'
+import { ShardedValues } from './sharded-values.ts'
+import { planUnits, type UnitPlan } from './units.ts'
+import type { GradientSink, ShardedRecording, Values } from './values.ts'
 import { WholeValues } from './whole-values.ts'
 
 /** One rank's part of a model; see `fullyShard`. */
@@ -53,7 +55,14 @@ export interface FullyShard<M extends Replicated = Replicated> {
    */
   step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void>
 
-  /** Frees the buckets. */
+  /**
+   * Makes all parameters whole until `release`, to read them, or for passes that `record` does not
+   * make. Stages 1 and 2: they are. All ranks call it.
+   */
+  gather(): Promise<void>
+  release(): void
+
+  /** Frees the buckets. The model stays; in stage 3 only what is whole at this time. */
   dispose(): void
 }
 
@@ -84,80 +93,116 @@ export async function fullyShard<M extends Replicated>(
   const stage = checkStage(options)
   const trained = trainedParameters(module, options)
   const sizes = checkSizes(options)
+  const names = new Set(trained.map(({ name }) => name))
+  const units = stage === 3 ? planUnits(module, names, groups.shard.size, options) : []
   const all = [...new Set(module.parameters)]
   for (const axis of [groups.shard, groups.replicate]) {
     if (axis === undefined) continue
     await checkReplicas(all, axis)
     await broadcastParameters(all, axis, 0)
   }
-  const buckets = planBuckets([...trained].reverse(), sizes).map((bucket) =>
-    padBucket(bucket, groups.shard.size),
-  )
-  return new Sharded(module, { groups, stage, buckets, options })
+  const buckets =
+    stage === 3
+      ? bucketsOf(units)
+      : planBuckets([...trained].reverse(), sizes).map((bucket) =>
+          padBucket(bucket, groups.shard.size),
+        )
+  const { wire = 'float32', deterministic = false } = options
+  const ledger = new Ledger(groups.shard)
+  const gradients = new GradientShards(groups, buckets, ledger, {
+    wire,
+    deterministic,
+    keepsWhole: stage === 1,
+  })
+  const values =
+    stage === 3
+      ? await ShardedValues.create(module, units, { group: groups.shard, ledger }, options)
+      : new WholeValues(module, groups.shard, buckets, gradients, ledger)
+  ledger.resetPeak()
+  return new Sharded(module, { groups, stage, buckets, options, ledger, gradients, values })
 }
 
-interface Plan {
+/** In the order of their gradients: from the last unit to the first, and what several have used. */
+function bucketsOf(units: readonly UnitPlan[]): FlatBucket[] {
+  const chain = units.filter(({ module }) => module !== undefined).reverse()
+  const root = units.filter(({ module }) => module === undefined)
+  return [...chain, ...root].flatMap(({ trained }) => trained ?? [])
+}
+
+interface Parts {
   readonly groups: ShardingGroups
   readonly stage: Stage
   readonly buckets: readonly FlatBucket[]
   readonly options: FullyShardOptions
+  readonly ledger: Ledger
+  readonly gradients: GradientShards
+  readonly values: Values
 }
 
 class Sharded<M extends Replicated> implements FullyShard<M> {
   readonly module: M
   readonly onGradient: GradientListener
-  readonly memory: Ledger
-  readonly #plan: Plan
-  readonly #gradients: GradientShards
-  readonly #values: Values
+  readonly #parts: Parts
+  readonly #sink: GradientSink
   synchronizes = true
 
-  constructor(module: M, plan: Plan) {
-    const { groups, buckets, stage, options } = plan
-    const { wire = 'float32', deterministic = false } = options
+  constructor(module: M, parts: Parts) {
     this.module = module
-    this.#plan = plan
-    this.memory = new Ledger(groups.shard)
-    this.#gradients = new GradientShards(groups, buckets, this.memory, {
-      wire,
-      deterministic,
-      keepsWhole: stage === 1,
-    })
-    this.#values = new WholeValues(module, groups.shard, buckets, this.#gradients, this.memory)
+    this.#parts = parts
+    const { gradients, buckets } = parts
     const names = new Set(buckets.flatMap(({ slots }) => slots.map((slot) => slot.parameter.name)))
+    this.#sink = {
+      take: (parameter, gradient, isComplete) => {
+        if (!names.has(parameter.name)) gradient.dispose()
+        else gradients.add(parameter, gradient, isComplete && this.synchronizes)
+      },
+      close: (end) => {
+        if (this.synchronizes) gradients.launch(end)
+      },
+      makeRoom: () => gradients.makeRoom(),
+    }
     this.onGradient = (parameter, gradient) => {
-      if (names.has(parameter.name)) this.#gradients.add(parameter, gradient, this.synchronizes)
-      else gradient.dispose()
+      this.#sink.take(parameter, gradient, true)
     }
   }
 
   get stage(): Stage {
-    return this.#plan.stage
+    return this.#parts.stage
   }
 
   get shards(): readonly Parameter[] {
-    return this.#values.shards
+    return this.#parts.values.shards
   }
 
   get traffic(): Traffic {
-    const { stage, buckets, groups, options } = this.#plan
-    return stepTraffic(stage, {
-      buckets: buckets.map(({ padded }) => padded),
-      ranks: groups.shard.size,
-      replicas: groups.replicate?.size ?? 1,
-      gradientBytes: (options.wire ?? 'float32') === 'float32' ? 4 : 2,
-    })
+    const { buckets, groups, options, values } = this.#parts
+    const gradientBytes = (options.wire ?? 'float32') === 'float32' ? 4 : 2
+    const hasReplicas = groups.replicate !== undefined
+    let [collectives, bytes] = [0, 0]
+    for (const { padded, share } of buckets) {
+      collectives += hasReplicas ? 2 : 1
+      bytes += gradientBytes * (padded + (hasReplicas ? share : 0))
+    }
+    for (const { padded, times } of values.gathered) {
+      collectives += times
+      bytes += 4 * padded * times
+    }
+    return { collectives, bytes }
+  }
+
+  get memory(): StateMemory {
+    return this.#parts.ledger
   }
 
   async record(
     x: Tensor,
     options: RecordOptions = { needsInputGradient: false },
   ): Promise<ShardedRecording> {
-    return await this.#values.record(x, options, this.onGradient)
+    return await this.#parts.values.record(x, options, this.#sink)
   }
 
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
-    const { groups, options } = this.#plan
+    const { groups, gradients, options } = this.#parts
     const { unused = 'error', reduction = 'mean' } = options
     if ((reduction === 'token') !== (tokens !== undefined)) {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -166,24 +211,32 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
         expected: "a number with reduction: 'token', and only there",
       })
     }
-    const { missing } = this.#gradients
+    const { missing } = gradients
     if (missing.length > 0 && unused === 'error') {
       const parameters = missing.join(', ')
       throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: groups.shard.rank, parameters })
     }
-    this.#gradients.launch()
+    gradients.launch()
     const ranks =
       tokens === undefined ? countRanks(groups) : await sumOverRanks(tokens, 'tokens', groups)
-    return await this.#gradients.take(1 / ranks)
+    return await gradients.take(1 / ranks)
   }
 
   async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
     optimizer.step(this.shards, gradients)
-    await this.#values.publish()
+    await this.#parts.values.publish()
+  }
+
+  async gather(): Promise<void> {
+    await this.#parts.values.gather()
+  }
+
+  release(): void {
+    this.#parts.values.release()
   }
 
   dispose(): void {
-    this.#values.dispose()
-    this.#gradients.dispose()
+    this.#parts.values.dispose()
+    this.#parts.gradients.dispose()
   }
 }

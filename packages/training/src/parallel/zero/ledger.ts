@@ -4,8 +4,10 @@ import type { ProcessGroup } from '@tsrun/distributed'
 export interface StateMemory {
   readonly parameters: number
   readonly gradients: number
-  /** The most that both were together, since the start or the last `resetPeak`. */
+  /** The most that both were together, since the model was sharded or the last `resetPeak`. */
   readonly peak: number
+  /** Begins a new peak with what there is. */
+  resetPeak(): void
 }
 
 /** Counts the bytes of parameters and gradients as they come and go. */

@@ -1,20 +1,34 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { Module } from '../../nn/module.ts'
 import type { DataParallelOptions } from '../data/options.ts'
 import { shardingGroups, type ShardingGroups } from './groups.ts'
 import type { Stage } from './formulas.ts'
 
 export interface FullyShardOptions extends DataParallelOptions {
   /**
-   * What the ranks share: 1 the optimizer's state; 2 (default) gradients too.
+   * What the ranks share: 1 the optimizer's state; 2 gradients too; 3 (default) parameters too, which
+   * are then whole for as long as a unit computes with them.
    */
-  readonly stage?: Exclude<Stage, 3>
+  readonly stage?: Stage
+  /**
+   * Stage 3: the pieces of the model that are gathered one at a time; the output is that of one after
+   * the other. Default: the model's `layers`, or all of it at once.
+   */
+  readonly units?: readonly Module[]
+  /** Stage 3: false keeps what the forward pass has gathered for the backward pass; default true. */
+  readonly reshardAfterForward?: boolean
+  /**
+   * Stage 3: keeps only the input of each unit for the backward pass, and computes the rest again.
+   * Default: where the backend cannot free the memory of a tensor that is saved (webgpu).
+   */
+  readonly recompute?: boolean
 }
 
 /** @throws ERR_TSR_ARGUMENT */
-export function checkStage({ stage = 2 }: FullyShardOptions): Stage {
-  if ([1, 2].includes(stage)) return stage
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'stage', value: stage, expected: '1 or 2' })
+export function checkStage({ stage = 3 }: FullyShardOptions): Stage {
+  if ([1, 2, 3].includes(stage)) return stage
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'stage', value: stage, expected: '1, 2 or 3' })
 }
 
 /** @throws ERR_TSR_ARGUMENT unless the groups are two axes of a mesh */

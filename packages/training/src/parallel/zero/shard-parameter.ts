@@ -8,6 +8,8 @@ export interface Home {
   read(): Tensor
   /** Takes new ones; the tensor stays the caller's. */
   write(next: Tensor): void | Promise<void>
+  /** Ends a step that brought no new ones; absent where nothing else has taken their place. */
+  keep?(): Promise<void>
 }
 
 /**
@@ -42,12 +44,17 @@ export class ShardParameter implements Parameter {
     this.#value = undefined
     this.#isNew = true
     if (written === undefined) next.dispose()
-    else this.#written.push(written.finally(() => { next.dispose(); }))
+    else
+      this.#written.push(
+        written.finally(() => {
+          next.dispose()
+        }),
+      )
   }
 
   /** Ends a step: the values are home, whether they have changed or not. */
   async settle(): Promise<void> {
-    if (!this.#isNew) await this.#home.write(this.value)
+    if (!this.#isNew) await this.#home.keep?.()
     this.release()
     await Promise.all(this.#written)
     this.#written = []

@@ -1,10 +1,8 @@
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordModule } from '../../autograd/record.ts'
-import type { GradientListener, RecordOptions } from '../../autograd/recording.ts'
+import type { RecordOptions } from '../../autograd/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import type { Module } from '../../nn/module.ts'
 import { replaceValue } from '../../nn/parameter.ts'
 import type { Replicated } from '../data/options.ts'
 import type { GradientShards } from './gradient-shards.ts'
@@ -12,7 +10,13 @@ import { homeInWhole } from './homes.ts'
 import { ownedRanges, type FlatBucket } from './layout.ts'
 import type { Ledger } from './ledger.ts'
 import { ShardParameter } from './shard-parameter.ts'
-import type { ShardedRecording, Values } from './values.ts'
+import {
+  asModule,
+  type Gathered,
+  type GradientSink,
+  type ShardedRecording,
+  type Values,
+} from './values.ts'
 
 /** Buckets of new values that are on their way at one time. */
 const UNDER_WAY = 2
@@ -46,15 +50,23 @@ export class WholeValues implements Values {
     for (const { value } of module.parameters) ledger.count('parameters', 4 * value.size)
   }
 
-  record(x: Tensor, options: RecordOptions, listener: GradientListener): ShardedRecording {
+  get gathered(): readonly Gathered[] {
+    return this.#buckets.map(({ padded }) => ({ padded, times: 1 }))
+  }
+
+  async record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording> {
     const recording = recordModule(asModule(this.#module), x, options)
-    return {
+    const backward = (dy: Tensor): Tensor | undefined =>
+      recording.backward(dy, (parameter, gradient) => {
+        sink.take(parameter, gradient, true)
+      })
+    return await Promise.resolve({
       value: recording.value,
-      backward: (dy) => Promise.resolve(recording.backward(dy, listener)),
+      backward: async (dy) => await Promise.resolve(backward(dy)),
       dispose: () => {
         recording.dispose()
       },
-    }
+    })
   }
 
   /** Gathers the shares, which hold the new values, a few buckets at a time. */
@@ -95,14 +107,4 @@ export class WholeValues implements Values {
     const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
     return { whole, work: this.#group.allGather(whole, this.#gradients.shares[i]!, { label }) }
   }
-}
-
-/** @throws ERR_TSR_ARGUMENT unless it can run forward */
-function asModule(module: Replicated): Module {
-  if ('forward' in module) return module as Module
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'module',
-    value: 'parameters without forward',
-    expected: 'a module for record(); give gradients of anything else to onGradient',
-  })
 }

@@ -132,6 +132,10 @@ export async function trainSharded(
   return trace
 }
 
-async function wholeValues({ module }: FullyShard): Promise<Values> {
-  return await Promise.resolve(parameterValues(module))
+/** The parameters of all ranks together. */
+export async function wholeValues(sharded: FullyShard): Promise<Values> {
+  await sharded.gather()
+  const values = parameterValues(sharded.module)
+  sharded.release()
+  return values
 }
