@@ -4,6 +4,13 @@ export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.
 export type { UnusableCheckpoint } from './folders.ts'
 export { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 export {
+  denseNames,
+  ownerOfLayers,
+  type LayerNames,
+  type LayerPlace,
+  type LayersModelLike,
+} from './layers.ts'
+export {
   partOfParameter,
   partSize,
   stateName,
@@ -13,6 +20,14 @@ export {
   type PieceOwner,
   type PieceValues,
 } from './piece.ts'
+export {
+  gpt2Names,
+  loadPretrained,
+  type GPT2NamesOptions,
+  type NameMapping,
+  type PretrainedReport,
+  type PretrainedSource,
+} from './pretrained.ts'
 export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
 export type { CheckpointState } from './state.ts'
 export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'

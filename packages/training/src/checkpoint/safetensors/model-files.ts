@@ -1,0 +1,66 @@
+import { access, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tsrError } from '@tsrun/core'
+import { describeNames, openSafetensors, type SafetensorsFile } from './read.ts'
+
+/** The tensors of a model, in one safetensors file or in several. */
+export interface ModelFiles {
+  readonly path: string
+  readonly names: readonly string[]
+  shapeOf(name: string): readonly number[]
+  readFloats(name: string): Promise<Float32Array>
+  close(): Promise<void>
+}
+
+const INDEX = 'model.safetensors.index.json'
+const SINGLE = 'model.safetensors'
+
+/**
+ * Opens a model as the Hugging Face Hub stores it: a file, or in a folder `model.safetensors`, or
+ * several that `model.safetensors.index.json` lists.
+ */
+export async function openModelFiles(path: string, isFolder: boolean): Promise<ModelFiles> {
+  const files: SafetensorsFile[] = []
+  try {
+    for (const file of await listFiles(path, isFolder)) files.push(await openSafetensors(file))
+  } catch (error) {
+    await Promise.all(files.map((file) => file.close()))
+    throw error
+  }
+  const fileOf = new Map(
+    files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
+  )
+  const find = (tensor: string): SafetensorsFile => {
+    const file = fileOf.get(tensor)
+    if (file !== undefined) return file
+    const found = describeNames([...fileOf.keys()])
+    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
+  }
+  return {
+    path,
+    names: [...fileOf.keys()],
+    shapeOf: (name) => find(name).entry(name).shape,
+    readFloats: async (name) => await find(name).readFloats(name),
+    async close() {
+      await Promise.all(files.map((file) => file.close()))
+    },
+  }
+}
+
+async function listFiles(path: string, isFolder: boolean): Promise<string[]> {
+  if (!isFolder) return [path]
+  const index = join(path, INDEX)
+  const hasIndex = await access(index).then(
+    () => true,
+    () => false,
+  )
+  if (!hasIndex) return [join(path, SINGLE)]
+  const { weight_map: files } = JSON.parse(await readFile(index, 'utf8')) as {
+    weight_map?: Record<string, string>
+  }
+  const names = new Set(Object.values(files ?? {}))
+  if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
+    return Array.from(names, (name) => join(path, name))
+  }
+  throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it names no files of its folder' })
+}
