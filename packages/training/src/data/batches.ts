@@ -1,9 +1,8 @@
-import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { Dataset } from './dataset.ts'
-import { permutation } from './permutation.ts'
+import { checkCount, checkShare, epochOrder, type Share } from './epoch-order.ts'
 
 export interface BatchesOptions {
   /** Examples a batch. */
@@ -21,7 +20,9 @@ export interface BatchesOptions {
    * data parallel coordinate. The parts of a last batch may differ by one example, or be empty.
    * Default [0, 1].
    */
-  readonly share?: readonly [index: number, count: number]
+  readonly share?: Share
+  /** How many examples of the epoch are behind already, over all ranks; default 0. */
+  readonly start?: number
 }
 
 /** Some examples. Ranks that need one half of it never read the other. */
@@ -47,41 +48,24 @@ export interface Batches extends Iterable<ExampleBatch> {
  * Their order depends on `seed` and `epoch` alone: every rank computes the same one without a word
  * to the others.
  *
- * @throws ERR_TSR_ARGUMENT when `batch` is not a positive integer
+ * @throws ERR_TSR_ARGUMENT when an option is out of range
  *
  * @example
  * for (const { inputs, labels } of batches(mnist({ split: 'train' }), { batch: 128, epoch })) ...
  */
 export function batches(dataset: Dataset, options: BatchesOptions): Batches {
-  const { batch, seed = 0, epoch = 0, shuffle = true, dropLast = false } = options
-  if (!(Number.isSafeInteger(batch) && batch > 0)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'batch',
-      value: batch,
-      expected: 'a positive integer',
-    })
-  }
-  const [index, count] = options.share ?? [0, 1]
-  if (!(
-    Number.isSafeInteger(index) &&
-    Number.isSafeInteger(count) &&
-    index >= 0 &&
-    index < count
-  )) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'share',
-      value: `[${String(index)}, ${String(count)}]`,
-      expected: 'an index below the count',
-    })
-  }
+  const { batch, seed = 0, epoch = 0, shuffle = true, dropLast = false, start = 0 } = options
   const { size } = dataset
-  const length = dropLast ? Math.floor(size / batch) : Math.ceil(size / batch)
+  checkCount('batch', batch, 1)
+  checkCount('start', start, 0, size)
+  const share = options.share ?? [0, 1]
+  checkShare('share', share)
+  const [index, count] = share
+  const length = (dropLast ? Math.floor : Math.ceil)((size - start) / batch)
   return {
     length,
     *[Symbol.iterator]() {
-      const order = shuffle
-        ? permutation(size, `epoch ${String(epoch)}`, seed)
-        : Int32Array.from({ length: size }, (_, i) => i)
+      const order = epochOrder(size, { seed, epoch, shuffle }).subarray(start)
       for (let i = 0; i < length; i++) {
         const whole = order.subarray(i * batch, (i + 1) * batch)
         const [from, to] = [index, index + 1].map((k) => Math.floor((k * whole.length) / count))

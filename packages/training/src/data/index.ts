@@ -1,0 +1,7 @@
+export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
+export type { Dataset } from './dataset.ts'
+export { dataLoader, type Loader, type LoaderOptions, type LoaderState } from './loader.ts'
+export { mnist, type MnistOptions } from './mnist.ts'
+export { mobyDick, type MobyDickOptions } from './moby-dick.ts'
+export { sampler, type Sampler, type SamplerOptions } from './sampler.ts'
+export { textBatch, textBatches, type Text, type TextBatch, type TextOptions } from './text.ts'

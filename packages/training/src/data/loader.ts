@@ -1,0 +1,91 @@
+import { tsrError } from '@tsrun/core'
+import { batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
+import type { Dataset } from './dataset.ts'
+import { checkCount } from './epoch-order.ts'
+
+/** Where training is in its data: the same on all ranks, whatever their number. For a checkpoint. */
+export interface LoaderState {
+  readonly epoch: number
+  /** Examples of this epoch that all ranks together have got. */
+  readonly consumed: number
+  readonly seed: number
+  readonly shuffle: boolean
+  /** Of the data set. */
+  readonly examples: number
+}
+
+export type LoaderOptions = Omit<BatchesOptions, 'epoch' | 'start'>
+
+/** The batches of one epoch after the other. */
+export interface Loader extends Iterable<ExampleBatch> {
+  /** Which epoch comes next, or is under way; it grows when one comes to its end. */
+  readonly epoch: number
+  /** Number of batches that are left of it. */
+  readonly remaining: number
+  /** A copy of the position. A batch that has been handed out is behind it. */
+  state(): LoaderState
+  /**
+   * Goes on from a position, also with another batch size or among other ranks: no example of the
+   * epoch is lost or repeated. The order of the state counts, not that of the options.
+   *
+   * @throws ERR_TSR_ARGUMENT when the state is of another data set
+   */
+  loadState(state: LoaderState): void
+}
+
+/**
+ * Batches that remember where they are. A `for` loop runs to the end of the epoch, from wherever the
+ * former one, or the job before, has stopped; the next loop runs the next epoch.
+ *
+ * Give ranks that share batches their data parallel coordinate as `share`. Those that work on the same
+ * examples (tensor parallel ranks, stages) have the same one, and so the same batches, without a word.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * const loader = dataLoader(train, { batch: 128, share: [mesh.dp.rank, mesh.dp.size] })
+ * if (checkpoint !== undefined) loader.loadState(checkpoint.data)
+ * while (loader.epoch < epochs) {
+ *   for (const { inputs, labels } of loader) ...
+ * }
+ */
+export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
+  const { size: examples } = dataset
+  let order = { seed: options.seed ?? 0, shuffle: options.shuffle ?? true }
+  let epoch = 0
+  let consumed = 0
+  const rest = () => batches(dataset, { ...options, ...order, epoch, start: consumed })
+  // what is wrong with the options is said now
+  rest()
+  return {
+    get epoch() {
+      return epoch
+    },
+    get remaining() {
+      return rest().length
+    },
+    state: () => ({ epoch, consumed, ...order, examples }),
+    loadState(state) {
+      if (state.examples !== examples) {
+        throw tsrError('ERR_TSR_ARGUMENT', {
+          name: 'state',
+          value: `that of a data set of ${String(state.examples)} examples`,
+          expected: `${String(examples)} examples`,
+        })
+      }
+      checkCount('epoch', state.epoch, 0)
+      checkCount('consumed', state.consumed, 0, examples)
+      order = { seed: state.seed, shuffle: state.shuffle }
+      epoch = state.epoch
+      consumed = state.consumed
+    },
+    *[Symbol.iterator]() {
+      for (const batch of rest()) {
+        consumed = Math.min(examples, consumed + options.batch)
+        yield batch
+      }
+      epoch++
+      consumed = 0
+    },
+  }
+}

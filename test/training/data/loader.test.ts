@@ -1,0 +1,110 @@
+import { batches, dataLoader, type Dataset, type Loader, type LoaderState } from '@tsrun/training'
+
+const dataset = (size: number) => ({ size, features: 1, classes: 2 }) as Dataset
+const EXAMPLES = 37
+
+/** One loader a rank. */
+function loaders(batch: number, ranks: number, state?: LoaderState): Loader[] {
+  return Array.from({ length: ranks }, (_, rank) => {
+    const loader = dataLoader(dataset(EXAMPLES), { batch, seed: 7, share: [rank, ranks] })
+    if (state !== undefined) loader.loadState(JSON.parse(JSON.stringify(state)) as LoaderState)
+    return loader
+  })
+}
+
+/** The examples of the next batches, those of all ranks together: until `count`, or the epoch ends. */
+function take(ranks: readonly Loader[], count = Infinity): number[][] {
+  const taken: number[][] = []
+  for (const loader of ranks) {
+    let i = 0
+    for (const { indices } of loader) {
+      taken[i] = [...(taken[i] ?? []), ...indices]
+      if (++i === count) break
+    }
+  }
+  return taken
+}
+
+function epochOf(epoch: number, seed = 7): number[] {
+  return [...batches(dataset(EXAMPLES), { batch: 1, seed, epoch })].flatMap(({ indices }) => [
+    ...indices,
+  ])
+}
+
+it('runs one epoch after the other, in the order of batches()', () => {
+  const [loader] = loaders(8, 1)
+  for (const epoch of [0, 1]) {
+    expect(loader).toMatchObject({ epoch, remaining: 5 })
+    expect(take([loader!]).flat()).toEqual(epochOf(epoch))
+  }
+})
+
+it.each<{ from: [batch: number, ranks: number]; to: [batch: number, ranks: number] }>([
+  { from: [8, 2], to: [8, 4] },
+  { from: [8, 4], to: [8, 1] },
+  { from: [8, 2], to: [6, 3] },
+  { from: [4, 1], to: [16, 2] },
+  { from: [5, 5], to: [37, 2] },
+])('goes on at another size: batch and ranks $from, then $to', ({ from, to }) => {
+  const before = loaders(...from)
+  take(before)
+  const first = take(before, 3)
+  const states = before.map((loader) => loader.state())
+  expect(new Set(states.map((state) => JSON.stringify(state))).size).toBe(1)
+  expect(states[0]).toMatchObject({ epoch: 1, consumed: 3 * from[0] })
+
+  const after = loaders(...to, states[0])
+  const rest = take(after)
+  expect([...first, ...rest].flat()).toEqual(epochOf(1))
+  expect(rest[0]).toHaveLength(Math.min(to[0], EXAMPLES - 3 * from[0]))
+  expect(take(after).flat()).toEqual(epochOf(2))
+})
+
+it('goes on within the process where a loop was left', () => {
+  const [loader] = loaders(8, 1)
+  const parts = [take([loader!], 2), take([loader!], 1), take([loader!])]
+  expect(parts.flat(2)).toEqual(epochOf(0))
+  expect(loader!.epoch).toBe(1)
+})
+
+it('ends the epoch when its last batch was handed out before the checkpoint', () => {
+  const [loader] = loaders(8, 1)
+  take([loader!], 5)
+  expect(loader!.state()).toMatchObject({ epoch: 0, consumed: EXAMPLES })
+  const [next] = loaders(4, 1, loader!.state())
+  expect(take([next!])).toEqual([])
+  expect(take([next!]).flat()).toEqual(epochOf(1))
+})
+
+it('leaves out a last batch that is not full, of what is left', () => {
+  const options = { batch: 10, seed: 7, dropLast: true }
+  const loader = dataLoader(dataset(EXAMPLES), options)
+  expect(take([loader], 2).flat()).toEqual(epochOf(0).slice(0, 20))
+  const smaller = dataLoader(dataset(EXAMPLES), { ...options, batch: 8 })
+  smaller.loadState(loader.state())
+  expect(take([smaller]).flat()).toEqual(epochOf(0).slice(20, 36))
+  expect(take([loader]).flat()).toEqual(epochOf(0).slice(20, 30))
+})
+
+it('keeps the order of the state, whatever seed the options name', () => {
+  const loader = dataLoader(dataset(EXAMPLES), { batch: 8, seed: 1 })
+  loader.loadState(loaders(8, 1)[0]!.state())
+  expect(take([loader]).flat()).toEqual(epochOf(0))
+})
+
+it('refuses the state of other data, and positions that are none', () => {
+  const [loader] = loaders(8, 1)
+  const state = loader!.state()
+  for (const [change, message] of [
+    [{ examples: 36 }, /state is that of a data set of 36 examples; expected 37 examples/],
+    [{ consumed: 38 }, /consumed is 38; expected an integer, 0 or more, at most 37/],
+    [{ epoch: 0.5 }, /epoch is 0.5/],
+  ] as const) {
+    expect(() => {
+      loader!.loadState({ ...state, ...change })
+    }).toThrow(message)
+  }
+  expect(loader!.state()).toEqual(state)
+  expect(() => dataLoader(dataset(4), { batch: 0 })).toThrow(/batch is 0/)
+  expect(() => dataLoader(dataset(4), { batch: 2, share: [2, 2] })).toThrow(/share is \[2, 2\]/)
+})

@@ -1,0 +1,79 @@
+import { batches, sampler, type Dataset, type SamplerOptions } from '@tsrun/training'
+
+const whole = (examples: number) => Array.from({ length: examples }, (_, i) => i)
+const sorted = (indices: Iterable<number>) => [...indices].sort((a, b) => a - b)
+
+/** What each of the ranks gets. */
+function parts(options: Omit<SamplerOptions, 'rank'>, epoch = 0): number[][] {
+  return Array.from({ length: options.ranks }, (_, rank) => {
+    const mine = sampler({ ...options, rank })
+    mine.setEpoch(epoch)
+    const indices = [...mine]
+    expect(mine).toHaveLength(indices.length)
+    return indices
+  })
+}
+
+const sizes = [
+  { examples: 12, ranks: 4 },
+  { examples: 13, ranks: 4 },
+  { examples: 15, ranks: 4 },
+  { examples: 3, ranks: 4 },
+  { examples: 0, ranks: 2 },
+  { examples: 10, ranks: 1 },
+]
+
+describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
+  it.each(sizes)('has each of $examples examples once over $ranks ranks', ({ examples, ranks }) => {
+    const mine = parts({ examples, ranks, shuffle })
+    expect(sorted(mine.flat())).toEqual(whole(examples))
+    const lengths = mine.map(({ length }) => length)
+    expect(Math.max(...lengths) - Math.min(...lengths)).toBeLessThanOrEqual(1)
+  })
+
+  it.each(sizes)('drops the last of $examples, so that $ranks ranks have as many', (options) => {
+    const { examples, ranks } = options
+    const mine = parts({ ...options, shuffle, dropLast: true })
+    const each = Math.floor(examples / ranks)
+    expect(mine.map(({ length }) => length)).toEqual(new Array(ranks).fill(each))
+    expect(new Set(mine.flat()).size).toBe(each * ranks)
+  })
+})
+
+it('has another order each epoch, the same one when the epoch comes again', () => {
+  const mine = sampler({ examples: 50, rank: 1, ranks: 2, seed: 3 })
+  expect(mine.epoch).toBe(0)
+  const first = [...mine]
+  expect([...mine]).toEqual(first)
+  mine.setEpoch(1)
+  expect([...mine.indices]).not.toEqual(first)
+  mine.setEpoch(0)
+  expect([...mine]).toEqual(first)
+  expect(parts({ examples: 50, ranks: 2, seed: 4 })[1]).not.toEqual(first)
+})
+
+it('makes of the batches of all ranks the batches of a single process', () => {
+  const dataset = { size: 11, features: 1, classes: 2 } as Dataset
+  const single = [...batches(dataset, { batch: 6, seed: 5, epoch: 2 })]
+  const ranks = parts({ examples: 11, ranks: 3, seed: 5 }, 2)
+  single.forEach(({ indices }, i) => {
+    const together = ranks.flatMap((mine) => mine.slice(2 * i, 2 * i + 2))
+    expect(sorted(together)).toEqual(sorted(indices))
+  })
+})
+
+it.each([
+  [{ examples: -1, rank: 0, ranks: 1 }, /examples is -1; expected an integer, 0 or more/],
+  [{ examples: 4, rank: 2, ranks: 2 }, /\[2, 2\]; expected an index below the count/],
+  [{ examples: 4, rank: 0, ranks: 0 }, /\[0, 0\]; expected an index below the count/],
+  [{ examples: 4, rank: 0.5, ranks: 2 }, /\[0.5, 2\]/],
+])('refuses %p', (options, message) => {
+  expect(() => sampler(options)).toThrow(message)
+  expect(() => sampler(options)).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+})
+
+it('refuses an epoch that is none', () => {
+  expect(() => {
+    sampler({ examples: 4, rank: 0, ranks: 1 }).setEpoch(-1)
+  }).toThrow(/epoch is -1/)
+})
