@@ -1,0 +1,96 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { jest } from '@jest/globals'
+import { latestCheckpoint, loadCheckpoint, type Piece } from '@tsrun/training'
+
+jest.setTimeout(120_000)
+
+const fixture = (name: string) =>
+  fileURLToPath(new URL(`../fixtures/training/${name}`, import.meta.url))
+
+describe('a crash while a checkpoint is saved', () => {
+  it('at any operation on a file leaves the last good one, and no harm for the next', async () => {
+    const { stdout } = await promisify(execFile)(process.execPath, [fixture('cut-saves.mjs')])
+    const cuts = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    expect(cuts.length).toBeGreaterThan(20)
+    expect(new Set(cuts.map(({ operation }) => operation))).toEqual(
+      new Set([
+        'mkdir',
+        'readdir',
+        'open',
+        'write',
+        'sync',
+        'close',
+        'rename',
+        'stat',
+        'rm',
+        'none',
+      ]),
+    )
+    // first the old one, from the moment on that the new one has its name the new one
+    const loaded = cuts.map((cut) => cut['loaded'] as number)
+    expect(loaded).toEqual(loaded.map((_, i) => (i < loaded.indexOf(3) ? 2 : 3)))
+    for (const cut of cuts) {
+      const former = `step-0000000${String(cut['loaded'])}`
+      expect(cut).toMatchObject({ skipped: 0, next: 4, left: [former, 'step-00000004'] })
+    }
+  })
+
+  it('by SIGKILL leaves the last good one', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-killed-'))
+    try {
+      let last = 0
+      for (const delay of [0, 1, 2, 3, 5, 8]) {
+        const child = spawn(process.execPath, [fixture('endless-saves.mjs'), folder], {
+          stdio: ['ignore', 'pipe', 'inherit'],
+        })
+        const ended = once(child, 'exit')
+        let saved = 0
+        for await (const line of createInterface({ input: child.stdout })) {
+          saved = Number(line.split(' ')[1])
+          if (saved !== 2) continue
+          // anywhere in the next ones: each moment is as good
+          await pause(delay)
+          child.kill('SIGKILL')
+        }
+        await ended
+        const { step, skipped } = (await latestCheckpoint(folder))!
+        expect(skipped).toEqual([])
+        last = Math.max(last, saved)
+        expect(step).toBeGreaterThanOrEqual(last)
+        await check(folder, step)
+      }
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+})
+
+/** All values of a checkpoint are those of its step. */
+async function check(folder: string, step: number): Promise<void> {
+  const parts = ['a', 'b', 'c'].map((name) => ({ name, shape: [300_000] }))
+  let loaded: readonly Piece[] = []
+  const model = {
+    pieces: () => [],
+    parts: () => parts,
+    load: (pieces: readonly Piece[]) => {
+      loaded = pieces
+    },
+  }
+  await loadCheckpoint(folder, { model })
+  expect(loaded.map(({ values }) => values.every((value) => value === step))).toEqual([
+    true,
+    true,
+    true,
+  ])
+}
