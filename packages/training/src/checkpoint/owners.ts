@@ -43,9 +43,15 @@ export function ownerOfOptimizer(
   optimizer: StatefulOptimizer,
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
 ): PieceOwner {
-  const partOf = new Map(
-    parameters.map((parameter) => [parameter.name, partOfParameter(parameter)]),
+  return ownerOfState(
+    optimizer,
+    parameters.map((parameter) => partOfParameter(parameter)),
   )
+}
+
+/** What an optimizer keeps of these parts of parameters. */
+export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[]): PieceOwner {
+  const partOf = new Map(owned.map((part) => [part.name, part]))
   return {
     async pieces() {
       const pieces: Piece[] = []

@@ -13,6 +13,8 @@ import { gradientNorm, type NormPart } from './gradient-norm.ts'
 export interface ClipGroups {
   /** Those that share tensors: parameters with a `shard` are spread over them, the others replicated. */
   readonly tensor?: ProcessGroup
+  /** Those that hold a part of every gradient each: the group of `fullyShard`, with its `shards`. */
+  readonly shard?: ProcessGroup
   /** The stages of a pipeline. */
   readonly pipeline?: ProcessGroup
   /**
@@ -52,7 +54,7 @@ export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32
 export async function clipGradients(
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
   gradients: ClippedGradients,
-  { maxNorm, norm = 2, tensor, pipeline, tied = [] }: ClipOptions,
+  { maxNorm, norm = 2, tensor, shard: flat, pipeline, tied = [] }: ClipOptions,
 ): Promise<number> {
   if (!(maxNorm > 0)) {
     const expected = 'a number above 0'
@@ -68,11 +70,12 @@ export async function clipGradients(
     const gradient = gradients.get(name)
     if (gradient === undefined) continue
     if (tensor === undefined) checkWhole(parameter)
-    const groups = [shard === undefined ? undefined : tensor, isTied(name) ? undefined : pipeline]
+    const owners = [shard === undefined ? undefined : tensor, isTied(name) ? undefined : pipeline]
+    const groups = [flat, ...owners]
     parts.push({ gradient, spread: groups.filter((group) => group !== undefined) })
     names.push(name)
   }
-  const axes = [tensor, pipeline].filter((group) => group !== undefined)
+  const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
   const factor = maxNorm / (total + 1e-6)
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)

@@ -2,6 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener, RecordOptions } from '../../autograd/recording.ts'
+import { ownerOfState, type StatefulOptimizer } from '../../checkpoint/owners.ts'
+import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { planBuckets } from '../data/buckets.ts'
@@ -19,8 +21,11 @@ import { planUnits, type UnitPlan } from './units.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
 import { WholeValues } from './whole-values.ts'
 
-/** One rank's part of a model; see `fullyShard`. */
-export interface FullyShard<M extends Replicated = Replicated> {
+/**
+ * One rank's part of a model; see `fullyShard`. A checkpoint takes it as the `model`, and
+ * `stateOf(optimizer)` as the `optimizer`: each rank saves its own part.
+ */
+export interface FullyShard<M extends Replicated = Replicated> extends PieceOwner {
   readonly module: M
   readonly stage: Stage
   /** This rank's parts of the parameters: flat, under the parameters' names. */
@@ -61,6 +66,9 @@ export interface FullyShard<M extends Replicated = Replicated> {
    */
   gather(): Promise<void>
   release(): void
+
+  /** What an optimizer keeps of this rank's parts, for a checkpoint. */
+  stateOf(optimizer: StatefulOptimizer): PieceOwner
 
   /** Frees the buckets. The model stays; in stage 3 only what is whole at this time. */
   dispose(): void
@@ -233,6 +241,23 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
 
   release(): void {
     this.#parts.values.release()
+  }
+
+  async pieces(): Promise<readonly Piece[]> {
+    return await this.#parts.values.pieces()
+  }
+
+  parts(names: ReadonlySet<string>): readonly Part[] {
+    return this.#parts.values.parts(names)
+  }
+
+  load(pieces: readonly Piece[]): void {
+    this.#parts.values.load(pieces)
+  }
+
+  stateOf(optimizer: StatefulOptimizer): PieceOwner {
+    const parts = this.#parts.values.shards.map(({ part }) => part)
+    return ownerOfState(optimizer, parts)
   }
 
   dispose(): void {

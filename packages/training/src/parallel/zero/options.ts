@@ -35,8 +35,9 @@ export function checkStage({ stage = 3 }: FullyShardOptions): Stage {
 export function checkGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
   const groups = shardingGroups(group)
   const { shard, replicate } = groups
-  const shared = replicate?.ranks.filter((rank) => shard.ranks.includes(rank)) ?? []
-  if (replicate === undefined || shared.length === 1) return groups
+  if (replicate === undefined) return groups
+  const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))
+  if (shared.length === 1) return replicate.size === 1 ? { shard } : groups
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'replicate',
     value: `ranks ${replicate.ranks.join(', ')}`,

@@ -1,5 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../../nn/parameter.ts'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
+import type { Parameter, Shard } from '../../nn/parameter.ts'
 import type { OwnedRange } from './layout.ts'
 
 /** Where the values of a shard are between two steps. */
@@ -20,6 +22,8 @@ export interface Home {
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
+  /** That of the parameter, where it is a part of one itself. */
+  readonly shard?: Shard
   readonly range: OwnedRange
   readonly #home: Home
   #value: Tensor | undefined
@@ -29,6 +33,7 @@ export class ShardParameter implements Parameter {
   constructor(range: OwnedRange, home: Home) {
     this.name = range.parameter.name
     this.shape = [range.to - range.from]
+    if (range.parameter.shard !== undefined) this.shard = range.parameter.shard
     this.range = range
     this.#home = home
   }
@@ -59,6 +64,23 @@ export class ShardParameter implements Parameter {
     await Promise.all(this.#written)
     this.#written = []
     this.#isNew = false
+  }
+
+  /** Which values of the whole tensor these are. */
+  get part(): Part {
+    const { parameter, from, to } = this.range
+    return partOfParameter(parameter, [from, to])
+  }
+
+  async piece(): Promise<Piece> {
+    const values = new Float32Array(this.range.to - this.range.from)
+    await writeTo(this.value, values)
+    this.release()
+    return { ...this.part, values }
+  }
+
+  load({ values }: Piece): void {
+    this.value = tensorFrom(values as Float32Array, this.shape)
   }
 
   /** Frees the tensor that somebody has asked for. */

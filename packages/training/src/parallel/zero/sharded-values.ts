@@ -1,6 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { RecordOptions } from '../../autograd/recording.ts'
 import { storageOf } from '../../backend/storage.ts'
+import type { Part, Piece } from '../../checkpoint/piece.ts'
 import type { Replicated } from '../data/options.ts'
 import { ChainRecording, type Chain, type ChainLink } from './chain-recording.ts'
 import type { FullyShardOptions } from './options.ts'
@@ -79,7 +80,25 @@ export class ShardedValues implements Values {
     for (const unit of this.#units) unit.release()
   }
 
+  async pieces(): Promise<Piece[]> {
+    const pieces: Piece[] = []
+    for (const shard of this.#owned) pieces.push(await shard.piece())
+    return pieces
+  }
+
+  parts(): Part[] {
+    return this.#owned.map(({ part }) => part)
+  }
+
+  load(pieces: readonly Piece[]): void {
+    for (const [i, shard] of this.#owned.entries()) shard.load(pieces[i]!)
+  }
+
   dispose(): void {
     for (const unit of this.#units) unit.dispose()
+  }
+
+  get #owned(): ShardParameter[] {
+    return this.#units.flatMap(({ owned }) => owned)
   }
 }

@@ -23,7 +23,9 @@ export interface UnitOptions {
 
 /** Parameters that become whole together, while somebody holds them. */
 export class Unit {
-  /** Of the trained parameters, what an optimizer steps on. */
+  /** This rank's parts of the parameters. */
+  readonly owned: readonly ShardParameter[]
+  /** Those that are trained. */
   readonly shards: readonly ShardParameter[]
   readonly #buckets: readonly ShardedBucket[]
   readonly #parameters: ReadonlyMap<string, ShardedParameter>
@@ -46,13 +48,13 @@ export class Unit {
         new ShardedParameter(parameter, options.keepsTensors),
       ]),
     )
-    this.shards = buckets
-      .filter(({ bucket }) => bucket === trained)
-      .flatMap(({ bucket, share }) =>
-        ownedRanges(bucket, options.group.rank).map(
-          (range) => new ShardParameter(range, homeInShare(range, share)),
-        ),
-      )
+    this.owned = buckets.flatMap(({ bucket, share }) =>
+      ownedRanges(bucket, options.group.rank).map(
+        (range) => new ShardParameter(range, homeInShare(range, share)),
+      ),
+    )
+    const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
+    this.shards = this.owned.filter(({ name }) => names.has(name))
   }
 
   /** Takes this rank's share of parameters that are whole, and frees the rest. */
@@ -112,7 +114,7 @@ export class Unit {
   }
 
   dispose(): void {
-    for (const shard of this.shards) shard.release()
+    for (const shard of this.owned) shard.release()
     for (const parameter of this.#parameters.values()) parameter.dispose()
     for (const { share } of this.#buckets) this.#options.ledger.free('parameters', share)
   }

@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { RecordOptions } from '../../autograd/recording.ts'
+import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Replicated } from '../data/options.ts'
@@ -39,8 +40,11 @@ export interface Gathered {
   readonly times: number
 }
 
-/** The values of the parameters: whole on every rank, or for as long as somebody computes with them. */
-export interface Values {
+/**
+ * The values of the parameters: whole on every rank, or for as long as somebody computes with them.
+ * Ranks own disjoint parts of them in checkpoints.
+ */
+export interface Values extends PieceOwner {
   /** What an optimizer steps on. */
   readonly shards: readonly ShardParameter[]
   readonly gathered: readonly Gathered[]

@@ -3,7 +3,9 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordModule } from '../../autograd/record.ts'
 import type { RecordOptions } from '../../autograd/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import { replaceValue } from '../../nn/parameter.ts'
+import { ownerOfParameters } from '../../checkpoint/owners.ts'
+import type { Part, Piece } from '../../checkpoint/piece.ts'
+import { replaceValue, type Parameter } from '../../nn/parameter.ts'
 import type { Replicated } from '../data/options.ts'
 import type { GradientShards } from './gradient-shards.ts'
 import { homeInWhole } from './homes.ts'
@@ -26,6 +28,7 @@ export class WholeValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly #module: Replicated
   readonly #group: ProcessGroup
+  readonly #parameters: readonly Parameter[]
   readonly #buckets: readonly FlatBucket[]
   readonly #gradients: GradientShards
   readonly #ledger: Ledger
@@ -38,6 +41,7 @@ export class WholeValues implements Values {
     ledger: Ledger,
   ) {
     this.#module = module
+    this.#parameters = [...new Set(module.parameters)]
     this.#group = group
     this.#buckets = buckets
     this.#gradients = gradients
@@ -47,7 +51,7 @@ export class WholeValues implements Values {
         (range) => new ShardParameter(range, homeInWhole(range, gradients.shares[i]!)),
       ),
     )
-    for (const { value } of module.parameters) ledger.count('parameters', 4 * value.size)
+    for (const { value } of this.#parameters) ledger.count('parameters', 4 * value.size)
   }
 
   get gathered(): readonly Gathered[] {
@@ -97,6 +101,23 @@ export class WholeValues implements Values {
     // they stay whole
   }
 
+  /** This rank's part of what is trained, and the rest, which is the same on all. */
+  async pieces(): Promise<Piece[]> {
+    const trained = new Set(this.#buckets.flatMap((bucket) => namesOf(bucket)))
+    const frozen = this.#parameters.filter(({ name }) => !trained.has(name))
+    const pieces: Piece[] = [...(await ownerOfParameters(frozen).pieces())]
+    for (const shard of this.shards) pieces.push(await shard.piece())
+    return pieces
+  }
+
+  parts(): readonly Part[] {
+    return ownerOfParameters(this.#parameters).parts(new Set())
+  }
+
+  load(pieces: readonly Piece[]): void {
+    ownerOfParameters(this.#parameters).load(pieces)
+  }
+
   dispose(): void {
     for (const shard of this.shards) shard.release()
   }
@@ -107,4 +128,8 @@ export class WholeValues implements Values {
     const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
     return { whole, work: this.#group.allGather(whole, this.#gradients.shares[i]!, { label }) }
   }
+}
+
+function namesOf({ slots }: FlatBucket): string[] {
+  return slots.map(({ parameter }) => parameter.name)
 }

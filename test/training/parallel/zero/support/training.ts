@@ -11,6 +11,7 @@ import {
   type DataParallelOptions,
   type FullyShard,
   type FullyShardOptions,
+  type GradientListener,
   type Module,
   type Optimizer,
   type ShardingGroups,
@@ -20,11 +21,11 @@ import { exampleBatch, parameterValues, type Values } from '../../support/refere
 
 const [INPUTS, CLASSES, BATCH] = [12, 4, 24]
 
-const build = (seed = 7) =>
+export const build = (seed = 7) =>
   shardedMLP({ layers: 4, inputs: INPUTS, hidden: 16, outputs: CLASSES, seed }).build()
 
 /** Rows [from, to) of a batch. */
-function part(step: number, from: number, to: number): { inputs: Tensor; labels: Tensor } {
+export function part(step: number, from: number, to: number): { inputs: Tensor; labels: Tensor } {
   const { inputs, labels } = exampleBatch(step, BATCH, INPUTS, CLASSES)
   const whole = [inputs(), labels()] as const
   const rows = [
@@ -51,7 +52,7 @@ interface Pass {
 }
 
 /** One forward and backward pass; the loss. */
-async function runPass(
+export async function runPass(
   { inputs, labels }: { inputs: Tensor; labels: Tensor },
   record: (x: Tensor) => Pass | Promise<Pass>,
   lossOf: (logits: Tensor, labels: Tensor) => Tensor = crossEntropy,
@@ -68,8 +69,14 @@ async function runPass(
   return value
 }
 
+/** A pass by whoever takes gradients. */
+export function recorded(module: Module, x: Tensor, onGradient: GradientListener): Pass {
+  const recording = recordModule(module, x, { needsInputGradient: false })
+  return { ...recording, backward: (dy: Tensor) => recording.backward(dy, onGradient) }
+}
+
 /** The rows of a rank, in a pass of a step. */
-function shareOf(rank: number, ranks: number, pass = 0, passes = 1): [number, number] {
+export function shareOf(rank: number, ranks: number, pass = 0, passes = 1): [number, number] {
   const share = BATCH / ranks / passes
   const from = (rank * passes + pass) * share
   return [from, from + share]
@@ -94,10 +101,7 @@ export async function trainReplica(
     for (let pass = 0; pass < passes; pass++) {
       replica.synchronizes = pass === passes - 1
       const rows = part(step, ...shareOf(group.rank, group.size, pass, passes))
-      const loss = await runPass(rows, (x) => {
-        const recording = recordModule(module, x, { needsInputGradient: false })
-        return { ...recording, backward: (dy) => recording.backward(dy, replica.onGradient) }
-      })
+      const loss = await runPass(rows, (x) => recorded(module, x, replica.onGradient))
       trace.losses.push(loss)
     }
     optimizer.step(module.parameters, await replica.gradients())

@@ -1,0 +1,119 @@
+import { jest } from '@jest/globals'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import {
+  dataParallel,
+  fullyShard,
+  gpt,
+  Linear,
+  loadBackend,
+  record,
+  SGD,
+  tf,
+  type FullyShardOptions,
+  type Module,
+  type Tensor,
+} from '@tsrun/training'
+import { excess, parameterValues, type Values } from '../support/reference.ts'
+import { part, recorded, runPass, shareOf, wholeValues } from './support/training.ts'
+
+jest.setTimeout(120_000)
+
+beforeAll(async () => {
+  await loadBackend('wasm')
+})
+
+/** A model that uses its first weight again at its end, and does not say that it is a chain. */
+class Tied implements Module {
+  readonly first = new Linear({ name: 'first', inputs: 12, outputs: 4, seed: 3 })
+  readonly last = new Linear({ name: 'last', inputs: 12, outputs: 4, seed: 3 })
+  readonly chain: readonly Module[]
+
+  constructor() {
+    const { weight } = this.first
+    const back: Module = {
+      parameters: [weight],
+      forward: (x) => tf.matMul(x, weight.value, false, true),
+    }
+    this.chain = [this.first, back, this.last]
+  }
+
+  get parameters() {
+    return [...this.first.parameters, ...this.last.parameters]
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.chain.reduce((h, link) => link.forward(h), x)
+  }
+}
+
+describe('a parameter that several units use', () => {
+  it('is summed once, as in a single process', async () => {
+    const train = async (group: ProcessGroup, options?: FullyShardOptions): Promise<Values> => {
+      const model = new Tied()
+      const optimizer = new SGD({ learningRate: 0.1 })
+      if (options === undefined) {
+        const replica = await dataParallel(model, group)
+        for (let step = 0; step < 3; step++) {
+          await runPass(part(step, ...shareOf(group.rank, 2)), (x) => {
+            const { parameters } = model
+            const recording = record((input) => model.forward(input), x, parameters, {
+              needsInputGradient: false,
+            })
+            return { ...recording, backward: (dy) => recording.backward(dy, replica.onGradient) }
+          })
+          optimizer.step(model.parameters, await replica.gradients())
+        }
+        return parameterValues(model)
+      }
+      const units = options.units && model.chain
+      const sharded = await fullyShard(model, group, { ...options, ...(units && { units }) })
+      for (let step = 0; step < 3; step++) {
+        await runPass(part(step, ...shareOf(group.rank, 2)), (x) => sharded.record(x))
+        await sharded.step(optimizer, await sharded.gradients())
+      }
+      return await wholeValues(sharded)
+    }
+    const wanted = await runWorld({ size: 2, seed: 4 }, (group) => train(group))
+    for (const options of [{ stage: 1 }, { stage: 2 }, { stage: 3 }, { units: [] }] as const) {
+      const found = await runWorld({ size: 2, seed: 5 }, (group) => train(group, options))
+      for (const values of found) {
+        expect(excess(values, wanted[0]!, 1e-6, 1e-7)).toBeLessThanOrEqual(0)
+      }
+    }
+  })
+})
+
+describe.each([false, true])('a GPT with tied weights: %s', (tied) => {
+  it.each([1, 2, 3] as const)('trains in stage %i like its replicas', async (stage) => {
+    const [batch, length] = [4, 8]
+    const sizes = { vocabulary: 11, block: length, layers: 2, heads: 2, width: 8, tied }
+    const ids = (rank: number): Tensor =>
+      tf.tensor2d(
+        Array.from({ length: batch * length }, (_, i) => (i * i + 3 * rank) % 11),
+        [batch, length],
+        'int32',
+      )
+    const pass = (group: ProcessGroup) => ({ inputs: ids(group.rank), labels: ids(group.rank + 1) })
+    const train = async (group: ProcessGroup, whole: boolean): Promise<Values> => {
+      const model = gpt(sizes).build()
+      const optimizer = new SGD({ learningRate: 0.5 })
+      const replica = whole ? await dataParallel(model, group) : undefined
+      const sharded = whole ? undefined : await fullyShard(model, group, { stage })
+      for (let step = 0; step < 5; step++) {
+        if (replica !== undefined) {
+          await runPass(pass(group), (x) => recorded(model, x, replica.onGradient))
+          optimizer.step(model.parameters, await replica.gradients())
+        }
+        if (sharded !== undefined) {
+          await runPass(pass(group), (x) => sharded.record(x))
+          await sharded.step(optimizer, await sharded.gradients())
+        }
+      }
+      return sharded === undefined ? parameterValues(model) : await wholeValues(sharded)
+    }
+    const [wanted] = await runWorld({ size: 2, seed: 4 }, (group) => train(group, true))
+    for (const values of await runWorld({ size: 2, seed: 5 }, (group) => train(group, false))) {
+      expect(excess(values, wanted!)).toBeLessThanOrEqual(0)
+    }
+  })
+})
