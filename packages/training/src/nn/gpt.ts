@@ -79,12 +79,12 @@ export class GPT implements Module {
     }
   }
 
-  get parameters(): readonly Parameter[] {
-    return parametersOf(this.children)
-  }
-
   get layers(): readonly Module[] {
     return Object.values(this.children)
+  }
+
+  get parameters(): readonly Parameter[] {
+    return parametersOf(this.children)
   }
 
   /**

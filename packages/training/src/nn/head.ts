@@ -6,6 +6,7 @@ import { onRows } from './project.ts'
 
 /** x W' with W [count, width]: as an embedding has it, which may be the same. */
 export class Head implements Module {
+  readonly kind = 'head'
   readonly weight: Parameter
 
   constructor(weight: Parameter) {

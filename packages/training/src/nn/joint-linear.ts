@@ -25,6 +25,7 @@ export interface JointLinearOptions {
  * axis of its own lets every part be cut in the same way.
  */
 export class JointLinear implements Module {
+  readonly kind = 'joint-linear'
   readonly weight: Parameter
   readonly bias: Parameter
   readonly grain: number

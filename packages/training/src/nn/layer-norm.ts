@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tensorflow.ts'
-import type { Module } from './module.ts'
+import type { Separable } from './module.ts'
 import { normalize } from './normalize.ts'
 import { createParameter, type Parameter } from './parameter.ts'
 
@@ -14,7 +14,7 @@ export interface NormOptions {
 }
 
 /** Mean 0 and deviation 1 over the last axis, then times `weight` plus `bias` (Ba et al., 2016). */
-export class LayerNorm implements Module {
+export class LayerNorm implements Separable {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
   readonly #epsilon: number
 
@@ -27,14 +27,20 @@ export class LayerNorm implements Module {
   }
 
   forward(x: Tensor): Tensor {
-    const [weight, bias] = this.parameters
+    return this.forwardWith(
+      this.parameters.map(({ value }) => value),
+      x,
+    )
+  }
+
+  forwardWith([weight, bias]: readonly Tensor[], x: Tensor): Tensor {
     const options = { centers: true, epsilon: this.#epsilon }
-    return tf.add(normalize(x, weight.value, options), bias.value)
+    return tf.add(normalize(x, weight!, options), bias!)
   }
 }
 
 /** Mean square 1 over the last axis, then times `weight` (Zhang & Sennrich, 2019). */
-export class RMSNorm implements Module {
+export class RMSNorm implements Separable {
   readonly parameters: readonly [weight: Parameter]
   readonly #epsilon: number
 
@@ -44,7 +50,10 @@ export class RMSNorm implements Module {
   }
 
   forward(x: Tensor): Tensor {
-    const options = { centers: false, epsilon: this.#epsilon }
-    return normalize(x, this.parameters[0].value, options)
+    return this.forwardWith([this.parameters[0].value], x)
+  }
+
+  forwardWith([weight]: readonly Tensor[], x: Tensor): Tensor {
+    return normalize(x, weight!, { centers: false, epsilon: this.#epsilon })
   }
 }

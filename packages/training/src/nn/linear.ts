@@ -24,6 +24,7 @@ export interface LinearOptions {
  * y = activation(x W + b), with W [inputs, outputs] (He uniform at first) and b [outputs] (zeros).
  */
 export class Linear implements Module {
+  readonly kind = 'linear'
   readonly weight: Parameter
   readonly bias: Parameter
   readonly activation: 'linear' | 'relu'

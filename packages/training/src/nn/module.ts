@@ -20,6 +20,17 @@ export interface Module {
 
   /** Where `forward` is that of one module after the other: those, in their order. */
   readonly layers?: readonly Module[]
+
+  /** What it is, for those who put others in its place. */
+  readonly kind?: ModuleKind
+}
+
+type ModuleKind = 'linear' | 'joint-linear' | 'embedding' | 'positions' | 'head'
+
+/** A module whose parameters may be something made of them. */
+export interface Separable extends Module {
+  /** `forward` with these in the place of the values of the parameters. */
+  forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
 /** Those of all children, each once. */

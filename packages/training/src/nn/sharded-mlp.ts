@@ -1,9 +1,10 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import { Linear } from './linear.ts'
-import type { Module } from './module.ts'
+import { parametersOf, type Module } from './module.ts'
 import type { Parameter } from './parameter.ts'
 
 export interface ShardedMLPOptions {
@@ -31,7 +32,8 @@ export interface ShardedMLPOptions {
  */
 export class ShardedMLP implements Module {
   readonly range: readonly [from: number, to: number]
-  readonly parameters: readonly Parameter[]
+  /** By name: `layers.<index>`. */
+  readonly children: Record<string, Module>
   readonly #layers: readonly Linear[]
 
   constructor(options: ShardedMLPOptions = {}) {
@@ -67,20 +69,28 @@ export class ShardedMLP implements Module {
         seed,
       })
     })
-    this.parameters = this.#layers.flatMap((layer) => layer.parameters)
+    this.children = Object.fromEntries(
+      this.#layers.map((layer, offset) => [`layers.${String(from + offset)}`, layer]),
+    )
   }
 
-  get layers(): readonly Linear[] {
-    return this.#layers
+  get layers(): readonly Module[] {
+    return Object.values(this.children)
+  }
+
+  get parameters(): readonly Parameter[] {
+    return parametersOf(this.children)
   }
 
   /** @param x - [batch, inputs], or [batch, hidden] for a part that starts later */
   forward(x: Tensor): Tensor {
-    return this.#layers.reduce((h, layer) => layer.forward(h), x)
+    return this.layers.reduce((h, layer) => layer.forward(h), x)
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    return recordLinearStack(this.#layers, x, options)
+    const own = this.layers.every((layer, i) => layer === this.#layers[i])
+    if (own) return recordLinearStack(this.#layers, x, options)
+    return record((input) => this.forward(input), x, this.parameters, options)
   }
 }
 

@@ -1,16 +1,22 @@
+export { vocabParallelCrossEntropy } from './cross-entropy.ts'
 export type { ColumnParallelOptions, RowParallelOptions } from './layers.ts'
 export {
   copyToRanks,
   gatherPartial,
   gatherReplicated,
+  gatherSequence,
+  scatterSequence,
   scatterToRanks,
   sumOverRanks,
 } from './operations.ts'
+export { parallelize, type ParallelPlan } from './parallelize.ts'
 export {
   columnParallel,
-  parallelize,
+  gptPlan,
   rowParallel,
-  type LinearLayers,
-  type ParallelPlan,
+  sequenceParallel,
+  vocabParallel,
+  type GptPlanOptions,
   type ParallelStyle,
-} from './parallelize.ts'
+} from './styles.ts'
+export type { VocabParallelOptions } from './vocabulary.ts'

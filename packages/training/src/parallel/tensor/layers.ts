@@ -1,14 +1,22 @@
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
 import { tf } from '../../backend/tensorflow.ts'
+import type { JointLinear } from '../../nn/joint-linear.ts'
 import type { Linear } from '../../nn/linear.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { onRows } from '../../nn/project.ts'
 import { startSum } from './collectives.ts'
-import { gatherPartial, gatherReplicated, scatterToRanks, sumOverRanks } from './operations.ts'
+import {
+  copyToRanks,
+  gatherPartial,
+  gatherReplicated,
+  gatherSequence,
+  scatterSequence,
+  scatterToRanks,
+  sumOverRanks,
+} from './operations.ts'
+import { shardOf } from './shard.ts'
 
 export interface ColumnParallelOptions {
   /**
@@ -21,9 +29,11 @@ export interface ColumnParallelOptions {
    * gathers `partial`: that sums it.
    */
   readonly sumsInputGradient?: boolean
+  /** What comes in: the whole (`replicated`, default), or this rank's part of each sequence. */
+  readonly input?: 'replicated' | 'sequence'
 }
 
-/** Each rank has some of a layer's outputs: columns of the weight [inputs, outputs / size]. */
+/** Each rank has some of a layer's outputs: columns of the weight [inputs, ..., outputs / size]. */
 export class ColumnParallelLinear implements Module {
   readonly parameters: readonly Parameter[]
   readonly #weight: Parameter
@@ -32,32 +42,48 @@ export class ColumnParallelLinear implements Module {
   readonly #group: ProcessGroup
   readonly #options: ColumnParallelOptions
 
-  constructor(layer: Linear, group: ProcessGroup, options: ColumnParallelOptions = {}) {
+  constructor(
+    layer: Linear | JointLinear,
+    group: ProcessGroup,
+    options: ColumnParallelOptions = {},
+  ) {
     this.#group = group
     this.#options = options
-    this.#activation = layer.activation
-    this.#weight = shardOf(layer.weight, group, 1)
-    this.#bias = shardOf(layer.bias, group, 0)
+    this.#activation = 'activation' in layer ? layer.activation : 'linear'
+    const grain = 'grain' in layer ? layer.grain : 1
+    const { weight, bias } = layer
+    this.#weight = shardOf(weight, group, weight.shape.length - 1, grain)
+    this.#bias = shardOf(bias, group, bias.shape.length - 1, grain)
     this.parameters = [this.#weight, this.#bias]
   }
 
-  /** @param x - [batch, inputs], the same on all ranks */
+  /** @param x - [..., inputs], the same on all ranks; or [batch, length / size, inputs] */
   forward(x: Tensor): Tensor {
-    const { gather = 'none', sumsInputGradient = true } = this.#options
+    const { gather = 'none', input = 'replicated' } = this.#options
     const group = this.#group
-    const sums = sumsInputGradient && group.size > 1
-    const product = sums
-      ? multiplyAndSum(x, this.#weight.value, group)
-      : tf.matMul(x, this.#weight.value)
-    const y = activate(tf.add(product, this.#bias.value), this.#activation)
+    const whole = input === 'sequence' ? gatherSequence(x, group) : x
+    const y = onRows(whole, (rows) => this.#multiply(rows))
     if (gather === 'none') return y
     return gather === 'replicated' ? gatherReplicated(y, group) : gatherPartial(y, group)
+  }
+
+  #multiply(x: Tensor): Tensor {
+    const { sumsInputGradient = true, input } = this.#options
+    const weight = tf.reshape(this.#weight.value, [this.#weight.shape[0]!, -1])
+    const bias = tf.reshape(this.#bias.value, [-1])
+    // the gather of sequences sums it
+    const sums = sumsInputGradient && input !== 'sequence' && this.#group.size > 1
+    const product = sums ? multiplyAndSum(x, weight, this.#group) : tf.matMul(x, weight)
+    const y = tf.add(product, bias)
+    return this.#activation === 'relu' ? tf.relu(y) : y
   }
 }
 
 export interface RowParallelOptions {
   /** What comes in: this rank's slice (`sharded`, default), or the whole, of which it takes its slice. */
   readonly input?: 'sharded' | 'replicated'
+  /** What comes out: the whole (`replicated`, default), or this rank's part of each sequence. */
+  readonly output?: 'replicated' | 'sequence'
 }
 
 /** Each rank has some of a layer's inputs: rows of the weight [inputs / size, outputs]. */
@@ -68,22 +94,30 @@ export class RowParallelLinear implements Module {
   readonly #bias: Parameter
   readonly #activation: Linear['activation']
   readonly #group: ProcessGroup
-  readonly #input: 'sharded' | 'replicated'
+  readonly #options: RowParallelOptions
 
-  constructor(layer: Linear, group: ProcessGroup, { input = 'sharded' }: RowParallelOptions = {}) {
+  constructor(layer: Linear, group: ProcessGroup, options: RowParallelOptions = {}) {
     this.#group = group
-    this.#input = input
+    this.#options = options
     this.#activation = layer.activation
     this.#weight = shardOf(layer.weight, group, 0)
     this.#bias = layer.bias
     this.parameters = [this.#weight, this.#bias]
   }
 
-  /** @param x - [batch, inputs / size], or with `replicated` [batch, inputs] */
+  /** @param x - [..., inputs / size], or with `replicated` [..., inputs] */
   forward(x: Tensor): Tensor {
-    const own = this.#input === 'sharded' ? x : scatterToRanks(x, this.#group)
-    const sum = sumOverRanks(tf.matMul(own, this.#weight.value), this.#group)
-    return activate(tf.add(sum, this.#bias.value), this.#activation)
+    const { input = 'sharded', output = 'replicated' } = this.#options
+    const group = this.#group
+    const own = input === 'sharded' ? x : scatterToRanks(x, group)
+    const part = onRows(own, (rows) => tf.matMul(rows, this.#weight.value))
+    const bias = this.#bias.value
+    const y =
+      output === 'sequence'
+        ? // each rank sees the bias at its positions only
+          tf.add(scatterSequence(part, group), copyToRanks(bias, group))
+        : tf.add(sumOverRanks(part, group), bias)
+    return this.#activation === 'relu' ? tf.relu(y) : y
   }
 }
 
@@ -106,33 +140,4 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup): Tensor {
     }
   })
   return product(x, w)
-}
-
-function activate(x: Tensor, activation: Linear['activation']): Tensor {
-  return activation === 'relu' ? tf.relu(x) : x
-}
-
-/** This rank's part of a parameter along an axis, in its place; the rest is freed. */
-function shardOf(parameter: Parameter, { rank, size }: ProcessGroup, axis: number): Parameter {
-  const { name, shape, value } = parameter
-  if (shape[axis]! % size !== 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `${name} of shape [${shape.join(', ')}]`,
-      value: `${shape[axis]!} along axis ${axis}`,
-      expected: `a multiple of the ${size} ranks that share it`,
-    })
-  }
-  const extent = shape[axis]! / size
-  const own = shape.map((whole, i) => (i === axis ? extent : whole))
-  const inner = sizeOf(shape.slice(axis + 1))
-  const outer = sizeOf(shape.slice(0, axis))
-  const part = new Float32Array(outer * extent * inner)
-  const whole = viewOf(value)
-  for (let i = 0; i < outer; i++) {
-    const from = (i * shape[axis]! + rank * extent) * inner
-    part.set(whole.subarray(from, from + extent * inner), i * extent * inner)
-  }
-  value.dispose()
-  const shard = { shape, axis, offset: rank * extent }
-  return { name, shape: own, shard, value: tensorFrom(part, own) }
 }

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../../backend/tensorflow.ts'
@@ -53,6 +54,36 @@ export function gatherPartial(x: Tensor, group: ProcessGroup): Tensor {
 /** This rank's slice of the last axis; the gradient is gathered. */
 export function scatterToRanks(x: Tensor, group: ProcessGroup): Tensor {
   return between(x, group, sliceOf, gatherColumns)
+}
+
+/**
+ * The parts of each sequence of all ranks, one behind the other; the gradients are summed, and each rank
+ * gets its part. In front of a layer whose columns are shared, between which each rank has a part of
+ * each sequence.
+ */
+export function gatherSequence(x: Tensor, group: ProcessGroup): Tensor {
+  return between(x, group, alongSequence(gatherColumns), alongSequence(reduceScatterColumns))
+}
+
+/** The sum over the ranks, of which each gets its part of each sequence; the gradient is gathered. */
+export function scatterSequence(x: Tensor, group: ProcessGroup): Tensor {
+  const { size } = group
+  if (x.shape[1]! % size !== 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the length of a sequence',
+      value: x.shape[1]!,
+      expected: `a multiple of the ${String(size)} ranks that share it`,
+    })
+  }
+  return between(x, group, alongSequence(reduceScatterColumns), alongSequence(gatherColumns))
+}
+
+/** What is done to columns, done to the second axis of [batch, length, width]. */
+function alongSequence(step: Step): Step {
+  return (x, group) => {
+    const [batch, , width] = x.shape as [number, number, number]
+    return tf.reshape(step(tf.reshape(x, [batch, -1]), group), [batch, -1, width])
+  }
 }
 
 function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {

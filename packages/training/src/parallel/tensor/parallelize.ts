@@ -1,86 +1,71 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Linear } from '../../nn/linear.ts'
 import type { Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
-import type { Parameter } from '../../nn/parameter.ts'
-import {
-  ColumnParallelLinear,
-  RowParallelLinear,
-  type ColumnParallelOptions,
-  type RowParallelOptions,
-} from './layers.ts'
-
-/** How a layer is shared among the ranks of a group. */
-export type ParallelStyle = (layer: Linear, group: ProcessGroup) => Module
-
-/** By columns of the weight: every rank has all inputs and some outputs. */
-export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
-  return (layer, group) => new ColumnParallelLinear(layer, group, options)
-}
-
-/** By rows of the weight: every rank has some inputs and, after a sum, all outputs. */
-export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
-  return (layer, group) => new RowParallelLinear(layer, group, options)
-}
+import { modulesOf } from '../../nn/tree.ts'
+import type { PipelineModel } from '../pipeline/model.ts'
+import type { ParallelStyle } from './styles.ts'
 
 /**
- * By name of a layer, `*` for one part between dots and `**` for any number of them: the first that
+ * By name of a module, `*` for one part between dots and `**` for any number of them: the first that
  * fits decides.
  */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
-/** A model of linear layers in a row. */
-export interface LinearLayers extends Module {
-  readonly layers: readonly Linear[]
-}
-
 /**
  * Shares the layers of a model among the ranks of a group (Megatron-LM's tensor parallelism; as
- * torch's parallelize_module). Parameters keep their names; each rank holds its part of those that the
- * plan names, and the others in full. The model that was given must not be used any more.
+ * torch's parallelize_module), in place: modules that the plan names give way to those that do a part
+ * of their work. Parameters keep their names; each rank holds its part of those that are cut (see
+ * `Parameter.shard`), and the others in full.
+ *
+ * A recipe for a pipeline becomes one whose slices are shared. Not every slice has all the layers, so
+ * there names that nothing has are no error.
  *
  * The passes block inside collectives: all ranks run the same layers in the same order.
  *
  * @example
- * const model = shardedMLP({ layers: 2 }).build()
- * const mine = parallelize(model, { 'layers.0': columnParallel(), 'layers.1': rowParallel() }, group)
+ * const model = parallelize(new GPT(), gptPlan(), mesh.tp)
+ * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
  * @throws ERR_TSR_ARGUMENT when the plan names no layer, or a layer cannot be divided
  */
-export function parallelize(model: LinearLayers, plan: ParallelPlan, group: ProcessGroup): Module {
-  const names = model.layers.map(({ weight }) => weight.name.replace(/\.weight$/, ''))
-  const entries = Object.entries(plan).map(([glob, style]) => ({
-    glob,
-    fits: matchName(glob),
-    style,
-  }))
-  for (const { glob, fits } of entries) {
-    if (names.some(fits)) continue
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'plan',
-      value: glob,
-      expected: `names of layers: ${names.join(', ')}`,
-    })
+export function parallelize<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M
+export function parallelize(
+  recipe: PipelineModel,
+  plan: ParallelPlan,
+  group: ProcessGroup,
+): PipelineModel
+export function parallelize(
+  target: Module | PipelineModel,
+  plan: ParallelPlan,
+  group: ProcessGroup,
+): Module | PipelineModel {
+  if (!('slice' in target)) {
+    refuseUnknown(target, plan)
+    return share(target, plan, group)
   }
-  const layers = model.layers.map((layer, i) => {
-    const entry = entries.find(({ fits }) => fits(names[i]!))
-    return entry === undefined ? layer : entry.style(layer, group)
-  })
-  return new LayersInARow(layers)
+  return {
+    layers: target.layers,
+    slice: (from, to) => share(target.slice(from, to), plan, group),
+  }
 }
 
-class LayersInARow implements Module {
-  readonly parameters: readonly Parameter[]
-  readonly #layers: readonly Module[]
-
-  constructor(layers: readonly Module[]) {
-    this.#layers = layers
-    this.parameters = layers.flatMap((layer) => layer.parameters)
+function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
+  const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
+  for (const { name, module, replace } of modulesOf(model)) {
+    const entry = entries.find(({ fits }) => fits(name))
+    if (entry !== undefined) replace(entry.style(module, group, name))
   }
+  return model
+}
 
-  forward(x: Tensor): Tensor {
-    return this.#layers.reduce((h, layer) => layer.forward(h), x)
-  }
+function refuseUnknown(model: Module, plan: ParallelPlan): void {
+  const names = Array.from(modulesOf(model), ({ name }) => name)
+  const glob = Object.keys(plan).find((each) => !names.some(matchName(each)))
+  if (glob === undefined) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'plan',
+    value: glob,
+    expected: `names of layers: ${names.join(', ')}`,
+  })
 }

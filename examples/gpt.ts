@@ -1,0 +1,127 @@
+// A GPT that learns to write Moby Dick byte by byte, on any mesh of ranks.
+//
+//   npx tsrun --nproc 4 examples/gpt.ts                 (4 replicas)
+//   npx tsrun --nproc 4 examples/gpt.ts --pp 2          (2 replicas of a pipeline of 2 stages)
+//   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that share every layer)
+//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (all of it)
+//   node --import tsx examples/gpt.ts                   (one process: the same script)
+//
+// Whatever the mesh, the ranks draw the same batches, start from the same weights and come to the same
+// loss as a single process; the ranks that no flag speaks of are replicas.
+
+import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
+import * as training from '@tsrun/training'
+import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { drawCurve } from './lib/loss-curve.ts'
+import { measurePeak } from './lib/peak.ts'
+import { grouped, percent, Progress } from './lib/progress.ts'
+import { printResult } from './lib/result.ts'
+import { sampleText } from './lib/sample-text.ts'
+import { fillWholeModel } from './lib/whole-model.ts'
+
+const flags = readFlags({
+  pp: count(1),
+  tp: count(1),
+  between: choice(['replicated', 'sequence'] as const, 'replicated'),
+  steps: count(200),
+  batch: count(8),
+  block: count(64),
+  layers: count(4),
+  heads: count(4),
+  width: count(64),
+  microbatches: count(2),
+  schedule: choice(['1f1b', 'gpipe', 'zb-h1', 'naive'] as const, '1f1b'),
+  seed: integer(0),
+  lr: positive(0.003),
+  sample: integer(200),
+})
+const { batch, block, layers, heads, width, seed, steps } = flags
+
+const world = await initProcessGroup()
+await training.loadBackend()
+const { pp, tp } = flags
+const dp = world.size / (pp * tp)
+if (!Number.isInteger(dp) || batch % dp !== 0) {
+  throw new Error(`${world.size} ranks and a batch of ${batch} do not divide by this mesh.`)
+}
+const mesh = await initDeviceMesh({ dp, pp, tp })
+
+const recipe = training.gpt({ layers, heads, width, block, seed })
+const plan = training.gptPlan({ sequence: flags.between === 'sequence' })
+const shared = tp === 1 ? recipe : training.parallelize(recipe, plan, mesh.tp)
+const pipe = training.pipeline(shared, mesh.pp, {
+  schedule: flags.schedule,
+  microbatches: flags.microbatches,
+  loss: tp === 1 ? training.summedCrossEntropy : training.vocabParallelCrossEntropy(mesh.tp),
+})
+const replica = await training.dataParallel(pipe, mesh.dp)
+const optimizer = new training.Adam({ learningRate: flags.lr })
+const options = { batch, block, share: [mesh.dp.rank, mesh.dp.size] as const }
+
+/** The mean of what the replicas have. */
+async function mean(value: number): Promise<number> {
+  const sum = Float64Array.of(value)
+  await mesh.dp.allReduce(sum, { op: 'avg' })
+  return sum[0]!
+}
+
+async function validate(): Promise<number> {
+  const text = training.mobyDick({ split: 'validation' })
+  const losses: number[] = []
+  for (const examples of training.textBatches(text, { ...options, batch: 4 * batch }, 8)) {
+    losses.push((await pipe.evaluate(examples)).loss)
+  }
+  return await mean(losses.reduce((sum, loss) => sum + loss, 0) / losses.length)
+}
+
+const progress = new Progress()
+const text = training.mobyDick({ split: 'train' })
+const losses: number[] = []
+let begin = performance.now()
+for (let step = 0; step < steps; step++) {
+  // the first step also compiles: it does not count
+  if (step === 1) begin = performance.now()
+  const examples = training.textBatch(text, step, { ...options, seed })
+  const { loss, gradients } = await pipe.forwardBackward(examples)
+  for (const parameter of pipe.parameters) {
+    replica.onGradient(parameter, gradients.get(parameter.name)!)
+  }
+  optimizer.step(pipe.parameters, await replica.gradients())
+  losses.push(await mean(loss))
+  if (world.rank === 0) {
+    progress.update(() => {
+      const rate = (step * batch * block) / ((performance.now() - begin) / 1000)
+      return `step ${step + 1}/${steps}  loss ${losses.at(-1)!.toFixed(3)}  ${grouped(rate)} tokens/s`
+    })
+  }
+}
+const seconds = (performance.now() - begin) / 1000
+const tokensPerSecond = (Math.max(1, steps - 1) * batch * block) / seconds
+const validation = await validate()
+const peak = await measurePeak(world)
+
+const whole = world.rank === 0 ? recipe.build() : undefined
+const parts = await mesh.get('pp', 'tp')
+// one replica is enough
+if (mesh.dp.rank === 0) await fillWholeModel(whole, pipe.parameters, parts.world)
+if (whole !== undefined) {
+  // forward and backward: 6 operations a weight and token, and those of the attention
+  const weights = whole.parameters
+    .filter(({ name }) => !/^w[tp]e/.test(name))
+    .reduce((sum, { value }) => sum + value.size, 0)
+  const mfu = (tokensPerSecond * (6 * weights + 12 * layers * width * block)) / peak
+  progress.log(`\n${drawCurve(losses)}\n`)
+  if (flags.sample > 0) {
+    console.log(`${sampleText(whole, 'The whale ', { block, length: flags.sample, seed })}\n`)
+  }
+  console.log(
+    `${dp} replicas of ${pp} stages of ${tp} ranks: validation loss ${validation.toFixed(4)}, ` +
+      `${grouped(tokensPerSecond)} tokens/s, ${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} ` +
+      `GFLOP/s that matMul reaches on all ranks at once (MFU)`,
+  )
+  const figures = { loss: losses.at(-1)!, validation, tokensPerSecond, mfu }
+  printResult({ ranks: world.size, dp, pp, tp, ...figures }, 7)
+}
+replica.dispose()
+pipe.dispose()
+await world.destroy()

@@ -1,0 +1,97 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Embedding } from '../../nn/embedding.ts'
+import type { Head } from '../../nn/head.ts'
+import type { JointLinear } from '../../nn/joint-linear.ts'
+import type { Linear } from '../../nn/linear.ts'
+import type { Module, Separable } from '../../nn/module.ts'
+import {
+  ColumnParallelLinear,
+  RowParallelLinear,
+  type ColumnParallelOptions,
+  type RowParallelOptions,
+} from './layers.ts'
+import type { ParallelPlan } from './parallelize.ts'
+import { SequenceParallel } from './sequence.ts'
+import {
+  VocabParallelEmbedding,
+  VocabParallelHead,
+  type VocabParallelOptions,
+} from './vocabulary.ts'
+
+/** How a layer is shared among the ranks of a group: what takes its place. */
+export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
+
+/** By columns of the weight: every rank has all inputs and some outputs. */
+export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
+  return (layer, group, name) => {
+    if (!isLinear(layer) && !isJoint(layer)) throw misfit('columnParallel', name, 'a linear layer')
+    return new ColumnParallelLinear(layer, group, options)
+  }
+}
+
+/** By rows of the weight: every rank has some inputs and, after a sum, all outputs. */
+export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
+  return (layer, group, name) => {
+    if (!isLinear(layer)) throw misfit('rowParallel', name, 'a linear layer')
+    return new RowParallelLinear(layer, group, options)
+  }
+}
+
+/**
+ * By tokens: every rank has some rows of an embedding, or makes the scores of some tokens. Those are
+ * never gathered: see `vocabParallelCrossEntropy`.
+ */
+export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
+  return (layer, group, name) => {
+    if (isHead(layer)) return new VocabParallelHead(layer, group, options)
+    if (isEmbedding(layer)) return new VocabParallelEmbedding(layer, group, options)
+    throw misfit('vocabParallel', name, 'an Embedding or a Head')
+  }
+}
+
+/** By positions: every rank has a part of each sequence and all parameters. */
+export function sequenceParallel(): ParallelStyle {
+  return (layer, group, name) => {
+    if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')
+    return new SequenceParallel(layer as Separable, group)
+  }
+}
+
+export interface GptPlanOptions {
+  /**
+   * Whether ranks have a part of each sequence only between the shared layers (Korthikanti et al.,
+   * 2022): as many bytes in twice the collectives, and the activations there divided by the ranks.
+   * The length of sequences has to be a multiple of the ranks. Default false.
+   */
+  readonly sequence?: boolean
+}
+
+/** How a `GPT` is shared: attention by heads, feed-forward networks by hidden units, tokens by rows. */
+export function gptPlan({ sequence = false }: GptPlanOptions = {}): ParallelPlan {
+  const column = columnParallel({ input: sequence ? 'sequence' : 'replicated' })
+  const row = rowParallel({ output: sequence ? 'sequence' : 'replicated' })
+  const between = sequenceParallel()
+  return {
+    wte: vocabParallel({ sequence }),
+    ...(sequence ? { wpe: between, 'h.*.ln_1': between, 'h.*.ln_2': between, ln_f: between } : {}),
+    'h.*.attn.c_attn': column,
+    'h.*.attn.c_proj': row,
+    'h.*.mlp.c_fc': column,
+    'h.*.mlp.c_proj': row,
+    lm_head: vocabParallel({ sequence }),
+  }
+}
+
+const isLinear = (layer: Module): layer is Linear => layer.kind === 'linear'
+const isJoint = (layer: Module): layer is JointLinear => layer.kind === 'joint-linear'
+const isEmbedding = (layer: Module): layer is Embedding => layer.kind === 'embedding'
+const isHead = (layer: Module): layer is Head => layer.kind === 'head'
+
+function misfit(style: string, name: string, expected: string) {
+  return tsrError('ERR_TSR_ARGUMENT', {
+    name: 'plan',
+    value: `${style} for ${name}`,
+    expected: `${expected} of that name`,
+  })
+}

@@ -1,0 +1,82 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tensorFrom } from '../../backend/host-memory.ts'
+import { tf } from '../../backend/tensorflow.ts'
+import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
+import type { Head } from '../../nn/head.ts'
+import type { Module } from '../../nn/module.ts'
+import type { Parameter } from '../../nn/parameter.ts'
+import { onRows } from '../../nn/project.ts'
+import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
+import { shardOf } from './shard.ts'
+
+export interface VocabParallelOptions {
+  /**
+   * Whether a rank has a part of each sequence only between the layers: behind an embedding, and in
+   * front of a head. Default false.
+   */
+  readonly sequence?: boolean
+}
+
+/** Each rank has some rows of the table; a token that it has not is zero there, and the sum is right. */
+export class VocabParallelEmbedding implements Module {
+  readonly parameters: readonly [weight: Parameter]
+  readonly #group: ProcessGroup
+  readonly #leave: typeof sumOverRanks
+
+  constructor(
+    { weight }: Embedding,
+    group: ProcessGroup,
+    { sequence = false }: VocabParallelOptions,
+  ) {
+    this.#group = group
+    this.#leave = sequence ? scatterSequence : sumOverRanks
+    this.parameters = [shardOf(weight, group, 0)]
+  }
+
+  /** @param ids - int32 [batch, length], the same on all ranks */
+  forward(ids: Tensor): Tensor {
+    const [weight] = this.parameters
+    checkIds(ids, weight)
+    const { own, here } = ownIds(ids, weight)
+    return this.#leave(tf.mul(lookUp(weight.value, own), here), this.#group)
+  }
+}
+
+/** Each rank makes the scores of some of the vocabulary: [..., vocabulary / size]. */
+export class VocabParallelHead implements Module {
+  readonly parameters: readonly [weight: Parameter]
+  readonly #group: ProcessGroup
+  readonly #enter: typeof copyToRanks
+
+  constructor({ weight }: Head, group: ProcessGroup, { sequence = false }: VocabParallelOptions) {
+    this.#group = group
+    this.#enter = sequence ? gatherSequence : copyToRanks
+    this.parameters = [shardOf(weight, group, 0)]
+  }
+
+  forward(x: Tensor): Tensor {
+    const [weight] = this.parameters
+    return onRows(this.#enter(x, this.#group), (rows) => tf.matMul(rows, weight.value, false, true))
+  }
+}
+
+/** Row numbers in this rank's part of the table, and 1 for each token that is there, else 0. */
+function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
+  const offset = shard?.offset ?? 0
+  const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
+  const isHere = (place: number): boolean => place >= 0 && place < shape[0]!
+  const own = tensorFrom(
+    places.map((place) => (isHere(place) ? place : 0)),
+    ids.shape,
+    'int32',
+  )
+  const here = tensorFrom(
+    Float32Array.from(places, (place) => Number(isHere(place))),
+    [...ids.shape, 1],
+  )
+  // they end with the pass
+  own.kept = false
+  here.kept = false
+  return { own, here }
+}

@@ -1,0 +1,48 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(400_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+const small = ['--layers', '2', '--width', '32', '--block', '32', '--sample', '40']
+
+interface Outcome {
+  readonly dp: number
+  readonly validation: number
+  readonly tokensPerSecond: number
+  readonly mfu: number
+}
+
+async function train(nproc: number, ...flags: string[]) {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const run = await tsrun([...job, 'examples/gpt.ts', ...small, ...flags], { cwd })
+  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+  const [, json] = /^result (\{.*\})$/m.exec(run.stdout)!
+  return { ...(JSON.parse(json!) as Outcome), stdout: run.stdout }
+}
+
+describe('gpt.ts', () => {
+  it('comes to the loss of one process with 4 ranks, however they share the work', async () => {
+    const alone = await train(1)
+    expect(alone.validation).toBeLessThan(2.8)
+    expect(alone.stdout).toContain('The whale ')
+    for (const flags of [
+      ['--pp', '2'],
+      ['--tp', '2'],
+    ]) {
+      const four = await train(4, ...flags)
+      expect(four.dp).toBe(2)
+      expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-3)
+      expect(four.tokensPerSecond).toBeGreaterThan(0)
+      expect(four.mfu).toBeGreaterThan(0)
+    }
+  })
+
+  it('trains in stages of ranks that share sequences too', async () => {
+    const flags = ['--steps', '20', '--pp', '2', '--tp', '2', '--between', 'sequence']
+    const [alone, four] = [await train(1, '--steps', '20'), await train(4, ...flags)]
+    expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-4)
+  })
+})

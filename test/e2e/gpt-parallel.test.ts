@@ -1,0 +1,75 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+interface RankReport {
+  /** Largest differences from one process, in units of 1e-6 + 1e-5 |value|. */
+  readonly worst: Readonly<Record<'loss' | 'gradients' | 'parameters', number>>
+  /** Tensors that 18 steps have left behind. */
+  readonly leaked: number
+  /** Of one step: how many collectives, and the bytes of their larger side. */
+  readonly traffic: Readonly<Record<string, { readonly count: number; readonly bytes: number }>>
+  /** Of the parameters' elements. */
+  readonly share: number
+  readonly names: readonly string[]
+}
+
+interface Report {
+  readonly sizes: Readonly<Record<'batch' | 'block' | 'width' | 'layers', number>>
+  readonly ranks: readonly RankReport[]
+}
+
+async function train(nproc: number, form: string): Promise<Report> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const script = 'test/fixtures/training/gpt-parallel.mjs'
+  const { code, stderr, stdout } = await tsrun([...job, script, form], { cwd })
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return JSON.parse(stdout) as Report
+}
+
+const FLOAT = 4
+
+describe('a GPT that ranks share', () => {
+  it.each([
+    { form: 'heads', size: 1 },
+    { form: 'heads', size: 2 },
+    { form: 'heads-tied', size: 4 },
+    { form: 'sequence', size: 2 },
+    { form: 'sequence-tied', size: 4 },
+  ])('trains like one process: $form, $size ranks', async ({ form, size }) => {
+    const { ranks, sizes } = await train(size, form)
+    expect(ranks).toHaveLength(size)
+    const { batch, block, width, layers } = sizes
+    const rows = batch * block
+    const activation = rows * width * FLOAT
+    const scores = 3 * rows * FLOAT
+    // of each block two, each way; of the embedding one forward, of the head one backward
+    const edges = 4 * layers + 2
+    for (const { worst, leaked, traffic, share } of ranks) {
+      for (const error of Object.values(worst)) expect(error).toBeLessThan(1)
+      expect(leaked).toBe(0)
+      // positions, norms and biases of rows are everywhere
+      expect(share).toBeLessThan(1 / size + 0.06)
+      if (size === 1) continue
+      if (form.startsWith('heads')) {
+        expect(traffic).toEqual({
+          allReduce: { count: edges + 2, bytes: edges * activation + scores },
+        })
+        continue
+      }
+      // every sum is a scatter and a gather: the same bytes in twice the operations
+      const norms = 2 * (2 * layers + 1)
+      const small = (norms + 2 * layers + block) * width * FLOAT
+      expect(traffic).toEqual({
+        allGather: { count: edges, bytes: edges * activation },
+        reduceScatter: { count: edges, bytes: edges * activation },
+        allReduce: { count: norms + 2 * layers + 1 + 2, bytes: small + scores },
+      })
+    }
+  })
+})
