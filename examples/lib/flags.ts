@@ -43,6 +43,10 @@ export function choice<Name extends string>(
   }
 }
 
+export function text(fallback: string): Flag<string> {
+  return { fallback, expected: 'a text', read: (given) => given }
+}
+
 /**
  * Reads the script's arguments. `--help` shows them and ends the process, a mistake ends it with
  * exit code 2 and says what is expected; in a job only rank 0 speaks.

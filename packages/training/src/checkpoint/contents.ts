@@ -1,10 +1,6 @@
 import { crc32 } from 'node:zlib'
 import type { Box } from './piece.ts'
 
-/** A value that JSON can hold. */
-export type JsonValue =
-  string | number | boolean | null | readonly JsonValue[] | { readonly [name: string]: JsonValue }
-
 /** Where a part of a tensor is. */
 export interface StoredPiece {
   readonly file: string
@@ -30,7 +26,7 @@ export interface Contents {
   readonly ranks: number
   /** Whether the state of an optimizer is in it. */
   readonly hasOptimizer: boolean
-  readonly data: JsonValue
+  readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
   /** Bytes of each file. */
   readonly files: Readonly<Record<string, number>>

@@ -1,4 +1,3 @@
-export type { JsonValue } from './contents.ts'
 export { latestCheckpoint, type LatestCheckpoint } from './latest.ts'
 export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.ts'
 export type { UnusableCheckpoint } from './folders.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Contents, JsonValue } from './contents.ts'
+import type { Contents } from './contents.ts'
 import type { Checkpoint } from './folders.ts'
 import { latestCheckpoint, openFinished, type LatestCheckpoint } from './latest.ts'
 import { isStateName, type Part, type Piece } from './piece.ts'
@@ -16,7 +16,8 @@ export interface LoadOptions {
 
 /** What was saved beside tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
-  readonly data: JsonValue
+  /** As it was given to `saveCheckpoint`; null where nothing was. */
+  readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
 }
 
@@ -31,6 +32,7 @@ export interface LoadedCheckpoint extends LatestCheckpoint {
  *
  * @example
  * const { step, data } = await loadCheckpoint('checkpoints', { model, optimizer }, group)
+ * loader.loadState(data as LoaderState)
  *
  * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it is that of
  *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE of a tensor;

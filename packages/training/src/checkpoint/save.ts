@@ -2,7 +2,6 @@ import { join, resolve } from 'node:path'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { JsonValue } from './contents.ts'
 import { newName } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
 import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
@@ -14,8 +13,8 @@ import { attempt, writeCheckpoint } from './write.ts'
 export interface SavedState extends CheckpointState {
   /** Steps of training so far. */
   readonly step: number
-  /** Where the data loader stands. */
-  readonly data?: JsonValue
+  /** Where the data loader stands, or what else JSON can hold. */
+  readonly data?: unknown
   /** Random seeds by name. */
   readonly seeds?: Readonly<Record<string, number>>
 }
@@ -63,7 +62,7 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  * @param group - all ranks that have a part, for example the world; default: this process alone
  *
  * @example
- * await saveCheckpoint('checkpoints', { model, optimizer, step, data: { epoch, batch } }, group)
+ * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
  *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_ARGUMENT. All ranks

@@ -1,0 +1,44 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+const directory = join(mkdtempSync(join(tmpdir(), 'tsrun-continue-test-')), 'checkpoints')
+afterEach(killLeftovers)
+afterAll(() => {
+  rmSync(join(directory, '..'), { recursive: true })
+})
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const run = await tsrun([...job, 'examples/continue.ts', ...flags], { cwd })
+  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+  const [, json] = /^result (\{.*\})$/m.exec(run.stdout)!
+  return JSON.parse(json!) as Record<string, number>
+}
+
+describe('continue.ts', () => {
+  it('goes on where jobs of other sizes and layouts have stopped, with the losses of one', async () => {
+    const job = (nproc: number, ...flags: string[]) =>
+      train(nproc, '--directory', directory, ...flags)
+    const first = await job(4, '--pp', '2', '--stop', '8')
+    expect(first).toMatchObject({ ranks: 4, from: 0, until: 8 })
+    const second = await job(4, '--tp', '4', '--stop', '13')
+    expect(second).toMatchObject({ ranks: 4, from: 8, until: 13 })
+    const third = await job(1, '--steps', '18')
+    expect(third).toMatchObject({ ranks: 1, from: 13, until: 18 })
+    for (const { difference } of [first, second, third]) expect(difference).toBeLessThan(1e-5)
+    expect(readdirSync(directory)).toEqual(['step-00000015', 'step-00000018'])
+  })
+
+  it.each([1, 2])('shows both halves in one job of %i', async (nproc) => {
+    const { from, until, difference } = await train(nproc, '--steps', '12')
+    expect({ from, until }).toEqual({ from: 6, until: 12 })
+    expect(difference).toBeLessThan(1e-5)
+  })
+})
