@@ -9,11 +9,24 @@ import { replaceValue, type Parameter } from '../../nn/parameter.ts'
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
 export async function checkReplicas(
-  parameters: readonly Parameter[],
+  parameters: readonly Pick<Parameter, 'name' | 'shape'>[],
   group: ProcessGroup,
 ): Promise<void> {
-  const own = parameters.map(({ name, shape }) => `${name} [${shape.join(', ')}]`)
-  const all = await group.allGatherObject(own)
+  compareReplicas(await group.allGatherObject(describeParameters(parameters)))
+}
+
+/** Names and shapes, for `compareReplicas`. */
+export function describeParameters(
+  parameters: readonly Pick<Parameter, 'name' | 'shape'>[],
+): string[] {
+  return parameters.map(({ name, shape }) => `${name} [${shape.join(', ')}]`)
+}
+
+/**
+ * @param all - what each rank has
+ * @throws ERR_TSR_REPLICA naming the first difference from rank 0
+ */
+export function compareReplicas(all: readonly (readonly string[])[]): void {
   const [first] = all
   for (const [rank, other] of all.entries()) {
     const length = Math.max(first!.length, other.length)

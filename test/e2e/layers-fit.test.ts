@@ -1,0 +1,68 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+interface Report {
+  /** Largest difference of a weight from that of one process. */
+  readonly error: number
+  /** Whether all ranks have the same bits. */
+  readonly equal: boolean
+  /** By epoch. */
+  readonly losses: readonly number[]
+  readonly ranks: readonly { readonly leaked: number; readonly changed: boolean }[]
+  readonly iterations: number
+  readonly className: string
+}
+
+async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return stdout
+}
+
+async function fit(nproc: number, ...args: string[]): Promise<Report> {
+  const stdout = await run(nproc, 'test/fixtures/training/layers-fit.mjs', ...args)
+  return JSON.parse(stdout) as Report
+}
+
+describe('fit of a tf.layers model with a DistributedOptimizer', () => {
+  it.each([
+    { kind: 'sgd', size: 1, name: 'SGD' },
+    { kind: 'sgd', size: 2, name: 'SGD' },
+    { kind: 'sgd', size: 4, name: 'SGD' },
+    { kind: 'momentum', size: 2, name: 'Momentum' },
+    { kind: 'adam', size: 2, name: 'Adam' },
+  ])('trains $size ranks like one process on whole batches: $kind', async (layout) => {
+    const { error, equal, losses, ranks, iterations, className } = await fit(
+      layout.size,
+      layout.kind,
+    )
+    expect(error).toBeLessThan(1e-5)
+    expect(equal).toBe(true)
+    expect(losses.at(-1)!).toBeLessThan(losses[0]!)
+    const kept = { leaked: 0, changed: true }
+    expect(ranks).toEqual(new Array(layout.size).fill(kept))
+    expect([iterations, className]).toEqual([24, layout.name])
+  })
+
+  it('leaves a layer alone that is not trained, and begins with that of rank 0', async () => {
+    const { error, equal, ranks } = await fit(2, 'sgd', 'some')
+    expect(ranks.map(({ changed }) => changed)).toEqual([false, false])
+    expect(error).toBeLessThan(1e-5)
+    expect(equal).toBe(true)
+  })
+
+  it('says so when the ranks train different models', async () => {
+    const fixture = 'test/fixtures/training/layers-fit.mjs'
+    const { code, stderr } = await tsrun(['--nproc', '2', fixture, 'sgd', 'other'], { cwd })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/Rank 1 has other parameters than rank 0: number 0 is .*\[6, 9\], not/)
+    expect(stderr).toContain('ERR_TSR_REPLICA')
+  })
+})

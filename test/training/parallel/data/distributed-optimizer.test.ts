@@ -1,0 +1,61 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import { DistributedOptimizer, loadBackend, tf } from '@tsrun/training'
+import { runModule } from '../../backend/support/process.ts'
+import { vulkan } from '../../backend/support/vulkan.ts'
+
+jest.setTimeout(120_000)
+
+describe('a DistributedOptimizer', () => {
+  beforeAll(() => loadBackend('cpu'))
+
+  it('is the wrapped optimizer in a group of one', async () => {
+    await runWorld({ size: 1 }, async (group) => {
+      const x = tf.variable(tf.scalar(3))
+      const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
+      const before = tf.memory().numTensors
+      optimizer.minimize(() => tf.square(x))
+      expect(x.dataSync()[0]).toBe(0)
+      expect(tf.memory().numTensors).toBe(before)
+      expect(optimizer.iterations).toBe(1)
+      expect(optimizer.getConfig()).toEqual({ learningRate: 0.5 })
+      expect(optimizer.getClassName()).toBe('SGD')
+      const weights = await optimizer.getWeights()
+      await optimizer.setWeights(weights)
+      expect(weights.map(({ name }) => name)).toEqual([(await optimizer.saveIterations()).name])
+      optimizer.dispose()
+      x.dispose()
+    })
+  })
+
+  it('cannot work where no rank can block: in one process', async () => {
+    const x = tf.variable(tf.scalar(3))
+    const world = runWorld({ size: 2 }, (group) => {
+      const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
+      optimizer.minimize(() => tf.square(x), false, [x])
+      return Promise.resolve()
+    })
+    await expect(world).rejects.toMatchObject({ code: 'ERR_TSR_SYNC_UNSUPPORTED' })
+    x.dispose()
+  })
+
+  if (vulkan === undefined) {
+    it('skipped: no Vulkan driver', () => {
+      expect(vulkan).toBeUndefined()
+    })
+    return
+  }
+
+  it('is refused on webgpu, which cannot wait inside fit', async () => {
+    const { stdout, stderr } = await runModule(
+      `await training.loadBackend('webgpu')
+      const { DistributedOptimizer, tf } = training
+      const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), { rank: 0, size: 2 })
+      const x = tf.variable(tf.scalar(3))
+      try { optimizer.minimize(() => tf.square(x), false, [x]) } catch (error) { console.log(error.message) }`,
+      vulkan,
+    )
+    expect(stderr).toBe('')
+    expect(stdout).toMatch(/webgpu cannot be used: it cannot wait for a collective inside .*pass/)
+  })
+})
