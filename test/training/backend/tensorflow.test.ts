@@ -186,4 +186,58 @@ describe('the backend tensorflow, where it is set up', () => {
     )
     expect(stdout).toBe('tensorflow -2,5,1,9 0,5,1,9')
   })
+
+  it('takes linear layers and their loss through it with the gradients of the tape', async () => {
+    const { stdout } = await run(passes, env)
+    expect(JSON.parse(stdout)).toEqual({ halvesDiffer: 0, worst: expect.any(Number), left: 0 })
+    expect((JSON.parse(stdout) as { worst: number }).worst).toBeLessThan(1e-5)
+  })
 })
+
+/** Compares gradients, and counts the tensors of TensorFlow that are left when all is freed. */
+const passes = `
+  import { crossEntropy, recordLoss, recordModule, ShardedMLP, SGD, sumInto } from ${JSON.stringify(entry)}
+  await loadBackend()
+  const backend = tf.backend()
+  let left = 0
+  const counted = ([name, change]) => {
+    const stock = backend.binding[name].bind(backend.binding)
+    const value = (...args) => { const out = stock(...args); left += change(out); return out }
+    return [name, { value }]
+  }
+  const counts = [['executeOp', (out) => out.length], ['createTensor', () => 1], ['deleteTensor', () => -1]]
+  backend.binding = Object.create(backend.binding, Object.fromEntries(counts.map(counted)))
+  const model = new ShardedMLP({ layers: 3, inputs: 5, hidden: 7, outputs: 4 })
+  const optimizer = new SGD({ learningRate: 0.1, momentum: 0.5 })
+  const x = tf.randomNormal([6, 5], 0, 1, 'float32', 1)
+  const labels = tf.tensor1d([0, 1, 2, 3, 0, 1], 'int32')
+  const one = tf.scalar(1)
+  function gradientsOf(recording, dy, halves) {
+    const gradients = new Map()
+    const listener = sumInto(gradients)
+    const dx = halves ? recording.backwardInput(dy) : recording.backward(dy, listener)
+    if (halves) recording.backwardParameters(listener)
+    recording.dispose()
+    return new Map([['', dx], ...gradients])
+  }
+  function step() {
+    const [whole, halved] = [0, 1].map(() => recordModule(model, x, { needsInputGradient: true }))
+    const loss = recordLoss(crossEntropy, whole.value, labels)
+    const dy = loss.backward(one, () => undefined)
+    loss.dispose()
+    const taped = record((h) => crossEntropy(model.forward(h), labels), x, model.parameters, { needsInputGradient: true })
+    const all = [gradientsOf(whole, dy, false), gradientsOf(halved, dy, true), gradientsOf(taped, one, false)]
+    const [a, b, c] = all.map((map) => new Map(Array.from(map, ([name, g]) => [name, g.dataSync()])))
+    const apart = (p, q) => Math.max(...Array.from(p, ([name, v]) => Math.max(...v.map((y, i) => Math.abs(y - q.get(name)[i])))))
+    const gradients = all.shift()
+    gradients.get('').dispose()
+    gradients.delete('')
+    optimizer.step(model.parameters, gradients)
+    dy.dispose()
+    for (const map of all) for (const g of map.values()) g.dispose()
+    return { halvesDiffer: apart(a, b), worst: apart(a, c) }
+  }
+  step()
+  const before = left
+  const found = step()
+  process.stdout.write(JSON.stringify({ ...found, left: left - before }))`

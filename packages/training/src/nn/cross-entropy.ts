@@ -3,6 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { Recording } from '../autograd/recording.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
+import { currentEager, type Eager, type Handle } from '../backend/eager.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 
@@ -87,6 +88,10 @@ function evaluate(
     })
   }
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
+  const eager = currentEager()
+  if (eager !== undefined && logits.rank === 2) {
+    return evaluateEagerly(eager, logits, labels, weight)
+  }
   if (right === undefined || !reachesTensors()) {
     return evaluateOnDevice(logits, labels, classes, weight)
   }
@@ -95,6 +100,31 @@ function evaluate(
     loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
+}
+
+/** With TensorFlow's own operation; the gradient outlives any tf.tidy. */
+function evaluateEagerly(
+  eager: Eager,
+  logits: Tensor,
+  labels: Tensor,
+  weight: number,
+): { value: Tensor; gradient: Tensor } {
+  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
+  const loss = eager.sum(losses)
+  eager.free(losses)
+  const value = eager.take(weighted(eager, loss, weight), [])
+  value.kept = false
+  return { value, gradient: eager.take(weighted(eager, gradient, weight), logits.shape) }
+}
+
+/** weight * x, in the place of x. */
+function weighted(eager: Eager, x: Handle, weight: number): Handle {
+  if (weight === 1) return x
+  const factor = eager.scalar(weight)
+  const product = eager.multiply(x, factor)
+  eager.free(factor)
+  eager.free(x)
+  return product
 }
 
 /** Without a look at any value. Labels that only the device has are not checked. */

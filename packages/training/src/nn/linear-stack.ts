@@ -2,14 +2,17 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
+import { currentEager } from '../backend/eager.ts'
 import { currentHeap } from '../backend/wasm-heap.ts'
+import { EagerPasses } from './linear-eager.ts'
 import { HeapPasses } from './linear-heap.ts'
+import type { LinearPasses } from './linear-passes.ts'
 import { tensorPasses } from './linear-tensors.ts'
 import type { Linear } from './linear.ts'
 
 /**
  * Forward and backward passes of linear layers in a row, written out: the tape's gradients without
- * its bookkeeping, and on wasm without a tensor for each small operation.
+ * its bookkeeping, and on wasm and tensorflow without a tensor for each small operation.
  *
  * The parameters must keep their values until the backward pass is done.
  *
@@ -22,11 +25,7 @@ export function recordLinearStack(
 ): Recording {
   checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
-  const heap = currentHeap()
-  const passes =
-    heap === undefined
-      ? tensorPasses(layers, x, needsInputGradient)
-      : new HeapPasses(heap, layers, x, needsInputGradient)
+  const passes = passesFor(layers, x, needsInputGradient)
   let state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
   const check = (dy: Tensor): void => {
     if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
@@ -59,6 +58,18 @@ export function recordLinearStack(
       passes.dispose()
     },
   }
+}
+
+function passesFor(
+  layers: readonly Linear[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): LinearPasses {
+  const heap = currentHeap()
+  if (heap !== undefined) return new HeapPasses(heap, layers, x, needsInputGradient)
+  const eager = currentEager()
+  if (eager !== undefined) return new EagerPasses(eager, layers, x, needsInputGradient)
+  return tensorPasses(layers, x, needsInputGradient)
 }
 
 /** Kernels trust shapes, and would read beyond the end. */

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { sum as add } from '../backend/device-math.ts'
 import { currentHeap } from '../backend/wasm-heap.ts'
 
 /**
@@ -17,7 +17,7 @@ export function sumInto(gradients: Map<string, Tensor>): GradientListener {
     if (sum === undefined) gradients.set(name, gradient)
     else if (addInto(sum, gradient)) gradient.dispose()
     else {
-      gradients.set(name, tf.keep(tf.add(sum, gradient)))
+      gradients.set(name, add(sum, gradient))
       sum.dispose()
       gradient.dispose()
     }

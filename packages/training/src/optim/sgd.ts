@@ -1,5 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
+import { sumScaled } from '../backend/device-math.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
@@ -68,10 +69,10 @@ export class SGD implements Optimizer {
     updateOnDevice(parameters, gradients, (value, gradient, { name, shape }) => {
       this.#state.nextStep(name)
       const follow = (former: Tensor | undefined): Tensor =>
-        former === undefined ? tf.clone(gradient) : tf.add(tf.mul(former, momentum), gradient)
+        former === undefined ? tf.clone(gradient) : sumScaled(gradient, momentum, former)
       const velocity =
         momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
-      return tf.sub(value, tf.mul(velocity, this.learningRate))
+      return sumScaled(value, -this.learningRate, velocity)
     })
   }
 }

@@ -1,0 +1,169 @@
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { tf } from './tensorflow.ts'
+
+/** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
+export type Handle = number
+
+/** What the tensorflow backend gives: its binding, and the table of its tensors. */
+interface NodeBackend {
+  readonly binding: Binding
+  readonly tensorMap: { set(dataId: object, info: TensorData): void }
+  getInputTensorIds(tensors: readonly TensorInfo[]): Handle[]
+}
+
+interface Binding {
+  readonly TF_FLOAT: number
+  readonly TF_INT32: number
+  readonly TF_ATTR_TYPE: number
+  readonly TF_ATTR_BOOL: number
+  executeOp(
+    name: string,
+    attributes: readonly Attribute[],
+    inputs: readonly Handle[],
+    outputs: number,
+  ): readonly { readonly id: Handle }[]
+  createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
+  deleteTensor(id: Handle): void
+}
+
+interface TensorData {
+  readonly id: Handle
+  readonly shape: readonly number[]
+  readonly dtype: number
+  readonly values: null
+  refCount: number
+}
+
+interface Attribute {
+  readonly name: string
+  readonly type: number
+  readonly value: unknown
+}
+
+/**
+ * Operations of TensorFlow on float32, past the engine of TensorFlow.js: for small tensors that one
+ * takes as long as the operation. Results are handles, until `take` makes a tensor of one.
+ */
+export class Eager {
+  readonly #backend: NodeBackend
+  readonly #binding: Binding
+  readonly #float: readonly Attribute[]
+  readonly #products: readonly (readonly Attribute[])[]
+  readonly #losses: readonly Attribute[]
+  readonly #sums: readonly Attribute[]
+  /** The axis of a sum over a vector; lives as long as the backend. */
+  readonly #firstAxis: Handle
+
+  constructor(backend: NodeBackend) {
+    this.#backend = backend
+    const { binding } = backend
+    this.#binding = binding
+    const dtype = (name: string, value: number): Attribute => ({
+      name,
+      type: binding.TF_ATTR_TYPE,
+      value,
+    })
+    const flag = (name: string, value: boolean): Attribute => ({
+      name,
+      type: binding.TF_ATTR_BOOL,
+      value,
+    })
+    this.#float = [dtype('T', binding.TF_FLOAT)]
+    this.#products = [0, 1, 2, 3].map((which) => [
+      flag('adj_x', (which & 1) !== 0),
+      flag('adj_y', (which & 2) !== 0),
+      ...this.#float,
+    ])
+    this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
+    this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
+    this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
+  }
+
+  /** The tensor's own handle; lives as long as the tensor. */
+  handleOf(tensor: TensorInfo): Handle {
+    return this.#backend.getInputTensorIds([tensor])[0]!
+  }
+
+  /** Makes a tensor of a handle, which it frees in the end. It outlives any tf.tidy. */
+  take(id: Handle, shape: readonly number[]): Tensor {
+    const dataId = {}
+    const dtype = this.#binding.TF_FLOAT
+    this.#backend.tensorMap.set(dataId, { id, shape, dtype, values: null, refCount: 1 })
+    const info: TensorInfo = { dataId, shape: [...shape], dtype: 'float32' }
+    return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
+  }
+
+  free(handle: Handle): void {
+    this.#binding.deleteTensor(handle)
+  }
+
+  scalar(value: number): Handle {
+    return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
+  }
+
+  /** a b, both matrices, either of them transposed first. */
+  matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
+    const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
+    // MatMul is 10 % faster, but with TensorFlow 2.21 it corrupts the heap of a process that runs V8's
+    // CPU profiler.
+    return this.#run('BatchMatMulV2', attributes, [a, b])
+  }
+
+  /** Each row of a matrix plus the bias. */
+  addBias(x: Handle, bias: Handle): Handle {
+    return this.#run('BiasAdd', this.#float, [x, bias])
+  }
+
+  /** The sum of the rows of a matrix. */
+  biasGradient(dy: Handle): Handle {
+    return this.#run('BiasAddGrad', this.#float, [dy])
+  }
+
+  relu(x: Handle): Handle {
+    return this.#run('Relu', this.#float, [x])
+  }
+
+  /** dy where the output of the ReLU was positive, else 0. */
+  reluGradient(dy: Handle, output: Handle): Handle {
+    return this.#run('ReluGrad', this.#float, [dy, output])
+  }
+
+  add(a: Handle, b: Handle): Handle {
+    return this.#run('AddV2', this.#float, [a, b])
+  }
+
+  multiply(a: Handle, b: Handle): Handle {
+    return this.#run('Mul', this.#float, [a, b])
+  }
+
+  /** Of a vector. */
+  sum(x: Handle): Handle {
+    return this.#run('Sum', this.#sums, [x, this.#firstAxis])
+  }
+
+  /** Of each row of logits [batch, classes] and its label, int32: the loss, and its gradient. */
+  crossEntropy(logits: Handle, labels: Handle): { losses: Handle; gradient: Handle } {
+    const name = 'SparseSoftmaxCrossEntropyWithLogits'
+    const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)
+    return { losses: losses!.id, gradient: gradient!.id }
+  }
+
+  #run(name: string, attributes: readonly Attribute[], inputs: readonly Handle[]): Handle {
+    return this.#binding.executeOp(name, attributes, inputs, 1)[0]!.id
+  }
+}
+
+const contexts = new WeakMap<object, Eager>()
+
+/** TensorFlow's operations, where the current backend is that. */
+export function currentEager(): Eager | undefined {
+  const engine = tf.engine()
+  if (engine.backendName !== 'tensorflow') return undefined
+  const backend = engine.backend as unknown as NodeBackend
+  let eager = contexts.get(backend)
+  if (eager === undefined) {
+    eager = new Eager(backend)
+    contexts.set(backend, eager)
+  }
+  return eager
+}
