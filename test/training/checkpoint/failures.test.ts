@@ -302,9 +302,12 @@ describe('saving', () => {
   it.each([
     [{ step: -1 }, 'step'],
     [{ step: 0.5 }, 'step'],
-    [{ step: 1, data: { at: undefined } as never }, 'data'],
-    [{ step: 1, data: new Map() as never }, 'data'],
-  ])('refuses %j', async (wrong, name) => {
+    [{ step: 1, data: { at: undefined } }, 'data'],
+    [{ step: 1, data: new Map() }, 'data'],
+    [{ step: 1, data: { position: 1n } }, 'data'],
+    [{ step: 1, data: () => 1 }, 'data'],
+    [{ step: 1, seeds: { weights: NaN } }, 'seeds'],
+  ])('refuses what JSON changes, and steps that are none: %#', async (wrong, name) => {
     const saving = saveCheckpoint(makeFolder(), { ...state(1), ...wrong })
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
   })

@@ -140,7 +140,7 @@ function sideGroup(group: ProcessGroup | undefined): Promise<ProcessGroup | unde
   return made
 }
 
-function checkArguments({ step, data = null }: SavedState, keep: number): void {
+function checkArguments({ step, data = null, seeds = {} }: SavedState, keep: number): void {
   const isCount = (value: number, lowest: number) => Number.isSafeInteger(value) && value >= lowest
   if (!isCount(step, 0)) {
     const expected = 'a whole number from 0'
@@ -150,7 +150,17 @@ function checkArguments({ step, data = null }: SavedState, keep: number): void {
     const expected = 'a whole number from 1'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'keep', value: keep, expected })
   }
-  if (isDeepStrictEqual(JSON.parse(JSON.stringify(data)), data)) return
-  const expected = 'a value that comes back from JSON as it was'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: inspect(data), expected })
+  for (const [name, value] of Object.entries({ data, seeds })) {
+    if (survivesJson(value)) continue
+    const expected = 'a value that comes back from JSON as it was'
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value: inspect(value), expected })
+  }
+}
+
+function survivesJson(value: unknown): boolean {
+  try {
+    return isDeepStrictEqual(JSON.parse(JSON.stringify(value)), value)
+  } catch {
+    return false
+  }
 }
