@@ -66,3 +66,15 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(stderr).toContain('ERR_TSR_REPLICA')
   })
 })
+
+describe('mnist-fit.ts', () => {
+  it('reads digits as well with two ranks as with one, and all have the same weights', async () => {
+    for (const nproc of [1, 2]) {
+      const stdout = await run(nproc, 'examples/mnist-fit.ts', '--images', '8192')
+      const [, json] = /^result (\{.*\})$/m.exec(stdout.trimEnd().split('\n').at(-1)!)!
+      const result = JSON.parse(json!) as Record<string, unknown>
+      expect(result).toMatchObject({ ranks: nproc, equalWeights: true })
+      expect(result['accuracy']).toBeGreaterThan(0.8)
+    }
+  })
+})
