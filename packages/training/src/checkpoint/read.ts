@@ -5,11 +5,14 @@ import type { StoredPiece } from './contents.ts'
 import type { Checkpoint } from './folders.ts'
 import { commonRuns, copyCommon } from './overlap.ts'
 import { partSize, type Part, type Piece, type PieceValues } from './piece.ts'
+import { keyOf } from './plan.ts'
 import { bytesOf, toValues, type SafetensorsDType } from './safetensors/dtypes.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 
 interface Wanted {
-  readonly piece: Piece
+  readonly part: Part
+  readonly dtype: SafetensorsDType
+  values: PieceValues | undefined
   /** Values that it has so far. */
   filled: number
 }
@@ -29,7 +32,7 @@ interface Task {
  * @throws ERR_TSR_CHECKPOINT_MISSING, ERR_TSR_CHECKPOINT_SHAPE, ERR_TSR_CHECKPOINT_DAMAGED
  */
 export async function readParts(checkpoint: Checkpoint, parts: readonly Part[]): Promise<Piece[]> {
-  const wanted = parts.map((part) => ({ piece: emptyPiece(checkpoint, part), filled: 0 }))
+  const wanted = parts.map((part) => wish(checkpoint, part))
   for (const [name, tasks] of tasksByFile(checkpoint, wanted)) {
     const path = join(checkpoint.path, name)
     const file = await openSafetensors(path).catch((error: unknown) => {
@@ -41,16 +44,17 @@ export async function readParts(checkpoint: Checkpoint, parts: readonly Part[]):
       await file.close()
     }
   }
-  for (const { piece, filled } of wanted) {
-    const size = partSize(piece)
-    if (filled === size) continue
-    const problem = `it has ${String(filled)} of the ${String(size)} values that this rank wants`
-    throw damaged(checkpoint.path, piece.name, new Error(problem))
-  }
-  return wanted.map(({ piece }) => piece)
+  return wanted.map((each) => {
+    const size = partSize(each.part)
+    if (each.filled !== size) {
+      const problem = `it has ${String(each.filled)} of the ${String(size)} values that this rank wants`
+      throw damaged(checkpoint.path, each.part.name, new Error(problem))
+    }
+    return { ...each.part, values: valuesOf(each) }
+  })
 }
 
-function emptyPiece({ path, contents }: Checkpoint, part: Part): Piece {
+function wish({ path, contents }: Checkpoint, part: Part): Wanted {
   const tensor = Object.hasOwn(contents.tensors, part.name)
     ? contents.tensors[part.name]
     : undefined
@@ -59,23 +63,24 @@ function emptyPiece({ path, contents }: Checkpoint, part: Part): Piece {
     throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor: part.name, found })
   }
   const [has, wants] = [tensor.shape, part.shape].map((shape) => `[${shape.join(', ')}]`)
-  if (has !== wants) {
-    throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', {
-      path,
-      tensor: part.name,
-      has: has!,
-      wants: wants!,
-    })
+  if (has === wants) {
+    return { part, dtype: tensor.dtype as SafetensorsDType, values: undefined, filled: 0 }
   }
-  const dtype = tensor.dtype as SafetensorsDType
-  const values = toValues(dtype, new ArrayBuffer(partSize(part) * bytesOf(dtype)))
-  return { ...part, values: values as PieceValues }
+  const facts = { path, tensor: part.name, has: has!, wants: wants! }
+  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', facts)
+}
+
+function valuesOf(wanted: Wanted): PieceValues {
+  const { part, dtype } = wanted
+  const make = () => toValues(dtype, new ArrayBuffer(partSize(part) * bytesOf(dtype)))
+  return (wanted.values ??= make() as PieceValues)
 }
 
 function tasksByFile({ contents }: Checkpoint, wanted: readonly Wanted[]): Map<string, Task[]> {
   const byName = new Map<string, Wanted[]>()
   for (const each of wanted) {
-    byName.set(each.piece.name, [...(byName.get(each.piece.name) ?? []), each])
+    const { name } = each.part
+    byName.set(name, [...(byName.get(name) ?? []), each])
   }
   const tasks = new Map<string, Task[]>()
   for (const [name, candidates] of byName) {
@@ -83,7 +88,7 @@ function tasksByFile({ contents }: Checkpoint, wanted: readonly Wanted[]): Map<s
     for (const stored of pieces) {
       const { file, box, range } = stored
       const part = { name, shape, ...(box && { box }), ...(range && { range }) }
-      const takers = candidates.filter(({ piece }) => commonRuns(part, piece).next().done === false)
+      const takers = candidates.filter((each) => commonRuns(part, each.part).next().done === false)
       if (takers.length === 0) continue
       tasks.set(file, [...(tasks.get(file) ?? []), { stored, part, wanted: takers }])
     }
@@ -94,12 +99,22 @@ function tasksByFile({ contents }: Checkpoint, wanted: readonly Wanted[]): Map<s
 async function readTask(file: SafetensorsFile, { stored, part, wanted }: Task): Promise<void> {
   const { key } = stored
   try {
-    const values = await file.read(key)
-    if (values.length !== partSize(part)) throw new Error(`${key} has another shape`)
+    const values = (await file.read(key)) as PieceValues
+    // the header has no checksum
+    const isSame = file.entry(key).dtype === wanted[0]!.dtype && values.length === partSize(part)
+    if (!isSame) throw new Error(`${key} has another type or shape`)
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
     if (crc32(bytes) !== stored.crc32) throw new Error(`the checksum of ${key} is another one`)
-    const source = { ...part, values: values as PieceValues }
-    for (const each of wanted) each.filled += copyCommon(source, each.piece)
+    const [first] = wanted
+    // mostly a rank wants what one has saved: no copy then
+    if (wanted.length === 1 && keyOf(first!.part) === key) {
+      first!.values = values
+      first!.filled = values.length
+      return
+    }
+    for (const each of wanted) {
+      each.filled += copyCommon({ ...part, values }, { ...each.part, values: valuesOf(each) })
+    }
   } catch (error) {
     throw damaged(file.path, part.name, error)
   }

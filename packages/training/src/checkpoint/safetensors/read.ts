@@ -108,7 +108,8 @@ export function describeNames(names: readonly string[]): string {
 }
 
 async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
-  const bytes = new Uint8Array(end - begin)
+  // its buffer is its own, and not filled with zeros first
+  const bytes = Buffer.allocUnsafeSlow(end - begin)
   for (let at = 0; at < bytes.length;) {
     // a single read ends at 2 GiB
     const length = Math.min(bytes.length - at, 1 << 30)
