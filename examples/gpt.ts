@@ -3,7 +3,8 @@
 //   npx tsrun --nproc 4 examples/gpt.ts                 (4 replicas)
 //   npx tsrun --nproc 4 examples/gpt.ts --pp 2          (2 replicas of a pipeline of 2 stages)
 //   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that share every layer)
-//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (all of it)
+//   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that share every sequence)
+//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (together)
 //   node --import tsx examples/gpt.ts                   (one process: the same script)
 //
 // Whatever the mesh, the ranks draw the same batches, start from the same weights and come to the same
@@ -22,6 +23,7 @@ import { fillWholeModel } from './lib/whole-model.ts'
 const flags = readFlags({
   pp: count(1),
   tp: count(1),
+  cp: count(1),
   between: choice(['replicated', 'sequence'] as const, 'replicated'),
   steps: count(200),
   batch: count(8),
@@ -39,29 +41,45 @@ const { batch, block, layers, heads, width, seed, steps } = flags
 
 const world = await initProcessGroup()
 await training.loadBackend()
-const { pp, tp } = flags
-const dp = world.size / (pp * tp)
+const { pp, tp, cp } = flags
+const dp = world.size / (pp * cp * tp)
 if (!Number.isInteger(dp) || batch % dp !== 0) {
   throw new Error(`${world.size} ranks and a batch of ${batch} do not divide by this mesh.`)
 }
-const mesh = await initDeviceMesh({ dp, pp, tp })
+const mesh = await initDeviceMesh({ dp, pp, cp, tp })
+// all that have the same layers and see other tokens
+const { world: averaged } = await mesh.get('dp', 'cp')
 
 const recipe = training.gpt({ layers, heads, width, block, seed })
+const sliced = cp === 1 ? recipe : training.contextParallel(recipe, mesh.cp)
 const plan = training.gptPlan({ sequence: flags.between === 'sequence' })
-const shared = tp === 1 ? recipe : training.parallelize(recipe, plan, mesh.tp)
+const shared = tp === 1 ? sliced : training.parallelize(sliced, plan, mesh.tp)
 const pipe = training.pipeline(shared, mesh.pp, {
   schedule: flags.schedule,
   microbatches: flags.microbatches,
   loss: tp === 1 ? training.summedCrossEntropy : training.vocabParallelCrossEntropy(mesh.tp),
 })
-const replica = await training.dataParallel(pipe, mesh.dp)
-const optimizer = new training.Adam({ learningRate: flags.lr })
-const options = { batch, block, share: [mesh.dp.rank, mesh.dp.size] as const }
+const replica = await training.dataParallel(pipe, averaged)
+const optimizer = new training.AdamW({
+  withoutDecay: ['**.bias', '**.ln_1.*', '**.ln_2.*', 'ln_f.*'],
+})
+const rate = training.warmupCosine({
+  peak: flags.lr,
+  warmup: Math.ceil(steps / 20),
+  total: steps,
+  minimum: flags.lr / 10,
+})
+const options = {
+  batch,
+  block,
+  share: [mesh.dp.rank, mesh.dp.size] as const,
+  positions: training.zigzagPositions(block, mesh.cp),
+}
 
-/** The mean of what the replicas have. */
+/** The mean of what those ranks have. */
 async function mean(value: number): Promise<number> {
   const sum = Float64Array.of(value)
-  await mesh.dp.allReduce(sum, { op: 'avg' })
+  await averaged.allReduce(sum, { op: 'avg' })
   return sum[0]!
 }
 
@@ -82,16 +100,23 @@ for (let step = 0; step < steps; step++) {
   // the first step also compiles: it does not count
   if (step === 1) begin = performance.now()
   const examples = training.textBatch(text, step, { ...options, seed })
-  const { loss, gradients } = await pipe.forwardBackward(examples)
+  const { loss, gradients: own } = await pipe.forwardBackward(examples)
   for (const parameter of pipe.parameters) {
-    replica.onGradient(parameter, gradients.get(parameter.name)!)
+    replica.onGradient(parameter, own.get(parameter.name)!)
   }
-  optimizer.step(pipe.parameters, await replica.gradients())
+  const gradients = await replica.gradients()
+  await training.clipGradients(pipe.parameters, gradients, {
+    maxNorm: 1,
+    tensor: mesh.tp,
+    pipeline: mesh.pp,
+  })
+  optimizer.learningRate = rate(step)
+  optimizer.step(pipe.parameters, gradients)
   losses.push(await mean(loss))
   if (world.rank === 0) {
     progress.update(() => {
-      const rate = (step * batch * block) / ((performance.now() - begin) / 1000)
-      return `step ${step + 1}/${steps}  loss ${losses.at(-1)!.toFixed(3)}  ${grouped(rate)} tokens/s`
+      const speed = (step * batch * block) / ((performance.now() - begin) / 1000)
+      return `step ${step + 1}/${steps}  loss ${losses.at(-1)!.toFixed(3)}  ${grouped(speed)} tokens/s`
     })
   }
 }
@@ -103,7 +128,7 @@ const peak = await measurePeak(world)
 const whole = world.rank === 0 ? recipe.build() : undefined
 const parts = await mesh.get('pp', 'tp')
 // one replica is enough
-if (mesh.dp.rank === 0) await fillWholeModel(whole, pipe.parameters, parts.world)
+if (averaged.rank === 0) await fillWholeModel(whole, pipe.parameters, parts.world)
 if (whole !== undefined) {
   // forward and backward: 6 operations a weight and token, and those of the attention
   const weights = whole.parameters
@@ -115,12 +140,12 @@ if (whole !== undefined) {
     console.log(`${sampleText(whole, 'The whale ', { block, length: flags.sample, seed })}\n`)
   }
   console.log(
-    `${dp} replicas of ${pp} stages of ${tp} ranks: validation loss ${validation.toFixed(4)}, ` +
+    `dp ${dp}, pp ${pp}, cp ${cp}, tp ${tp}: validation loss ${validation.toFixed(4)}, ` +
       `${grouped(tokensPerSecond)} tokens/s, ${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} ` +
       `GFLOP/s that matMul reaches on all ranks at once (MFU)`,
   )
   const figures = { loss: losses.at(-1)!, validation, tokensPerSecond, mfu }
-  printResult({ ranks: world.size, dp, pp, tp, ...figures }, 7)
+  printResult({ ranks: world.size, dp, pp, cp, tp, ...figures }, 7)
 }
 replica.dispose()
 pipe.dispose()

@@ -31,6 +31,7 @@ describe('gpt.ts', () => {
     for (const flags of [
       ['--pp', '2'],
       ['--tp', '2'],
+      ['--cp', '2'],
     ]) {
       const four = await train(4, ...flags)
       expect(four.dp).toBe(2)
@@ -40,9 +41,15 @@ describe('gpt.ts', () => {
     }
   })
 
-  it('trains in stages of ranks that share sequences too', async () => {
-    const flags = ['--steps', '20', '--pp', '2', '--tp', '2', '--between', 'sequence']
-    const [alone, four] = [await train(1, '--steps', '20'), await train(4, ...flags)]
-    expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-4)
+  it('mixes all ways to share', async () => {
+    const alone = await train(1, '--steps', '20')
+    for (const flags of [
+      ['--pp', '2', '--tp', '2', '--between', 'sequence'],
+      ['--cp', '2', '--tp', '2'],
+      ['--cp', '2', '--tp', '2', '--between', 'sequence'],
+    ]) {
+      const four = await train(4, '--steps', '20', ...flags)
+      expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-4)
+    }
   })
 })

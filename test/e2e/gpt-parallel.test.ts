@@ -41,6 +41,9 @@ describe('a GPT that ranks share', () => {
     { form: 'heads-tied', size: 4 },
     { form: 'sequence', size: 2 },
     { form: 'sequence-tied', size: 4 },
+    { form: 'ring', size: 1 },
+    { form: 'ring', size: 2 },
+    { form: 'ring-tied', size: 4 },
   ])('trains like one process: $form, $size ranks', async ({ form, size }) => {
     const { ranks, sizes } = await train(size, form)
     expect(ranks).toHaveLength(size)
@@ -53,9 +56,18 @@ describe('a GPT that ranks share', () => {
     for (const { worst, leaked, traffic, share } of ranks) {
       for (const error of Object.values(worst)) expect(error).toBeLessThan(1)
       expect(leaked).toBe(0)
+      if (size === 1) continue
+      if (form.startsWith('ring')) {
+        // keys and values twice and their gradients once; each message has two tensors
+        const messages = layers * 3 * (size - 1)
+        expect(traffic).toEqual({
+          send: { count: messages, bytes: (messages * 2 * activation) / size },
+        })
+        expect(share).toBe(1)
+        continue
+      }
       // positions, norms and biases of rows are everywhere
       expect(share).toBeLessThan(1 / size + 0.06)
-      if (size === 1) continue
       if (form.startsWith('heads')) {
         expect(traffic).toEqual({
           allReduce: { count: edges + 2, bytes: edges * activation + scores },

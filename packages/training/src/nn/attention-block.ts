@@ -25,6 +25,20 @@ export function attend(q: Tensor, k: Tensor, mask: Mask): AttentionBlock {
   return reachesTensors() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
 }
 
+/** The shares again, from the sums that belong to them. */
+export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
+  const scores = tf.matMul(q, k, false, true)
+  const scale = 1 / Math.sqrt(q.shape[3]!)
+  if (!reachesTensors()) return tf.exp(tf.sub(masked(tf.mul(scores, scale), mask), logSums))
+  return scopedTensor(scores.shape, (out) => {
+    const [from, sums] = [viewOf(scores), viewOf(logSums)]
+    out.fill(0)
+    eachRow(scores, mask, (start, seen, row) => {
+      for (let i = start; i < start + seen; i++) out[i] = Math.exp(from[i]! * scale - sums[row]!)
+    })
+  })
+}
+
 /**
  * The gradient of the scores before scaling, shares (dShares - products) scale.
  *

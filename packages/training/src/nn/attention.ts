@@ -25,6 +25,7 @@ export interface AttentionOptions {
  * values, `c_proj` leads back.
  */
 export class CausalSelfAttention implements Module {
+  readonly kind = 'attention'
   readonly children: Record<'c_attn' | 'c_proj', Module>
   /** Another one where ranks share the sequence. */
   core: AttentionCore = causalAttention

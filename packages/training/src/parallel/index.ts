@@ -1,3 +1,4 @@
+export * from './context/index.ts'
 export * from './data/index.ts'
 export * from './pipeline/index.ts'
 export * from './tensor/index.ts'

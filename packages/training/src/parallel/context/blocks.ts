@@ -1,0 +1,109 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../../backend/tensorflow.ts'
+import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/attention-block.ts'
+
+/*
+ * Attention to the keys and values of one rank after the other: online softmax (Milakov & Gimelshein,
+ * 2018; Dao et al., FlashAttention, 2022). Tensors are [batch, heads, length, size], log sums
+ * [batch, heads, length, 1].
+ */
+
+/** Outputs over the keys that have been seen, and the log of the sum of exponentials of their scores. */
+export interface Partial {
+  readonly output: Tensor
+  readonly logSums: Tensor
+}
+
+/** Which queries of a rank see which keys of another one; see `zigzagPositions`. */
+interface View {
+  readonly mask: Mask
+  readonly queries: 'all' | 'late'
+  readonly keys: 'all' | 'early'
+}
+
+/**
+ * Of an earlier rank, the early chunk is before both chunks here and the late one behind both; of a
+ * later rank, both chunks are before the late one here and behind the early one.
+ */
+export function viewOn(holder: number, rank: number): View {
+  if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
+  return holder < rank
+    ? { mask: 'full', queries: 'all', keys: 'early' }
+    : { mask: 'full', queries: 'late', keys: 'all' }
+}
+
+/** Attention to one block, of all queries: those that do not see it have log sums far below all others. */
+export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partial {
+  const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
+  const { shares, logSums } = attend(queries, keys, view.mask)
+  const output = tf.matMul(shares, values)
+  return {
+    output: whole(output, view.queries, 0),
+    logSums: whole(logSums, view.queries, UNSEEN),
+  }
+}
+
+/** Both together: each weighs as much as its sum of exponentials. */
+export function merge(a: Partial, b: Partial): Partial {
+  const largest = tf.maximum(a.logSums, b.logSums)
+  const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))
+  const total = tf.add(fromA!, fromB!)
+  const output = tf.add(
+    tf.mul(a.output, tf.div(fromA!, total)),
+    tf.mul(b.output, tf.div(fromB!, total)),
+  )
+  return { output, logSums: tf.add(largest, tf.log(total)) }
+}
+
+export interface BlockGradients {
+  readonly dq: Tensor
+  readonly dk: Tensor
+  readonly dv: Tensor
+}
+
+/** What the backward pass knows of the queries of this rank. */
+export interface Queries {
+  readonly q: Tensor
+  readonly dy: Tensor
+  /** Over all keys. */
+  readonly logSums: Tensor
+  /** Of output and gradient, summed: [batch, heads, length, 1]. */
+  readonly products: Tensor
+}
+
+/** The parts of the gradients that come from one block. */
+export function blockGradients(
+  { q, dy, logSums, products }: Queries,
+  k: Tensor,
+  v: Tensor,
+  { mask, queries, keys }: View,
+): BlockGradients {
+  const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
+  const [ownK, ownV] = [half(k, keys), half(v, keys)]
+  const shares = attendAgain(ownQ, ownK, mask, half(logSums, queries))
+  const dShares = tf.matMul(ownDy, ownV, false, true)
+  const dScores = scoreGradient(shares, dShares, half(products, queries), q.shape[3]!)
+  return {
+    dq: whole(tf.matMul(dScores, ownK), queries, 0),
+    dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
+    dv: whole(tf.matMul(shares, ownDy, true, false), keys, 0),
+  }
+}
+
+/** As a score: lower than any, and a number all the same. */
+const UNSEEN = -1e30
+
+type Part = 'all' | 'early' | 'late'
+
+function half(x: Tensor, part: Part): Tensor {
+  if (part === 'all') return x
+  const [batch, heads, length, size] = x.shape as [number, number, number, number]
+  const begin = part === 'early' ? 0 : length / 2
+  return tf.slice(x, [0, 0, begin, 0], [batch, heads, length / 2, size])
+}
+
+function whole(x: Tensor, part: Part, filling: number): Tensor {
+  if (part === 'all') return x
+  const rest = tf.fill(x.shape, filling)
+  return tf.concat(part === 'early' ? [x, rest] : [rest, x], 2)
+}

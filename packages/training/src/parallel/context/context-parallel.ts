@@ -1,0 +1,61 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { CausalSelfAttention } from '../../nn/attention.ts'
+import type { Module } from '../../nn/module.ts'
+import { hasPositions } from '../../nn/positions.ts'
+import { modulesOf } from '../../nn/tree.ts'
+import type { PipelineModel } from '../pipeline/model.ts'
+import { ringAttention } from './ring-attention.ts'
+import { zigzagPositions } from './zigzag.ts'
+
+/**
+ * Shares the sequences of a model among the ranks of a group, in place: each rank has all parameters
+ * and, of every sequence, its zigzag positions (see `zigzagPositions`); attention goes round a ring
+ * (see `ringAttention`). A recipe for a pipeline becomes one whose slices do. In front of `parallelize`,
+ * where a model is shared in both ways.
+ *
+ * The loss of a rank is the mean over its positions: average losses and gradients over this group
+ * together with the data parallel one.
+ *
+ * @example
+ * const model = contextParallel(new GPT({ block: 64 }), mesh.cp)
+ * const positions = zigzagPositions(64, mesh.cp)
+ * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
+ *
+ * @throws ERR_TSR_ARGUMENT when the model has no attention
+ */
+export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
+export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel
+export function contextParallel(
+  target: Module | PipelineModel,
+  group: ProcessGroup,
+): Module | PipelineModel {
+  if (!('slice' in target)) return share(target, group)
+  return {
+    layers: target.layers,
+    slice: (from, to) => share(target.slice(from, to), group),
+  }
+}
+
+function share<M extends Module>(model: M, group: ProcessGroup): M {
+  const core = ringAttention(group)
+  let found = false
+  for (const { module } of modulesOf(model)) {
+    if (isAttention(module)) {
+      module.core = core
+      found = true
+    } else if (hasPositions(module)) {
+      module.positions = (length) => zigzagPositions(length * group.size, group)
+    }
+  }
+  if (found) return model
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'the model of contextParallel',
+    value: 'one without attention',
+    expected: 'one that sees a sequence, for example a GPT',
+  })
+}
+
+function isAttention(module: Module): module is CausalSelfAttention {
+  return module.kind === 'attention'
+}

@@ -1,0 +1,2 @@
+export { contextParallel } from './context-parallel.ts'
+export { zigzagPositions, type Place } from './zigzag.ts'
