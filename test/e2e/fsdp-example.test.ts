@@ -1,0 +1,74 @@
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(240_000)
+afterEach(killLeftovers)
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url))
+
+async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
+  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
+  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return stdout
+}
+
+describe('fsdp.ts', () => {
+  it.each([
+    { nproc: 1, stage: '3' },
+    { nproc: 2, stage: '1' },
+    { nproc: 2, stage: '2' },
+    { nproc: 3, stage: '3' },
+  ])(
+    'ends with the bits of data parallel: $nproc ranks, stage $stage',
+    async ({ nproc, stage }) => {
+      const small = ['--steps', '4', '--layers', '6', '--hidden', '64']
+      const stdout = await run(nproc, 'examples/fsdp.ts', '--stage', stage, ...small)
+      const [, json] = /^result (\{.*\})$/m.exec(stdout)!
+      const { equal, bytes, dataParallel, collectives } = JSON.parse(json!) as Record<
+        string,
+        number
+      >
+      expect(equal).toBe(true)
+      expect(bytes! < dataParallel!).toBe(nproc > 1)
+      expect(collectives).toBe(Number(stage) === 3 ? 3 * 6 : 2 * 2)
+    },
+  )
+})
+
+interface RankReport {
+  /** The most bytes of tensors and arena together. */
+  readonly peak: number
+  /** What `memory` says of parameters and gradients. */
+  readonly ledger: number
+  readonly formula: number
+  /** Numbers of the model. */
+  readonly parameters: number
+  /** Bytes after all is disposed. */
+  readonly left: number
+}
+
+describe('the state of a rank', () => {
+  it.each([
+    { stage: 1, nproc: 2 },
+    { stage: 2, nproc: 2 },
+    { stage: 3, nproc: 2 },
+    { stage: 1, nproc: 4 },
+    { stage: 2, nproc: 4 },
+    { stage: 3, nproc: 4 },
+  ])('takes what the formula says: stage $stage, $nproc ranks', async ({ stage, nproc }) => {
+    const stdout = await run(nproc, 'test/fixtures/training/sharded-memory.mjs', String(stage))
+    const ranks = JSON.parse(stdout) as RankReport[]
+    expect(ranks).toHaveLength(nproc)
+    for (const { peak, ledger, formula, parameters, left } of ranks) {
+      expect(peak / formula).toBeLessThan(1.1)
+      expect(peak / formula).toBeGreaterThan(0.98)
+      // the moments of Adam are the optimizer's
+      const moments = (8 * parameters) / nproc
+      expect(left).toBe(moments)
+      expect(ledger).toBeLessThanOrEqual(peak - moments)
+      expect(ledger).toBeGreaterThan(0.9 * (peak - moments))
+    }
+  })
+})
