@@ -1,8 +1,18 @@
 import { jest } from '@jest/globals'
+import { readTensorFlowManifest } from '@tsrun/core'
 import { runModule } from '../backend/support/process.ts'
 import { vulkan } from '../backend/support/vulkan.ts'
 
 jest.setTimeout(120_000)
+
+const usersHome = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
+const tensorflow = readTensorFlowManifest(usersHome) === undefined ? undefined : usersHome
+
+/** Backends whose tensors the host does not reach, with what a process needs for them. */
+const backends = [
+  { name: 'tensorflow', env: tensorflow, missing: 'TensorFlow is not set up' },
+  { name: 'webgpu', env: vulkan, missing: 'no Vulkan driver' },
+] as const
 
 /** Logs what comes of optimizers and of a clipped gradient; the same script for all backends. */
 const script = `
@@ -53,17 +63,20 @@ async function outcomeOn(
   return JSON.parse(stdout) as Outcome
 }
 
-if (vulkan === undefined) {
-  it('skipped: no Vulkan driver', () => {
-    expect(vulkan).toBeUndefined()
-  })
-} else {
-  it('updates and clips on a device as on the host, and its state comes back', async () => {
-    const [host, device] = [await outcomeOn('cpu', {}), await outcomeOn('webgpu', vulkan)]
-    expect(Object.keys(device)).toEqual(Object.keys(host))
-    for (const [name, expected] of Object.entries(host)) {
-      for (const [key, values] of Object.entries(expected)) {
-        const found = [device[name]![key]!].flat()
+describe.each(backends)('optimizers and clipping on $name', ({ name, env, missing }) => {
+  if (env === undefined) {
+    it(`skipped: ${missing}`, () => {
+      expect(env).toBeUndefined()
+    })
+    return
+  }
+
+  it('do as on the host, and their state comes back', async () => {
+    const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
+    expect(Object.keys(device)).toEqual(Object.keys(expected))
+    for (const [key, vectors] of Object.entries(expected)) {
+      for (const [vector, values] of Object.entries(vectors)) {
+        const found = [device[key]![vector]!].flat()
         expect(found).toHaveLength([values].flat().length)
         ;[values].flat().forEach((value, i) => {
           expect(Math.abs(found[i]! - value)).toBeLessThan(1e-5)
@@ -71,4 +84,4 @@ if (vulkan === undefined) {
       }
     }
   })
-}
+})
