@@ -9,8 +9,10 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { latestCheckpoint, loadCheckpoint, type Piece } from '@tsrun/training'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
+afterEach(killLeftovers)
 
 const fixture = (name: string) =>
   fileURLToPath(new URL(`../fixtures/training/${name}`, import.meta.url))
@@ -70,6 +72,34 @@ describe('a crash while a checkpoint is saved', () => {
         expect(step).toBeGreaterThanOrEqual(last)
         await check(folder, step)
       }
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+})
+
+describe('a job that loses a rank', () => {
+  it('goes on from its checkpoint when tsrun starts it again, with the same losses', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-restarted-'))
+    try {
+      const train = async (name: string, ...flags: string[]) => {
+        const job = ['--nproc', '2', '--max-restarts', '1', '--log-format', 'raw', '--no-summary']
+        const script = [fixture('crash-and-continue.mjs'), join(folder, name), ...flags]
+        const { code, stdout } = await tsrun([...job, ...script])
+        expect(code).toBe(0)
+        return stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as { step: number; loss: number })
+      }
+      const whole = await train('whole')
+      expect(whole.map(({ step }) => step)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+      const steps = await train('stopped', 'crash')
+      // rank 1 is gone before step 5; the checkpoint is that of step 4, or where it was not done of 2
+      const again = steps.findIndex(({ step }, i) => i > 0 && step <= steps[i - 1]!.step)
+      expect([2, 4]).toContain(steps[again]!.step)
+      expect(steps.at(-1)!.step).toBe(9)
+      for (const { step, loss } of steps) expect(loss).toBe(whole[step]!.loss)
     } finally {
       rmSync(folder, { recursive: true, force: true })
     }

@@ -5,6 +5,8 @@ import {
   Adam,
   columnParallel,
   dataParallel,
+  gpt,
+  gptPlan,
   loadBackend,
   loadCheckpoint,
   parallelize,
@@ -157,6 +159,43 @@ describe('a checkpoint', () => {
     const whole = other.build()
     await loadCheckpoint(folder, { model: whole })
     expect(parameterValues(whole)).toEqual(parameterValues(model.build()))
+  })
+})
+
+describe('a GPT', () => {
+  const sizes = { vocabulary: 12, block: 6, layers: 2, heads: 4, width: 8, tied: true }
+  const source = gpt({ ...sizes, seed: 3 })
+
+  it('that is shared by heads, hidden units and tokens is whole for one, and the other way', async () => {
+    const [shared, whole] = [makeFolder(), makeFolder()]
+    await saveCheckpoint(whole, { model: source.build(), step: 1 })
+    await runWorld({ size: 4, seed: 1 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, tp: 2 }, world)
+      const module = parallelize(gpt(sizes).build(), gptPlan(), mesh.tp)
+      await loadCheckpoint(whole, { model: module }, world)
+      await saveCheckpoint(shared, { model: module, step: 1 }, world)
+    })
+    const model = gpt(sizes).build()
+    await loadCheckpoint(shared, { model })
+    expect(parameterValues(model)).toEqual(parameterValues(source.build()))
+  })
+
+  it('in stages that both have its tied table is whole for one, and the other way', async () => {
+    const [staged, whole] = [makeFolder(), makeFolder()]
+    await saveCheckpoint(whole, { model: source.build(), step: 1 })
+    await runWorld({ size: 2, seed: 1 }, async ({ rank }) => {
+      // each stage alone may take its part of a whole
+      const model = gpt(sizes).slice(rank, rank + 1)
+      await loadCheckpoint(whole, { model }, undefined, { strict: false })
+      expect(parameterValues(model)).toEqual(parameterValues(source.slice(rank, rank + 1)))
+    })
+    await runWorld({ size: 2, seed: 2 }, async (world) => {
+      const model = source.slice(world.rank, world.rank + 1)
+      await saveCheckpoint(staged, { model, step: 1 }, world)
+    })
+    const model = gpt(sizes).build()
+    await loadCheckpoint(staged, { model })
+    expect(parameterValues(model)).toEqual(parameterValues(source.build()))
   })
 })
 
