@@ -49,6 +49,8 @@ if (!Number.isInteger(dp) || batch % dp !== 0) {
 const mesh = await initDeviceMesh({ dp, pp, cp, tp })
 // all that have the same layers and see other tokens
 const { world: averaged } = await mesh.get('dp', 'cp')
+// all that hold one model together
+const { world: sharing } = await mesh.get('pp', 'tp')
 
 const recipe = training.gpt({ layers, heads, width, block, seed })
 const sliced = cp === 1 ? recipe : training.contextParallel(recipe, mesh.cp)
@@ -126,9 +128,8 @@ const validation = await validate()
 const peak = await measurePeak(world)
 
 const whole = world.rank === 0 ? recipe.build() : undefined
-const parts = await mesh.get('pp', 'tp')
 // one replica is enough
-if (averaged.rank === 0) await fillWholeModel(whole, pipe.parameters, parts.world)
+if (averaged.rank === 0) await fillWholeModel(whole, pipe.parameters, sharing)
 if (whole !== undefined) {
   // forward and backward: 6 operations a weight and token, and those of the attention
   const weights = whole.parameters
