@@ -11,6 +11,8 @@ interface RankReport {
   /** Largest difference of each parameter's gradient from that of one process. */
   readonly worst: Readonly<Record<string, number>>
   readonly lossError: number
+  /** Of the norm of all gradients, as a share of it: that of squares, and the largest. */
+  readonly normError: number
   /** Tensors that 18 steps have left behind. */
   readonly leaked: number
   /** Of the parameters' elements. */
@@ -41,10 +43,11 @@ describe('layers shared among ranks', () => {
   ])('train like one process: $form, $size ranks', async ({ form, size }) => {
     const ranks = await train(size, form)
     expect(ranks).toHaveLength(size)
-    for (const { worst, lossError, leaked, share } of ranks) {
+    for (const { worst, lossError, normError, leaked, share } of ranks) {
       expect(Object.keys(worst)).toHaveLength(8)
       for (const error of Object.values(worst)) expect(error).toBeLessThan(1e-6)
       expect(lossError).toBeLessThan(1e-5)
+      expect(normError).toBeLessThan(1e-5)
       expect(leaked).toBe(0)
       expect(share).toBeLessThan(1 / size + 0.05)
     }
