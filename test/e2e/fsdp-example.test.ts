@@ -72,3 +72,27 @@ describe('the state of a rank', () => {
     }
   })
 })
+
+interface MeshReport {
+  /** Largest difference from one process, as a share of what rounding may make. */
+  readonly worst: Readonly<Record<'loss' | 'norm' | 'parameters', number>>
+  /** Tensors that 18 steps have left behind. */
+  readonly leaked: number
+}
+
+describe('a tensor parallel GPT whose state replicas share', () => {
+  it.each([
+    { stage: 1, dp: 2, tp: 2 },
+    { stage: 2, dp: 4, tp: 1 },
+    { stage: 3, dp: 2, tp: 2 },
+  ])('trains like one process: stage $stage, dp $dp, tp $tp', async ({ stage, dp, tp }) => {
+    const form = [String(stage), String(dp)]
+    const stdout = await run(dp * tp, 'test/fixtures/training/tensor-sharded.mjs', ...form)
+    const ranks = JSON.parse(stdout) as MeshReport[]
+    expect(ranks).toHaveLength(dp * tp)
+    for (const { worst, leaked } of ranks) {
+      expect(Math.max(worst.loss, worst.norm, worst.parameters)).toBeLessThan(1)
+      expect(leaked).toBe(0)
+    }
+  })
+})
