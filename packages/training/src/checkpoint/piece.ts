@@ -32,7 +32,7 @@ export interface Piece extends Part {
  * all ranks, and together the whole.
  */
 export interface PieceOwner {
-  /** What this rank holds. The arrays are copied, at the latest when all ranks have theirs. */
+  /** A copy of what this rank holds: nobody changes the arrays while they are written. */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**

@@ -94,7 +94,7 @@ export async function saveCheckpoint(
   const { name } = ranks[0]!
   const { step, data = null, seeds = {} } = state
   const facts = { step, data, seeds, hasOptimizer: state.optimizer !== undefined }
-  const tensors = copiesOf(pieces, plan, rank)
+  const tensors = valuesToWrite(pieces, plan, rank)
   const share = { folder, name, plan, tensors, facts, keep }
   const path = join(folder, name)
   if (!background) {
@@ -116,19 +116,19 @@ export async function saveCheckpoint(
   }
 }
 
-/** The values that this rank writes, by name in its file, as they are now. */
-function copiesOf(
+/** The values that this rank writes, by name in its file. */
+function valuesToWrite(
   pieces: readonly Piece[],
   plan: readonly PlannedPiece[],
   rank: number,
 ): Map<string, PieceValues> {
   const mine = new Set(plan.filter((piece) => piece.rank === rank).map(({ key }) => key))
-  const copies = new Map<string, PieceValues>()
+  const values = new Map<string, PieceValues>()
   for (const piece of pieces) {
     const key = keyOf(piece)
-    if (mine.has(key) && !copies.has(key)) copies.set(key, piece.values.slice())
+    if (mine.has(key) && !values.has(key)) values.set(key, piece.values)
   }
-  return copies
+  return values
 }
 
 function sideGroup(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
