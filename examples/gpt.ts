@@ -85,13 +85,17 @@ async function mean(value: number): Promise<number> {
   return sum[0]!
 }
 
-async function validate(): Promise<number> {
+/** Loss and share of right guesses on some of the book that was not seen. */
+async function validate(): Promise<{ validation: number; accuracy: number }> {
   const text = training.mobyDick({ split: 'validation' })
-  const losses: number[] = []
+  let [loss, accuracy, count] = [0, 0, 0]
   for (const examples of training.textBatches(text, { ...options, batch: 4 * batch }, 8)) {
-    losses.push((await pipe.evaluate(examples)).loss)
+    const part = await pipe.evaluate(examples)
+    loss += part.loss
+    accuracy += part.accuracy
+    count++
   }
-  return await mean(losses.reduce((sum, loss) => sum + loss, 0) / losses.length)
+  return { validation: await mean(loss / count), accuracy: await mean(accuracy / count) }
 }
 
 const progress = new Progress()
@@ -124,7 +128,7 @@ for (let step = 0; step < steps; step++) {
 }
 const seconds = (performance.now() - begin) / 1000
 const tokensPerSecond = (Math.max(1, steps - 1) * batch * block) / seconds
-const validation = await validate()
+const { validation, accuracy } = await validate()
 const peak = await measurePeak(world)
 
 const whole = world.rank === 0 ? recipe.build() : undefined
@@ -145,7 +149,7 @@ if (whole !== undefined) {
       `${grouped(tokensPerSecond)} tokens/s, ${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} ` +
       `GFLOP/s that matMul reaches on all ranks at once (MFU)`,
   )
-  const figures = { loss: losses.at(-1)!, validation, tokensPerSecond, mfu }
+  const figures = { loss: losses.at(-1)!, validation, accuracy, tokensPerSecond, mfu }
   printResult({ ranks: world.size, dp, pp, cp, tp, ...figures }, 7)
 }
 replica.dispose()

@@ -11,6 +11,7 @@ const small = ['--layers', '2', '--width', '32', '--block', '32', '--sample', '4
 interface Outcome {
   readonly dp: number
   readonly validation: number
+  readonly accuracy: number
   readonly tokensPerSecond: number
   readonly mfu: number
 }
@@ -36,6 +37,7 @@ describe('gpt.ts', () => {
       const four = await train(4, ...flags)
       expect(four.dp).toBe(2)
       expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-3)
+      expect(Math.abs(four.accuracy - alone.accuracy)).toBeLessThan(2e-3)
       expect(four.tokensPerSecond).toBeGreaterThan(0)
       expect(four.mfu).toBeGreaterThan(0)
     }
@@ -44,7 +46,7 @@ describe('gpt.ts', () => {
   it('mixes all ways to share', async () => {
     const alone = await train(1, '--steps', '20')
     for (const flags of [
-      ['--pp', '2', '--tp', '2', '--between', 'sequence'],
+      ['--pp', '2', '--tp', '2', '--between', 'sequence', '--schedule', 'zb-h1'],
       ['--cp', '2', '--tp', '2'],
       ['--cp', '2', '--tp', '2', '--between', 'sequence'],
     ]) {

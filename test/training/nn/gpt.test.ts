@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
+  countCorrect,
   disposeModule,
   GPT,
   gpt,
@@ -132,9 +133,9 @@ describe('GPT', () => {
         optimizer.step(pipe.parameters, gradients)
         seen.push({ loss, gradients: taken, parameters: parameterValues(pipe) })
       }
-      const { loss: validation } = await pipe.evaluate(tokenBatch(99, 4, 6, 11))
+      const { loss: validation, accuracy } = await pipe.evaluate(tokenBatch(99, 4, 6, 11))
       pipe.dispose()
-      return { seen, validation }
+      return { seen, validation, accuracy }
     })
     const whole = recipe.build()
     const optimizer = new SGD({ learningRate: 0.1 })
@@ -148,6 +149,9 @@ describe('GPT', () => {
       expect(excess(all('parameters'), wanted.parameters)).toBeLessThanOrEqual(0)
     }
     expect(new Set(ranks.map(({ validation }) => validation)).size).toBe(1)
+    const { inputs, labels } = tokenBatch(99, 4, 6, 11)
+    const right = tf.tidy(() => countCorrect(whole.forward(inputs()), labels()))
+    for (const { accuracy } of ranks) expect(accuracy).toBeCloseTo(right / 24, 6)
     disposeModule(whole)
     expect(tf.memory().numTensors).toBe(before)
   })

@@ -8,6 +8,9 @@ export interface Loss {
 
   /** The loss with its backward pass, where it has a faster one than the tape. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
+
+  /** How many labels have the largest score, where the outputs are not the scores of all classes. */
+  readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number
 }
 
 /**

@@ -126,13 +126,17 @@ export class Stage {
     return output
   }
 
-  /** Summed loss and number of right answers of class scores [rows, classes]; frees both. */
+  /**
+   * Summed loss and number of right answers of class scores [rows, ..., classes]; frees both. Of a row
+   * of several answers, such as those for each token of a text, it is the share.
+   */
   async score(outputs: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
     const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
-    const correct = fetchCorrect(outputs, labels)
+    const answers = labels.size / labels.shape[0]
+    const correct = (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels)
     outputs.dispose()
     labels.dispose()
-    return { loss: await loss, correct: await correct }
+    return { loss: await loss, correct: (await correct) / answers }
   }
 
   /**

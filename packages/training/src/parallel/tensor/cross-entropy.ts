@@ -19,7 +19,7 @@ import { blockingBackend } from './blocking.ts'
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp) })
  */
 export function vocabParallelCrossEntropy(group: ProcessGroup, reduction: Reduction = 'sum'): Loss {
-  return (logits, labels) => {
+  const loss = (logits: Tensor, labels: Tensor): Tensor => {
     blockingBackend()
     checkShapes(logits, labels)
     const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / labels.size
@@ -32,6 +32,38 @@ export function vocabParallelCrossEntropy(group: ProcessGroup, reduction: Reduct
         gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
       }
     })(logits)
+  }
+  return Object.assign(loss, {
+    countCorrect: (logits: Tensor, labels: Tensor) => countCorrect(logits, labels, group),
+  })
+}
+
+/** The largest score of each row and who has it: the lowest class wins among equals. */
+function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): number {
+  checkShapes(logits, labels)
+  const right = labels.dataSync<'int32'>()
+  const classes = logits.size / right.length
+  const scores = viewOf(logits)
+  const largest = group.alloc('float32', right.length)
+  const best = group.alloc('int32', right.length)
+  try {
+    for (let row = 0; row < right.length; row++) {
+      const own = scores.subarray(row * classes, (row + 1) * classes)
+      const at = own.reduce((most, score, i) => (score > own[most]! ? i : most), 0)
+      best[row] = at
+      largest[row] = own[at]!
+    }
+    const mine = Float32Array.from(largest)
+    group.allReduceSync(largest, { op: 'max', label: 'largest score' })
+    for (let row = 0; row < right.length; row++) {
+      const isMine = mine[row] === largest[row]
+      best[row] = isMine ? best[row]! + group.rank * classes : group.size * classes
+    }
+    group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
+    return right.reduce((count, label, row) => (best[row] === label ? count + 1 : count), 0)
+  } finally {
+    group.free(largest)
+    group.free(best)
   }
 }
 

@@ -128,10 +128,14 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup): Tensor {
   const product = tf.customGrad((...args) => {
     const [input, weight, save] = args as unknown as [Tensor, Tensor, (tensors: Tensor[]) => void]
     save([input, weight])
+    let isSummed = false
     return {
       value: tf.matMul(input, weight),
       gradFunc: (dy: Tensor, saved: Tensor[]) => {
         const [savedInput, savedWeight] = saved as [Tensor, Tensor]
+        // a backward pass in halves comes twice, the second time for the weight alone
+        if (isSummed) return [savedInput, tf.matMul(savedInput, dy, true, false)]
+        isSummed = true
         const part = tf.matMul(dy, savedWeight, false, true)
         const sum = startSum(part, group)
         const dw = tf.matMul(savedInput, dy, true, false)

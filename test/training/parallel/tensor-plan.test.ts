@@ -1,0 +1,99 @@
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import {
+  columnParallel,
+  disposeModule,
+  GPT,
+  gptPlan,
+  loadBackend,
+  parallelize,
+  rowParallel,
+  sequenceParallel,
+  shardedMLP,
+  tf,
+  vocabParallel,
+  type ParallelPlan,
+} from '@tsrun/training'
+import { failure } from './support/failure.ts'
+
+const sizes = { vocabulary: 12, block: 8, width: 12, heads: 3, layers: 2 }
+
+/** What each rank makes of it, without a message. */
+async function onEach<T>(size: number, make: (group: ProcessGroup) => T): Promise<T[]> {
+  return await runWorld({ size, seed: 1 }, (group) => Promise.resolve(make(group)))
+}
+
+beforeAll(() => loadBackend('wasm'))
+
+describe('parallelize', () => {
+  it('gives each rank its part of every tensor that the plan cuts', async () => {
+    const whole = new GPT(sizes)
+    const before = tf.memory().numTensors
+    const ranks = await onEach(3, (group) => {
+      const model = parallelize(new GPT(sizes), gptPlan(), group)
+      const parts = model.parameters.map(({ name, shape, shard, value }) => ({
+        name,
+        shape,
+        shard,
+        values: [...value.dataSync()],
+      }))
+      disposeModule(model)
+      return parts
+    })
+    expect(tf.memory().numTensors).toBe(before)
+    for (const [i, { name, shape, value }] of whole.parameters.entries()) {
+      const parts = ranks.map((parameters) => parameters[i]!)
+      const tensors = parts.map((part) => {
+        expect(part.name).toBe(name)
+        expect(part.shard?.shape ?? part.shape).toEqual(shape)
+        return tf.tensor(part.values, [...part.shape])
+      })
+      const axis = parts[0]!.shard?.axis
+      expect(axis !== undefined).toBe(/wte|lm_head|c_fc|c_attn|c_proj.weight/.test(name))
+      const joined = axis === undefined ? tensors[0]! : tf.concat(tensors, axis)
+      expect(joined.dataSync()).toEqual(value.dataSync())
+      parts.forEach(({ shard, shape: own }, rank) => {
+        if (shard !== undefined) expect(shard.offset).toBe(rank * own[shard.axis]!)
+      })
+    }
+    disposeModule(whole)
+  })
+
+  it('cuts a tied table once', async () => {
+    const [model] = await onEach(3, (group) =>
+      parallelize(new GPT({ ...sizes, tied: true }), gptPlan(), group),
+    )
+    const names = model!.parameters.map(({ name }) => name)
+    expect(names.filter((name) => name === 'wte.weight')).toHaveLength(1)
+    expect(new Set(names).size).toBe(names.length)
+  })
+
+  it.each<[string, number, ParallelPlan, RegExp]>([
+    ['a name that nothing has', 2, { 'h.*.attn.c_atn': columnParallel() }, /h\.\*\.attn\.c_atn/],
+    ['heads that do not divide', 2, { 'h.*.attn.c_attn': columnParallel() }, /2 ranks.* times 4/],
+    ['words that do not divide', 5, { wte: vocabParallel() }, /wte\.weight/],
+    ['rows of three layers in one', 3, { 'h.*.attn.c_attn': rowParallel() }, /h\.0\.attn\.c_attn/],
+    ['columns of a norm', 3, { ln_f: columnParallel() }, /columnParallel for ln_f/],
+    ['words of a norm', 3, { ln_f: vocabParallel() }, /vocabParallel for ln_f/],
+    ['positions of a layer', 3, { 'h.0.mlp.c_fc': sequenceParallel() }, /sequenceParallel for/],
+  ])('refuses %s', async (_, size, plan, message) => {
+    const errors = await onEach(size, (group) => {
+      try {
+        parallelize(new GPT(sizes), plan, group)
+        return undefined
+      } catch (error) {
+        return error
+      }
+    })
+    for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
+  })
+
+  it('shares the layers of a network in its place', async () => {
+    await onEach(2, (group) => {
+      const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
+      const same = parallelize(model, { 'layers.0': columnParallel() }, group)
+      expect(same).toBe(model)
+      expect(model.parameters.map(({ shape }) => shape)).toEqual([[4, 3], [3], [6, 2], [2]])
+      disposeModule(model)
+    })
+  })
+})
