@@ -1,0 +1,222 @@
+import { initDeviceMesh } from '@tsrun/distributed'
+import {
+  clipGradients,
+  crossEntropy,
+  dataParallel,
+  fullyShard,
+  ownerOfParameters,
+  parallelize,
+  pipeline,
+  recordLoss,
+  recordModule,
+  tf,
+  vocabParallelCrossEntropy,
+} from '@tsrun/training'
+import { countingGroup } from './count.mjs'
+import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
+
+/**
+ * @typedef {import('@tsrun/distributed').ProcessGroup} ProcessGroup
+ * @typedef {import('@tsrun/training').Tensor} Tensor
+ * @typedef {import('@tsrun/training').Piece} Piece
+ * @typedef {import('@tsrun/training').Part} Part
+ *
+ * One step of a layout, on this rank.
+ * @typedef {object} PartResult
+ * @property {number} loss
+ * @property {number} norm
+ * @property {readonly Piece[]} gradients - this rank's parts, before they are clipped
+ * @property {readonly Piece[]} parameters - after the step
+ */
+
+/**
+ * Trains a model in a layout. All ranks of the group call it.
+ *
+ * @param {import('./configurations.mjs').Configuration} configuration
+ * @param {import('./models.mjs').Problem} problem
+ * @param {ProcessGroup} group
+ * @param {number} steps
+ * @param {(step: number, result: PartResult) => void} onStep
+ * @returns {Promise<{ collectives: number, bytes: number }>} of one step, on this rank
+ */
+export async function trainTogether(configuration, problem, group, steps, onStep) {
+  const { dp = 1, shard = 1, pp = 1, tp = 1 } = configuration
+  const mesh = await initDeviceMesh({ dp, shard, pp, tp }, group)
+  const traffic = { collectives: 0, bytes: 0 }
+  const axes = {
+    dp: countingGroup(mesh.dp, traffic),
+    shard: countingGroup(mesh.shard, traffic),
+    pp: countingGroup(mesh.pp, traffic),
+    tp: countingGroup(mesh.tp, traffic),
+  }
+  const trainer = await makeTrainer(configuration, problem, axes)
+  const optimizer = makeOptimizer()
+  const replicas = dp * shard
+  const replica = mesh.dp.rank * shard + mesh.shard.rank
+  const rows = problem.examples / replicas
+  const total = group.alloc('float64', 1)
+  let once = { ...traffic }
+  for (let step = 0; step < steps; step++) {
+    Object.assign(traffic, { collectives: 0, bytes: 0 })
+    const batch = problem.batch(step, replica * rows, (replica + 1) * rows)
+    const loss = await trainer.backward({ size: rows, ...batch })
+    const gradients = await trainer.gradients()
+    const before = valuesOf(gradients)
+    const norm = await clipGradients(trainer.parameters, gradients, {
+      maxNorm: MAX_NORM,
+      ...(tp > 1 && { tensor: axes.tp }),
+      ...(shard > 1 && { shard: axes.shard }),
+      ...(pp > 1 && { pipeline: axes.pp }),
+    })
+    await trainer.update(optimizer, gradients)
+    once = { ...traffic }
+    total[0] = loss
+    // every replica has the mean of its part; the other axes have it alike
+    await group.allReduce(total, { op: 'avg' })
+    const parameters = await trainer.pieces()
+    const pieces = parameters.map((piece) => ({
+      ...piece,
+      values: /** @type {Float32Array} */ (before.get(piece.name)),
+    }))
+    onStep(step, { loss: /** @type {number} */ (total[0]), norm, gradients: pieces, parameters })
+  }
+  group.free(total)
+  trainer.dispose()
+  return once
+}
+
+/**
+ * @typedef {{ dp: ProcessGroup, shard: ProcessGroup, pp: ProcessGroup, tp: ProcessGroup }} Axes
+ * @typedef {{ size: number, inputs: () => Tensor, labels: () => Tensor }} Batch
+ * @typedef {import('@tsrun/training').ClippedGradients} Gradients
+ *
+ * @typedef {object} Trainer
+ * @property {(batch: Batch) => Promise<number>} backward - resolves to the loss
+ * @property {() => Promise<Gradients>} gradients
+ * @property {readonly import('@tsrun/training').Parameter[]} parameters
+ * @property {(optimizer: import('@tsrun/training').Optimizer, gradients: Gradients) => Promise<void>} update
+ * @property {() => Promise<readonly Piece[]>} pieces - of the parameters
+ * @property {() => void} dispose
+ */
+
+/**
+ * @param {import('./configurations.mjs').Configuration} configuration
+ * @param {import('./models.mjs').Problem} problem
+ * @param {Axes} axes
+ * @returns {Promise<Trainer>}
+ */
+async function makeTrainer(configuration, problem, axes) {
+  const { pp = 1, schedule, microbatches = 4, chunks, tp = 1, sequence = false } = configuration
+  const plan = problem.plan(sequence)
+  const isShared = tp > 1
+  const cut = isShared && problem.plan(false)['lm_head'] !== undefined
+  if (pp === 1 && schedule === undefined) {
+    const model = isShared ? parallelize(problem.build(), plan, axes.tp) : problem.build()
+    const loss = cut ? vocabParallelCrossEntropy(axes.tp, 'mean') : crossEntropy
+    return await moduleTrainer(configuration, model, loss, axes)
+  }
+  const recipe = isShared ? parallelize(problem.recipe, plan, axes.tp) : problem.recipe
+  const pipe = pipeline(recipe, axes.pp, {
+    .../** @type {object} */ (schedule === undefined ? {} : { schedule }),
+    ...(chunks !== undefined && { chunks }),
+    microbatches,
+    ...(cut && { loss: vocabParallelCrossEntropy(axes.tp) }),
+  })
+  const replica = await replicate(configuration, pipe, axes)
+  return {
+    ...replica,
+    async backward(batch) {
+      const { loss, gradients } = await pipe.forwardBackward(batch)
+      for (const parameter of [...pipe.parameters].reverse()) {
+        replica.onGradient(parameter, /** @type {Tensor} */ (gradients.get(parameter.name)))
+      }
+      return loss
+    },
+    dispose() {
+      replica.dispose()
+      pipe.dispose()
+    },
+  }
+}
+
+/**
+ * @param {import('./configurations.mjs').Configuration} configuration
+ * @param {import('@tsrun/training').Module} model
+ * @param {import('@tsrun/training').Loss} lossOf
+ * @param {Axes} axes
+ * @returns {Promise<Trainer>}
+ */
+async function moduleTrainer(configuration, model, lossOf, axes) {
+  const replica = await replicate(configuration, model, axes)
+  const one = tf.scalar(1)
+  return {
+    ...replica,
+    async backward({ inputs, labels }) {
+      const [x, y] = [inputs(), labels()]
+      const outputs = await replica.record(x)
+      const loss = recordLoss(lossOf, outputs.value, y)
+      const value = /** @type {number} */ (loss.value.dataSync()[0])
+      const dy = /** @type {Tensor} */ (loss.backward(one, () => undefined))
+      await outputs.backward(dy, replica.onGradient)
+      loss.dispose()
+      outputs.dispose()
+      tf.dispose([x, y, dy])
+      return value
+    },
+    dispose() {
+      replica.dispose()
+      one.dispose()
+      for (const { value } of model.parameters) if (!value.isDisposed) value.dispose()
+    },
+  }
+}
+
+/**
+ * The gradients of all replicas, and what of the parameters this rank updates.
+ *
+ * @param {import('./configurations.mjs').Configuration} configuration
+ * @param {import('@tsrun/training').Module | import('@tsrun/training').Pipeline} module
+ * @param {Axes} axes
+ */
+async function replicate({ dp = 1, shard = 1, zero }, module, axes) {
+  const settings = /** @type {const} */ ({
+    bucketBytes: 4096,
+    firstBucketBytes: 1024,
+    deterministic: true,
+  })
+  if (zero !== undefined) {
+    const groups = dp > 1 ? { shard: axes.shard, replicate: axes.dp } : axes.shard
+    const sharded = await fullyShard(module, groups, { stage: zero, ...settings })
+    return {
+      parameters: sharded.shards,
+      onGradient: sharded.onGradient,
+      record: (/** @type {Tensor} */ x) => sharded.record(x),
+      gradients: () => sharded.gradients(),
+      update: (
+        /** @type {import('@tsrun/training').Optimizer} */ optimizer,
+        /** @type {Gradients} */ gradients,
+      ) => sharded.step(optimizer, /** @type {ReadonlyMap<string, Float32Array>} */ (gradients)),
+      pieces: async () => await sharded.pieces(),
+      dispose: () => sharded.dispose(),
+    }
+  }
+  const replica = await dataParallel(module, axes.dp, settings)
+  const owner = ownerOfParameters(module.parameters)
+  return {
+    parameters: module.parameters,
+    onGradient: replica.onGradient,
+    record: async (/** @type {Tensor} */ x) =>
+      recordModule(/** @type {import('@tsrun/training').Module} */ (module), x, {
+        needsInputGradient: false,
+      }),
+    gradients: () => replica.gradients(),
+    update: async (
+      /** @type {import('@tsrun/training').Optimizer} */ optimizer,
+      /** @type {Gradients} */ gradients,
+    ) => {
+      optimizer.step(module.parameters, gradients)
+    },
+    pieces: async () => await owner.pieces(),
+    dispose: () => replica.dispose(),
+  }
+}

@@ -1,0 +1,164 @@
+// Holds training in every layout against a single process: `npm run parity -- --help`.
+import { fileURLToPath } from 'node:url'
+import {
+  describeOptions,
+  parseOptions,
+  readInteger,
+  readList,
+  splitList,
+} from '../bench/command-line.mjs'
+import { UsageError } from '../bench/errors.mjs'
+import { runRanks, tsrunLine } from '../bench/ranks.mjs'
+import { formatTable, printRows } from '../bench/table.mjs'
+import { configurations, ranksOf } from './configurations.mjs'
+
+const script = fileURLToPath(new URL('ranks.mjs', import.meta.url))
+const models = /** @type {const} */ (['mlp', 'gpt'])
+const backends = /** @type {const} */ (['wasm', 'cpu', 'tensorflow'])
+
+const options = {
+  only: { description: 'names of layouts, or parts of them; default all', value: 'A,B' },
+  models: { description: 'mlp, gpt', value: 'A,B', default: models.join(',') },
+  backends: { description: 'wasm, cpu, tensorflow', value: 'A,B', default: 'wasm' },
+  steps: { description: 'of SGD with momentum', value: 'N', default: '20' },
+  json: { description: 'one JSON object a line' },
+}
+
+/**
+ * @typedef {object} Row
+ * @property {string} configuration
+ * @property {string} model
+ * @property {string} backend
+ * @property {number} ranks
+ * @property {number} loss - largest difference over 1e-6 + 1e-5 |wanted|, as the next three
+ * @property {number} gradients
+ * @property {number} norm
+ * @property {number} parameters
+ * @property {number} collectives - of one step, on one rank
+ * @property {number} bytes - of their larger sides
+ * @property {boolean | null} bits - whether the parameters are those of the layout that it names, to
+ *   the bit; null where it names none, or that was not run
+ * @property {'equal' | 'DIFFERS'} verdict
+ */
+
+/**
+ * @param {readonly string[]} args
+ * @returns {Promise<number>} the exit code
+ */
+async function main(args) {
+  if (args.includes('--help') || args.includes('-h')) {
+    console.log('npm run parity -- [options]: training in every layout against a single process\n')
+    console.log(describeOptions(options))
+    return 0
+  }
+  const values = parseOptions(options, args)
+  const steps = readInteger('steps', values['steps'], 1, 1000)
+  const chosen = readList('models', values['models'], models)
+  const runs = chosen.flatMap((model) =>
+    select(values['only'])
+      .filter((configuration) => configuration.models?.includes(model) ?? true)
+      .map((configuration) => ({ configuration, model })),
+  )
+  /** @type {Row[]} */
+  const rows = []
+  for (const backend of readList('backends', values['backends'], backends)) {
+    rows.push(...(await train(backend, runs, steps)))
+  }
+  printRows(rows, values.json !== undefined, format)
+  return rows.every(({ verdict }) => verdict === 'equal') ? 0 : 1
+}
+
+/** @param {string | undefined} only */
+function select(only) {
+  const wanted = splitList(only)
+  const found = configurations.filter(
+    ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
+  )
+  if (found.length > 0) return found
+  const names = configurations.map(({ name }) => name).join(', ')
+  throw new UsageError(`--only: no layout is called "${only}"; there are ${names}`)
+}
+
+/**
+ * @param {string} backend
+ * @param {readonly { configuration: import('./configurations.mjs').Configuration, model: string }[]} runs
+ * @param {number} steps
+ * @returns {Promise<Row[]>}
+ */
+async function train(backend, runs, steps) {
+  const ranks = Math.max(...runs.map(({ configuration }) => ranksOf(configuration)))
+  const text = await runRanks(`training on ${backend}`, (output) => ({
+    ...tsrunLine(ranks, script, [output, JSON.stringify({ runs, steps })]),
+    env: { TSRUN_BACKEND: backend },
+  }))
+  const lines = text.trimEnd().split('\n')
+  return runs.map(({ configuration, model }, i) => {
+    /** @type {import('./compare.mjs').Errors & { collectives: number, bytes: number, bits: boolean | null }} */
+    const found = JSON.parse(lines[i] ?? '{}')
+    const { loss, gradients, norm, parameters } = found
+    const isClose = [loss, gradients, norm, parameters].every((error) => error <= 1)
+    return {
+      configuration: configuration.name,
+      model,
+      backend,
+      ranks: ranksOf(configuration),
+      ...found,
+      verdict: isClose && found.bits !== false ? 'equal' : 'DIFFERS',
+    }
+  })
+}
+
+/** @param {string} configuration */
+function bitwiseOf(configuration) {
+  return configurations.find(({ name }) => name === configuration)?.bitwise ?? ''
+}
+
+/** @param {readonly Row[]} rows */
+function format(rows) {
+  const round = (/** @type {number} */ error) => Number(error.toFixed(3))
+  const table = formatTable(
+    [
+      'configuration',
+      'model',
+      'backend',
+      'ranks',
+      'loss',
+      'gradients',
+      'norm',
+      'parameters',
+      'collectives',
+      'bytes',
+      'to the bit',
+      'verdict',
+    ],
+    rows.map((row) => [
+      row.configuration,
+      row.model,
+      row.backend,
+      row.ranks,
+      round(row.loss),
+      round(row.gradients),
+      round(row.norm),
+      round(row.parameters),
+      row.collectives,
+      row.bytes,
+      row.bits === null ? '' : row.bits ? bitwiseOf(row.configuration) : 'NO',
+      row.verdict,
+    ]),
+  )
+  const equal = rows.filter(({ verdict }) => verdict === 'equal').length
+  return `${table}
+
+Largest differences from a single process, as multiples of the tolerance 1e-6 + 1e-5 |value|: at most
+1 is equal. Collectives and bytes are those of one step on one rank.
+${equal} of ${rows.length} are equal.`
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2))
+} catch (error) {
+  const { code, message } = /** @type {NodeJS.ErrnoException} */ (error)
+  if (code !== 'ERR_BENCH_USAGE' && code !== 'ERR_BENCH_RUN') throw error
+  console.error(`parity: ${message}`)
+  process.exitCode = code === 'ERR_BENCH_USAGE' ? 2 : 1
+}

@@ -1,0 +1,99 @@
+import {
+  columnParallel,
+  gpt,
+  gptPlan,
+  replaceValue,
+  rowParallel,
+  shardedMLP,
+  tf,
+} from '@tsrun/training'
+
+/**
+ * @typedef {import('@tsrun/training').Module} Module
+ * @typedef {import('@tsrun/training').PipelineModel} PipelineModel
+ * @typedef {import('@tsrun/training').ParallelPlan} ParallelPlan
+ * @typedef {import('@tsrun/training').Tensor} Tensor
+ *
+ * @typedef {object} Problem
+ * @property {number} examples - in a batch
+ * @property {() => Module} build - the whole model
+ * @property {PipelineModel} recipe - the same in parts
+ * @property {(sequence: boolean) => ParallelPlan} plan - how ranks share it
+ * @property {(step: number, from: number, to: number) => { inputs: () => Tensor, labels: () => Tensor }} batch -
+ *   examples [from, to) of a step
+ */
+
+const MLP = { layers: 8, inputs: 12, hidden: 16, outputs: 8, seed: 5 }
+const GPT = { vocabulary: 24, block: 8, layers: 4, heads: 4, width: 16, seed: 3 }
+const EXAMPLES = 16
+
+/** @type {Readonly<Record<import('./configurations.mjs').ModelName, Problem>>} */
+export const problems = {
+  mlp: {
+    examples: EXAMPLES,
+    build: () => shardedMLP(MLP).slice(0, MLP.layers),
+    recipe: shardedMLP(MLP),
+    plan: () =>
+      Object.fromEntries(
+        Array.from({ length: MLP.layers }, (_, i) => [
+          `layers.${i}`,
+          i % 2 === 0 ? columnParallel() : rowParallel(),
+        ]),
+      ),
+    batch: (step, from, to) => {
+      const value = (/** @type {number} */ i) => Math.sin(1 + i * 12.9898 + step * 37.719)
+      const rows = (/** @type {(row: number) => unknown} */ of) =>
+        Array.from({ length: to - from }, (_, i) => of(from + i))
+      const features = rows((row) =>
+        Array.from({ length: MLP.inputs }, (_, i) => value(row * MLP.inputs + i)),
+      )
+      return {
+        inputs: () => tf.tensor2d(/** @type {number[][]} */ (features)),
+        labels: () =>
+          tf.tensor1d(
+            /** @type {number[]} */ (rows((row) => (row * 5 + step) % MLP.outputs)),
+            'int32',
+          ),
+      }
+    },
+  },
+  gpt: {
+    examples: EXAMPLES,
+    build: () => enlarge(gpt(GPT).build()),
+    recipe: { layers: GPT.layers, slice: (from, to) => enlarge(gpt(GPT).slice(from, to)) },
+    plan: (sequence) => gptPlan({ sequence }),
+    batch: (step, from, to) => {
+      const token = (/** @type {number} */ i) =>
+        (i * i + 3 * i + 7 * step + (i % 5)) % GPT.vocabulary
+      const tokens = (/** @type {number} */ shift) =>
+        Int32Array.from({ length: (to - from) * GPT.block }, (_, i) =>
+          token(from * GPT.block + i + shift),
+        )
+      const shape = /** @type {[number, number]} */ ([to - from, GPT.block])
+      return {
+        inputs: () => tf.tensor2d(tokens(0), shape, 'int32'),
+        labels: () => tf.tensor2d(tokens(1), shape, 'int32'),
+      }
+    },
+  },
+}
+
+/**
+ * Weights that are so large that every part of the model matters for its gradients.
+ *
+ * @template {Module} M
+ * @param {M} model
+ * @returns {M}
+ */
+function enlarge(model) {
+  for (const parameter of model.parameters) {
+    const { name, value } = parameter
+    const factor = /ln_\w+\.weight/.test(name) ? 1 : 4
+    const next = tf.tidy(() => {
+      const wave = tf.sin(tf.reshape(tf.range(0, value.size), value.shape))
+      return tf.keep(tf.add(tf.mul(value, factor), tf.mul(wave, 0.1)))
+    })
+    replaceValue(parameter, next)
+  }
+  return model
+}

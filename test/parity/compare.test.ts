@@ -1,0 +1,70 @@
+import { addStep, assemble, isSame, noErrors } from '../../scripts/parity/compare.mjs'
+
+const wanted = {
+  loss: 2,
+  norm: 1,
+  gradients: new Map([['w', Float32Array.from([0, 1, 2, 3, 4, 5])]]),
+  parameters: new Map([['w', Float32Array.from([0, 1, 2, 3, 4, 5])]]),
+}
+const box = { offset: [0, 1], extent: [2, 2] }
+const piece = (values: number[], part = {}) => ({
+  name: 'w',
+  shape: [2, 3],
+  values: Float32Array.from(values),
+  ...part,
+})
+
+function errorsOf(change: object) {
+  const errors = noErrors()
+  const whole = [piece([0, 1, 2, 3, 4, 5])]
+  addStep(errors, { loss: 2, norm: 1, gradients: whole, parameters: whole, ...change }, wanted)
+  return errors
+}
+
+describe('the comparison of a step', () => {
+  it('finds equal what is equal: whole, in a box, and of that a range', () => {
+    for (const part of [
+      piece([0, 1, 2, 3, 4, 5]),
+      piece([1, 2, 4, 5], { box }),
+      piece([2, 4], { box, range: [1, 3] }),
+    ]) {
+      expect(errorsOf({ gradients: [part] })).toEqual(noErrors())
+    }
+  })
+
+  it.each<[keyof ReturnType<typeof noErrors>, object]>([
+    ['loss', { loss: 2 + 3e-5 }],
+    ['norm', { norm: NaN }],
+    ['gradients', { gradients: [piece([1, 2, 4, 5.001], { box })] }],
+    ['gradients', { gradients: [piece([1, 2, 3])] }],
+    ['parameters', { parameters: [piece([0, 1, 2, NaN, 4, 5])] }],
+    ['parameters', { parameters: [{ ...piece([1]), name: 'other' }] }],
+  ])('finds a %s that is off', (which, change) => {
+    const errors = errorsOf(change)
+    expect(errors[which]).toBeGreaterThan(1)
+    expect({ ...errors, [which]: 0 }).toEqual(noErrors())
+  })
+
+  it('takes small differences as multiples of the tolerance', () => {
+    expect(errorsOf({ loss: 2 + 1.05e-5 }).loss).toBeCloseTo(0.5, 3)
+  })
+})
+
+describe('parameters of all ranks', () => {
+  const parts = [
+    piece([1, 2, 4, 5], { box }),
+    piece([0, 3], { box: { offset: [0, 0], extent: [2, 1] } }),
+  ]
+
+  it('are put together', () => {
+    expect(isSame(assemble(parts), wanted.parameters)).toBe(true)
+  })
+
+  it('differ by a bit, a value that nobody has, or a name', () => {
+    expect(isSame(assemble(parts.slice(1)), wanted.parameters)).toBe(false)
+    expect(
+      isSame(new Map([['w', Float32Array.of(-0)]]), new Map([['w', Float32Array.of(0)]])),
+    ).toBe(false)
+    expect(isSame(new Map(), wanted.parameters)).toBe(false)
+  })
+})

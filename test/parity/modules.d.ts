@@ -1,0 +1,22 @@
+// What the tests use of scripts/parity, which is plain JavaScript.
+declare module '*/parity/compare.mjs' {
+  interface Errors {
+    loss: number
+    gradients: number
+    norm: number
+    parameters: number
+  }
+  interface Piece {
+    name: string
+    shape: number[]
+    values: Float32Array
+  }
+  type Tensors = Map<string, Float32Array>
+  export function noErrors(): Errors
+  export function addStep(errors: Errors, found: object, wanted: object): void
+  export function assemble(pieces: readonly Piece[]): Tensors
+  export function isSame(a: Tensors, b: Tensors): boolean
+}
+declare module '*/parity/configurations.mjs' {
+  export const configurations: readonly { name: string; models?: readonly string[] }[]
+}

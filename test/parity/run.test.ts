@@ -1,0 +1,51 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { jest } from '@jest/globals'
+import { configurations } from '../../scripts/parity/configurations.mjs'
+
+jest.setTimeout(300_000)
+const main = fileURLToPath(new URL('../../scripts/parity/main.mjs', import.meta.url))
+const usersHome = process.env['TSRUN_TESTS_HOME'] ?? ''
+
+interface Row {
+  readonly configuration: string
+  readonly model: string
+  readonly ranks: number
+  readonly verdict: string
+  readonly gradients: number
+  readonly collectives: number
+}
+
+async function parity(...args: string[]): Promise<Row[]> {
+  const env = { ...process.env, TSRUN_HOME: usersHome }
+  const { stdout } = await promisify(execFile)(process.execPath, [main, '--json', ...args], { env })
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Row)
+}
+
+it('holds every layout of every model against a single process', async () => {
+  const rows = await parity()
+  const wanted = ['mlp', 'gpt'].flatMap((model) =>
+    configurations
+      .filter(({ models }) => models?.some((name) => name === model) ?? true)
+      .map(({ name }) => `${model} ${name}`),
+  )
+  expect(rows.map(({ model, configuration }) => `${model} ${configuration}`)).toEqual(wanted)
+  expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
+  // sums in another order leave traces: a comparison of a model with itself would not
+  expect(rows.filter(({ gradients }) => gradients > 0).length).toBeGreaterThan(rows.length / 2)
+  expect(rows.filter(({ ranks, collectives }) => ranks > 1 && collectives === 0)).toEqual([])
+})
+
+it('names the layouts when none has the name', async () => {
+  const refused = promisify(execFile)(process.execPath, [main, '--only', 'zero9'])
+  await expect(refused).rejects.toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(
+      /^parity: --only: no layout is called "zero9"; there are single, /,
+    ),
+  })
+})
