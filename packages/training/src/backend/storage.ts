@@ -14,7 +14,7 @@ export interface Storage {
   abandon(): void
 }
 
-/** Where the current backend lets a float32 tensor have other memory; undefined where not (webgpu). */
+/** Where the current backend lets a float32 tensor have other memory; undefined where not. */
 export function storageOf(tensor: Tensor): Storage | undefined {
   const { backend, backendName } = tf.engine()
   return storages[backendName]?.(backend, tensor)

@@ -234,6 +234,8 @@ describe('values that are spread', () => {
       const module = build()
       const other = await errorOf(() => fullyShard(module, group, { units: build(3).layers }))
       expect(other).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      const none = await errorOf(() => fullyShard(module, group, { units: [] }))
+      expect(none).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
       const { parameters } = module
       const sharded = await fullyShard({ parameters }, group)
       const x = tf.zeros([1, 12])

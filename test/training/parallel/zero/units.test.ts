@@ -8,9 +8,10 @@ import {
   loadBackend,
   record,
   SGD,
+  sumInto,
   tf,
-  type FullyShardOptions,
   type Module,
+  type Stage,
   type Tensor,
 } from '@tsrun/training'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
@@ -47,39 +48,43 @@ class Tied implements Module {
 }
 
 describe('a parameter that several units use', () => {
-  it('is summed once, as in a single process', async () => {
-    const train = async (group: ProcessGroup, options?: FullyShardOptions): Promise<Values> => {
-      const model = new Tied()
-      const optimizer = new SGD({ learningRate: 0.1 })
-      if (options === undefined) {
-        const replica = await dataParallel(model, group)
-        for (let step = 0; step < 3; step++) {
-          await runPass(part(step, ...shareOf(group.rank, 2)), (x) => {
-            const { parameters } = model
-            const recording = record((input) => model.forward(input), x, parameters, {
-              needsInputGradient: false,
-            })
-            return { ...recording, backward: (dy) => recording.backward(dy, replica.onGradient) }
-          })
-          optimizer.step(model.parameters, await replica.gradients())
-        }
-        return parameterValues(model)
-      }
-      const units = options.units && model.chain
-      const sharded = await fullyShard(model, group, { ...options, ...(units && { units }) })
-      for (let step = 0; step < 3; step++) {
-        await runPass(part(step, ...shareOf(group.rank, 2)), (x) => sharded.record(x))
-        await sharded.step(optimizer, await sharded.gradients())
-      }
-      return await wholeValues(sharded)
+  const alone = async (group: ProcessGroup): Promise<Values> => {
+    const model = new Tied()
+    const { parameters } = model
+    const optimizer = new SGD({ learningRate: 0.1 })
+    for (let step = 0; step < 3; step++) {
+      const gradients = new Map<string, Tensor>()
+      await runPass(part(step, ...shareOf(group.rank, group.size)), (x) => {
+        const forward = (input: Tensor): Tensor => model.forward(input)
+        const recording = record(forward, x, parameters, { needsInputGradient: false })
+        return { ...recording, backward: (dy) => recording.backward(dy, sumInto(gradients)) }
+      })
+      optimizer.step(parameters, gradients)
     }
-    const wanted = await runWorld({ size: 2, seed: 4 }, (group) => train(group))
-    for (const options of [{ stage: 1 }, { stage: 2 }, { stage: 3 }, { units: [] }] as const) {
-      const found = await runWorld({ size: 2, seed: 5 }, (group) => train(group, options))
-      for (const values of found) {
-        expect(excess(values, wanted[0]!, 1e-6, 1e-7)).toBeLessThanOrEqual(0)
-      }
+    return parameterValues(model)
+  }
+
+  const shared = async (group: ProcessGroup, stage: Stage, byUnits: boolean): Promise<Values> => {
+    const model = new Tied()
+    const units = byUnits ? { units: model.chain } : {}
+    const sharded = await fullyShard(model, group, { stage, ...units })
+    const optimizer = new SGD({ learningRate: 0.1 })
+    for (let step = 0; step < 3; step++) {
+      await runPass(part(step, ...shareOf(group.rank, group.size)), (x) => sharded.record(x))
+      await sharded.step(optimizer, await sharded.gradients())
     }
+    return await wholeValues(sharded)
+  }
+
+  it.each([
+    { stage: 1, byUnits: false },
+    { stage: 2, byUnits: false },
+    { stage: 3, byUnits: false },
+    { stage: 3, byUnits: true },
+  ] as const)('is summed once, as in a single process: %j', async ({ stage, byUnits }) => {
+    const [wanted] = await runWorld({ size: 1 }, alone)
+    const ranks = await runWorld({ size: 2, seed: 5 }, (group) => shared(group, stage, byUnits))
+    for (const values of ranks) expect(excess(values, wanted!)).toBeLessThanOrEqual(0)
   })
 })
 

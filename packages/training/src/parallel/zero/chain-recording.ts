@@ -132,13 +132,11 @@ export class ChainRecording implements ShardedRecording {
     }
   }
 
-  async #hold(unit: Unit): Promise<void> {
-    if (this.#held.has(unit)) {
-      await unit.whole
-      return
-    }
+  /** Starts to gather at once; who does not wait for it need not hear of a failure. */
+  #hold(unit: Unit): Promise<void> {
+    if (this.#held.has(unit)) return unit.whole ?? Promise.resolve()
     this.#held.add(unit)
-    await unit.acquire()
+    return unit.acquire()
   }
 
   #drop(unit: Unit): void {

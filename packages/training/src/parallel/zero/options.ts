@@ -20,7 +20,8 @@ export interface FullyShardOptions extends DataParallelOptions {
   readonly reshardAfterForward?: boolean
   /**
    * Stage 3: keeps only the input of each unit for the backward pass, and computes the rest again.
-   * Default: where the backend cannot free the memory of a tensor that is saved (webgpu).
+   * Default: where the backend cannot free the memory of a tensor that is saved; wasm, cpu and
+   * tensorflow can.
    */
   readonly recompute?: boolean
 }

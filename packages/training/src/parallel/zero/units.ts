@@ -17,7 +17,7 @@ export interface UnitPlan {
 /**
  * Cuts a model into its units, and what is left over.
  *
- * @throws ERR_TSR_ARGUMENT when a unit has parameters that the model has not
+ * @throws ERR_TSR_ARGUMENT when there is no unit, or one has parameters that the model has not
  */
 export function planUnits(
   model: Replicated,
@@ -26,6 +26,10 @@ export function planUnits(
   options: FullyShardOptions,
 ): UnitPlan[] {
   const modules = options.units ?? chainOf(model)
+  if (options.units?.length === 0) {
+    const expected = 'one module or more'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'units', value: 'an empty list', expected })
+  }
   const uses = new Map<Parameter, number>()
   for (const parameter of modules.flatMap(({ parameters }) => [...new Set(parameters)])) {
     uses.set(parameter, (uses.get(parameter) ?? 0) + 1)
