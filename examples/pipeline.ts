@@ -4,22 +4,26 @@
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule zb-h1
+//   npx tsrun --nproc 2 examples/pipeline.ts --schedule-file examples/schedules/last-first.csv
 //   node --import tsx examples/pipeline.ts        (one process: the same script)
 //
 // Each rank builds its own layers only. Activations travel from rank to rank, gradients back, in the
 // order of the schedule; the result equals that of a single process, whatever the layout.
 
+import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { initProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { choice, count, integer, positive, readFlags, text } from './lib/flags.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { grouped, percent, Progress } from './lib/progress.ts'
 import { printResult } from './lib/result.ts'
 
 const flags = readFlags({
   schedule: choice(training.scheduleNames, '1f1b'),
+  // Your own, in the place of one by name: a line of actions for each rank.
+  'schedule-file': text(''),
   microbatches: count(8),
   chunks: count(2),
   epochs: count(2),
@@ -36,11 +40,14 @@ await training.loadBackend()
 const { rank, size } = group
 const speaks = rank === 0
 
+const file = flags['schedule-file']
+const own = file === '' ? undefined : training.parseSchedule(readFileSync(file, 'utf8'), file)
+const takesChunks = flags.schedule === 'interleaved' || flags.schedule === 'looped'
 const optimizer = new training.Adam()
 const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
-  schedule: flags.schedule,
+  schedule: own ?? flags.schedule,
   microbatches: flags.microbatches,
-  ...(flags.schedule === 'interleaved' ? { chunks: flags.chunks } : {}),
+  ...(own === undefined && takesChunks ? { chunks: flags.chunks } : {}),
   optimizer,
 })
 const train = firstOf(training.mnist({ split: 'train' }))
@@ -89,11 +96,13 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   }
 }
 
-const schedule = training.schedule(flags.schedule, {
-  stages: size * pipe.chunks.length,
-  ranks: size,
-  microbatches: Math.min(flags.microbatches, batch),
-})
+const schedule =
+  own ??
+  training.schedule(flags.schedule, {
+    stages: size * pipe.chunks.length,
+    ranks: size,
+    microbatches: Math.min(flags.microbatches, batch),
+  })
 const samples = await meter.gather(group)
 const spans = (await group.allGatherObject(meter.lastSpans)).flat()
 const facts = await group.allGatherObject({

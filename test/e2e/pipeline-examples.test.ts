@@ -61,6 +61,17 @@ describe('pipeline.ts', () => {
     for (let rank = 0; rank < nproc; rank++) expect(shown).toMatch(new RegExp(`^r${rank} .*F`, 'm'))
   })
 
+  it('takes a schedule from a file, or says what is wrong with it', async () => {
+    const file = 'examples/schedules/last-first.csv'
+    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '4000']
+    const [result, shown] = await example(2, 'pipeline.ts', ...flags)
+    expect(result['accuracy']).toBeGreaterThan(0.2)
+    expect(shown).toMatch(/^rank 0 F3/m)
+    const wrong = await tsrun(['--nproc', '3', 'examples/pipeline.ts', ...flags], { cwd })
+    expect(wrong.code).not.toBe(0)
+    expect(wrong.stderr).toContain('a list for each of the 3 ranks')
+  })
+
   it('gives the same accuracy for every layout', async () => {
     const results = await Promise.all([
       example(1, 'pipeline.ts', ...quick, '--seed', '5'),

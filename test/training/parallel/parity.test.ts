@@ -65,6 +65,7 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
       '1f1b': Math.min(parts, group.size - group.rank),
       'zb-h1': Math.min(parts, group.size),
       interleaved: Math.min(warmup + 1, all),
+      looped: all,
     }
     expect(peakInFlight).toBe(peaks[schedule])
     const snapshot = { loss, gradients: values(gradients) }

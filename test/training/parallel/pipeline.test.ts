@@ -9,6 +9,7 @@ import {
   disposeModule,
   loadBackend,
   parseActions,
+  parseSchedule,
   pipeline,
   schedule,
   SGD,
@@ -202,13 +203,38 @@ describe('schedules of your own', () => {
   })
 
   it('are refused where they do not fit', async () => {
-    const wrong = ['0F0 0B0\n1F0 1B0\n2F0 2B0', '0F0 1F0 1B0 0B0', '1F0 1B0\n0F0 0B0']
-    for (const text of wrong) {
-      const options = { schedule: customSchedule(parseActions(text)) }
+    for (const text of ['0F0 0B0\n1F0 1B0\n2F0 2B0', '0F0 1F0 1B0 0B0']) {
+      const options = { schedule: parseSchedule(text) }
       await expect(onRanks(2, options, () => Promise.resolve())).rejects.toEqual(
-        failure('ERR_TSR_ARGUMENT', /dealt to 2 ranks in turn/),
+        failure('ERR_TSR_ARGUMENT', /a list for each of the 2 ranks/),
       )
     }
+  })
+
+  it('are refused where they are impossible, with rank, place and reason', async () => {
+    const schedule = {
+      actions: [
+        ['0F0', '0B0'],
+        ['1B0', '1F0'],
+      ],
+    }
+    await expect(onRanks(2, { schedule }, () => Promise.resolve())).rejects.toEqual(
+      failure('ERR_TSR_SCHEDULE', /rank 1, action 0: 1B0 comes before its forward/),
+    )
+  })
+
+  it('may put the stages on any rank: backwards, or as a V', async () => {
+    const wanted = await loss({ schedule: 'gpipe', microbatches: 2 })
+    const backwards = {
+      actions: [
+        ['1F0', '1F1', '1B0', '1B1'],
+        ['0F0', '0F1', '0B0', '0B1'],
+      ],
+    }
+    expect(await loss({ schedule: backwards })).toBeCloseTo(wanted, 5)
+    const v = parseSchedule('0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1\n1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1')
+    expect(v.placement).toEqual([0, 1, 1, 0])
+    expect(await loss({ schedule: v }, 2)).toBeCloseTo(wanted, 5)
   })
 
   it('may have several stages a rank', async () => {

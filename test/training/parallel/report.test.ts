@@ -5,6 +5,7 @@ import {
   loadBackend,
   measureSchedules,
   messageTime,
+  parseSchedule,
   pipeline,
   pipelineReport,
   schedule,
@@ -51,6 +52,17 @@ describe('pipelineReport', () => {
     const slow = sample({ length: 1500 })
     const ranks = [0, 1].map(() => [sample({}), slow, sample({})])
     expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
+  })
+
+  it('simulates lists in which some backwards are whole and some are halved', () => {
+    const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
+    const ranks = [
+      [sample({ forward: [1, 1], backward: [2, 1], weights: [1], weightsCpu: [1] })],
+      [sample({ forward: [1, 1], backward: [1, 2], weights: [4], weightsCpu: [4] })],
+    ]
+    const { predictedStepTime, predictedIdle } = pipelineReport(ranks, mixed)
+    expect(predictedStepTime).toBe(10)
+    expect(predictedIdle).toEqual([0.4, 0.1])
   })
 
   it('simulates unequal stages with their own times', () => {

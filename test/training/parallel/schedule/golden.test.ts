@@ -78,6 +78,25 @@ describe('zb-h1', () => {
   )
 })
 
+describe('looped over four ranks', () => {
+  it.each([
+    { chunks: 1, microbatches: 8, makespan: 33 },
+    { chunks: 2, microbatches: 8, makespan: 28.5 },
+    { chunks: 2, microbatches: 6, makespan: 22.5 },
+    { chunks: 4, microbatches: 8, makespan: 26.25 },
+  ])('$chunks chunks, $microbatches micro-batches: makespan $makespan', (row) => {
+    const { chunks, microbatches, makespan } = row
+    const made = schedule('looped', { stages: 4 * chunks, ranks: 4, microbatches })
+    made.validate()
+    const simulation = made.simulate({ forward: 1 / chunks, backward: 2 / chunks })
+    expect(simulation.makespan).toBeCloseTo(makespan, 9)
+    expect(simulation.bubble).toBeCloseTo(3 / (chunks * microbatches + 3), 9)
+    expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(
+      Array<number>(4).fill(chunks * microbatches),
+    )
+  })
+})
+
 /** Of forwards and backwards of a whole rank, 1 and 2; a chunk takes its part of that. */
 const dealt = [
   { chunks: 1, microbatches: 8, makespan: 33, bubble: 0.2727, peak: [7, 5, 3, 1] },

@@ -4,9 +4,11 @@ import {
   formatActions,
   parseAction,
   parseActions,
+  parseSchedule,
   schedule,
   scheduleNames,
   validateSchedule,
+  type Action,
   type ScheduleName,
 } from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
 import { failure } from '../support/failure.ts'
@@ -23,6 +25,34 @@ describe('actions as text', () => {
 
   it('takes commas and blank lines', () => {
     expect(formatActions(parseActions('\n0F0, 0B0\n\n1F0,1B0\n'))).toBe('0F0 0B0\n1F0 1B0')
+  })
+
+  it('takes CSV with empty cells, comments, and lines of Windows', () => {
+    const text = '\uFEFF# two ranks\r\n0F0,,,0B0\r\n,1F0,1B0, # the end\r\n'
+    expect(formatActions(parseActions(text))).toBe('0F0 0B0\n1F0 1B0')
+  })
+
+  it('takes JSON lines, with or without the rank', () => {
+    const wanted = '0F0 0B0\n1F0 1B0'
+    expect(formatActions(parseActions('["0F0", "0B0"]\n["1F0", "1B0"]'))).toBe(wanted)
+    const lines = ['{ "rank": 1, "actions": ["1F0", "1B0"] }', '{"rank":0,"actions":["0F0","0B0"]}']
+    expect(formatActions(parseActions(lines.join('\n')))).toBe(wanted)
+  })
+
+  it.each([
+    ['0F0 0B0\n1F0 1X0', /rank 1, action 1: "1X0" is no action; write stage/],
+    ['0F0,0SEND_F0', /rank 0, action 1: "0SEND_F0" is no action; leave out messages/],
+    ['["0F0", 7]', /line 1: its actions are no list of strings/],
+    ['{"rank": 0}', /line 1: its actions are no list/],
+    ['["0F0"', /line 1: /],
+    ['{"rank": -1, "actions": []}', /line 1: its rank is -1/],
+    ['{"rank": 1e12, "actions": []}', /line 1: its rank is 1000000000000/],
+    ['{"rank": 0, "actions": []}\n{"rank": 0, "actions": []}', /line 2: rank 0 comes twice/],
+    ['{"rank": 1, "actions": ["0F0"]}', /rank 0 has no line/],
+    ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
+    ['', /no actions/],
+  ])('parseSchedule refuses %j', (text, message) => {
+    expect(() => parseSchedule(text)).toThrow(failure('ERR_TSR_SCHEDULE', message))
   })
 
   it.each(['', 'F0', '0X1', '0F', '-1F0', '0F1.5', '0f1'])('refuses %p', (text) => {
@@ -61,6 +91,15 @@ describe('schedule', () => {
 })
 
 describe('validateSchedule', () => {
+  it('refuses objects that are no actions', () => {
+    for (const wrong of [{ kind: 'X' }, { stage: -1 }, { stage: 2 ** 40 }, { microbatch: 0.5 }]) {
+      const action = { kind: 'F', stage: 0, microbatch: 0, ...wrong } as Action
+      expect(() => customSchedule([[action]])).toThrow(
+        failure('ERR_TSR_SCHEDULE', /rank 0, action 0/),
+      )
+    }
+  })
+
   const impossible: [string, string, RegExp][] = [
     ['nothing', '', /no actions/],
     ['a backward before its forward', '0F0 0B1 0F1 0B0', /rank 0, action 1: 0B1 comes before/],

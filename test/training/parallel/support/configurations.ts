@@ -43,10 +43,24 @@ const interleaved = [1, 2, 3].flatMap((ranks) =>
   })),
 )
 
+const looped = [
+  { stages: 1, chunks: 3, microbatches: 2 },
+  { stages: 2, chunks: 2, microbatches: 4 },
+  { stages: 3, chunks: 2, microbatches: 5 },
+  { stages: 3, chunks: 3, microbatches: 2 },
+].map((each): Configuration => ({
+  title: `looped, ${each.stages} ranks, ${each.chunks} chunks, ${each.microbatches} micro-batches`,
+  schedule: 'looped',
+  batch: 16,
+  layers: 10,
+  ...each,
+}))
+
 /** The list of layouts that are held against the single process. */
 export const configurations: readonly Configuration[] = [
   ...product,
   ...interleaved,
+  ...looped,
   { title: 'one rank', schedule: '1f1b', stages: 1, microbatches: 4, ...usual },
   {
     title: 'batch not divisible',

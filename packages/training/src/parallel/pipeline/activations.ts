@@ -27,14 +27,14 @@ interface Posted extends Message {
 const LOOKAHEAD = 4
 
 /**
- * Moves activations and their gradients between the stages of a rank and their neighbours; the
- * stages are dealt to the ranks in turn.
+ * Moves activations and their gradients between the stages of a rank and their neighbours.
  *
  * Stage, direction and micro-batch are the tag, so that no message meets the wrong receive, whatever
  * the schedule. Sends never wait: each leaves from a buffer of its own.
  */
 export class Activations {
   readonly #group: ProcessGroup
+  readonly #placement: readonly number[]
   readonly #recorder: SpanRecorder
   readonly #pool: BufferPool
   readonly #shapes: Shapes
@@ -45,11 +45,13 @@ export class Activations {
   /** What one stage of this rank hands to another one of it. */
   readonly #handed = new Map<string, Tensor>()
 
-  constructor(group: ProcessGroup, recorder: SpanRecorder) {
+  /** @param placement - the rank of each stage */
+  constructor(group: ProcessGroup, placement: readonly number[], recorder: SpanRecorder) {
     this.#group = group
+    this.#placement = placement
     this.#recorder = recorder
     this.#pool = new BufferPool(group)
-    this.#shapes = new Shapes(group)
+    this.#shapes = new Shapes(group, placement)
   }
 
   /**
@@ -135,14 +137,12 @@ export class Activations {
     this.#pool.dispose()
   }
 
-  #isOwn({ direction, stage }: Message): boolean {
-    const { size } = this.#group
-    const from = direction === 'forward' ? stage - 1 : stage + 1
-    return from % size === stage % size
+  #isOwn(message: Message): boolean {
+    return this.#source(message) === this.#placement[message.stage]
   }
 
   #sendBuffer(message: Message, buffer: Float32Array): void {
-    const work = this.#group.isend(buffer, message.stage % this.#group.size, options(message))
+    const work = this.#group.isend(buffer, this.#placement[message.stage]!, options(message))
     this.#pool.lend(buffer, work)
     this.#sent.push({ ...message, bytes: buffer.byteLength })
   }
@@ -161,7 +161,7 @@ export class Activations {
   }
 
   #source({ direction, stage }: Message): number {
-    return (direction === 'forward' ? stage - 1 : stage + 1) % this.#group.size
+    return this.#placement[direction === 'forward' ? stage - 1 : stage + 1]!
   }
 
   #record(
@@ -172,7 +172,7 @@ export class Activations {
     if (work.timing === undefined) return
     const { microbatch, bytes, stage } = message
     const { posted, started, completed } = work.timing
-    const other = kind === 'send' ? stage % this.#group.size : this.#source(message)
+    const other = kind === 'send' ? this.#placement[stage]! : this.#source(message)
     const peer = this.#group.ranks[other]!
     const waited = started - posted
     this.#recorder.record(kind, posted, completed, { stage, microbatch, bytes, peer, waited })

@@ -20,7 +20,7 @@ export interface TrainedBatch {
 
 /**
  * Runs one rank's list of actions: for each, takes what it needs from a neighbour or the batch,
- * computes, and sends the result on. Its stages are `rank`, `rank + ranks` and so on.
+ * computes, and sends the result on.
  */
 export class StageWorker {
   /** By number; others are not here. */
@@ -29,14 +29,24 @@ export class StageWorker {
   readonly #recorder: SpanRecorder
   readonly #last: number
 
-  constructor(modules: readonly Module[], loss: Loss, group: ProcessGroup, recorder: SpanRecorder) {
-    this.#last = modules.length * group.size - 1
+  /**
+   * @param modules - of this rank's stages, in their order
+   * @param placement - the rank of each stage
+   */
+  constructor(
+    modules: readonly Module[],
+    placement: readonly number[],
+    loss: Loss,
+    group: ProcessGroup,
+    recorder: SpanRecorder,
+  ) {
+    this.#last = placement.length - 1
     this.#recorder = recorder
-    for (const [chunk, module] of modules.entries()) {
-      const index = chunk * group.size + group.rank
-      this.#stages.set(index, new Stage(module, index > 0, loss))
+    const own = [...placement.keys()].filter((stage) => placement[stage] === group.rank)
+    for (const [at, index] of own.entries()) {
+      this.#stages.set(index, new Stage(modules[at]!, index > 0, loss))
     }
-    this.#activations = new Activations(group, recorder)
+    this.#activations = new Activations(group, placement, recorder)
   }
 
   async train(actions: readonly Action[], batch: Microbatches): Promise<TrainedBatch> {

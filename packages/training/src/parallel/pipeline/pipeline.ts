@@ -10,14 +10,14 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
 import type { Batch, PipelineModel } from './model.ts'
-import { Plan } from './plan.ts'
-import type { Schedule, ScheduleName } from './schedule/schedule.ts'
+import { Plan, type ScheduleChoice } from './plan.ts'
+import { takesChunks } from './schedule/orders.ts'
 import { splitLayers, type LayerRange } from './split-layers.ts'
 
 export interface PipelineOptions {
-  /** Default `1f1b`. */
-  readonly schedule?: ScheduleName | Schedule
-  /** Stages of each rank with `interleaved`; default 2. */
+  /** A name, or lists of actions of your own: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
+  readonly schedule?: ScheduleChoice
+  /** Stages of each rank with `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /** Parts that a batch is cut into; default 8. A batch of fewer examples makes fewer. */
   readonly microbatches?: number
@@ -61,7 +61,8 @@ export interface Evaluation {
  * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
  * const { loss } = await pipe.step({ inputs, labels })
  *
- * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_SCHEDULE when lists of
+ *   your own are impossible; ERR_TSR_ARGUMENT
  */
 export function pipeline(
   model: PipelineModel,
@@ -72,20 +73,20 @@ export function pipeline(
   const chunks = checkChunks(choice, options.chunks)
   const plan = new Plan(choice, group.size, { microbatches, chunks })
   const ranges = splitLayers(model.layers, plan.stages).filter(
-    (_, stage) => stage % group.size === group.rank,
+    (_, stage) => plan.placement[stage] === group.rank,
   )
   const modules = ranges.map(({ from, to }) => model.slice(from, to))
   return new Pipeline(modules, ranges, group, plan, options)
 }
 
-function checkChunks(choice: ScheduleName | Schedule, chunks: number | undefined): number {
-  const isChoice = choice === 'interleaved'
+function checkChunks(choice: ScheduleChoice, chunks: number | undefined): number {
+  const isChoice = takesChunks(choice)
   const value = chunks ?? (isChoice ? 2 : 1)
   if (Number.isSafeInteger(value) && value >= 1 && (isChoice || chunks === undefined)) return value
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'chunks',
     value,
-    expected: "a whole number from 1, with schedule: 'interleaved'",
+    expected: "a whole number from 1, with schedule: 'interleaved' or 'looped'",
   })
 }
 
@@ -111,6 +112,8 @@ export class Pipeline {
   readonly #optimizer: Optimizer | undefined
   readonly #worker: StageWorker
   readonly #figures: Float64Array
+  /** The rank of the last stage. */
+  readonly #lastRank: number
   /** Why the first pass that failed did. */
   #failure: Error | undefined
 
@@ -126,13 +129,14 @@ export class Pipeline {
     this.layers = chunks[0]!
     this.chunks = chunks
     this.parameters = modules.flatMap(({ parameters }) => parameters)
-    this.isFirst = group.rank === 0
-    this.isLast = group.rank === group.size - 1
+    this.#lastRank = plan.placement.at(-1)!
+    this.isFirst = group.rank === plan.placement[0]
+    this.isLast = group.rank === this.#lastRank
     this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
     this.#group = group
     this.#plan = plan
     this.#optimizer = optimizer
-    this.#worker = new StageWorker(modules, loss, group, this.recorder)
+    this.#worker = new StageWorker(modules, plan.placement, loss, group, this.recorder)
     this.#figures = group.alloc('float64', 2)
   }
 
@@ -216,11 +220,11 @@ export class Pipeline {
     }
   }
 
-  /** What the last rank says, on every rank. */
+  /** What the rank of the last stage says, on every rank. */
   async #share(...figures: [number, number]): Promise<[number, number]> {
     if (this.#group.size === 1) return figures
     this.#figures.set(figures)
-    await this.#group.broadcast(this.#figures, this.#group.size - 1, { label: 'loss' })
+    await this.#group.broadcast(this.#figures, this.#lastRank, { label: 'loss' })
     return [this.#figures[0]!, this.#figures[1]!]
   }
 }

@@ -1,5 +1,14 @@
 import { tsrError } from '@tsrun/core'
-import { schedule, type Schedule, type ScheduleName } from './schedule/schedule.ts'
+import {
+  customSchedule,
+  schedule,
+  type GivenLists,
+  type Schedule,
+  type ScheduleName,
+} from './schedule/schedule.ts'
+
+/** A name; or lists of actions, which is what a schedule has too. */
+export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
 /** The schedules of one pipeline: one for each number of micro-batches that its batches make. */
 export class Plan {
@@ -7,6 +16,8 @@ export class Plan {
   readonly #ranks: number
   /** Stages of all ranks together. */
   readonly stages: number
+  /** The rank that each stage lives on. */
+  readonly placement: readonly number[]
   readonly #made = new Map<number, Schedule>()
   /** Micro-batches that a batch is cut into, where it has enough examples. */
   readonly microbatches: number
@@ -14,23 +25,26 @@ export class Plan {
   /**
    * @param choice - a name, or a schedule for as many ranks as the group has
    * @param chunks - stages of each rank, for a schedule by name
-   * @throws ERR_TSR_ARGUMENT when it does not fit the group
+   * @throws ERR_TSR_ARGUMENT when it does not fit the group; ERR_TSR_SCHEDULE when it is impossible
    */
   constructor(
-    choice: ScheduleName | Schedule,
+    choice: ScheduleChoice,
     ranks: number,
     { microbatches, chunks }: { readonly microbatches: number; readonly chunks: number },
   ) {
     this.#ranks = ranks
-    this.stages = typeof choice === 'string' ? ranks * chunks : choice.stages
     if (typeof choice === 'string') {
       this.#name = choice
+      this.stages = ranks * chunks
       this.microbatches = microbatches
-      this.for(microbatches)
+      this.placement = this.for(microbatches).placement
     } else {
-      requireExecutable(choice, ranks)
-      this.microbatches = choice.microbatches
-      this.#made.set(choice.microbatches, choice)
+      const own = customSchedule(choice.actions)
+      requireRanks(own, ranks)
+      this.stages = own.stages
+      this.microbatches = own.microbatches
+      this.placement = own.placement
+      this.#made.set(own.microbatches, own)
     }
   }
 
@@ -51,12 +65,12 @@ export class Plan {
   }
 }
 
-function requireExecutable({ name, actions }: Schedule, ranks: number): void {
-  const fits = actions.every((list, rank) => list.every(({ stage }) => stage % ranks === rank))
-  if (fits && actions.length === ranks) return
+function requireRanks({ actions }: Schedule, ranks: number): void {
+  if (actions.length === ranks && actions.every((list) => list.length > 0)) return
+  const lists = actions.filter((list) => list.length > 0).length
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'schedule',
-    value: name,
-    expected: `actions of stages dealt to ${ranks} ranks in turn: stage s on rank s modulo ${ranks}`,
+    value: `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
+    expected: `a list for each of the ${ranks} ranks of the group`,
   })
 }

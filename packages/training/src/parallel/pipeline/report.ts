@@ -1,5 +1,6 @@
 import type { Span } from '@tsrun/telemetry'
 import type { StepSample } from './meter.ts'
+import { formatAction } from './schedule/action.ts'
 import type { Schedule } from './schedule/schedule.ts'
 import type { SimulationOptions } from './schedule/simulate.ts'
 
@@ -68,7 +69,7 @@ export function pipelineReport(
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        ...durationsOf(ranks, schedule.stages),
+        ...durationsOf(ranks, schedule),
         transfer,
         cores: shared ? cores : Infinity,
       }),
@@ -112,26 +113,24 @@ export function messageTime(spans: readonly Span[]): number {
 }
 
 /** Where backwards are cut in halves, `backward` is the first half. */
-function durationsOf(ranks: readonly StepSample[], stages: number): SimulationOptions {
-  const of = (key: 'forward' | 'backward' | 'weights'): (readonly number[])[] =>
-    byStage(
-      ranks.map((rank) => rank[key]),
-      stages,
-    )
-  const whole = { forward: of('forward'), backward: of('backward') }
-  if (ranks.every(({ weights }) => weights.length === 0)) return whole
-  return { forward: whole.forward, inputGradient: whole.backward, weightGradient: of('weights') }
-}
-
-/** The times of each stage, from those of each rank, whose stages stand one behind the other. */
-function byStage(ranks: readonly (readonly number[])[], stages: number): (readonly number[])[] {
-  const chunks = stages / ranks.length
-  return Array.from({ length: stages }, (_, stage) => {
-    const times = ranks[stage % ranks.length]!
-    const each = times.length / chunks
-    const chunk = Math.floor(stage / ranks.length)
-    return times.slice(chunk * each, (chunk + 1) * each)
-  })
+function durationsOf(
+  ranks: readonly StepSample[],
+  { placement, microbatches, actions }: Schedule,
+): SimulationOptions {
+  const of = (key: 'forward' | 'backward'): number[][] => {
+    const rest = ranks.map((rank) => [...rank[key]])
+    return placement.map((rank) => rest[rank]!.splice(0, microbatches))
+  }
+  const [forward, backward] = [of('forward'), of('backward')]
+  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
+  const rest = ranks.map(({ weights }) => [...weights])
+  const halved = new Set(actions.flat().map(formatAction))
+  const weightGradient = placement.map((rank, stage) =>
+    Array.from({ length: microbatches }, (_, microbatch) =>
+      halved.has(formatAction({ kind: 'W', stage, microbatch })) ? rest[rank]!.shift()! : 0,
+    ),
+  )
+  return { forward, backward, inputGradient: backward, weightGradient }
 }
 
 function onCpu(sample: StepSample): StepSample {

@@ -8,12 +8,14 @@ const SHAPE_TAG = 2 ** 30
 /** The shapes of one example between neighbouring stages: what a stage sends on, its gradient has. */
 export class Shapes {
   readonly #group: ProcessGroup
+  readonly #placement: readonly number[]
   /** By the stage that an activation goes to. */
   readonly #known = new Map<number, readonly number[]>()
   #announced: Work[] = []
 
-  constructor(group: ProcessGroup) {
+  constructor(group: ProcessGroup, placement: readonly number[]) {
     this.#group = group
+    this.#placement = placement
   }
 
   of({ direction, stage }: Message): readonly number[] | undefined {
@@ -22,7 +24,7 @@ export class Shapes {
 
   /** Waits for the shape of an activation that comes from another rank. */
   async learn({ stage }: Message): Promise<void> {
-    const from = (stage - 1) % this.#group.size
+    const from = this.#placement[stage - 1]!
     const shape = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
     this.#known.set(stage, shape as readonly number[])
   }
@@ -32,7 +34,7 @@ export class Shapes {
     if (this.#known.has(stage)) return false
     const shape = tensor.shape.slice(1)
     this.#known.set(stage, shape)
-    const to = stage % this.#group.size
+    const to = this.#placement[stage]!
     this.#announced.push(this.#group.sendObject(shape, to, { tag: SHAPE_TAG + stage }))
     return true
   }

@@ -20,12 +20,20 @@ export function formatAction({ stage, kind, microbatch }: Action): string {
   return `${stage}${kind}${microbatch}`
 }
 
-/** Reads one action. @throws ERR_TSR_SCHEDULE when `text` is none */
-export function parseAction(text: string): Action {
+/**
+ * Reads one action.
+ *
+ * @param place - where it stands, for the error
+ * @throws ERR_TSR_SCHEDULE when `text` is none
+ */
+export function parseAction(text: string, place = ''): Action {
   const match = /^(\d{1,6})([FBIW])(\d{1,6})$/.exec(text)
   if (match === null) {
+    const expected = /(SEND|RECV|SHARD|REDUCE)/.test(text)
+      ? 'leave out messages, they follow from the others'
+      : 'write stage, F, B, I or W, micro-batch, as in 0F3'
     throw tsrError('ERR_TSR_SCHEDULE', {
-      problem: `${JSON.stringify(text)} is no action; write stage, F, B, I or W, micro-batch, as in 0F3`,
+      problem: `${place}${JSON.stringify(text)} is no action; ${expected}`,
     })
   }
   const [, stage, kind, microbatch] = match
@@ -40,13 +48,4 @@ export function parseAction(text: string): Action {
  */
 export function formatActions(actions: ActionLists): string {
   return actions.map((list) => list.map(formatAction).join(' ')).join('\n')
-}
-
-/** The way back from `formatActions`; spaces or commas part the actions. @throws ERR_TSR_SCHEDULE */
-export function parseActions(text: string): Action[][] {
-  return text
-    .split('\n')
-    .map((line) => line.split(/[\s,]+/).filter((word) => word !== ''))
-    .filter((words) => words.length > 0)
-    .map((words) => words.map(parseAction))
 }

@@ -2,16 +2,18 @@ export {
   formatAction,
   formatActions,
   parseAction,
-  parseActions,
   type Action,
   type ActionKind,
   type ActionLists,
 } from './action.ts'
+export { parseActions } from './action-text.ts'
 export type { GridOptions } from './grid.ts'
 export {
   customSchedule,
+  parseSchedule,
   schedule,
   scheduleNames,
+  type GivenLists,
   type Schedule,
   type ScheduleName,
   type ScheduleOptions,

@@ -1,9 +1,10 @@
 import type { Action, ActionKind } from './action.ts'
 import { interleaved } from './interleaved.ts'
+import { looped } from './looped.ts'
 
 /**
  * One rank's share of a schedule: what it runs, in order. Stages are dealt to the ranks in turn,
- * `chunks` each; but for `interleaved` each has one, and its stage is its rank.
+ * `chunks` each; but for `interleaved` and `looped` each has one, and its stage is its rank.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
@@ -61,7 +62,13 @@ export const orders = {
   '1f1b': oneForwardOneBackward,
   'zb-h1': zeroBubble,
   interleaved,
+  looped,
 } as const satisfies Record<string, Order>
+
+/** Whether each rank may have several stages. */
+export function takesChunks(name: unknown): boolean {
+  return name === 'interleaved' || name === 'looped'
+}
 
 function act(kind: ActionKind, stage: number, microbatch: number): Action {
   return { kind, stage, microbatch }

@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
-import type { ActionLists } from './action.ts'
+import { parseAction, type Action, type ActionLists } from './action.ts'
+import { parseActions } from './action-text.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
-import { orders } from './orders.ts'
+import { orders, takesChunks } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
 import { validateSchedule } from './validate.ts'
 
@@ -13,7 +14,7 @@ export const scheduleNames = Object.keys(orders) as ScheduleName[]
 export interface ScheduleOptions {
   /** Number of pipeline stages; at least 1. */
   readonly stages: number
-  /** Ranks that the stages are dealt to in turn; default: a rank for each. More for `interleaved` only. */
+  /** Ranks that the stages are dealt to in turn; default: a rank for each. Fewer for `interleaved` and `looped` only. */
   readonly ranks?: number
   /** Parts that a batch is cut into; at least 1, also fewer than stages. */
   readonly microbatches: number
@@ -25,6 +26,8 @@ export interface Schedule {
   readonly stages: number
   readonly microbatches: number
   readonly actions: ActionLists
+  /** The rank that each stage lives on. */
+  readonly placement: readonly number[]
   /** @throws ERR_TSR_SCHEDULE naming the first offending action */
   validate(): void
   /** Times the schedule; see `simulateSchedule`. */
@@ -34,7 +37,7 @@ export interface Schedule {
 }
 
 /**
- * Makes the schedule `name`, for one stage a rank, or for several of them with `interleaved`.
+ * Makes the schedule `name`, for one stage a rank, or for several of them with `interleaved` and `looped`.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
@@ -56,12 +59,11 @@ export function schedule(
   requireCount('stages', stages)
   requireCount('microbatches', microbatches)
   requireCount('ranks', ranks)
-  if (name === 'interleaved' ? stages % ranks !== 0 : stages !== ranks) {
+  if (takesChunks(name) ? stages % ranks !== 0 : stages !== ranks) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'stages',
       value: stages,
-      expected:
-        name === 'interleaved' ? `a multiple of the ${ranks} ranks` : `${ranks}, one a rank`,
+      expected: takesChunks(name) ? `a multiple of the ${ranks} ranks` : `${ranks}, one a rank`,
     })
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
@@ -70,18 +72,39 @@ export function schedule(
   return new ActionSchedule(name, lists)
 }
 
+/** Lists of actions for each rank, as objects or as text like `0F3`. */
+export type GivenLists = readonly (readonly (Action | string)[])[]
+
 /**
- * A schedule of your own: a list of actions for each rank.
+ * A schedule of your own: a list of actions for each rank. A stage may live on any rank.
  *
  * @example
- * customSchedule(parseActions('0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1'))
+ * customSchedule([['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']])
  *
- * @throws ERR_TSR_SCHEDULE when it is impossible
+ * @throws ERR_TSR_SCHEDULE naming rank, place and reason when it is impossible
  */
-export function customSchedule(actions: ActionLists, name = 'custom'): Schedule {
-  const made = new ActionSchedule(name, actions)
-  made.validate()
-  return made
+export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
+  const read = actions.map((list, rank) =>
+    list.map((action, position) =>
+      typeof action === 'string'
+        ? parseAction(action, `rank ${rank}, action ${position}: `)
+        : action,
+    ),
+  )
+  validateSchedule(read)
+  return new ActionSchedule(name, read)
+}
+
+/**
+ * A schedule from a file's text: CSV, spaces or JSON lines, see `parseActions`.
+ *
+ * @example
+ * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })
+ *
+ * @throws ERR_TSR_SCHEDULE naming rank, place and reason when it is none, or impossible
+ */
+export function parseSchedule(text: string, name = 'custom'): Schedule {
+  return customSchedule(parseActions(text), name)
 }
 
 class ActionSchedule implements Schedule {
@@ -89,13 +112,15 @@ class ActionSchedule implements Schedule {
   readonly stages: number
   readonly microbatches: number
   readonly actions: ActionLists
+  readonly placement: readonly number[]
 
   constructor(name: string, actions: ActionLists) {
     this.name = name
     this.actions = actions
-    const { stages, microbatches } = extentOf(actions)
+    const { stages, microbatches, rankOfStage } = extentOf(actions)
     this.stages = stages
     this.microbatches = microbatches
+    this.placement = rankOfStage
   }
 
   validate(): void {

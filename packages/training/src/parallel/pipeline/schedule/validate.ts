@@ -38,9 +38,15 @@ export function validateSchedule(actions: ActionLists): void {
   executionOrder(actions)
 }
 
-function numbersProblem({ stage, microbatch }: Action): string | undefined {
-  const fits = [stage, microbatch].every((value) => Number.isSafeInteger(value) && value >= 0)
-  return fits ? undefined : 'needs whole numbers from 0'
+/** As many as the text form has digits for. */
+const MOST = 1e6
+
+function numbersProblem({ kind, stage, microbatch }: Action): string | undefined {
+  if (!['F', 'B', 'I', 'W'].includes(kind)) return 'is neither F, B, I nor W'
+  const fits = [stage, microbatch].every(
+    (value) => Number.isSafeInteger(value) && value >= 0 && value < MOST,
+  )
+  return fits ? undefined : `needs whole numbers from 0 to ${MOST - 1}`
 }
 
 function placeProblem(
