@@ -12,6 +12,7 @@
  * @property {number} [chunks] - stages a rank, with interleaved schedules
  * @property {number} [tp] - ranks that share layers
  * @property {boolean} [sequence] - and, between those, sequences
+ * @property {number} [cp] - ranks that have a part of every sequence each
  * @property {string} [bitwise] - an earlier layout whose parameters come out the same to the bit
  * @property {readonly ModelName[]} [models] - default: all
  *
@@ -38,6 +39,8 @@ export const configurations = [
   { name: 'tp4', tp: 4 },
   { name: 'sp2', tp: 2, sequence: true, models: ['gpt'] },
   { name: 'sp4', tp: 4, sequence: true, models: ['gpt'] },
+  { name: 'cp2', cp: 2, models: ['gpt'] },
+  { name: 'cp4', cp: 4, models: ['gpt'] },
   { name: 'pp2 naive', pp: 2, schedule: 'naive' },
   { name: 'pp2 gpipe', pp: 2, schedule: 'gpipe', bitwise: 'pp2 naive' },
   { name: 'pp2 1f1b', pp: 2, schedule: '1f1b', bitwise: 'pp2 naive' },
@@ -66,10 +69,13 @@ export const configurations = [
   { name: 'zero3 tp2', shard: 2, zero: 3, tp: 2 },
   { name: 'dp2 pp2 tp2', dp: 2, pp: 2, tp: 2 },
   { name: 'dp2 pp2 sp2', dp: 2, pp: 2, tp: 2, sequence: true, models: ['gpt'] },
+  { name: 'dp2 cp2', dp: 2, cp: 2, models: ['gpt'] },
+  { name: 'dp2 cp2 tp2', dp: 2, cp: 2, tp: 2, models: ['gpt'] },
+  { name: 'cp2 pp2 tp2', cp: 2, pp: 2, tp: 2, models: ['gpt'] },
   { name: 'hsdp 2x2 tp2', dp: 2, shard: 2, zero: 3, tp: 2 },
 ]
 
 /** @param {Configuration} configuration */
-export function ranksOf({ dp = 1, shard = 1, pp = 1, tp = 1 }) {
-  return dp * shard * pp * tp
+export function ranksOf({ dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 }) {
+  return dp * shard * pp * cp * tp
 }

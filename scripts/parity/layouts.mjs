@@ -1,6 +1,7 @@
 import { initDeviceMesh } from '@tsrun/distributed'
 import {
   clipGradients,
+  contextParallel,
   crossEntropy,
   dataParallel,
   fullyShard,
@@ -40,11 +41,14 @@ import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
  * @returns {Promise<{ collectives: number, bytes: number }>} of one step, on this rank
  */
 export async function trainTogether(configuration, problem, group, steps, onStep) {
-  const { dp = 1, shard = 1, pp = 1, tp = 1 } = configuration
-  const mesh = await initDeviceMesh({ dp, shard, pp, tp }, group)
+  const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 } = configuration
+  const mesh = await initDeviceMesh({ dp, shard, pp, cp, tp }, group)
+  // ranks with other examples, and with other tokens of them
+  const { world: averaged } = await mesh.get('dp', 'cp')
   const traffic = { collectives: 0, bytes: 0 }
   const axes = {
-    dp: countingGroup(mesh.dp, traffic),
+    dp: countingGroup(averaged, traffic),
+    cp: countingGroup(mesh.cp, traffic),
     shard: countingGroup(mesh.shard, traffic),
     pp: countingGroup(mesh.pp, traffic),
     tp: countingGroup(mesh.tp, traffic),
@@ -58,7 +62,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
   let once = { ...traffic }
   for (let step = 0; step < steps; step++) {
     Object.assign(traffic, { collectives: 0, bytes: 0 })
-    const batch = problem.batch(step, replica * rows, (replica + 1) * rows)
+    const batch = problem.batch(step, replica * rows, (replica + 1) * rows, mesh.cp)
     const loss = await trainer.backward({ size: rows, ...batch })
     const gradients = await trainer.gradients()
     const before = valuesOf(gradients)
@@ -86,7 +90,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
 }
 
 /**
- * @typedef {{ dp: ProcessGroup, shard: ProcessGroup, pp: ProcessGroup, tp: ProcessGroup }} Axes
+ * @typedef {{ dp: ProcessGroup, cp: ProcessGroup, shard: ProcessGroup, pp: ProcessGroup, tp: ProcessGroup }} Axes
  * @typedef {{ size: number, inputs: () => Tensor, labels: () => Tensor }} Batch
  * @typedef {import('@tsrun/training').ClippedGradients} Gradients
  *
@@ -107,15 +111,18 @@ export async function trainTogether(configuration, problem, group, steps, onStep
  */
 async function makeTrainer(configuration, problem, axes) {
   const { pp = 1, schedule, microbatches = 4, chunks, tp = 1, sequence = false } = configuration
+  const hasContext = (configuration.cp ?? 1) > 1
   const plan = problem.plan(sequence)
   const isShared = tp > 1
   const cut = isShared && problem.plan(false)['lm_head'] !== undefined
   if (pp === 1 && schedule === undefined) {
-    const model = isShared ? parallelize(problem.build(), plan, axes.tp) : problem.build()
+    const whole = hasContext ? contextParallel(problem.build(), axes.cp) : problem.build()
+    const model = isShared ? parallelize(whole, plan, axes.tp) : whole
     const loss = cut ? vocabParallelCrossEntropy(axes.tp, 'mean') : crossEntropy
     return await moduleTrainer(configuration, model, loss, axes)
   }
-  const recipe = isShared ? parallelize(problem.recipe, plan, axes.tp) : problem.recipe
+  const parts = hasContext ? contextParallel(problem.recipe, axes.cp) : problem.recipe
+  const recipe = isShared ? parallelize(parts, plan, axes.tp) : parts
   const pipe = pipeline(recipe, axes.pp, {
     .../** @type {object} */ (schedule === undefined ? {} : { schedule }),
     ...(chunks !== undefined && { chunks }),

@@ -6,6 +6,7 @@ import {
   rowParallel,
   shardedMLP,
   tf,
+  zigzagPositions,
 } from '@tsrun/training'
 
 /**
@@ -13,14 +14,15 @@ import {
  * @typedef {import('@tsrun/training').PipelineModel} PipelineModel
  * @typedef {import('@tsrun/training').ParallelPlan} ParallelPlan
  * @typedef {import('@tsrun/training').Tensor} Tensor
+ * @typedef {import('@tsrun/distributed').ProcessGroup} ProcessGroup
  *
  * @typedef {object} Problem
  * @property {number} examples - in a batch
  * @property {() => Module} build - the whole model
  * @property {PipelineModel} recipe - the same in parts
  * @property {(sequence: boolean) => ParallelPlan} plan - how ranks share it
- * @property {(step: number, from: number, to: number) => { inputs: () => Tensor, labels: () => Tensor }} batch -
- *   examples [from, to) of a step
+ * @property {(step: number, from: number, to: number, context?: ProcessGroup) => { inputs: () => Tensor, labels: () => Tensor }} batch -
+ *   examples [from, to) of a step; of sequences this rank's part among those of a context
  */
 
 const MLP = { layers: 8, inputs: 12, hidden: 16, outputs: 8, seed: 5 }
@@ -62,14 +64,19 @@ export const problems = {
     build: () => enlarge(gpt(GPT).build()),
     recipe: { layers: GPT.layers, slice: (from, to) => enlarge(gpt(GPT).slice(from, to)) },
     plan: (sequence) => gptPlan({ sequence }),
-    batch: (step, from, to) => {
+    batch: (step, from, to, context) => {
       const token = (/** @type {number} */ i) =>
         (i * i + 3 * i + 7 * step + (i % 5)) % GPT.vocabulary
+      const all = Array.from({ length: GPT.block }, (_, i) => i)
+      const positions =
+        context === undefined || context.size === 1 ? all : zigzagPositions(GPT.block, context)
+      const { length } = positions
       const tokens = (/** @type {number} */ shift) =>
-        Int32Array.from({ length: (to - from) * GPT.block }, (_, i) =>
-          token(from * GPT.block + i + shift),
-        )
-      const shape = /** @type {[number, number]} */ ([to - from, GPT.block])
+        Int32Array.from({ length: (to - from) * length }, (_, i) => {
+          const row = from + Math.floor(i / length)
+          return token(row * GPT.block + /** @type {number} */ (positions[i % length]) + shift)
+        })
+      const shape = /** @type {[number, number]} */ ([to - from, length])
       return {
         inputs: () => tf.tensor2d(tokens(0), shape, 'int32'),
         labels: () => tf.tensor2d(tokens(1), shape, 'int32'),
