@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { splitLayers } from '../../../packages/training/src/parallel/pipeline/split-layers.ts'
 import { failure } from './support/failure.ts'
 
@@ -31,4 +32,57 @@ describe('splitLayers', () => {
     )
     expect(() => splitLayers(0, 1)).toThrow(failure('ERR_TSR_ARGUMENT'))
   })
+
+  const sizes = (costs: number[], stages: number): number[] =>
+    splitLayers(costs.length, stages, { costs }).map(({ from, to }) => to - from)
+
+  it('makes the stage that costs most as cheap as can be', () => {
+    expect(sizes([1, 1, 1, 3], 2)).toEqual([3, 1])
+    expect(sizes([5, 1, 1, 1, 1, 1], 2)).toEqual([1, 5])
+    expect(sizes([9, 1, 1, 1], 3)).toEqual([1, 2, 1])
+    expect(sizes([0, 0, 7], 3)).toEqual([1, 1, 1])
+  })
+
+  it('is the even split where all cost the same', () => {
+    for (let layers = 1; layers <= 12; layers++) {
+      for (let stages = 1; stages <= layers; stages++) {
+        const costs = Array<number>(layers).fill(0.1)
+        expect(splitLayers(layers, stages, { costs })).toEqual(splitLayers(layers, stages))
+      }
+    }
+  })
+
+  it('finds no larger a stage than any other split has', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat({ max: 20 }), { minLength: 1, maxLength: 9 }),
+        fc.integer({ min: 1, max: 5 }),
+        (costs, wanted) => {
+          const stages = Math.min(wanted, costs.length)
+          const largest = (lengths: readonly number[]): number => {
+            let at = 0
+            const sums = lengths.map((length) =>
+              costs.slice(at, (at += length)).reduce((sum, cost) => sum + cost, 0),
+            )
+            return Math.max(...sums)
+          }
+          const all = compositions(costs.length, stages).map(largest)
+          expect(largest(sizes(costs, stages))).toBe(Math.min(...all))
+        },
+      ),
+    )
+  })
+
+  it('refuses costs that are none', () => {
+    for (const costs of [[1], [1, 2, -1], [1, NaN, 2], [1, 2, Infinity]]) {
+      expect(() => splitLayers(3, 2, { costs })).toThrow(failure('ERR_TSR_ARGUMENT', /one a layer/))
+    }
+  })
 })
+
+function compositions(count: number, parts: number): number[][] {
+  if (parts === 1) return [[count]]
+  return Array.from({ length: count - parts + 1 }, (_, at) => at + 1).flatMap((first) =>
+    compositions(count - first, parts - 1).map((rest) => [first, ...rest]),
+  )
+}

@@ -1,4 +1,5 @@
 export { measureSchedules, type MeasuredSchedule, type MeasureOptions } from './measure.ts'
+export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { StepMeter, type StepSample } from './meter.ts'
 export type { Batch, PipelineModel } from './model.ts'
 export {
@@ -17,4 +18,4 @@ export {
   type ReportOptions,
 } from './report.ts'
 export * from './schedule/index.ts'
-export { splitLayers, type LayerRange } from './split-layers.ts'
+export { splitLayers, type LayerRange, type Split, type SplitOptions } from './split-layers.ts'

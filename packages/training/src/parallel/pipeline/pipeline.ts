@@ -12,13 +12,18 @@ import { cutBatch } from './microbatches.ts'
 import type { Batch, PipelineModel } from './model.ts'
 import { Plan, type ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
-import { splitLayers, type LayerRange } from './split-layers.ts'
+import { splitAs, type LayerRange, type Split } from './split-layers.ts'
 
 export interface PipelineOptions {
   /** A name, or lists of actions of your own: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
   readonly schedule?: ScheduleChoice
   /** Stages of each rank with `interleaved` and `looped`; default 2. */
   readonly chunks?: number
+  /**
+   * How many layers each stage takes, or what each layer costs (see `measureCosts`): then the largest
+   * stage is as small as can be. Default: as even as can be.
+   */
+  readonly split?: Split
   /** Parts that a batch is cut into; default 8. A batch of fewer examples makes fewer. */
   readonly microbatches?: number
   /** Changes the parameters in `step`. */
@@ -72,7 +77,7 @@ export function pipeline(
   const { schedule: choice = '1f1b', microbatches = 8 } = options
   const chunks = checkChunks(choice, options.chunks)
   const plan = new Plan(choice, group.size, { microbatches, chunks })
-  const ranges = splitLayers(model.layers, plan.stages).filter(
+  const ranges = splitAs(options.split, model.layers, plan.stages).filter(
     (_, stage) => plan.placement[stage] === group.rank,
   )
   const modules = ranges.map(({ from, to }) => model.slice(from, to))
