@@ -60,6 +60,25 @@ describe('layers shared among ranks', () => {
   })
 })
 
+describe('dense layers of tf.layers shared among ranks', () => {
+  it.each([
+    { kind: 'sgd', size: 1 },
+    { kind: 'sgd', size: 2 },
+    { kind: 'adam', size: 2 },
+    { kind: 'sgd', size: 4 },
+  ])('fit like one process: $kind, $size ranks', async ({ kind, size }) => {
+    const stdout = await run(size, 'test/fixtures/training/dense-parallel.mjs', kind)
+    const { ranks } = JSON.parse(stdout) as { ranks: (RankReport & { error: number })[] }
+    expect(ranks).toHaveLength(size)
+    for (const { error, lossError, leaked, share } of ranks) {
+      expect(error).toBeLessThan(1e-5)
+      expect(lossError).toBeLessThan(1e-5)
+      expect(leaked).toBe(0)
+      expect(share).toBeLessThan(1 / size + 0.05)
+    }
+  })
+})
+
 describe('tensor-parallel.ts', () => {
   it('trains both forms to the loss of one process', async () => {
     const stdout = await run(2, 'examples/tensor-parallel.ts', '--steps', '8')

@@ -1,3 +1,4 @@
+import * as tfjs from '@tensorflow/tfjs'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   columnParallel,
@@ -6,6 +7,7 @@ import {
   gptPlan,
   loadBackend,
   parallelize,
+  parallelizeLayers,
   rowParallel,
   sequenceParallel,
   shardedMLP,
@@ -95,5 +97,55 @@ describe('parallelize', () => {
       expect(model.parameters.map(({ shape }) => shape)).toEqual([[4, 3], [3], [6, 2], [2]])
       disposeModule(model)
     })
+  })
+})
+
+describe('parallelizeLayers', () => {
+  const build = () =>
+    tfjs.sequential({
+      layers: [
+        tfjs.layers.dense({ name: 'first', units: 6, inputShape: [4] }),
+        tfjs.layers.dropout({ name: 'drop', rate: 0.1 }),
+        tfjs.layers.dense({ name: 'last', units: 4, activation: 'softmax' }),
+      ],
+    })
+
+  it('leaves no tensor of the whole behind', async () => {
+    const before = tf.memory().numTensors
+    await onEach(2, (group) => {
+      const model = parallelizeLayers(build(), { first: columnParallel() }, group)
+      expect(model.getWeights().map(({ shape }) => shape)).toEqual([[4, 3], [3], [6, 4], [4]])
+      model.dispose()
+    })
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it.each<[string, number, ParallelPlan, RegExp]>([
+    ['a name that nothing has', 2, { second: columnParallel() }, /second.*first, drop, last/],
+    ['layers that are not dense', 2, { drop: columnParallel() }, /drop.*dense layers/],
+    ['units that do not divide', 4, { first: columnParallel() }, /first\.kernel/],
+  ])('refuses %s', async (_, size, plan, message) => {
+    const errors = await onEach(size, (group) => {
+      try {
+        parallelizeLayers(build(), plan, group)
+        return undefined
+      } catch (error) {
+        return error
+      }
+    })
+    for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
+  })
+
+  it('refuses a softmax of some of the outputs', async () => {
+    const plan = { last: columnParallel() }
+    const [error] = await onEach(2, (group) => {
+      const model = parallelizeLayers(build(), plan, group)
+      try {
+        return model.predict(tf.zeros([1, 4]))
+      } catch (failed) {
+        return failed
+      }
+    })
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /softmax/))
   })
 })

@@ -1,12 +1,14 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { sizeOf } from '../backend/shape.ts'
-import type { Piece, PieceOwner } from './piece.ts'
+import type { Shard } from '../nn/parameter.ts'
+import { partOfParameter, partSize, type Piece, type PieceOwner } from './piece.ts'
 
 /** A weight of a tf.layers model. */
 interface LayerWeight {
   readonly originalName: string
   readonly shape: readonly (number | null)[]
+  /** Where ranks share the layer; see `parallelizeLayers`. */
+  readonly shard?: Shard
   read(): Tensor
   write(value: Tensor): unknown
 }
@@ -48,22 +50,28 @@ export function ownerOfLayers(
       own.map((variable) => {
         const weight = variable.originalName.split('/').at(-1)!
         const shape = variable.shape as readonly number[]
-        return { variable, part: { name: names({ layer, index, weight }), shape } }
+        const { shard } = variable
+        const cut = shard === undefined ? {} : { shard }
+        return {
+          variable,
+          shape,
+          part: partOfParameter({ name: names({ layer, index, weight }), shape, ...cut }),
+        }
       }),
     )
   return {
     pieces: async () =>
       await Promise.all(
         weights.map(async ({ variable, part }): Promise<Piece> => {
-          const values = new Float32Array(sizeOf(part.shape))
+          const values = new Float32Array(partSize(part))
           await writeTo(variable.read(), values)
           return { ...part, values }
         }),
       ),
     parts: () => weights.map(({ part }) => part),
     load(pieces) {
-      for (const [i, { variable, part }] of weights.entries()) {
-        const value = tensorFrom(pieces[i]!.values as Float32Array, part.shape)
+      for (const [i, { variable, shape }] of weights.entries()) {
+        const value = tensorFrom(pieces[i]!.values as Float32Array, shape)
         variable.write(value)
         value.dispose()
       }

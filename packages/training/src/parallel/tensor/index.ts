@@ -1,4 +1,5 @@
 export { vocabParallelCrossEntropy } from './cross-entropy.ts'
+export { parallelizeLayers } from './dense-layers.ts'
 export type { ColumnParallelOptions, RowParallelOptions } from './layers.ts'
 export {
   copyToRanks,

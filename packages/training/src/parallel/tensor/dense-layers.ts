@@ -1,0 +1,114 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor, Variable } from '@tensorflow/tfjs-core'
+import { tf } from '../../backend/tensorflow.ts'
+import type { LayersModelLike } from '../../checkpoint/layers.ts'
+import type { Module } from '../../nn/module.ts'
+import { matchName } from '../../nn/name-patterns.ts'
+import type { Parameter, Shard } from '../../nn/parameter.ts'
+import type { ParallelPlan } from './parallelize.ts'
+
+/** What is used of a weight; `val` and `shape` are what TensorFlow.js reads them from. */
+interface DenseVariable {
+  readonly originalName: string
+  val: Variable
+  shape: readonly number[]
+  shard?: Shard
+}
+
+/** What is used of a tf.layers.dense. */
+interface DenseLayer {
+  readonly name: string
+  readonly kernel: DenseVariable
+  readonly bias: DenseVariable | null
+  readonly activation: { apply(x: Tensor): Tensor; getClassName(): string }
+  getClassName(): string
+  call: (inputs: Tensor | Tensor[]) => Tensor
+  inputSpec: readonly { readonly minNDim: number }[]
+}
+
+/**
+ * Shares the dense layers of a tf.layers model among the ranks of a group, in place and by the same
+ * plan as `parallelize`: by the names of layers. Afterwards each rank has its part of their weights, and
+ * `fit`, `predict` and `evaluate` work as before, on the same batches on all ranks of the group.
+ *
+ * The model must be built: give its first layer an `inputShape`.
+ *
+ * @example
+ * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
+ * await model.fit(x, y, { shuffle: false })
+ *
+ * @throws ERR_TSR_ARGUMENT when the plan names no layer or one that is not dense, a layer does not
+ *   divide, or one whose activation needs all outputs has some of them only
+ */
+export function parallelizeLayers<M extends LayersModelLike>(
+  model: M,
+  plan: ParallelPlan,
+  group: ProcessGroup,
+): M {
+  const layers = model.layers as unknown as readonly DenseLayer[]
+  const entries = Object.entries(plan).map(([glob, style]) => ({
+    glob,
+    style,
+    fits: matchName(glob),
+  }))
+  const unknown = entries.find(({ fits }) => !layers.some(({ name }) => fits(name)))
+  if (unknown !== undefined) {
+    const names = layers.map(({ name }) => name).join(', ')
+    throw refusal(unknown.glob, `names of layers: ${names}`)
+  }
+  for (const layer of layers) {
+    const entry = entries.find(({ fits }) => fits(layer.name))
+    if (entry === undefined) continue
+    if (layer.getClassName() !== 'Dense') throw refusal(layer.name, 'dense layers')
+    replaceCall(layer, entry.style(linearOf(layer), group, layer.name))
+  }
+  return model
+}
+
+/** The layer as one of ours: with copies of its weights, which the style cuts. */
+function linearOf({ name, kernel, bias }: DenseLayer): Module {
+  const copy = (key: string, value: Tensor): Parameter => ({
+    name: `${name}.${key}`,
+    shape: value.shape,
+    value: tf.keep(tf.clone(value)),
+  })
+  const weight = copy('kernel', kernel.val)
+  const zeros = bias === null ? tf.zeros([kernel.shape[1]!]) : undefined
+  const shift = copy('bias', zeros ?? bias!.val)
+  zeros?.dispose()
+  const linear = { kind: 'linear', weight, bias: shift, activation: 'linear' } as const
+  return { ...linear, parameters: [weight, shift], forward: (x: Tensor) => x }
+}
+
+function replaceCall(layer: DenseLayer, shared: Module): void {
+  const outputs = layer.kernel.shape[1]!
+  const [weight, bias] = shared.parameters as [Parameter, Parameter]
+  adopt(layer.kernel, weight)
+  if (layer.bias !== null) adopt(layer.bias, bias)
+  // others come in where a layer before is shared
+  layer.inputSpec = [{ minNDim: 2 }]
+  layer.call = (inputs) =>
+    tf.tidy(() => {
+      const y = shared.forward(Array.isArray(inputs) ? inputs[0]! : inputs)
+      if (y.shape.at(-1) !== outputs && layer.activation.getClassName() === 'softmax') {
+        throw refusal(layer.name, "gather: 'replicated' in front of a softmax")
+      }
+      return layer.activation.apply(y)
+    })
+}
+
+/** Makes a variable of this rank's part, for the layer and its optimizer and for the shared layer. */
+function adopt(variable: DenseVariable, parameter: Parameter): void {
+  const part = tf.variable(parameter.value, variable.val.trainable)
+  parameter.value.dispose()
+  variable.val.dispose()
+  variable.val = part
+  variable.shape = parameter.shape
+  if (parameter.shard !== undefined) variable.shard = parameter.shard
+  parameter.value = part
+}
+
+function refusal(value: string, expected: string) {
+  return tsrError('ERR_TSR_ARGUMENT', { name: 'plan', value, expected })
+}
