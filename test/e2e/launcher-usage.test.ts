@@ -124,12 +124,17 @@ it('shows help and version on stdout, whatever else is on the line', async () =>
   })
 })
 
-it('completes flags in bash and zsh', async () => {
-  const script = await tsrun(['completion'], { env: { SHELL: '/bin/bash' } })
-  expect(script).toMatchObject({
+it('completes flags and commands in bash and zsh', async () => {
+  const shell = await tsrun(['completion'], { env: { SHELL: '/bin/bash' } })
+  expect(shell).toMatchObject({
     code: 0,
     stdout: expect.stringContaining('--get-yargs-completions'),
   })
   const answer = await tsrun(['--get-yargs-completions', 'tsrun', '--max'])
   expect(answer).toMatchObject({ code: 0, stdout: expect.stringContaining('--max-restarts') })
+  const command = await tsrun(['--get-yargs-completions', 'tsrun', 'do'])
+  expect(command).toMatchObject({ code: 0, stdout: 'doctor\n' })
+  // left to the shell: the name of a script
+  const script = await tsrun(['--get-yargs-completions', 'tsrun', ''])
+  expect(script).toMatchObject({ code: 0, stdout: '' })
 })

@@ -3,6 +3,15 @@ import { tsrError } from '@tsrun/core'
 import { flagTable, type Flag, type FlagName } from './flags.ts'
 import { nearest } from './nearest.ts'
 
+/** What the first word may be instead of a flag or a script. */
+const commands = {
+  'ps [RUN-ID]': 'what the ranks of the jobs on this host do',
+  'flight FOLDER': 'what the flight records of a failed job say',
+  doctor: 'what this host has for training, and what to do',
+  'setup WHAT': 'builds what a backend needs: tensorflow',
+  completion: 'a completion script for bash or zsh',
+}
+
 export type FlagValues = Partial<Record<FlagName, string>>
 
 /** What the command line asks for. */
@@ -77,15 +86,29 @@ function makeParser(argv: readonly string[], spelling: 'dash' | 'both'): Argv {
     .option('version', { type: 'boolean', describe: 'show the version' })
     .epilogue(
       'Every flag also comes from TSRUN_<FLAG> in the environment, or from torchrun’s PET_<FLAG>.\n\n' +
-        'Other commands:\n' +
-        '  tsrun ps [RUN-ID]    what the ranks of the jobs on this host do\n' +
-        '  tsrun flight FOLDER  what the flight records of a failed job say\n' +
-        '  tsrun doctor         what this host has for training, and what to do\n' +
-        '  tsrun setup WHAT     builds what a backend needs: tensorflow\n' +
-        '  tsrun completion     a completion script for bash or zsh',
+        `Other commands:\n${commandLines().join('\n')}`,
     )
+    .completion('completion', false, complete)
   for (const flag of flagTable) parser.option(flag.name, yargsOption(flag, spelling))
   return parser
+}
+
+/** Where nothing fits, the shell completes the name of the script. */
+function complete(
+  current: string,
+  _argv: unknown,
+  answerFlags: (take: (error: Error | null, flags: string[] | undefined) => void) => void,
+  done: (words: string[]) => void,
+): void {
+  answerFlags((_error, flags = []) => {
+    const names = Object.keys(commands).map((usage) => usage.split(' ', 1)[0]!)
+    const words = [...flags, ...names]
+    done(words.filter((word) => current !== '' && word.startsWith(current)))
+  })
+}
+
+function commandLines(): string[] {
+  return Object.entries(commands).map(([usage, what]) => `  tsrun ${usage.padEnd(14)} ${what}`)
 }
 
 function yargsOption(flag: Flag, spelling: 'dash' | 'both'): Options {
