@@ -210,7 +210,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   }
 
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
-    const { groups, gradients, options } = this.#parts
+    const { groups, gradients, ledger, options } = this.#parts
     const { unused = 'error', reduction = 'mean' } = options
     if ((reduction === 'token') !== (tokens !== undefined)) {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -227,12 +227,15 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     gradients.launch()
     const ranks =
       tokens === undefined ? countRanks(groups) : await sumOverRanks(tokens, 'tokens', groups)
-    return await gradients.take(1 / ranks)
+    const shares = await gradients.take(1 / ranks)
+    ledger.trim()
+    return shares
   }
 
   async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
     optimizer.step(this.shards, gradients)
     await this.#parts.values.publish()
+    this.#parts.ledger.trim()
   }
 
   async gather(): Promise<void> {
@@ -241,6 +244,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
 
   release(): void {
     this.#parts.values.release()
+    this.#parts.ledger.trim()
   }
 
   async pieces(): Promise<readonly Piece[]> {
@@ -263,5 +267,6 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   dispose(): void {
     this.#parts.values.dispose()
     this.#parts.gradients.dispose()
+    this.#parts.ledger.trim()
   }
 }

@@ -198,7 +198,8 @@ export class GradientShards {
       if (!this.#fillings[this.#done]!.reduction!.block()) break
       this.#reap()
     }
-    filling.whole = this.#ledger.alloc('gradients', filling.bucket.padded)
+    filling.whole = this.#ledger.borrow('gradients', filling.bucket.padded)
+    filling.whole.fill(0, filling.bucket.length)
     return filling.whole
   }
 
@@ -210,7 +211,7 @@ export class GradientShards {
       filling.reduction!.collect()
       this.#done++
       if (this.#options.keepsWhole || filling.whole === undefined) continue
-      this.#ledger.free('gradients', filling.whole)
+      this.#ledger.giveBack('gradients', filling.whole)
       filling.whole = undefined
     }
   }

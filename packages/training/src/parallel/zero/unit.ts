@@ -139,7 +139,7 @@ export class Unit {
   async #gatherValues(): Promise<void> {
     const { group, ledger } = this.#options
     const started = this.#buckets.map(({ bucket, share }) => {
-      const whole = ledger.alloc('parameters', bucket.padded)
+      const whole = ledger.borrow('parameters', bucket.padded)
       const label = `values of ${bucket.slots[0]!.parameter.name}`
       return { bucket, whole, work: group.allGather(whole, share, { label }) }
     })
@@ -150,7 +150,7 @@ export class Unit {
         if (!sharded.isWhole) ledger.count('parameters', sharded.bytes)
         sharded.restore(whole.subarray(offset, offset + length))
       }
-      ledger.free('parameters', whole)
+      ledger.giveBack('parameters', whole)
     }
   }
 

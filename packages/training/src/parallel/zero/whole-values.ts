@@ -89,7 +89,7 @@ export class WholeValues implements Values {
           tensorFrom(whole.subarray(offset, offset + length), parameter.shape),
         )
       }
-      if (this.#gradients.wholeOf(i) === undefined) this.#ledger.free('parameters', whole)
+      if (this.#gradients.wholeOf(i) === undefined) this.#ledger.giveBack('parameters', whole)
     }
   }
 
@@ -124,7 +124,7 @@ export class WholeValues implements Values {
 
   #gather(i: number): { whole: Float32Array; work: Work } {
     const { padded, slots } = this.#buckets[i]!
-    const whole = this.#gradients.wholeOf(i) ?? this.#ledger.alloc('parameters', padded)
+    const whole = this.#gradients.wholeOf(i) ?? this.#ledger.borrow('parameters', padded)
     const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
     return { whole, work: this.#group.allGather(whole, this.#gradients.shares[i]!, { label }) }
   }
