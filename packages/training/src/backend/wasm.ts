@@ -7,6 +7,7 @@ import { installMatMul } from './wasm-matmul.ts'
 import { guardMemory } from './wasm-memory-guard.ts'
 import { watchPacking } from './wasm-packed.ts'
 import { installSegmentSum } from './wasm-segment-sum.ts'
+import { installSum } from './wasm-sum.ts'
 
 let installed = false
 
@@ -20,6 +21,7 @@ export async function loadWasm(): Promise<BackendFacts> {
   if (!installed) {
     installMatMul()
     installSegmentSum()
+    installSum()
     installSharedIdentity()
     watchPacking()
   }
