@@ -25,7 +25,8 @@ export interface Module {
   readonly kind?: ModuleKind
 }
 
-type ModuleKind = 'attention' | 'linear' | 'joint-linear' | 'embedding' | 'positions' | 'head'
+type ModuleKind =
+  'attention' | 'linear' | 'joint-linear' | 'embedding' | 'positions' | 'head' | 'sequence-parallel'
 
 /** A module whose parameters may be something made of them. */
 export interface Separable extends Module {

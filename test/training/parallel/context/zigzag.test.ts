@@ -1,5 +1,14 @@
-import { shardedMLP, contextParallel, loadBackend, zigzagPositions } from '@tsrun/training'
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import {
+  contextParallel,
+  GPT,
+  gptPlan,
+  loadBackend,
+  parallelize,
+  shardedMLP,
+  zigzagPositions,
+  type Module,
+} from '@tsrun/training'
 
 describe('zigzagPositions', () => {
   it.each([1, 2, 3, 4])('are, of %i ranks, each position once', (size) => {
@@ -22,16 +31,31 @@ describe('zigzagPositions', () => {
 })
 
 describe('contextParallel', () => {
-  it('refuses a model that sees no sequences', async () => {
-    await loadBackend('wasm')
+  beforeAll(() => loadBackend('wasm'))
+
+  it.each([
+    { what: 'sees no sequences', make: () => shardedMLP({ layers: 1 }).build(), part: 'attention' },
+    {
+      what: 'has shared them already',
+      make: (group: ProcessGroup): Module => {
+        const model = new GPT()
+        parallelize(model, gptPlan({ sequence: true }), group)
+        return model
+      },
+      part: 'before parallelize',
+    },
+  ])('refuses a model that $what', async ({ make, part }) => {
     const [error] = await runWorld({ size: 1, seed: 1 }, (group) => {
       try {
-        contextParallel(shardedMLP({ layers: 1 }).build(), group)
+        contextParallel(make(group), group)
         return Promise.resolve(undefined)
-      } catch (failure) {
-        return Promise.resolve(failure)
+      } catch (failed) {
+        return Promise.resolve(failed)
       }
     })
-    expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    expect(error).toMatchObject({
+      code: 'ERR_TSR_ARGUMENT',
+      message: expect.stringContaining(part) as string,
+    })
   })
 })

@@ -22,7 +22,7 @@ import { zigzagPositions } from './zigzag.ts'
  * const positions = zigzagPositions(64, mesh.cp)
  * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
  *
- * @throws ERR_TSR_ARGUMENT when the model has no attention
+ * @throws ERR_TSR_ARGUMENT when the model has no attention, or `parallelize` has shared its sequences
  */
 export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
 export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel
@@ -41,6 +41,9 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
   const core = ringAttention(group)
   let found = false
   for (const { module } of modulesOf(model)) {
+    if (module.kind === 'sequence-parallel') {
+      throw refusal('one whose sequences are shared already', 'contextParallel before parallelize')
+    }
     if (isAttention(module)) {
       module.core = core
       found = true
@@ -49,11 +52,11 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
     }
   }
   if (found) return model
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'the model of contextParallel',
-    value: 'one without attention',
-    expected: 'one that sees a sequence, for example a GPT',
-  })
+  throw refusal('one without attention', 'one that sees a sequence, for example a GPT')
+}
+
+function refusal(value: string, expected: string) {
+  return tsrError('ERR_TSR_ARGUMENT', { name: 'the model of contextParallel', value, expected })
 }
 
 function isAttention(module: Module): module is CausalSelfAttention {

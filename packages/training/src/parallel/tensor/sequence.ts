@@ -10,6 +10,7 @@ import { copyToRanks } from './operations.ts'
  * same on all ranks, and their gradients are summed, as each rank has seen some positions only.
  */
 export class SequenceParallel implements Module {
+  readonly kind = 'sequence-parallel'
   readonly #layer: Separable
   readonly #group: ProcessGroup
 
