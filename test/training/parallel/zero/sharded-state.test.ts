@@ -197,6 +197,29 @@ describe.each(stages)('stage %i', (stage) => {
       expect(again).toMatchObject({ code: 'ERR_TSR_GRADIENT_TWICE' })
     })
   })
+
+  it('says what it was about when a rank does something else', async () => {
+    const errors = await runWorld({ size: 3, seed: 3 }, async (group) => {
+      const module = build()
+      const sharded = await fullyShard(module, group, { stage })
+      const extra = new Float64Array(3)
+      return await errorOf(async () => {
+        await runPass(part(0, 0, 12), async (x) => {
+          const recording = await sharded.record(x)
+          if (group.rank === 1) await group.allReduce(extra)
+          return recording
+        })
+        await sharded.gradients()
+      })
+    })
+    const [first, other, last] = errors
+    expect(other).toMatchObject({ code: 'ERR_TSR_MISMATCH' })
+    for (const error of [first, last]) {
+      expect(['ERR_TSR_MISMATCH', 'ERR_TSR_PEER_FAILED']).toContain(error?.code)
+      const about = stage === 3 ? 'values of layers.3.bias' : 'gradients, bucket 0: layers.3.bias'
+      expect(error?.message).toContain(about)
+    }
+  })
 })
 
 describe('values that are spread', () => {
