@@ -78,6 +78,13 @@ describe('a crash while a checkpoint is saved', () => {
   })
 })
 
+it('the first checkpoint lasts, with the folders that were made for it', async () => {
+  const { stdout } = await promisify(execFile)(process.execPath, [fixture('synced-folders.mjs')])
+  const files = 'runs/first/.step-00000001.unfinished'
+  // '' has the name of runs, and so on; the last one that of the checkpoint
+  expect(JSON.parse(stdout)).toEqual(['runs', '', files, files, 'runs/first'])
+})
+
 describe('a job that loses a rank', () => {
   it('goes on from its checkpoint when tsrun starts it again, with the same losses', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-restarted-'))

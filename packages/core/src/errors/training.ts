@@ -135,7 +135,8 @@ export const trainingErrors = {
   ERR_TSR_CHECKPOINT_PIECES: {
     category: 'user',
     message: 'The parts of {tensor} that the ranks hold do not make one tensor: {problem}',
-    advice: 'Save on a group of all ranks that hold a part of the model.',
+    advice:
+      'Save on a group of all ranks that hold a part of the model, and give each parameter a name of its own.',
   },
   ERR_TSR_CHECKPOINT_WRITE: {
     category: 'infrastructure',

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { decodeContents, INDEX, type Contents } from './contents.ts'
+import { syncFolder } from './safetensors/write.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
 /** Not finished, or to be deleted. */
@@ -73,7 +74,8 @@ export async function newName(directory: string, step: number): Promise<string> 
 
 /** Makes the folder that a checkpoint is written to, and removes what others have not finished. */
 export async function makeUnfinished(directory: string, name: string): Promise<string> {
-  await mkdir(directory, { recursive: true })
+  const made = await mkdir(directory, { recursive: true })
+  if (made !== undefined) await syncParents(directory, made)
   for (const other of await readdir(directory)) {
     if (LEFTOVER.test(other)) await rm(join(directory, other), { recursive: true, force: true })
   }
@@ -82,9 +84,18 @@ export async function makeUnfinished(directory: string, name: string): Promise<s
   return path
 }
 
-/** Removes all checkpoints but the newest `keep`. */
-export async function prune(directory: string, keep: number): Promise<void> {
-  for (const name of (await listCheckpoints(directory)).slice(keep)) {
+/** Makes the names of new folders last, from `first` down to `last`. */
+async function syncParents(last: string, first: string): Promise<void> {
+  for (let path = last; path.length >= first.length; path = dirname(path)) {
+    await syncFolder(dirname(path))
+  }
+}
+
+/** Removes all checkpoints but `newest` and, of the others, those of the `keep` - 1 highest steps. */
+export async function prune(directory: string, newest: string, keep: number): Promise<void> {
+  // a job that has gone back to an older one saves steps below those of others
+  const others = (await listCheckpoints(directory)).filter((name) => name !== newest)
+  for (const name of others.slice(keep - 1)) {
     // first its name: nobody takes a half of it for a checkpoint
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import type { Shard } from '../nn/parameter.ts'
@@ -24,7 +25,10 @@ export interface LayerPlace {
   readonly layer: string
   /** Its number among the layers that have weights. */
   readonly index: number
-  /** `kernel`, `bias`, `gamma`, ... */
+  /**
+   * `kernel`, `bias`, `gamma`, ...; where a layer has several of a name, as those of two directions or
+   * of a model in a model, `kernel_1` and so on from the second one on.
+   */
   readonly weight: string
 }
 
@@ -37,6 +41,8 @@ export type LayerNames = (place: LayerPlace) => string
  * @param names - default: `<layer>.<weight>`, for layers that you name; `denseNames` for those of
  *   `shardedMLP`
  *
+ * @throws ERR_TSR_ARGUMENT when two weights get the same name
+ *
  * @example
  * await saveCheckpoint('checkpoints', { model: ownerOfLayers(model), step })
  */
@@ -46,9 +52,10 @@ export function ownerOfLayers(
 ): PieceOwner {
   const weights = layers
     .filter((layer) => layer.weights.length > 0)
-    .flatMap(({ name: layer, weights: own }, index) =>
-      own.map((variable) => {
-        const weight = variable.originalName.split('/').at(-1)!
+    .flatMap(({ name: layer, weights: own }, index) => {
+      const counts = new Map<string, number>()
+      return own.map((variable) => {
+        const weight = numbered(variable.originalName.split('/').at(-1)!, counts)
         const shape = variable.shape as readonly number[]
         const { shard } = variable
         const cut = shard === undefined ? {} : { shard }
@@ -57,8 +64,9 @@ export function ownerOfLayers(
           shape,
           part: partOfParameter({ name: names({ layer, index, weight }), shape, ...cut }),
         }
-      }),
-    )
+      })
+    })
+  checkNames(weights.map(({ part }) => part.name))
   return {
     pieces: async () =>
       await Promise.all(
@@ -77,6 +85,19 @@ export function ownerOfLayers(
       }
     },
   }
+}
+
+function numbered(name: string, counts: Map<string, number>): string {
+  const count = counts.get(name) ?? 0
+  counts.set(name, count + 1)
+  return count === 0 ? name : `${name}_${String(count)}`
+}
+
+function checkNames(names: readonly string[]): void {
+  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  if (twice === undefined) return
+  const expected = 'a name of its own for each weight'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'names', value: `${twice} for two`, expected })
 }
 
 /** Names of `shardedMLP` for the weights of dense layers: `layers.0.weight`, `layers.0.bias`. */

@@ -61,8 +61,12 @@ export async function loadCheckpoint(
   await together(group, async () => {
     for (const parts of wanted) pieces.push(await readParts(checkpoint!, parts))
   })
-  // the optimizer first: it may be one of another kind, and refuse
-  for (const [i, owner] of [...owners.entries()].reverse()) owner.load(pieces[i]!)
+  // the optimizer first: it may be one of another kind, and refuse, where it has state to load
+  for (const [i, owner] of [...owners.entries()].reverse()) {
+    await together(group, () => {
+      owner.load(pieces[i]!)
+    })
+  }
   return { ...latest, data: contents.data, seeds: contents.seeds }
 }
 

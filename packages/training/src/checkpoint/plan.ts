@@ -51,6 +51,28 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
   })
 }
 
+/**
+ * A tied parameter may be in the list twice; two that differ would be saved as one.
+ *
+ * @param pieces - of one rank
+ * @throws ERR_TSR_CHECKPOINT_PIECES
+ */
+export function checkNames(pieces: readonly Piece[]): void {
+  const byKey = new Map<string, Piece>()
+  for (const piece of pieces) {
+    const key = keyOf(piece)
+    const former = byKey.get(key)
+    byKey.set(key, piece)
+    if (former === undefined || bytesIn(former).equals(bytesIn(piece))) continue
+    const problem = 'one rank has two of this name, with different values'
+    throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: piece.name, problem })
+  }
+}
+
+function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength)
+}
+
 /** A name of the part in its file: `layers.0.weight[0:4,8:16]`, and of a range `...{0:100}`. */
 export function keyOf({ name, shape, box, range }: Part): string {
   const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])

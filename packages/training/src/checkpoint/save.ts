@@ -4,9 +4,10 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { newName } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
-import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import { checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 import { ownersOf, type CheckpointState } from './state.ts'
 import { together } from './together.ts'
+import { inTurn, type Writing } from './turns.ts'
 import { attempt, writeCheckpoint } from './write.ts'
 
 /** What is saved beside tensors; that of rank 0 counts. */
@@ -39,15 +40,6 @@ export interface SavedCheckpoint {
   readonly done: Promise<void>
 }
 
-/** What is written while training goes on. */
-interface Writing {
-  readonly done: Promise<void>
-  /** An error that nobody has asked for yet. */
-  untold?: { readonly error: unknown }
-}
-
-/** By group, or by folder where there is no group: the last one. */
-const underWay = new Map<ProcessGroup | string, Writing>()
 /** Ranks write at their own pace beside training: messages of their own keep the order. */
 const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>()
 
@@ -72,21 +64,36 @@ export async function saveCheckpoint(
   directory: string,
   state: SavedState,
   group?: ProcessGroup,
-  { keep = Infinity, background = false }: SaveOptions = {},
+  options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
   const folder = resolve(directory)
-  const key = group ?? folder
-  const former = underWay.get(key)
-  await former?.done.catch(() => undefined)
+  const { path, writing } = await inTurn(group ?? folder, async (failed) => {
+    return await save(folder, state, group, options, failed?.untold)
+  })
+  return {
+    path,
+    get done() {
+      return Promise.resolve(writing?.done).finally(() => {
+        delete writing?.untold
+      })
+    },
+  }
+}
+
+async function save(
+  folder: string,
+  state: SavedState,
+  group: ProcessGroup | undefined,
+  { keep = Infinity, background = false }: SaveOptions,
+  untold: Writing['untold'],
+): Promise<{ readonly path: string; readonly writing?: Writing }> {
   const rank = group?.rank ?? 0
   const pieces: Piece[] = []
   const ranks = await together(group, async () => {
-    if (former?.untold !== undefined) {
-      underWay.delete(key)
-      throw former.untold.error
-    }
+    if (untold !== undefined) throw untold.error
     checkArguments(state, keep)
     for (const owner of ownersOf(state)) pieces.push(...(await owner.pieces()))
+    checkNames(pieces)
     const name = rank === 0 ? await attempt(rank, folder, () => newName(folder, state.step)) : ''
     return { held: pieces.map(factsOf), name }
   })
@@ -99,21 +106,13 @@ export async function saveCheckpoint(
   const path = join(folder, name)
   if (!background) {
     await writeCheckpoint(share, group)
-    return { path, done: Promise.resolve() }
+    return { path }
   }
   const writing: Writing = { done: writeCheckpoint(share, await sideGroup(group)) }
   writing.done.catch((error: unknown) => {
     writing.untold = { error }
   })
-  underWay.set(key, writing)
-  return {
-    path,
-    get done() {
-      return writing.done.finally(() => {
-        delete writing.untold
-      })
-    },
-  }
+  return { path, writing }
 }
 
 /** The values that this rank writes, by name in its file. */

@@ -111,7 +111,7 @@ async function finish(
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
-  await prune(folder, keep)
+  await prune(folder, name, keep)
 }
 
 function describeTensors(
