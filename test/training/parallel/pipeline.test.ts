@@ -170,6 +170,41 @@ describe('the messages', () => {
     },
   )
 
+  it('bring no gradient back to stages before which nothing learns', async () => {
+    const frozen = {
+      layers: 4,
+      slice: (from: number, to: number): Module => {
+        const module = model.slice(from, to)
+        return from >= 2 ? module : { parameters: [], forward: (x) => module.forward(x) }
+      },
+    }
+    const run = (schedule: ScheduleName, size: number) =>
+      runWorld({ size, seed: 1 }, async (group) => {
+        const pipe = pipeline(frozen, group, { schedule, microbatches: 4 })
+        await pipe.evaluate(examples(8))
+        const { gradients } = await pipe.forwardBackward(examples(8))
+        tf.dispose([...gradients.values()])
+        const spans = pipe.recorder.spans()
+        pipe.dispose()
+        return { spans, names: [...gradients.keys()] }
+      })
+    for (const schedule of ['1f1b', 'zb-h1', 'gpipe'] as const) {
+      const ranks = await run(schedule, 4)
+      const sent = ranks.map(({ spans }) => spans.filter(({ kind }) => kind === 'send'))
+      const back = sent.map((spans, rank) => spans.filter(({ peer }) => peer! < rank).length)
+      expect(back).toEqual([0, 0, 0, 4])
+      const received = ranks.map(
+        ({ spans }, rank) =>
+          spans.filter(({ kind, peer }) => kind === 'recv' && peer! > rank).length,
+      )
+      expect(received).toEqual([0, 0, 4, 0])
+    }
+    const ranks = await run('interleaved', 2)
+    expect(ranks.flatMap(({ names }) => names).sort()).toEqual(
+      [2, 3].flatMap((layer) => [`layers.${layer}.bias`, `layers.${layer}.weight`]),
+    )
+  })
+
   it('go to the recorder that was given', async () => {
     const counts = await runWorld({ size: 2 }, async (group) => {
       const recorder = new SpanRecorder({ rank: group.rank, capacity: 8 })

@@ -105,17 +105,28 @@ export class Activations {
   }
 
   /**
+   * Whether the stage before `stage`, or any before that, learns: otherwise no gradient goes back to
+   * it. Known once the first activation has arrived.
+   */
+  needsGradient(stage: number): boolean {
+    return this.#shapes.needsGradient(stage)
+  }
+
+  /**
    * Sends a tensor on its way.
    *
+   * @param needsGradient - of an activation: whether its gradient is wanted back
    * @returns a promise where its values have to be fetched; the caller may dispose it then, or else
    *   at once
    */
-  send(message: Message, tensor: Tensor): void | Promise<void> {
+  send(message: Message, tensor: Tensor, needsGradient = false): void | Promise<void> {
+    const announced =
+      message.direction === 'forward' && this.#shapes.announce(message, tensor, needsGradient)
+    if (announced) this.#post()
     if (this.#isOwn(message)) {
       this.#handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
       return undefined
     }
-    if (message.direction === 'forward' && this.#shapes.announce(message, tensor)) this.#post()
     const buffer = this.#pool.take(tensor.size)
     const written = writeTo(tensor, buffer)
     if (written === undefined) this.#sendBuffer(message, buffer)
@@ -153,6 +164,8 @@ export class Activations {
       const shape = this.#shapes.of(message)
       if (shape === undefined) return
       this.#expected.shift()
+      const { direction, stage } = message
+      if (direction === 'backward' && !this.needsGradient(stage + 1)) continue
       const length = this.#rows[message.microbatch]! * sizeOf(shape)
       const buffer = this.#pool.take(length)
       const work = this.#group.irecv(buffer, this.#source(message), options(message))

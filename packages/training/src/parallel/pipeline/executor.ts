@@ -2,12 +2,12 @@ import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '../../backend/tensorflow.ts'
-import type { Loss } from '../../nn/loss.ts'
 import type { Module } from '../../nn/module.ts'
+import { sumInto } from '../../optim/gradients.ts'
 import { Activations, type Message } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
 import type { Action } from './schedule/action.ts'
-import { Stage } from './stage.ts'
+import { Stage, type StageOptions } from './stage.ts'
 
 /** What is left of a batch that went forward and backward. */
 export interface TrainedBatch {
@@ -36,7 +36,7 @@ export class StageWorker {
   constructor(
     modules: readonly Module[],
     placement: readonly number[],
-    loss: Loss,
+    options: StageOptions,
     group: ProcessGroup,
     recorder: SpanRecorder,
   ) {
@@ -44,7 +44,7 @@ export class StageWorker {
     this.#recorder = recorder
     const own = [...placement.keys()].filter((stage) => placement[stage] === group.rank)
     for (const [at, index] of own.entries()) {
-      this.#stages.set(index, new Stage(modules[at]!, index > 0, loss))
+      this.#stages.set(index, new Stage(modules[at]!, options))
     }
     this.#activations = new Activations(group, placement, recorder)
   }
@@ -53,18 +53,16 @@ export class StageWorker {
     for (const stage of this.#stages.values()) stage.begin(batch.size)
     this.#activations.begin(batch.rows, this.#expected(actions))
     let [inFlight, peakInFlight] = [0, 0]
-    for (const action of actions) {
-      if (action.kind === 'F') await this.#forward(action, batch)
+    for (const [at, action] of actions.entries()) {
+      if (action.kind === 'F') await this.#forward(action, batch, actions[at + 1])
       else if (action.kind === 'W') await this.#backwardParameters(action)
       else await this.#backward(action)
       inFlight += { F: 1, B: -1, I: 0, W: -1 }[action.kind]
       peakInFlight = Math.max(peakInFlight, inFlight)
     }
     await this.#activations.end()
-    const stages = [...this.#stages.values()]
-    const gradients = new Map(stages.flatMap((stage) => [...stage.takeGradients()]))
     const meanLoss = (await this.#stages.get(this.#last)?.meanLoss()) ?? 0
-    return { meanLoss, peakInFlight, gradients }
+    return { meanLoss, peakInFlight, gradients: this.#takeGradients() }
   }
 
   /** Forwards only. @returns sums over the batch, on the last stage */
@@ -74,7 +72,8 @@ export class StageWorker {
       [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
     )
     this.#activations.begin(batch.rows, this.#expected(visits))
-    for (const { stage: index, microbatch } of visits) {
+    for (const action of visits) {
+      const { stage: index, microbatch } = action
       const stage = this.#stages.get(index)!
       const coming: Message = { direction: 'forward', stage: index, microbatch }
       if (index > 0) await this.#activations.arrive(coming)
@@ -84,7 +83,7 @@ export class StageWorker {
         sums.loss += loss
         sums.correct += correct
       } else {
-        await this.#activations.send({ ...coming, stage: index + 1 }, output)
+        await this.#sendForward(action, output)
         output.dispose()
       }
     }
@@ -97,28 +96,58 @@ export class StageWorker {
     this.#activations.dispose()
   }
 
-  async #forward(action: Action, batch: Microbatches): Promise<void> {
+  /** Of all stages of this rank: a parameter that two of them have gets the sum. */
+  #takeGradients(): Map<string, Tensor> {
+    const gradients = new Map<string, Tensor>()
+    const add = sumInto(gradients)
+    for (const stage of this.#stages.values()) {
+      const own = stage.takeGradients()
+      for (const parameter of stage.parameters) {
+        const gradient = own.get(parameter.name)
+        if (gradient !== undefined) add(parameter, gradient)
+      }
+    }
+    return gradients
+  }
+
+  async #forward(action: Action, batch: Microbatches, next: Action | undefined): Promise<void> {
     const { stage: index, microbatch } = action
     const stage = this.#stages.get(index)!
     const coming: Message = { direction: 'forward', stage: index, microbatch }
     if (index > 0) await this.#activations.arrive(coming)
-    await this.#timed(action, () => {
+    await this.#timed(action, async () => {
       const labels = index === this.#last ? batch.labels(microbatch) : undefined
-      const output = stage.forward(microbatch, this.#input(coming, batch), labels)
-      if (index === this.#last) return undefined
-      return this.#activations.send({ ...coming, stage: index + 1 }, output)
+      const needsGradient = this.#activations.needsGradient(index)
+      const output = stage.forward(microbatch, this.#input(coming, batch), needsGradient, labels)
+      if (index < this.#last) await this.#sendForward(action, output)
+      // its backward follows at once: nothing is gained by computing it again
+      const isNext = next?.stage === index && next.microbatch === microbatch
+      if (!isNext) stage.release(microbatch)
     })
   }
 
+  #sendForward({ stage, microbatch }: Action, output: Tensor): void | Promise<void> {
+    const learns = this.#stages.get(stage)!.parameters.length > 0
+    const needsGradient = learns || this.#activations.needsGradient(stage)
+    const message: Message = { direction: 'forward', stage: stage + 1, microbatch }
+    return this.#activations.send(message, output, needsGradient)
+  }
+
   async #backward(action: Action): Promise<void> {
-    const { stage: index, microbatch } = action
+    const { kind, stage: index, microbatch } = action
     const stage = this.#stages.get(index)!
     const coming: Message = { direction: 'backward', stage: index, microbatch }
+    if (this.#learnsNothing(index)) {
+      await this.#timed(action, () => {
+        if (kind === 'B') stage.free(microbatch)
+      })
+      return
+    }
     if (index < this.#last) await this.#activations.arrive(coming)
     await this.#timed(action, async () => {
       const outputGradient = index === this.#last ? undefined : this.#activations.take(coming)
       const inputGradient =
-        action.kind === 'B'
+        kind === 'B'
           ? stage.backward(microbatch, outputGradient)
           : stage.backwardInput(microbatch, outputGradient)
       if (inputGradient === undefined) return
@@ -128,9 +157,17 @@ export class StageWorker {
   }
 
   async #backwardParameters(action: Action): Promise<void> {
+    const { stage: index, microbatch } = action
+    const stage = this.#stages.get(index)!
     await this.#timed(action, () => {
-      this.#stages.get(action.stage)!.backwardParameters(action.microbatch)
+      if (this.#learnsNothing(index)) stage.free(microbatch)
+      else stage.backwardParameters(microbatch)
     })
+  }
+
+  /** Whether no parameter stands in this stage or before it: then no gradient comes back. */
+  #learnsNothing(stage: number): boolean {
+    return stage < this.#last && !this.#activations.needsGradient(stage + 1)
   }
 
   #input(coming: Message, batch: Microbatches): Tensor {

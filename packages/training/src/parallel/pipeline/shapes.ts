@@ -2,15 +2,22 @@ import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Message } from './activations.ts'
 
-/** Announces the shape of an activation, once a stage; activations have smaller tags. */
+/** Announces an activation, once a stage; activations have smaller tags. */
 const SHAPE_TAG = 2 ** 30
+
+interface Announcement {
+  /** Of one example. */
+  readonly shape: readonly number[]
+  /** Whether the gradient is wanted back: not where nothing before learns. */
+  readonly needsGradient: boolean
+}
 
 /** The shapes of one example between neighbouring stages: what a stage sends on, its gradient has. */
 export class Shapes {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
   /** By the stage that an activation goes to. */
-  readonly #known = new Map<number, readonly number[]>()
+  readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
 
   constructor(group: ProcessGroup, placement: readonly number[]) {
@@ -19,23 +26,30 @@ export class Shapes {
   }
 
   of({ direction, stage }: Message): readonly number[] | undefined {
-    return this.#known.get(direction === 'forward' ? stage : stage + 1)
+    return this.#known.get(direction === 'forward' ? stage : stage + 1)?.shape
   }
 
-  /** Waits for the shape of an activation that comes from another rank. */
+  /** Of the activations that go to `stage`. */
+  needsGradient(stage: number): boolean {
+    return this.#known.get(stage)?.needsGradient ?? false
+  }
+
+  /** Waits for the announcement of an activation that comes from another rank. */
   async learn({ stage }: Message): Promise<void> {
     const from = this.#placement[stage - 1]!
-    const shape = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
-    this.#known.set(stage, shape as readonly number[])
+    const announcement = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
+    this.#known.set(stage, announcement as Announcement)
   }
 
   /** Tells the next stage, once; whether this was the time. */
-  announce({ stage }: Message, tensor: Tensor): boolean {
+  announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false
-    const shape = tensor.shape.slice(1)
-    this.#known.set(stage, shape)
+    const announcement = { shape: tensor.shape.slice(1), needsGradient }
+    this.#known.set(stage, announcement)
     const to = this.#placement[stage]!
-    this.#announced.push(this.#group.sendObject(shape, to, { tag: SHAPE_TAG + stage }))
+    if (to !== this.#group.rank) {
+      this.#announced.push(this.#group.sendObject(announcement, to, { tag: SHAPE_TAG + stage }))
+    }
     return true
   }
 

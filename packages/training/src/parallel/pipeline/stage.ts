@@ -3,6 +3,7 @@ import type { Recording } from '../../autograd/recording.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
+import type { Parameter } from '../../nn/parameter.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { fetchCorrect } from '../../nn/accuracy.ts'
 import { sumInto } from '../../optim/gradients.ts'
@@ -10,9 +11,22 @@ import { sumInto } from '../../optim/gradients.ts'
 /** A micro-batch between its forward and its backward. */
 interface InFlight {
   readonly input: Tensor
+  readonly labels: Tensor | undefined
+  readonly needsInputGradient: boolean
+  /** Undefined where it is to be computed again. */
+  pass: Pass | undefined
+}
+
+interface Pass {
   readonly recording: Recording
   readonly loss: Recording | undefined
-  readonly labels: Tensor | undefined
+}
+
+export interface StageOptions {
+  /** Summed over the examples. */
+  readonly loss: Loss
+  /** Whether to keep the input alone from a forward to its backward, which runs it again. */
+  readonly recompute: boolean
 }
 
 /**
@@ -21,26 +35,26 @@ interface InFlight {
  */
 export class Stage {
   readonly #module: Module
-  readonly #needsInputGradient: boolean
   readonly #loss: Loss
+  readonly #recompute: boolean
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #batchSize = 1
   #losses: (number | Promise<number>)[] = []
 
-  /**
-   * @param needsInputGradient - false on the first stage: nobody is behind it
-   * @param loss - summed over the examples
-   */
-  constructor(module: Module, needsInputGradient: boolean, loss: Loss) {
+  constructor(module: Module, { loss, recompute }: StageOptions) {
     this.#module = module
-    this.#needsInputGradient = needsInputGradient
     this.#loss = loss
+    this.#recompute = recompute
+  }
+
+  get parameters(): readonly Parameter[] {
+    return this.#module.parameters
   }
 
   /** Starts a pass over a batch of `batchSize` examples; frees what a failed one has left. */
   begin(batchSize: number): void {
-    for (const microbatch of [...this.#inFlight.keys()]) this.#free(microbatch)
+    for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
     for (const gradient of this.#gradients.values()) gradient.dispose()
     this.#gradients = new Map()
     this.#batchSize = batchSize
@@ -56,43 +70,49 @@ export class Stage {
 
   /**
    * @param input - becomes the stage's
+   * @param needsInputGradient - whether anything before this stage learns
    * @param labels - on the last stage, where they end in the loss; become the stage's
-   * @returns the output; valid until the micro-batch's backward
+   * @returns the output; valid until `release`, or else until the micro-batch's backward
    */
-  forward(microbatch: number, input: Tensor, labels?: Tensor): Tensor {
-    const recording = recordModule(this.#module, input, {
-      needsInputGradient: this.#needsInputGradient,
-    })
-    let loss: Recording | undefined
-    if (labels !== undefined) {
-      loss = recordLoss(this.#loss, recording.value, labels)
+  forward(microbatch: number, input: Tensor, needsInputGradient: boolean, labels?: Tensor): Tensor {
+    const flight: InFlight = { input, labels, needsInputGradient, pass: undefined }
+    this.#inFlight.set(microbatch, flight)
+    const { recording, loss } = this.#passOf(flight)
+    if (loss !== undefined) {
       const value = takeScalar(tf.clone(loss.value))
       // If it cannot be fetched, that is the news of meanLoss().
       if (typeof value !== 'number') value.catch(() => undefined)
       this.#losses.push(value)
     }
-    this.#inFlight.set(microbatch, { input, recording, loss, labels })
     return recording.value
+  }
+
+  /** Nobody needs the output any more: frees all but the input where it is to be computed again. */
+  release(microbatch: number): void {
+    if (!this.#recompute) return
+    const flight = this.#inFlight.get(microbatch)!
+    disposePass(flight.pass)
+    flight.pass = undefined
   }
 
   /**
    * Runs a micro-batch backward and frees its activations.
    *
    * @param outputGradient - freed here; undefined on the last stage, which starts from the loss
-   * @returns the gradient of the input, the caller's to dispose; undefined on the first stage
+   * @returns the gradient of the input, the caller's to dispose; undefined where nobody needs it
    */
   backward(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
-    const { recording, loss } = this.#inFlight.get(microbatch)!
+    const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
     const dy = outputGradient ?? this.#lossGradient(loss!)
     const inputGradient = recording.backward(dy, sumInto(this.#gradients))
     dy.dispose()
-    this.#free(microbatch)
+    this.free(microbatch)
     return inputGradient
   }
 
   /** The first half of `backward`: the activations stay for the second. */
   backwardInput(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
-    const { recording, loss } = this.#inFlight.get(microbatch)!
+    const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
     const dy = outputGradient ?? this.#lossGradient(loss!)
     // a module with passes of its own may have no halves: then this is all of it
     const inputGradient =
@@ -105,11 +125,11 @@ export class Stage {
 
   /** The second half. */
   backwardParameters(microbatch: number): void {
-    const { recording } = this.#inFlight.get(microbatch)!
+    const { recording } = this.#passOf(this.#inFlight.get(microbatch)!)
     if (recording.backwardInput !== undefined) {
       recording.backwardParameters?.(sumInto(this.#gradients))
     }
-    this.#free(microbatch)
+    this.free(microbatch)
   }
 
   /** The gradients of the mean loss, by parameter name, the caller's to dispose. */
@@ -150,12 +170,27 @@ export class Stage {
     return gradient
   }
 
-  #free(microbatch: number): void {
-    const { input, recording, loss, labels } = this.#inFlight.get(microbatch)!
+  /** Frees what is held of a micro-batch. */
+  free(microbatch: number): void {
+    const { input, labels, pass } = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)
-    loss?.dispose()
+    disposePass(pass)
     labels?.dispose()
-    recording.dispose()
     input.dispose()
   }
+
+  #passOf(flight: InFlight): Pass {
+    const { input, labels, needsInputGradient } = flight
+    if (flight.pass !== undefined) return flight.pass
+    const recording = recordModule(this.#module, input, { needsInputGradient })
+    flight.pass = { recording, loss: undefined }
+    if (labels === undefined) return flight.pass
+    flight.pass = { recording, loss: recordLoss(this.#loss, recording.value, labels) }
+    return flight.pass
+  }
+}
+
+function disposePass(pass: Pass | undefined): void {
+  pass?.loss?.dispose()
+  pass?.recording.dispose()
 }
