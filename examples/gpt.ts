@@ -5,6 +5,7 @@
 //   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that share every layer)
 //   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that share every sequence)
 //   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (together)
+//   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that share gradients and AdamW's state)
 //   node --import tsx examples/gpt.ts                   (one process: the same script)
 //
 // Whatever the mesh, the ranks draw the same batches, start from the same weights and come to the same
@@ -21,10 +22,13 @@ import { sampleText } from './lib/sample-text.ts'
 import { fillWholeModel } from './lib/whole-model.ts'
 
 const flags = readFlags({
+  // 0: the ranks that are left
+  dp: integer(0),
   pp: count(1),
   tp: count(1),
   cp: count(1),
   between: choice(['replicated', 'sequence'] as const, 'replicated'),
+  zero: choice(['0', '1', '2'] as const, '0'),
   steps: count(200),
   batch: count(8),
   block: count(64),
@@ -42,8 +46,8 @@ const { batch, block, layers, heads, width, seed, steps } = flags
 const world = await initProcessGroup()
 await training.loadBackend()
 const { pp, tp, cp } = flags
-const dp = world.size / (pp * cp * tp)
-if (!Number.isInteger(dp) || batch % dp !== 0) {
+const dp = flags.dp || world.size / (pp * cp * tp)
+if (dp * pp * cp * tp !== world.size || !Number.isInteger(dp) || batch % dp !== 0) {
   throw new Error(`${world.size} ranks and a batch of ${batch} do not divide by this mesh.`)
 }
 const mesh = await initDeviceMesh({ dp, pp, cp, tp })
@@ -61,7 +65,9 @@ const pipe = training.pipeline(shared, mesh.pp, {
   microbatches: flags.microbatches,
   loss: tp === 1 ? training.summedCrossEntropy : training.vocabParallelCrossEntropy(mesh.tp),
 })
-const replica = await training.dataParallel(pipe, averaged)
+const stage = ({ 0: undefined, 1: 1, 2: 2 } as const)[flags.zero]
+const sharded = stage && (await training.fullyShard(pipe, averaged, { stage }))
+const replica = sharded ?? (await training.dataParallel(pipe, averaged))
 const optimizer = new training.AdamW({
   withoutDecay: ['**.bias', '**.ln_1.*', '**.ln_2.*', 'ln_f.*'],
 })
@@ -83,6 +89,20 @@ async function mean(value: number): Promise<number> {
   const sum = Float64Array.of(value)
   await averaged.allReduce(sum, { op: 'avg' })
   return sum[0]!
+}
+
+/** Averages the gradients, clips them by the norm of the whole model, and steps. */
+async function update(): Promise<void> {
+  const clip = { maxNorm: 1, tensor: mesh.tp, pipeline: mesh.pp }
+  if (sharded === undefined) {
+    const gradients = (await replica.gradients()) as Map<string, training.Tensor>
+    await training.clipGradients(pipe.parameters, gradients, clip)
+    optimizer.step(pipe.parameters, gradients)
+    return
+  }
+  const gradients = await sharded.gradients()
+  await training.clipGradients(sharded.shards, gradients, { ...clip, shard: averaged })
+  await sharded.step(optimizer, gradients)
 }
 
 /** Loss and share of right guesses on some of the book that was not seen. */
@@ -110,14 +130,8 @@ for (let step = 0; step < steps; step++) {
   for (const parameter of pipe.parameters) {
     replica.onGradient(parameter, own.get(parameter.name)!)
   }
-  const gradients = await replica.gradients()
-  await training.clipGradients(pipe.parameters, gradients, {
-    maxNorm: 1,
-    tensor: mesh.tp,
-    pipeline: mesh.pp,
-  })
   optimizer.learningRate = rate(step)
-  optimizer.step(pipe.parameters, gradients)
+  await update()
   losses.push(await mean(loss))
   if (world.rank === 0) {
     progress.update(() => {

@@ -48,6 +48,8 @@ describe('gpt.ts', () => {
     for (const flags of [
       ['--pp', '2', '--tp', '2', '--between', 'sequence', '--schedule', 'zb-h1'],
       ['--cp', '2', '--tp', '2'],
+      ['--dp', '2', '--tp', '2', '--zero', '2'],
+      ['--pp', '2', '--zero', '1'],
       ['--cp', '2', '--tp', '2', '--between', 'sequence'],
     ]) {
       const four = await train(4, '--steps', '20', ...flags)
