@@ -13,6 +13,7 @@ import type { Batch, PipelineModel } from './model.ts'
 import { Plan, type ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
 import { splitAs, type LayerRange, type Split } from './split-layers.ts'
+import { TiedParameters } from './tied-parameters.ts'
 
 export interface PipelineOptions {
   /** A name, or lists of actions of your own: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
@@ -65,7 +66,8 @@ export interface Evaluation {
  * builds its layers only, activations travel from stage to stage, gradients back.
  *
  * The result equals that of a single process, whatever the schedule and the number of micro-batches;
- * with a group of one rank it is a single process. All ranks make the same calls.
+ * with a group of one rank it is a single process. All ranks make the same calls. Parameters of the
+ * same name in several stages are one: their gradients are summed.
  *
  * @example
  * const group = await initProcessGroup()
@@ -110,7 +112,7 @@ export class Pipeline {
   readonly layers: LayerRange
   /** The layers of each chunk. */
   readonly chunks: readonly LayerRange[]
-  /** Of all chunks. */
+  /** Of all chunks, each name once: chunks that have one of the same name share it. */
   readonly parameters: readonly Parameter[]
   /** Whether this rank reads the inputs. */
   readonly isFirst: boolean
@@ -122,6 +124,7 @@ export class Pipeline {
   readonly #plan: Plan
   readonly #optimizer: Optimizer | undefined
   readonly #worker: StageWorker
+  readonly #tied: TiedParameters
   readonly #figures: Float64Array
   /** The rank of the last stage. */
   readonly #lastRank: number
@@ -139,7 +142,8 @@ export class Pipeline {
     this.modules = modules
     this.layers = chunks[0]!
     this.chunks = chunks
-    this.parameters = modules.flatMap(({ parameters }) => parameters)
+    this.#tied = new TiedParameters(modules, group)
+    this.parameters = this.#tied.parameters
     this.#lastRank = plan.placement.at(-1)!
     this.isFirst = group.rank === plan.placement[0]
     this.isLast = group.rank === this.#lastRank
@@ -204,6 +208,7 @@ export class Pipeline {
   /** Frees the parameters and the buffers. */
   dispose(): void {
     this.#worker.dispose()
+    this.#tied.dispose()
     this.#group.free(this.#figures)
     for (const module of this.modules) disposeModule(module)
   }
@@ -212,7 +217,12 @@ export class Pipeline {
     const parts = cutBatch(batch, this.#plan.microbatches)
     try {
       const { actions } = this.#plan.for(parts.rows.length)
-      return await this.#pass(() => this.#worker.train(actions[this.#group.rank]!, parts))
+      return await this.#pass(async () => {
+        await this.#tied.prepare()
+        const trained = await this.#worker.train(actions[this.#group.rank]!, parts)
+        await this.#tied.sum(trained.gradients)
+        return trained
+      })
     } finally {
       parts.dispose()
     }

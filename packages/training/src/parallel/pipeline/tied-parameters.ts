@@ -1,0 +1,123 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { sizeOf } from '../../backend/shape.ts'
+import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Module } from '../../nn/module.ts'
+import { replaceValue, type Parameter } from '../../nn/parameter.ts'
+import { checkTied } from './check-tied.ts'
+
+/** A parameter that several ranks have, by its name, and the group of those. */
+interface Tie {
+  readonly parameter: Parameter
+  readonly group: ProcessGroup
+}
+
+/**
+ * Parameters that several stages share by name, as an embedding and the head that multiplies with its
+ * table. Stages of one rank share the value; over ranks, gradients are summed, so that all make the
+ * same step.
+ */
+export class TiedParameters {
+  /** Of all modules, each name once. */
+  readonly parameters: readonly Parameter[]
+  readonly #group: ProcessGroup
+  #ties: readonly Tie[] | undefined
+  #groups: readonly ProcessGroup[] = []
+
+  /** @throws ERR_TSR_ARGUMENT when two of one name have different shapes */
+  constructor(modules: readonly Module[], group: ProcessGroup) {
+    this.#group = group
+    const byName = new Map<string, Parameter>()
+    for (const parameter of modules.flatMap(({ parameters }) => parameters)) {
+      const first = byName.get(parameter.name)
+      if (first === undefined) byName.set(parameter.name, parameter)
+      else if (first !== parameter) share(first, parameter)
+    }
+    this.parameters = [...byName.values()]
+  }
+
+  /**
+   * Finds out, once, which parameters other ranks have too, and gives them the values of the first of
+   * these. All ranks of the pipeline call it.
+   *
+   * @throws ERR_TSR_ARGUMENT when two of one name have different shapes, on all ranks
+   */
+  async prepare(): Promise<void> {
+    if (this.#ties !== undefined) return
+    if (this.#group.size === 1) {
+      this.#ties = []
+      return
+    }
+    const own = this.parameters.map(({ name, shape }) => ({ name, shape }))
+    const label = 'names of parameters'
+    const lists = await this.#group.allGatherObject(own, { label })
+    const owners = new Map<string, number[]>()
+    lists.forEach((list, rank) => {
+      for (const { name } of list) owners.set(name, [...(owners.get(name) ?? []), rank])
+    })
+    checkTied(lists)
+    const shared = [...owners].filter(([, ranks]) => ranks.length > 1)
+    const groups = new Map<string, ProcessGroup | undefined>()
+    for (const ranks of new Map(shared.map(([, set]) => [set.join(), set])).values()) {
+      const isIn = ranks.includes(this.#group.rank)
+      groups.set(ranks.join(), await this.#group.split(isIn ? 0 : null))
+    }
+    this.#groups = [...groups.values()].filter((group) => group !== undefined)
+    this.#ties = shared.flatMap(([name, ranks]) => {
+      const group = groups.get(ranks.join())
+      const parameter = this.parameters.find((each) => each.name === name)
+      return group === undefined || parameter === undefined ? [] : [{ group, parameter }]
+    })
+    for (const { parameter, group } of this.#ties) {
+      const value = await exchange(parameter, parameter.value, group, 'broadcast')
+      replaceValue(parameter, value)
+    }
+  }
+
+  /** Puts the sums over the ranks in the place of the gradients of shared parameters. */
+  async sum(gradients: Map<string, Tensor>): Promise<void> {
+    for (const { parameter, group } of this.#ties ?? []) {
+      const gradient = gradients.get(parameter.name)
+      gradients.set(parameter.name, await exchange(parameter, gradient, group, 'sum'))
+      gradient?.dispose()
+    }
+  }
+
+  /** Leaves the groups. */
+  dispose(): void {
+    for (const group of this.#groups) group.destroy().catch(() => undefined)
+    this.#groups = []
+  }
+}
+
+/** @param tensor - undefined: zeros @returns the first rank's values, or the sum of all ranks' */
+async function exchange(
+  { name, shape }: Parameter,
+  tensor: Tensor | undefined,
+  group: ProcessGroup,
+  what: 'broadcast' | 'sum',
+): Promise<Tensor> {
+  const buffer = group.alloc('float32', sizeOf(shape))
+  try {
+    if (tensor !== undefined) await writeTo(tensor, buffer)
+    if (what === 'sum') await group.allReduce(buffer, { deterministic: true, label: name })
+    else await group.broadcast(buffer, 0, { label: name })
+    return tensorFrom(buffer, shape)
+  } finally {
+    group.free(buffer)
+  }
+}
+
+/** From now on `other` is another place of the same value. */
+function share(first: Parameter, other: Parameter): void {
+  checkTied([[first], [other]])
+  other.value.dispose()
+  Object.defineProperty(other, 'value', {
+    get: () => first.value,
+    set: (value: Tensor) => {
+      first.value = value
+    },
+    enumerable: true,
+    configurable: true,
+  })
+}
