@@ -123,6 +123,18 @@ describe('a GPT-2 file', () => {
     })
   })
 
+  it.each(['null', '{', '{"weight_map": null}', '{"weight_map": {"a": "../a"}}'])(
+    'whose index is %s is refused',
+    async (text) => {
+      const folder = makeFolder()
+      writeFileSync(join(folder, 'model.safetensors.index.json'), text)
+      const model = new GPT(sizes)
+      await expect(loadPretrained(folder, model)).rejects.toMatchObject({
+        code: 'ERR_TSR_SAFETENSORS',
+      })
+    },
+  )
+
   it('that lacks a tensor, or has one of another size, changes nothing', async () => {
     const tensors = asGPT2(trained())
     tensors.delete('transformer.ln_f.bias')

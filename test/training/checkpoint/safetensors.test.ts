@@ -113,6 +113,15 @@ describe('refuses a file', () => {
   })
 })
 
+it('refuses the one name that the format keeps for itself', async () => {
+  const tensors = new Map([['__metadata__', { shape: [1], values: Float32Array.of(1) }]])
+  const path = join(makeFolder(), 'x.safetensors')
+  await expect(writeSafetensors(path, tensors)).rejects.toMatchObject({
+    code: 'ERR_TSR_ARGUMENT',
+    facts: { value: '__metadata__' },
+  })
+})
+
 it('reads a header at its words: a tensor named __proto__ is one', async () => {
   const path = fileOf('{"__proto__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
   const file = await openSafetensors(path)

@@ -104,6 +104,11 @@ it('refuses the state of other data, and positions that are none', () => {
       loader!.loadState({ ...state, ...change })
     }).toThrow(message)
   }
+  for (const other of [null, { position: 3 }, { ...state, seed: '7' }]) {
+    expect(() => {
+      loader!.loadState(other as never)
+    }).toThrow(/state is .*; expected what state\(\) of a loader has returned/)
+  }
   expect(loader!.state()).toEqual(state)
   expect(() => dataLoader(dataset(4), { batch: 0 })).toThrow(/batch is 0/)
   expect(() => dataLoader(dataset(4), { batch: 2, share: [2, 2] })).toThrow(/share is \[2, 2\]/)

@@ -19,6 +19,7 @@ const sizes = [
   { examples: 13, ranks: 4 },
   { examples: 15, ranks: 4 },
   { examples: 3, ranks: 4 },
+  { examples: 2, ranks: 4 },
   { examples: 0, ranks: 2 },
   { examples: 10, ranks: 1 },
 ]
@@ -28,6 +29,10 @@ describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
     const mine = parts({ examples, ranks, shuffle })
     expect(sorted(mine.flat())).toEqual(whole(examples))
     const lengths = mine.map(({ length }) => length)
+    // not -0
+    for (let rank = 0; rank < ranks; rank++) {
+      expect(sampler({ examples, rank, ranks }).length).toBe(lengths[rank])
+    }
     expect(Math.max(...lengths) - Math.min(...lengths)).toBeLessThanOrEqual(1)
   })
 

@@ -227,6 +227,30 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     )
   })
 
+  it.each(cases)('%s changes nothing where one gradient does not fit', async (_, make) => {
+    const parameters = [build('a', [1, 2]), build('b', [3])]
+    const gradients = new Map([
+      ['a', gradient([1, 1])],
+      ['b', gradient([1, 1])],
+    ])
+    const optimizer = make()
+    expect(() => {
+      optimizer.step(parameters, gradients)
+    }).toThrow(/the gradient of b/)
+    expect([...parameters[0]!.value.dataSync()]).toEqual([1, 2])
+    expect((await optimizer.state()).size).toBe(0)
+    // the caller's still
+    for (const tensor of gradients.values()) expect([...tensor.dataSync()]).toEqual([1, 1])
+    tf.dispose([...gradients.values()])
+  })
+
+  it.each(cases)('%s makes one step of a parameter that is listed twice', (_, make) => {
+    const [tied, once] = [build('a', [1, 2]), build('a', [1, 2])]
+    make().step([tied, tied], new Map([['a', Float32Array.of(0.5, -0.5)]]))
+    make().step([once], new Map([['a', Float32Array.of(0.5, -0.5)]]))
+    expect(tied.value.dataSync()).toEqual(once.value.dataSync())
+  })
+
   it.each<() => Optimizer>([
     () => new SGD({ learningRate: -1 }),
     () => new SGD({ learningRate: Number.NaN }),

@@ -2,7 +2,8 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { Dataset } from './dataset.ts'
-import { checkCount, checkShare, epochOrder, type Share } from './epoch-order.ts'
+import { checkCount, epochOrder } from './epoch-order.ts'
+import { checkShare, endsOfShare, type Share } from './share.ts'
 
 export interface BatchesOptions {
   /** Examples a batch. */
@@ -60,7 +61,6 @@ export function batches(dataset: Dataset, options: BatchesOptions): Batches {
   checkCount('start', start, 0, size)
   const share = options.share ?? [0, 1]
   checkShare('share', share)
-  const [index, count] = share
   const length = (dropLast ? Math.floor : Math.ceil)((size - start) / batch)
   return {
     length,
@@ -68,8 +68,7 @@ export function batches(dataset: Dataset, options: BatchesOptions): Batches {
       const order = epochOrder(size, { seed, epoch, shuffle }).subarray(start)
       for (let i = 0; i < length; i++) {
         const whole = order.subarray(i * batch, (i + 1) * batch)
-        const [from, to] = [index, index + 1].map((k) => Math.floor((k * whole.length) / count))
-        yield exampleBatch(dataset, whole.subarray(from, to))
+        yield exampleBatch(dataset, whole.subarray(...endsOfShare(share, whole.length)))
       }
     },
   }

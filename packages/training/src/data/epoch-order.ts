@@ -16,20 +16,6 @@ export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder)
     : Int32Array.from({ length }, (_, i) => i)
 }
 
-/** Number `index` of `count` equal parts. */
-export type Share = readonly [index: number, count: number]
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkShare(name: string, [index, count]: Share): void {
-  const isShare = Number.isSafeInteger(index) && Number.isSafeInteger(count)
-  if (isShare && index >= 0 && index < count) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name,
-    value: `[${String(index)}, ${String(count)}]`,
-    expected: 'an index below the count',
-  })
-}
-
 /** @throws ERR_TSR_ARGUMENT */
 export function checkCount(name: string, value: number, lowest: 0 | 1, highest = Infinity): void {
   if (Number.isSafeInteger(value) && value >= lowest && value <= highest) return

@@ -28,7 +28,7 @@ export interface Loader extends Iterable<ExampleBatch> {
    * Goes on from a position, also with another batch size or among other ranks: no example of the
    * epoch is lost or repeated. The order of the state counts, not that of the options.
    *
-   * @throws ERR_TSR_ARGUMENT when the state is of another data set
+   * @throws ERR_TSR_ARGUMENT when the state is none, or of another data set
    */
   loadState(state: LoaderState): void
 }
@@ -66,6 +66,7 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
     },
     state: () => ({ epoch, consumed, ...order, examples }),
     loadState(state) {
+      checkState(state)
       if (state.examples !== examples) {
         throw tsrError('ERR_TSR_ARGUMENT', {
           name: 'state',
@@ -88,4 +89,11 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
       consumed = 0
     },
   }
+}
+
+/** What a checkpoint hands over can be anything that was saved as `data`. */
+function checkState(state: Partial<LoaderState> | null): void {
+  if (typeof state?.seed === 'number' && typeof state.shuffle === 'boolean') return
+  const expected = 'what state() of a loader has returned'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'state', value: JSON.stringify(state), expected })
 }

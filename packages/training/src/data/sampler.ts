@@ -1,4 +1,5 @@
-import { checkCount, checkShare, epochOrder } from './epoch-order.ts'
+import { checkCount, epochOrder } from './epoch-order.ts'
+import { checkShare } from './share.ts'
 
 export interface SamplerOptions {
   /** Number of examples of the data set. */
@@ -48,7 +49,7 @@ export function sampler(options: SamplerOptions): Sampler {
   checkCount('examples', examples, 0)
   checkShare('[rank, ranks]', [rank, ranks])
   const whole = dropLast ? examples - (examples % ranks) : examples
-  const length = Math.ceil((whole - rank) / ranks)
+  const length = Math.max(0, Math.ceil((whole - rank) / ranks))
   let epoch = 0
   let indices: Int32Array | undefined
   return {

@@ -2,6 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tensorflow.ts'
 import { generator } from '../random/generator.ts'
+import { checkCount } from './epoch-order.ts'
+import { checkShare, endsOfShare, type Share } from './share.ts'
 
 /** A long row of tokens. */
 export interface Text {
@@ -19,7 +21,7 @@ export interface TextOptions {
    * Number `index` of `count` equal parts of the batch: for ranks that share it, by their data parallel
    * coordinate. Default [0, 1].
    */
-  readonly share?: readonly [index: number, count: number]
+  readonly share?: Share
   /** Which positions of each sequence; default all. Context parallel ranks have some of them. */
   readonly positions?: Int32Array
 }
@@ -88,9 +90,7 @@ export function* textBatches(
 function cutOut({ tokens }: Text, all: Int32Array, options: TextOptions): TextBatch {
   const { block, share = [0, 1] } = options
   const positions = options.positions ?? Int32Array.from({ length: block }, (_, i) => i)
-  const [index, count] = share
-  const [from, to] = [index, index + 1].map((k) => Math.floor((k * all.length) / count))
-  const starts = all.subarray(from, to)
+  const starts = all.subarray(...endsOfShare(share, all.length))
   const size = starts.length
   const width = positions.length
   const make = (shift: number) => (): Tensor => {
@@ -106,19 +106,15 @@ function cutOut({ tokens }: Text, all: Int32Array, options: TextOptions): TextBa
 }
 
 function checkOptions<Options extends TextOptions>({ tokens }: Text, options: Options): Options {
-  const { batch, block, share: [index, count] = [0, 1], positions } = options
+  const { batch, block, share = [0, 1], positions } = options
   const refuse = (name: string, value: string | number, expected: string) =>
     tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
-  for (const [name, value] of Object.entries({ batch, block })) {
-    if (!(Number.isSafeInteger(value) && value > 0)) throw refuse(name, value, 'a positive integer')
-  }
+  checkCount('batch', batch, 1)
+  checkCount('block', block, 1)
   if (block >= tokens.length) {
     throw refuse('block', block, `less than the ${String(tokens.length)} tokens of the text`)
   }
-  const isShare = Number.isSafeInteger(index) && Number.isSafeInteger(count)
-  if (!(isShare && index >= 0 && index < count)) {
-    throw refuse('share', `[${String(index)}, ${String(count)}]`, 'an index below the count')
-  }
+  checkShare('share', share)
   const outside = positions?.find((position) => !(position >= 0 && position < block))
   if (outside !== undefined) throw refuse('positions', outside, `0 to ${String(block - 1)}`)
   return options

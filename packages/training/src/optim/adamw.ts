@@ -19,7 +19,7 @@ export interface AdamWOptions extends AdamOptions {
  * @throws ERR_TSR_ARGUMENT when an option is out of range
  *
  * @example
- * const optimizer = new AdamW({ weightDecay: 0.1, withoutDecay: ['**.bias', '**.norm.*'] })
+ * const optimizer = new AdamW({ weightDecay: 0.1, withoutDecay: ['**.bias', '**.ln_1.*'] })
  */
 export class AdamW extends AdaptiveOptimizer {
   constructor({ weightDecay = 0.01, withoutDecay = [], ...options }: AdamWOptions = {}) {

@@ -2,7 +2,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
-import { checkGradient, type Gradients } from './optimizer.ts'
+import { withGradients, type Gradients } from './optimizer.ts'
 
 /** Makes the next value of a parameter out of operations; called in a tf.tidy. */
 export type DeviceUpdate = (value: Tensor, gradient: Tensor, parameter: Parameter) => Tensor
@@ -13,11 +13,8 @@ export function updateOnDevice(
   gradients: Gradients,
   update: DeviceUpdate,
 ): void {
-  for (const parameter of parameters) {
-    const { name, value, shape } = parameter
-    const given = gradients.get(name)
-    if (given === undefined) continue
-    checkGradient(parameter, given)
+  for (const [parameter, given] of withGradients(parameters, gradients)) {
+    const { value, shape } = parameter
     const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, shape) : given
     const next = tf.tidy(() => tf.keep(update(value, gradient, parameter)))
     replaceValue(parameter, next)

@@ -10,11 +10,13 @@ export interface Optimizer {
   learningRate: number
 
   /**
-   * Gives each parameter that has a gradient its next value; the others stay as they are.
+   * Gives each parameter that has a gradient its next value; the others stay as they are. One that is
+   * in the list twice, as a tied one may be, makes one step.
    *
    * @param gradients - by parameter name; tensors that were used are disposed, arrays stay as they
    *   are
-   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter
+   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter: nothing has changed
+   *   then, and the tensors are the caller's
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
@@ -49,11 +51,8 @@ export function updateParameters(
   gradients: Gradients,
   update: Update,
 ): void {
-  for (const parameter of parameters) {
-    const { name, value, shape } = parameter
-    const gradient = gradients.get(name)
-    if (gradient === undefined) continue
-    checkGradient(parameter, gradient)
+  for (const [parameter, gradient] of withGradients(parameters, gradients)) {
+    const { value, shape } = parameter
     const isArray = ArrayBuffer.isView(gradient)
     const write = update(parameter)
     const next = createTensor(shape, (values) => {
@@ -66,11 +65,26 @@ export function updateParameters(
   }
 }
 
+/**
+ * The parameters that have gradients, each once.
+ *
+ * @throws ERR_TSR_ARGUMENT when one of them does not fit, before anything is changed
+ */
+export function withGradients(
+  parameters: readonly Parameter[],
+  gradients: Gradients,
+): [Parameter, Tensor | Float32Array][] {
+  const pairs: [Parameter, Tensor | Float32Array][] = []
+  for (const parameter of new Set(parameters)) {
+    const gradient = gradients.get(parameter.name)
+    if (gradient !== undefined) pairs.push([parameter, gradient])
+  }
+  for (const [parameter, gradient] of pairs) checkGradient(parameter, gradient)
+  return pairs
+}
+
 /** @throws ERR_TSR_ARGUMENT unless the gradient has the shape, or as an array the size, of the parameter */
-export function checkGradient(
-  { name, value, shape }: Parameter,
-  gradient: Tensor | Float32Array,
-): void {
+function checkGradient({ name, value, shape }: Parameter, gradient: Tensor | Float32Array): void {
   const isArray = ArrayBuffer.isView(gradient)
   if (isArray ? gradient.length === value.size : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {

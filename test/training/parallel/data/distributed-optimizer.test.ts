@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { DistributedOptimizer, loadBackend, tf } from '@tsrun/training'
 import { runModule } from '../../backend/support/process.ts'
 import { vulkan } from '../../backend/support/vulkan.ts'
@@ -37,6 +37,42 @@ describe('a DistributedOptimizer', () => {
     })
     await expect(world).rejects.toMatchObject({ code: 'ERR_TSR_SYNC_UNSUPPORTED' })
     x.dispose()
+  })
+
+  it('refuses gradients of other variables than those of rank 0, and leaves no tensor', () => {
+    let other: string[] | undefined
+    let reductions = 0
+    const group = {
+      rank: 1,
+      size: 2,
+      alloc: (_: string, length: number) => new Float32Array(length),
+      free: () => undefined,
+      allGatherObjectSync: (own: string[]) => [other ?? own, own],
+      allReduceSync: () => reductions++,
+    } as unknown as ProcessGroup
+    const x = tf.variable(tf.scalar(3), true, 'of-rank-1')
+    const inner = tf.train.sgd(0.5)
+    const optimizer = new DistributedOptimizer(inner, group)
+    const step = () => {
+      optimizer.applyGradients([{ name: x.name, tensor: gradient }])
+    }
+    const gradient = tf.scalar(1)
+    other = ['of-rank-0 []']
+    expect(step).toThrow(expect.objectContaining({ code: 'ERR_TSR_REPLICA' }))
+    expect(reductions).toBe(0)
+    other = undefined
+    step()
+    step()
+    expect(reductions).toBe(2)
+    expect(x.dataSync()[0]).toBe(2)
+    const before = tf.memory().numTensors
+    inner.applyGradients = () => {
+      throw new Error('refused')
+    }
+    expect(step).toThrow('refused')
+    expect(tf.memory().numTensors).toBe(before)
+    optimizer.dispose()
+    tf.dispose([x, gradient])
   })
 
   if (vulkan === undefined) {

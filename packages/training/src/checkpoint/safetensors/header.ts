@@ -17,7 +17,7 @@ export interface SafetensorsHeader {
 
 /** As many bytes as the format allows a header. */
 export const HEADER_LIMIT = 100_000_000
-const METADATA = '__metadata__'
+export const METADATA = '__metadata__'
 const encoder = new TextEncoder()
 
 /**

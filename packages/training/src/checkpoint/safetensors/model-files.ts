@@ -55,12 +55,19 @@ async function listFiles(path: string, isFolder: boolean): Promise<string[]> {
     () => false,
   )
   if (!hasIndex) return [join(path, SINGLE)]
-  const { weight_map: files } = JSON.parse(await readFile(index, 'utf8')) as {
-    weight_map?: Record<string, string>
-  }
-  const names = new Set(Object.values(files ?? {}))
+  const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
   if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
     return Array.from(names, (name) => join(path, name))
   }
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it names no files of its folder' })
+}
+
+/** File by name of the tensor; of what is no such index nothing. */
+function weightMap(index: string): Record<string, string> {
+  try {
+    const content = JSON.parse(index) as { weight_map?: Record<string, string> } | null
+    return content?.weight_map ?? {}
+  } catch {
+    return {}
+  }
 }

@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
 import { sizeOf } from '../../backend/shape.ts'
 import { bytesOf, dtypeOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
-import { encodeHeader, type SafetensorsEntry } from './header.ts'
+import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
 
 /** A tensor to be written. */
 export interface TensorData {
@@ -31,8 +31,8 @@ const CHUNK = 16 * 1024 * 1024
  *
  * @param tensors - by name, in this order
  * @param metadata - text for `__metadata__`
- * @throws ERR_TSR_ARGUMENT when a tensor has another number of values than its shape says; what the
- *   file system says (ENOSPC, EROFS, ...)
+ * @throws ERR_TSR_ARGUMENT when a tensor has another number of values than its shape says, or the name
+ *   `__metadata__`; what the file system says (ENOSPC, EROFS, ...)
  *
  * @example
  * const weight = { shape: [2, 2], values: Float32Array.of(1, 2, 3, 4) }
@@ -107,6 +107,10 @@ function layOut(tensors: ReadonlyMap<string, TensorData>): Map<string, Safetenso
   const entries = new Map<string, SafetensorsEntry>()
   let begin = 0
   for (const [name, { shape, values, dtype = dtypeOf(values) }] of tensors) {
+    if (name === METADATA) {
+      const expected = `another name than ${METADATA}, which the format keeps for itself`
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensors', value: name, expected })
+    }
     const end = begin + values.byteLength
     if (sizeOf(shape) * bytesOf(dtype) !== values.byteLength) {
       throw tsrError('ERR_TSR_ARGUMENT', {

@@ -23,7 +23,7 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  *
  * All else is the wrapped optimizer's: its name, its configuration and its weights.
  *
- * @throws ERR_TSR_REPLICA, at the first step, when the ranks train other variables;
+ * @throws ERR_TSR_REPLICA, at a step, when the ranks train other variables;
  *   ERR_TSR_BACKEND, at the first step, on webgpu, which cannot wait inside `fit`
  *
  * @example
@@ -39,6 +39,8 @@ export class DistributedOptimizer extends tf.Optimizer {
   /** Names of the variables that have the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
+  /** Of the gradients of the last step. */
+  #signature: string | undefined
 
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
@@ -69,9 +71,13 @@ export class DistributedOptimizer extends tf.Optimizer {
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
     // fit lists a variable that the loss does not depend on without a gradient
     const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor)).sort(byName)
+    this.#compare(present)
     const averages = this.#average(present)
-    this.inner.applyGradients(averages)
-    for (const { tensor } of averages) tensor.dispose()
+    try {
+      this.inner.applyGradients(averages)
+    } finally {
+      for (const { tensor } of averages) tensor.dispose()
+    }
   }
 
   override get iterations(): number {
@@ -123,6 +129,16 @@ export class DistributedOptimizer extends tf.Optimizer {
       this.#group.free(buffer)
     }
     for (const { name } of fresh) this.#shared.add(name)
+  }
+
+  /** That the ranks have gradients of the same variables, when these are others than in the last step. */
+  #compare(gradients: readonly Named<Tensor>[]): void {
+    const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
+    const described = describeParameters(variables)
+    const signature = described.join('\n')
+    if (signature === this.#signature) return
+    compareReplicas(this.#group.allGatherObjectSync(described))
+    this.#signature = signature
   }
 
   #average(gradients: readonly Named<Tensor>[]): Named<Tensor>[] {
