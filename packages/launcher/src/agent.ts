@@ -62,7 +62,7 @@ export async function runJob(job: Job, around: Surroundings): Promise<number> {
 }
 
 /** One life of the job: the ranks of this host, and what all hosts together make of it. */
-async function runOnce(
+export async function runOnce(
   job: Job,
   nodes: Nodes,
   restartCount: number,

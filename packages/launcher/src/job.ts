@@ -7,7 +7,7 @@ import type { NodePlan } from './nodes/node-plan.ts'
 import { findDevices, type Devices } from './plan/devices.ts'
 import { planRanks, type RankPlan } from './plan/rank-plan.ts'
 import { makeRunIdentity, type RunIdentity } from './plan/run-identity.ts'
-import { findScript } from './plan/script.ts'
+import { findScript, type Script } from './plan/script.ts'
 import { loaderArguments, nodeAbilities } from './plan/typescript-loader.ts'
 
 /** A job as it was asked for, checked: every life of it is planned from this. */
@@ -31,7 +31,30 @@ export const cores = availableParallelism()
  */
 export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: string): Job {
   const script = findScript(options.script, cwd)
-  const preload = new URL('./rank/preload.js', import.meta.url)
+  return createJob(options, env, cwd, script)
+}
+
+/** What Node has to know beside the script. */
+export interface NodeSetup {
+  /** The file whose language the ranks have to understand. */
+  readonly code: Script
+  /** More arguments of Node. */
+  readonly execArgv: readonly string[]
+}
+
+/**
+ * A job of a script that is known.
+ *
+ * @throws ERR_TSR_TYPESCRIPT_LOADER
+ */
+export function createJob(
+  options: JobOptions,
+  env: NodeJS.ProcessEnv,
+  cwd: string,
+  script: Script,
+  { code, execArgv }: NodeSetup = { code: script, execArgv: [] },
+): Job {
+  const preload = new URL('../dist/rank/preload.js', import.meta.url)
   return {
     options,
     env,
@@ -46,11 +69,12 @@ export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: str
       '--enable-source-maps',
       '--import',
       preload.href,
-      ...loaderArguments(script, nodeAbilities(env), [
+      ...loaderArguments(code, nodeAbilities(env, execArgv), [
         join(cwd, 'any.js'),
-        script.path,
+        code.path,
         import.meta.url,
       ]),
+      ...execArgv,
     ],
   }
 }

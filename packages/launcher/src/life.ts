@@ -3,7 +3,7 @@ import { formatRankList } from './args/rank-list.ts'
 import type { Job } from './job.ts'
 import type { Announcer } from './logs/announcer.ts'
 import type { Console } from './logs/console.ts'
-import { logRank, openFiles, type RankLog } from './logs/rank-log.ts'
+import { logRank, openFiles, type RankLineReader, type RankLog } from './logs/rank-log.ts'
 import type { SharedLife } from './nodes/nodes.ts'
 import type { RankPlan } from './plan/rank-plan.ts'
 import { toOutcome, type RankOutcome } from './report/outcome.ts'
@@ -20,6 +20,8 @@ export interface Surroundings {
   readonly console: Console
   readonly announcer: Announcer
   readonly interrupts: Interrupts
+  /** Gets every line of the ranks, whether it is shown or not. */
+  readonly onLine?: RankLineReader
 }
 
 export interface LifeResult {

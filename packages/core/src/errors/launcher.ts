@@ -67,6 +67,11 @@ export const launcherErrors = {
     advice:
       'Check the limits of this host (ulimit -u, ulimit -n, free memory), or start fewer ranks.',
   },
+  ERR_TSR_RANK_FAILED: {
+    category: 'user',
+    message: 'Rank {rank} of {worldSize} {problem}',
+    advice: 'Its error is the cause of this one; facts.report tells of the other ranks.',
+  },
   ERR_TSR_SETUP: {
     category: 'infrastructure',
     message: 'TensorFlow was not set up: {problem}',

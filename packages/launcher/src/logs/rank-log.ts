@@ -2,11 +2,14 @@ import type { JobOptions } from '../args/job-options.ts'
 import type { RankProcess } from '../spawn/rank-process.ts'
 import type { Announcer } from './announcer.ts'
 import type { Console } from './console.ts'
-import type { StreamName } from './line.ts'
+import type { Line, StreamName } from './line.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
 import { openRankFiles, type RankFiles } from './rank-files.ts'
 import { forwardOutput } from './rank-output.ts'
 import { StderrTail } from './stderr-tail.ts'
+
+/** Gets the lines of all ranks. */
+export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
 
 /** Where the output of the ranks of one life goes. */
 export interface LogDestinations {
@@ -17,6 +20,7 @@ export interface LogDestinations {
   readonly directory: string | undefined
   readonly console: Console
   readonly announcer: Announcer
+  readonly onLine?: RankLineReader
 }
 
 /** What is kept of one rank's output. */
@@ -54,6 +58,7 @@ export function logRank(
       (stream, line) => {
         if (stream === 'stderr') tail.push(line)
         files?.write(stream, line)
+        to.onLine?.(process.rank, stream, line)
       },
     ],
   })

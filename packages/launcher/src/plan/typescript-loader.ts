@@ -7,16 +7,19 @@ export interface NodeAbilities {
   /** `process.features.typescript`: what Node itself does with TypeScript. */
   readonly typescript: unknown
   readonly version: string
-  /** NODE_OPTIONS of the ranks. */
+  /** NODE_OPTIONS of the ranks, and more arguments of theirs. */
   readonly nodeOptions: string
 }
 
 /** What the Node that runs us can do; ranks run the same one. */
-export function nodeAbilities(env: NodeJS.ProcessEnv): NodeAbilities {
+export function nodeAbilities(
+  env: NodeJS.ProcessEnv,
+  execArgv: readonly string[] = [],
+): NodeAbilities {
   return {
     typescript: (process.features as { typescript?: unknown }).typescript,
     version: process.version,
-    nodeOptions: env['NODE_OPTIONS'] ?? '',
+    nodeOptions: [env['NODE_OPTIONS'] ?? '', ...execArgv].join(' '),
   }
 }
 

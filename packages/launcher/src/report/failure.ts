@@ -22,6 +22,8 @@ export interface Failure {
   readonly explanation: string | undefined
   /** The error as Node prints it, with its stack. */
   readonly error: string | undefined
+  /** The error in a sentence: `TypeError: x is not a function`. */
+  readonly what: string | undefined
   readonly code: string | undefined
   /** Its last lines on stderr, without the error itself. */
   readonly stderr: readonly string[]
@@ -72,6 +74,7 @@ export function describeFailure(
     seconds: secondsUntilFailure(culprit),
     explanation: explainCause(cause, memory),
     error: error === undefined ? undefined : [...frame, error].join('\n'),
+    what: speaker.error && `${speaker.error.name}: ${speaker.error.message}`,
     code: speaker.error?.code,
     stderr: rest,
     others: [...describeOthers(outcomes, culprit), ...describeMissing(missing)],

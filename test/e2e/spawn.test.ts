@@ -1,0 +1,203 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { isTsrError, type TsrError } from '@tsrun/core'
+import { spawn, type OutputLine } from '@tsrun/launcher'
+import {
+  announcements,
+  cleanEnvironment,
+  fixtures,
+  until,
+  untilGone,
+} from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+
+const quiet = { output: 'ignore' } as const
+const caller = `${fixtures}spawn-caller.mjs`
+const module = new URL('../fixtures/launcher/spawned-module.ts', import.meta.url)
+
+class PropertyList extends Map<string, string> {}
+
+async function refusal(run: Promise<unknown>): Promise<TsrError> {
+  const error: unknown = await run.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
+  expect(isTsrError(error)).toBe(true)
+  return error as TsrError
+}
+
+describe('spawn', () => {
+  it('gives the values of all ranks in their order, with typed arrays, Maps and bigints', async () => {
+    const values = await spawn(
+      async (rank: number, base: number, numbers: Float32Array) => {
+        // the last one is the first to end
+        await new Promise((resolve) => setTimeout(resolve, rank === 0 ? 200 : 0))
+        const size = Number(process.env['WORLD_SIZE'])
+        return { sum: base + rank, size, numbers, map: new Map([[rank, 10n]]) }
+      },
+      { ...quiet, nproc: 3, args: [100, Float32Array.of(0.5, 1.5)] },
+    )
+    const rest = { size: 3, numbers: Float32Array.of(0.5, 1.5) }
+    expect(values).toEqual([
+      { sum: 100, ...rest, map: new Map([[0, 10n]]) },
+      { sum: 101, ...rest, map: new Map([[1, 10n]]) },
+      { sum: 102, ...rest, map: new Map([[2, 10n]]) },
+    ])
+  })
+
+  it('calls an export of a TypeScript module, whose ranks are one process group', async () => {
+    const options = { ...quiet, nproc: 2 }
+    const sums = await spawn<Float64Array>(module, {
+      ...options,
+      export: 'sum',
+      args: [Float64Array.of(1, 2)],
+    })
+    expect(sums).toEqual([Float64Array.of(3, 6), Float64Array.of(3, 6)])
+    const greetings = await spawn(fileURLToPath(module), { ...options, args: ['rank'] })
+    expect(greetings).toEqual(['rank 0', 'rank 1'])
+  })
+
+  it('carries values that are larger than what the store takes at once', async () => {
+    const [bytes] = await spawn(
+      (_rank: number, given: Uint8Array) => given.map((byte) => byte + 1),
+      { ...quiet, args: [new Uint8Array(20_000_000).fill(6)] },
+    )
+    expect(bytes!.length).toBe(20_000_000)
+    expect(bytes!.every((byte) => byte === 7)).toBe(true)
+  })
+
+  it('gives the environment and the lines of the ranks', async () => {
+    const lines: OutputLine[] = []
+    await spawn(
+      (rank: number) => {
+        console.log(`out ${process.env['COLOUR'] ?? ''}`)
+        if (rank === 1) console.error('err')
+      },
+      { nproc: 2, env: { COLOUR: 'red' }, output: (line) => lines.push(line) },
+    )
+    expect(lines).toHaveLength(3)
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        { rank: 0, stream: 'stdout', text: 'out red' },
+        { rank: 1, stream: 'stdout', text: 'out red' },
+        { rank: 1, stream: 'stderr', text: 'err' },
+      ]),
+    )
+  })
+
+  it('fails with the first cause, its stack and the report', async () => {
+    const error = await refusal(
+      spawn(
+        async (rank: number) => {
+          if (rank === 1) throw new RangeError('too far')
+          await new Promise(() => setInterval(() => undefined, 1000))
+        },
+        { ...quiet, nproc: 3, base: import.meta.url },
+      ),
+    )
+    expect(error).toMatchObject({
+      code: 'ERR_TSR_RANK_FAILED',
+      facts: { rank: 1, worldSize: 3, exitCode: 1 },
+    })
+    expect(error.message).toContain('Rank 1 of 3 died of an uncaught error (exit code 1)')
+    expect(error.message).toContain('RangeError: too far')
+    expect((error.cause as Error).stack).toMatch(/RangeError: too far\n.*spawn\.test\.ts#function/)
+    expect(error.facts['report']).toMatch(/ranks 0, 2: stopped by tsrun/)
+  })
+
+  it('says that a function sees nothing around it', async () => {
+    const error = await refusal(spawn(() => quiet.output, quiet))
+    expect(error.message).toMatch(/quiet is not defined: .* sent as its source/)
+  })
+
+  it('fails when a rank leaves before its function returns, or its value cannot be sent', async () => {
+    const left = await refusal(spawn(() => process.exit(0), quiet))
+    expect(left.code).toBe('ERR_TSR_RANK_FAILED')
+    expect(left.message).toContain(
+      'Rank 0 of 1 ended with exit code 0 before its function returned',
+    )
+    const symbol = await refusal(spawn(() => Symbol('none'), quiet))
+    expect(symbol.message).toContain('not encodable')
+    expect(symbol.cause).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    const missing = await refusal(spawn(module, { ...quiet, export: 'sums' }))
+    expect(missing.message).toContain('exports no function sums (functions: default, sum)')
+  })
+
+  it('stops all ranks at the abort and at the time-out', async () => {
+    const pids: number[] = []
+    const controller = new AbortController()
+    const options = {
+      nproc: 2,
+      grace: 1000,
+      output: ({ text }: OutputLine) => {
+        pids.push(Number(text))
+        if (pids.length === 2) controller.abort('enough')
+      },
+    }
+    const forever = async (): Promise<void> => {
+      console.log(process.pid)
+      await new Promise(() => setInterval(() => undefined, 1000))
+    }
+    const aborted = await refusal(spawn(forever, { ...options, signal: controller.signal }))
+    expect(aborted).toMatchObject({ code: 'ERR_TSR_ABORTED', cause: 'enough' })
+    await untilGone(pids)
+    const early = await refusal(spawn(forever, { ...options, signal: AbortSignal.abort() }))
+    expect(early.code).toBe('ERR_TSR_ABORTED')
+    const late = await refusal(spawn(forever, { ...quiet, grace: 1000, timeout: 300 }))
+    expect(late).toMatchObject({ code: 'ERR_TSR_TIMEOUT', facts: { milliseconds: 300 } })
+  })
+
+  it.each([
+    [{ nproc: 0 }, 'nproc is 0'],
+    [{ nproc: 1.5 }, 'nproc is 1.5'],
+    [{ timeout: -1 }, 'timeout is -1'],
+    [{ args: 'all' as never }, 'args is "all"'],
+    [{ output: 'pipe' as never }, 'output is "pipe"'],
+  ])('refuses %j', async (options, message) => {
+    const error = await refusal(spawn(() => 1, options))
+    expect(error.code).toBe('ERR_TSR_ARGUMENT')
+    expect(error.message).toContain(message)
+  })
+
+  it.each([
+    [fileURLToPath.bind(null), 'program is a function bound fileURLToPath'],
+    [RangeError, 'program is a function RangeError'],
+    [PropertyList, 'program is a class PropertyList'],
+    [Math.sqrt, 'program is a function sqrt'],
+    [7, 'program is 7'],
+    ['https://example.org/a.ts', 'program is "https://example.org/a.ts"'],
+    ['/nowhere/at-all.ts', 'Cannot run /nowhere/at-all.ts'],
+  ])('refuses to run %p', async (program, message) => {
+    expect((await refusal(spawn(program as never, quiet))).message).toContain(message)
+  })
+})
+
+describe('a program that spawns', () => {
+  it('shows the lines of its ranks and goes on with their values', async () => {
+    const { stdout, stderr } = await run([caller])
+    expect(stderr).toBe('')
+    expect(stdout).toMatch(/^\[rank 0\] ready rank=0 /m)
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe('[0,10]')
+  })
+
+  it('leaves no rank behind when it is killed', async () => {
+    let stdout = ''
+    const child = execFile(process.execPath, [caller, 'die'], { env: cleanEnvironment() })
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    child.stdout!.on('data', (text: string) => (stdout += text))
+    await until(() => announcements(stdout).length === 2, 'both ranks are there')
+    child.kill('SIGKILL')
+    await ended
+    await untilGone(announcements(stdout).map(({ pid }) => pid))
+  })
+})
+
+function run(args: readonly string[]): Promise<{ stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, { env: cleanEnvironment() }, (_, stdout, stderr) => {
+      resolve({ stdout, stderr })
+    })
+  })
+}
