@@ -1,0 +1,82 @@
+// Everything from one script: parallel programs as functions, without the command line.
+//
+//   node --import tsx examples/functions.ts --ranks 2
+//
+//   runWorld   ranks within this process, over memory: for tests, and to try a parallel program.
+//              Only what does not block works, so no tensor parallel backward pass.
+//   spawn      ranks that are processes, as tsrun starts them; a function is sent as its source and
+//              may close over nothing.
+//
+// Data, pipeline and tensor parallel training of the same network on the same batches must come to
+// the losses of the single process.
+
+import { initProcessGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { spawn } from '@tsrun/launcher'
+import * as training from '@tsrun/training'
+import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { singleProcess, trainDataParallel, trainPipeline } from './lib/parallel-functions.ts'
+import { printResult } from './lib/result.ts'
+import { formatTable } from './lib/table.ts'
+
+const flags = readFlags({
+  ranks: count(2),
+  steps: count(5),
+  batch: count(32),
+  hidden: count(64),
+  seed: integer(0),
+  lr: positive(0.1),
+})
+const { ranks } = flags
+
+// Started by tsrun, rank 0 alone does all of it.
+const outer = await initProcessGroup()
+if (outer.rank === 0) {
+  await training.loadBackend()
+
+  const sums = await runWorld({ size: ranks }, async (group) => {
+    const buffer = Float32Array.of(group.rank + 1)
+    await group.allReduce(buffer)
+    return buffer[0]!
+  })
+
+  const whole = await singleProcess(flags)
+  const within = (train: (group: ProcessGroup, plan: typeof flags) => Promise<number[]>) =>
+    runWorld({ size: ranks, memory: 16 * 1024 * 1024 }, (group) => train(group, flags))
+  const losses = {
+    data: await within(trainDataParallel),
+    pipeline: await within(trainPipeline),
+    tensor: await spawn<number[]>(new URL('./lib/parallel-functions.ts', import.meta.url), {
+      export: 'tensorRank',
+      nproc: ranks,
+      args: [flags],
+    }),
+  }
+  const squares = await spawn((rank: number, base: number) => (base + rank) ** 2, {
+    nproc: ranks,
+    args: [10],
+  })
+
+  const errors = Object.fromEntries(
+    Object.entries(losses).map(([kind, ofRanks]) => [kind, errorOf(ofRanks, whole)]),
+  )
+  const rows = Object.entries(losses).map(([kind, [first]]) => [
+    kind,
+    kind === 'tensor' ? 'spawn' : 'runWorld',
+    first!.at(-1)!.toFixed(4),
+    errors[kind]!.toExponential(1),
+  ])
+  console.log(formatTable(['parallel', 'ranks by', 'last loss', 'difference'], rows))
+  printResult({
+    ...{ ranks, sum: sums[0]!, squares, loss: whole.at(-1)! },
+    ...{ dataError: errors['data']!, pipelineError: errors['pipeline']! },
+    tensorError: errors['tensor']!,
+  })
+}
+await outer.barrier()
+await outer.destroy()
+
+/** The largest difference of any rank's loss at any step. */
+function errorOf(ofRanks: readonly number[][], whole: readonly number[]): number {
+  const differences = ofRanks.flatMap((own) => own.map((loss, i) => Math.abs(loss - whole[i]!)))
+  return Math.max(...differences)
+}
