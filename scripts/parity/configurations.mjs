@@ -10,6 +10,7 @@
  * @property {string} [schedule] - of the pipeline; default 1f1b
  * @property {number} [microbatches] - default 4
  * @property {number} [chunks] - stages a rank, with interleaved schedules
+ * @property {boolean} [recompute] - forwards run again before their backwards
  * @property {number} [tp] - ranks that share layers
  * @property {boolean} [sequence] - and, between those, sequences
  * @property {number} [cp] - ranks that have a part of every sequence each
@@ -46,6 +47,8 @@ export const configurations = [
   { name: 'pp2 1f1b', pp: 2, schedule: '1f1b', bitwise: 'pp2 naive' },
   { name: 'pp2 interleaved', pp: 2, schedule: 'interleaved', chunks: 2, bitwise: 'pp2 naive' },
   { name: 'pp2 zb-h1', pp: 2, schedule: 'zb-h1', bitwise: 'pp2 naive' },
+  { name: 'pp2 looped', pp: 2, schedule: 'looped', chunks: 2, bitwise: 'pp2 naive' },
+  { name: 'pp2 1f1b recompute', pp: 2, recompute: true, bitwise: 'pp2 naive' },
   { name: 'pp4 naive', pp: 4, schedule: 'naive', bitwise: 'pp2 naive' },
   { name: 'pp4 gpipe', pp: 4, schedule: 'gpipe', bitwise: 'pp2 naive' },
   { name: 'pp4 1f1b', pp: 4, schedule: '1f1b', bitwise: 'pp2 naive' },

@@ -126,6 +126,7 @@ async function makeTrainer(configuration, problem, axes) {
   const pipe = pipeline(recipe, axes.pp, {
     .../** @type {object} */ (schedule === undefined ? {} : { schedule }),
     ...(chunks !== undefined && { chunks }),
+    recompute: configuration.recompute === true,
     microbatches,
     ...(cut && { loss: vocabParallelCrossEntropy(axes.tp) }),
   })

@@ -42,6 +42,45 @@ describe('the steps 4 to 6', () => {
   })
 })
 
+describe('interleaved.ts and zero-bubble.ts', () => {
+  it.each([
+    [
+      'interleaved.ts',
+      2,
+      [1 / 9, 1 / 17, 1 / 33, 1 / 17],
+      [
+        [2, 1],
+        [2.5, 1.5],
+        [2.25, 1.75],
+        [8, 8],
+      ],
+    ],
+    ['interleaved.ts', 1, [0, 0, 0, 0], [[1], [1], [1], [8]]],
+    [
+      'zero-bubble.ts',
+      2,
+      [1 / 9, 1 / 25],
+      [
+        [2, 1],
+        [2, 2],
+      ],
+    ],
+    ['zero-bubble.ts', 1, [0, 0], [[1], [1]]],
+  ])('%s on %i ranks: the same losses, a smaller bubble', async (script, nproc, ideal, held) => {
+    const [result, shown] = await example(nproc, script)
+    expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
+    expect(result['maxDifference']).toBe(0)
+    expect(result['held']).toEqual(held)
+    const bubbles = result['ideal'] as number[]
+    bubbles.forEach((bubble, at) => {
+      expect(bubble).toBeCloseTo(ideal[at]!, 3)
+    })
+    for (const bubble of result['bubble'] as number[]) expect(bubble).toBeLessThan(1)
+    expect(shown).toMatch(/^rank 0 F0/m)
+    expect(shown).toContain('ideal bubble')
+  })
+})
+
 describe('pipeline.ts', () => {
   const quick = ['--epochs', '1', '--batch', '1000', '--microbatches', '4']
 

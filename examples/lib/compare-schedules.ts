@@ -1,0 +1,98 @@
+import { availableParallelism } from 'node:os'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { drawTimeline } from '@tsrun/telemetry'
+import * as training from '@tsrun/training'
+import { percent } from './progress.ts'
+import { printResult } from './result.ts'
+import { formatTable } from './table.ts'
+
+/** A schedule to set beside others. */
+export interface Variant {
+  readonly schedule: training.ScheduleName
+  /** Stages of each rank. */
+  readonly chunks?: number
+}
+
+const STEPS = 6
+const ROWS = 64
+export const LAYERS = 16
+
+/**
+ * Trains the same network on the same digits under each of the schedules, in turns, and shows their
+ * grids, one step of the second as it was, and bubbles, times and activations side by side.
+ */
+export async function compareSchedules(
+  group: ProcessGroup,
+  variants: readonly Variant[],
+  microbatches: number,
+): Promise<void> {
+  await training.loadBackend()
+  const { rank, size } = group
+  const batch = microbatches * ROWS
+  const recipe = training.shardedMLP({ layers: LAYERS, hidden: 256 })
+  const runs = variants.map(({ schedule, chunks = 1 }) => {
+    const optimizer = new training.SGD({ learningRate: 0.005 })
+    const options = { schedule, microbatches, optimizer, ...(chunks > 1 ? { chunks } : {}) }
+    const pipe = training.pipeline(recipe, group, options)
+    const stages = { stages: size * chunks, ranks: size, microbatches }
+    const ideal = training.schedule(schedule, stages)
+    const title = chunks > 1 ? `${schedule} x${chunks}` : schedule
+    const meter = new training.StepMeter(pipe.recorder)
+    return { title, chunks, pipe, ideal, meter, losses: [] as number[], peak: 0 }
+  })
+  let step = 0
+  for (const examples of training.batches(training.mnist({ split: 'train' }), { batch })) {
+    for (const run of runs) {
+      await group.barrier()
+      // the first step also compiles: it does not count
+      if (step === 1) run.meter = new training.StepMeter(run.pipe.recorder)
+      const { loss, peakInFlight } = await run.meter.time(() => run.pipe.step(examples))
+      run.losses.push(loss)
+      run.peak = peakInFlight
+    }
+    if (++step > STEPS) break
+  }
+
+  const cores = availableParallelism()
+  const rows: string[][] = []
+  const figures = { bubble: [] as number[], ideal: [] as number[], held: [] as number[][] }
+  for (const { title, chunks, ideal, meter, peak } of runs) {
+    const report = training.pipelineReport(await meter.gather(group), ideal, { cores })
+    const peaks = await group.allGatherObject(peak)
+    const { bubble } = ideal.simulate()
+    // a chunk holds its part of what a micro-batch leaves on a rank
+    const held = peaks.map((count) => count / chunks)
+    figures.bubble.push(report.bubble)
+    figures.ideal.push(bubble)
+    figures.held.push(held)
+    const times = [report.stepTime, report.predictedStepTime].map((time) => time.toFixed(1))
+    const bubbles = [bubble, report.bubble, report.predictedBubble].map((share) => percent(share))
+    rows.push([title, ...bubbles, ...times, held.map((count) => String(count)).join(' ')])
+  }
+  const shown = runs[1] ?? runs[0]!
+  const spans = (await group.allGatherObject(shown.meter.lastSpans)).flat()
+  const difference = Math.max(
+    ...runs.flatMap(({ losses }) =>
+      losses.map((loss, at) => Math.abs(loss - runs[0]!.losses[at]!)),
+    ),
+  )
+  if (rank === 0) {
+    // with more chunks the lines get too long to read
+    for (const { title, ideal } of runs.filter(({ chunks }) => chunks <= 2)) {
+      console.log(`${title}:\n${ideal.grid()}\n`)
+    }
+    console.log(`One step of ${shown.title} as it was:\n\n${drawTimeline(spans)}\n`)
+    const headers = ['schedule', 'ideal bubble', 'measured', 'predicted', 'step ms', 'predicted']
+    console.log(formatTable([...headers, 'micro-batches held, by rank'], rows))
+    if (cores < size) {
+      console.log(
+        `\n${size} ranks share ${cores} cores: measured and predicted bubbles are larger.`,
+      )
+    }
+    const loss = shown.losses.at(-1)!
+    console.log(`\nLoss ${loss.toFixed(6)}; the schedules differ by at most ${difference}.`)
+    if (!(difference < 1e-5)) throw new Error('The schedules do not train alike.')
+    printResult({ loss, maxDifference: difference, ...figures })
+  }
+  for (const { pipe } of runs) pipe.dispose()
+}
