@@ -114,6 +114,25 @@ it('state that one rank refuses is refused on all, also where a rank holds none'
   for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
+it('ranks without a part of a tensor may say so with empty ones, wherever', async () => {
+  const folder = makeFolder()
+  const ranges = [
+    [0, 7],
+    [0, 0],
+    [7, 12],
+    [5, 5],
+    [12, 12],
+  ] as const
+  await runWorld({ size: ranges.length, seed: 1 }, async (world) => {
+    const model = countingOwner([{ ...whole, range: ranges[world.rank]! }], 4)
+    await saveCheckpoint(folder, { model, step: 1 }, world)
+    await loadCheckpoint(folder, { model }, world)
+  })
+  const model = countingOwner([whole])
+  await loadCheckpoint(folder, { model })
+  expect(model.held[0]!.values).toEqual(cut(whole, 4).values)
+})
+
 describe('two tensors of one name', () => {
   it('are refused unless they are equal', async () => {
     const twice = (first: number) => {

@@ -10,6 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   Adam,
@@ -24,6 +25,8 @@ import {
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner } from './support/owner.ts'
 
+// thousands of loads, one a bit
+jest.setTimeout(60_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('cpu')
@@ -284,6 +287,16 @@ describe('saving', () => {
       'have parts that overlap',
       [[{ ...whole, range: [0, 7] }], [{ ...whole, range: [6, 12] }]],
       '13 values',
+    ],
+    [
+      'have some values twice and others not at all',
+      [[{ ...whole, range: [0, 7] }], [{ ...whole, range: [6, 11] }]],
+      'w{0:7} and w{6:11} overlap',
+    ],
+    [
+      'have a box and a range that overlap',
+      [[{ ...whole, box: { offset: [0, 0], extent: [4, 1] } }], [{ ...whole, range: [4, 12] }]],
+      'overlap',
     ],
     ['have other shapes', [[whole], [{ name: 'w', shape: [3, 4] }]], 'F32 [3, 4] on rank 1'],
   ] as [string, Part[][], string][])('refuses ranks that %s', async (_, parts, problem) => {

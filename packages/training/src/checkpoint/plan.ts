@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { commonRuns } from './overlap.ts'
 import { dtypeOf } from './safetensors/dtypes.ts'
 import { partSize, type Part, type Piece } from './piece.ts'
 
@@ -19,6 +20,17 @@ export interface PlannedPiece extends PieceFacts {
   readonly rank: number
 }
 
+/** What all ranks together have of a tensor. */
+interface Whole {
+  /** Of the first rank that has a piece. */
+  readonly facts: PieceFacts
+  readonly rank: number
+  /** Values so far. */
+  size: number
+  /** Different pieces. */
+  readonly parts: PieceFacts[]
+}
+
 /**
  * Who writes what: of equal pieces, which replicas hold, one is written, by the rank of those that
  * has least to write so far. All ranks come to the same plan.
@@ -28,10 +40,10 @@ export interface PlannedPiece extends PieceFacts {
  */
 export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
   const copies = new Map<string, { facts: PieceFacts; ranks: number[] }>()
-  const wholes = new Map<string, { facts: PieceFacts; rank: number; size: number }>()
+  const wholes = new Map<string, Whole>()
   for (const [rank, pieces] of held.entries()) {
     for (const facts of pieces) {
-      const whole = wholes.get(facts.name) ?? { facts, rank, size: 0 }
+      const whole = wholes.get(facts.name) ?? { facts, rank, size: 0, parts: [] }
       wholes.set(facts.name, whole)
       checkSame(whole, facts, rank)
       const key = keyOf(facts)
@@ -39,6 +51,7 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
       if (copy === undefined) {
         copies.set(key, { facts, ranks: [rank] })
         whole.size += partSize(facts)
+        whole.parts.push(facts)
       } else copy.ranks.push(rank)
     }
   }
@@ -101,11 +114,52 @@ function checkSame(
   })
 }
 
-function checkWhole({ facts, size }: { facts: PieceFacts; size: number }): void {
+function checkWhole({ facts, size, parts }: Whole): void {
   const whole = partSize({ name: facts.name, shape: facts.shape })
-  if (size === whole) return
+  if (size === whole) {
+    checkDisjoint(parts)
+    return
+  }
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: facts.name,
     problem: `they have ${String(size)} values, and the whole, [${facts.shape.join(', ')}], has ${String(whole)}`,
   })
+}
+
+/** As many values as the whole has may be some of them twice, and others not at all. */
+function checkDisjoint(parts: readonly PieceFacts[]): void {
+  const byBox = new Map<string, PieceFacts[]>()
+  for (const part of parts.filter((each) => partSize(each) > 0)) {
+    const box = JSON.stringify(part.box ?? null)
+    byBox.set(box, [...(byBox.get(box) ?? []), part])
+  }
+  const boxes = [...byBox.values()]
+  for (const [i, own] of boxes.entries()) {
+    // flat shares of a box: one behind the other, without a look at its rows
+    own.sort((a, b) => rangeOf(a)[0] - rangeOf(b)[0])
+    for (const [k, part] of own.entries()) {
+      if (k > 0 && rangeOf(own[k - 1]!)[1] > rangeOf(part)[0]) throw overlap(own[k - 1]!, part)
+    }
+    for (const other of boxes.slice(i + 1)) {
+      if (!haveCommon(boxOf(own[0]!), boxOf(other[0]!))) continue
+      for (const a of own) for (const b of other) if (haveCommon(a, b)) throw overlap(a, b)
+    }
+  }
+}
+
+function haveCommon(a: Part, b: Part): boolean {
+  return commonRuns(a, b).next().done === false
+}
+
+function boxOf({ name, shape, box }: Part): Part {
+  return { name, shape, ...(box && { box }) }
+}
+
+function rangeOf(part: Part): readonly [from: number, to: number] {
+  return part.range ?? [0, partSize(part)]
+}
+
+function overlap(a: PieceFacts, b: PieceFacts): Error {
+  const problem = `${keyOf(a)} and ${keyOf(b)} overlap`
+  return tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: a.name, problem })
 }
