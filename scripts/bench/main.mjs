@@ -8,6 +8,7 @@ import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
+import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
 import { UsageError } from './errors.mjs'
 
@@ -22,6 +23,7 @@ const commands = {
   memory,
   schedules,
   steps,
+  training,
   launcher,
 }
 

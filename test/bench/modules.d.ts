@@ -75,6 +75,16 @@ declare module '*/steps/report.mjs' {
     workloads: readonly { name: string }[],
   ): Record<string, unknown>[]
 }
+declare module '*/training/report.mjs' {
+  interface Round {
+    system: string
+    ranks: number
+    device: string
+    threads: number
+    samples: { workload: string; mode: string; ms: number[] }[]
+  }
+  export function summarize(rounds: readonly Round[]): Record<string, unknown>[]
+}
 declare module '*/report.mjs' {
   export function formatRows(rows: readonly object[]): string
 }

@@ -1,0 +1,90 @@
+import { readInteger, readList } from '../command-line.mjs'
+import { UsageError } from '../errors.mjs'
+import { printRows } from '../table.mjs'
+import { modesOf, networks } from './plan.mjs'
+import { formatRows, summarize } from './report.mjs'
+import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
+
+const names = networks.map(({ name }) => name)
+const MICROBATCHES = 8
+
+/** @type {import('../command-line.mjs').Command} */
+export const training = {
+  summary: 'steps of replicas and pipelines beside PyTorch; overlap and scaling',
+  options: {
+    backends: { value: '<list>', default: backends.join(','), description: 'those that load' },
+    workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
+    ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
+    peers: { value: '<list>', description: 'torch: measured too where installed' },
+    repeats: { value: '<n>', description: 'steps in a round; default: as the workload says' },
+    runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
+    json: { description: 'one JSON object a line in place of the table' },
+  },
+  run: async (values) => {
+    const chosen = readList('workloads', values['workloads'], names)
+    const ours = readList('backends', values['backends'], backends)
+    const peers = readList('peers', values['peers'], ['torch'])
+    const sizes = readList('ranks', values['ranks'], ['1', '2', '4']).map(Number)
+    const runs = readInteger('runs', values['runs'], 1, 100)
+    const repeats =
+      values['repeats'] === undefined
+        ? undefined
+        : readInteger('repeats', values['repeats'], 1, 10_000)
+    if (chosen.length === 0) throw new UsageError('--workloads is empty')
+    if (sizes.length === 0) throw new UsageError('--ranks is empty')
+    const systems = ours.map(backendSystem)
+    if (peers.length > 0) {
+      const torch = await torchSystem()
+      if ('skipped' in torch) console.error(`skipped: ${torch.skipped}`)
+      else systems.push(torch)
+    }
+    const workloads = networks
+      .filter(({ name }) => chosen.includes(name))
+      .map((workload) => withRepeats(workload, repeats))
+    const { rounds, failures } = await measureInTurn(systems, sizes, workloads, runs)
+    printRows(summarize(rounds), values.json !== undefined, formatRows)
+    return failures === 0 ? 0 : 1
+  },
+}
+
+/**
+ * @param {import('../steps/workloads.mjs').Workload} workload
+ * @param {number | undefined} repeats
+ */
+function withRepeats(workload, repeats = workload.repeats) {
+  return { ...workload, repeats, warmUps: Math.min(workload.warmUps, repeats) }
+}
+
+/**
+ * @param {readonly import('./systems.mjs').System[]} systems
+ * @param {readonly number[]} sizes
+ * @param {readonly import('../steps/workloads.mjs').Workload[]} workloads
+ * @param {number} runs
+ */
+async function measureInTurn(systems, sizes, workloads, runs) {
+  /** @type {import('./report.mjs').Round[]} */
+  const rounds = []
+  const left = new Set(systems)
+  let failures = 0
+  for (let round = 1; round <= runs; round++) {
+    for (const ranks of sizes) {
+      for (const system of left) {
+        console.error(`round ${round} of ${runs}: ${system.name} with ${ranks} ranks`)
+        const modes = modesOf(ranks, system.isPeer)
+        try {
+          const plan = { workloads, modes, microbatches: MICROBATCHES }
+          const measured = await measure(system, ranks, plan)
+          if ('skipped' in measured) {
+            console.error(`skipped: no ${system.name} (${measured.skipped})`)
+            left.delete(system)
+          } else rounds.push({ ...measured, system: system.name, ranks })
+        } catch (error) {
+          failures++
+          left.delete(system)
+          console.error(error instanceof Error ? error.message : error)
+        }
+      }
+    }
+  }
+  return { rounds, failures }
+}

@@ -1,0 +1,26 @@
+import { workloads } from '../steps/workloads.mjs'
+
+/**
+ * How a network is trained. `alone`: by one process. `ddp`: replicas whose gradients travel during the
+ * backward pass; `ddp-sequential`: after it; `ddp-silent`: not at all, to know what travelling costs.
+ * `1f1b`: as a pipeline.
+ *
+ * @typedef {'alone' | 'ddp' | 'ddp-sequential' | 'ddp-silent' | '1f1b'} Mode
+ *
+ * @typedef {object} Plan - what one job measures
+ * @property {readonly import('../steps/workloads.mjs').Workload[]} workloads
+ * @property {readonly Mode[]} modes
+ * @property {number} microbatches
+ */
+
+export const networks = workloads.filter(({ kind }) => kind === 'mlp')
+
+/**
+ * @param {number} ranks
+ * @param {boolean} isPeer - which has no other ways of DDP
+ * @returns {readonly Mode[]}
+ */
+export function modesOf(ranks, isPeer) {
+  if (ranks === 1) return ['alone']
+  return isPeer ? ['ddp', '1f1b'] : ['ddp', 'ddp-sequential', 'ddp-silent', '1f1b']
+}

@@ -1,0 +1,86 @@
+import { fileURLToPath } from 'node:url'
+import { runRanks, tsrunLine } from '../ranks.mjs'
+import { findTorchPython } from '../torch.mjs'
+
+const rank = fileURLToPath(new URL('training-rank.mjs', import.meta.url))
+const peer = fileURLToPath(new URL('torch_training.py', import.meta.url))
+
+/** One thread a rank. */
+const oneThread = {
+  OMP_NUM_THREADS: '1',
+  TF_NUM_INTRAOP_THREADS: '1',
+  TF_NUM_INTEROP_THREADS: '1',
+}
+
+const launch = ['-m', 'torch.distributed.run', '--standalone', '--local-addr', '127.0.0.1']
+
+export const backends = /** @type {const} */ (['tensorflow', 'wasm'])
+
+/**
+ * @typedef {object} System
+ * @property {string} name - of a backend, or `torch`
+ * @property {boolean} isPeer
+ * @property {(ranks: number, output: string, plan: string) => import('../ranks.mjs').CommandLine} commandLine
+ *
+ * @typedef {object} Sample
+ * @property {string} workload
+ * @property {import('./plan.mjs').Mode} mode
+ * @property {number[]} ms
+ *
+ * @typedef {{ device: string, threads: number, samples: Sample[] } | { skipped: string }} Measured
+ */
+
+/**
+ * @param {(typeof backends)[number]} backend
+ * @returns {System}
+ */
+export function backendSystem(backend) {
+  return {
+    name: backend,
+    isPeer: false,
+    commandLine: (ranks, output, plan) => ({
+      ...tsrunLine(ranks, rank, [output, backend, plan]),
+      env: oneThread,
+    }),
+  }
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} [env]
+ * @returns {Promise<System | { skipped: string }>}
+ */
+export async function torchSystem(env = process.env) {
+  const found = await findTorchPython(env)
+  if ('skipped' in found) return found
+  return {
+    name: 'torch',
+    isPeer: true,
+    commandLine: (ranks, output, plan) => ({
+      command: found.python,
+      args: [...launch, '--nproc-per-node', String(ranks), peer, output, plan],
+      env: {
+        ...oneThread,
+        // Without it gloo looks up the host's name, which need not lead to the loopback.
+        ...(process.platform === 'linux' && {
+          GLOO_SOCKET_IFNAME: env['GLOO_SOCKET_IFNAME'] ?? 'lo',
+        }),
+      },
+    }),
+  }
+}
+
+/**
+ * Runs what a plan says as one job of its own.
+ *
+ * @param {System} system
+ * @param {number} ranks
+ * @param {import('./plan.mjs').Plan} plan
+ * @returns {Promise<Measured>}
+ * @throws ERR_BENCH_RUN
+ */
+export async function measure({ name, commandLine }, ranks, plan) {
+  const text = await runRanks(`${name} with ${ranks} ranks`, (output) =>
+    commandLine(ranks, output, JSON.stringify(plan)),
+  )
+  return JSON.parse(text)
+}

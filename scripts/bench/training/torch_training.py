@@ -1,0 +1,101 @@
+"""One rank of the peer: torch_training.py OUTPUT PLAN, the latter as JSON; see training-rank.mjs."""
+
+import json
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.nn.parallel import DistributedDataParallel
+
+LEARNING_RATE = 1e-3
+
+
+def network(workload, first, end):
+    """Layers [first, end): linear, with a ReLU between any two of the whole."""
+    width = workload["width"]
+    parts = []
+    for layer in range(first, end):
+        parts.append(nn.Linear(width, width))
+        if layer < workload["layers"] - 1:
+            parts.append(nn.ReLU())
+    return nn.Sequential(*parts)
+
+
+def batch_of(workload, rows):
+    return torch.randn(rows, workload["width"]), torch.arange(rows) % workload["width"]
+
+
+def replica(workload):
+    """The whole network on every rank, and an equal share of the batch."""
+    model = network(workload, 0, workload["layers"])
+    if dist.get_world_size() > 1:
+        model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
+    criterion = nn.CrossEntropyLoss()
+    x, labels = batch_of(workload, workload["batch"] // dist.get_world_size())
+
+    def step():
+        loss = criterion(model(x), labels)
+        loss.item()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def stage(workload, microbatches):
+    """Some layers on each rank."""
+    rank, ranks, layers = dist.get_rank(), dist.get_world_size(), workload["layers"]
+    own = network(workload, rank * layers // ranks, (rank + 1) * layers // ranks)
+    optimizer = torch.optim.SGD(own.parameters(), LEARNING_RATE)
+    worker = PipelineStage(own, rank, ranks, torch.device("cpu"))
+    schedule = Schedule1F1B(worker, microbatches, loss_fn=nn.CrossEntropyLoss())
+    x, labels = batch_of(workload, workload["batch"])
+    given = (x,) if rank == 0 else ()
+
+    def step():
+        if rank == ranks - 1:
+            losses = []
+            schedule.step(*given, target=labels, losses=losses)
+            torch.stack(losses).mean().item()
+        else:
+            schedule.step(*given)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def measure(workload, step):
+    """Milliseconds of each step on the slowest rank."""
+    times = torch.zeros(workload["repeats"], dtype=torch.float64)
+    for i in range(-workload["warmUps"], workload["repeats"]):
+        dist.barrier()
+        start = time.perf_counter()
+        step()
+        if i >= 0:
+            times[i] = 1000 * (time.perf_counter() - start)
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.tolist()
+
+
+def main():
+    plan = json.loads(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    samples = []
+    for workload in plan["workloads"]:
+        for mode in plan["modes"]:
+            step = stage(workload, plan["microbatches"]) if mode == "1f1b" else replica(workload)
+            samples.append({"workload": workload["name"], "mode": mode, "ms": measure(workload, step)})
+    if dist.get_rank() == 0:
+        with open(sys.argv[1], "w", encoding="utf-8") as file:
+            json.dump({"device": "CPU", "threads": 1, "samples": samples}, file)
+    dist.destroy_process_group()
+
+
+main()

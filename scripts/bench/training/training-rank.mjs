@@ -1,0 +1,175 @@
+// One rank of ours: training-rank.mjs OUTPUT BACKEND PLAN, the last as JSON.
+import { writeFileSync } from 'node:fs'
+import { initProcessGroup } from '@tsrun/distributed'
+import {
+  crossEntropy,
+  dataParallel,
+  disposeModule,
+  loadBackend,
+  pipeline,
+  recordLoss,
+  recordModule,
+  SGD,
+  shardedMLP,
+  sumInto,
+  tf,
+} from '@tsrun/training'
+
+/**
+ * @typedef {import('../steps/workloads.mjs').Workload} Workload
+ * @typedef {import('@tsrun/training').Tensor} Tensor
+ * @typedef {import('@tsrun/training').Parameter} Parameter
+ * @typedef {{ step: () => Promise<void>, dispose: () => void }} Trainer
+ */
+
+const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (process.argv.slice(2))
+/** @type {import('./plan.mjs').Plan} */
+const { workloads, modes, microbatches } = JSON.parse(argument)
+const learningRate = 1e-3
+
+/** @type {Readonly<Record<import('./plan.mjs').Mode, (workload: Workload) => Promise<Trainer>>>} */
+const trainers = {
+  alone: replicaOf('silent'),
+  ddp: replicaOf('overlap'),
+  'ddp-silent': replicaOf('silent'),
+  'ddp-sequential': replicaOf('sequential'),
+  '1f1b': stage,
+}
+
+/** @type {object} */
+let result
+/** @type {import('@tsrun/distributed').ProcessGroup | undefined} */
+let group
+try {
+  const { device, threads } = await loadBackend(name)
+  group = await initProcessGroup()
+  const samples = []
+  for (const workload of workloads) {
+    for (const mode of modes)
+      samples.push({ workload: workload.name, mode, ms: await run(workload, mode) })
+  }
+  result = { device, threads, samples }
+} catch (error) {
+  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
+  if (code !== 'ERR_TSR_BACKEND') throw error
+  result = { skipped: cause?.message ?? code }
+}
+if ((group?.rank ?? Number(process.env['RANK'])) === 0)
+  writeFileSync(output, JSON.stringify(result))
+await group?.destroy()
+
+/**
+ * Milliseconds of each step on the slowest rank.
+ *
+ * @param {Workload} workload
+ * @param {import('./plan.mjs').Mode} mode
+ */
+async function run(workload, mode) {
+  const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
+  const trainer = await trainers[mode](workload)
+  const times = new Float64Array(workload.repeats)
+  for (let i = -workload.warmUps; i < times.length; i++) {
+    await world.barrier()
+    const start = performance.now()
+    await trainer.step()
+    if (i >= 0) times[i] = performance.now() - start
+  }
+  trainer.dispose()
+  await world.allReduce(times, { op: 'max' })
+  return [...times]
+}
+
+/**
+ * The whole network on every rank, and an equal share of the batch.
+ *
+ * @param {'overlap' | 'sequential' | 'silent'} how - gradients travel during the backward pass, after
+ * it, or not at all
+ * @returns {(workload: Workload) => Promise<Trainer>}
+ */
+function replicaOf(how) {
+  return async (workload) => {
+    const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
+    const model = shardedMLP(sizesOf(workload)).build()
+    const replica = how === 'silent' ? undefined : await dataParallel(model, world)
+    const optimizer = new SGD({ learningRate })
+    const { x, labels } = batchOf(workload, workload.batch / world.size)
+    const one = tf.scalar(1)
+    /** @type {(parameters: readonly Parameter[], gradients: Map<string, Tensor>) => void} */
+    const sendLate = (parameters, gradients) => {
+      for (const parameter of parameters.toReversed()) {
+        const gradient = gradients.get(parameter.name)
+        if (gradient !== undefined) replica?.onGradient(parameter, gradient)
+      }
+    }
+    const step = async () => {
+      const outputs = recordModule(model, x, { needsInputGradient: false })
+      const loss = recordLoss(crossEntropy, outputs.value, labels)
+      await loss.value.data()
+      const dy = /** @type {Tensor} */ (loss.backward(one, () => undefined))
+      /** @type {Map<string, Tensor>} */
+      const gathered = new Map()
+      if (replica === undefined || how === 'sequential') {
+        outputs.backward(dy, sumInto(gathered))
+        if (how === 'sequential') sendLate(model.parameters, gathered)
+      } else outputs.backward(dy, replica.onGradient)
+      tf.dispose(dy)
+      loss.dispose()
+      outputs.dispose()
+      optimizer.step(model.parameters, (await replica?.gradients()) ?? gathered)
+    }
+    const dispose = () => {
+      replica?.dispose()
+      disposeModule(model)
+      tf.dispose([x, labels, one])
+    }
+    return { step, dispose }
+  }
+}
+
+/**
+ * Some layers on each rank.
+ *
+ * @param {Workload} workload
+ * @returns {Promise<Trainer>}
+ */
+async function stage(workload) {
+  const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
+  const pipe = pipeline(shardedMLP(sizesOf(workload)), world, {
+    schedule: '1f1b',
+    microbatches,
+    optimizer: new SGD({ learningRate }),
+  })
+  const { x, labels } = batchOf(workload, workload.batch)
+  const batch = {
+    size: workload.batch,
+    inputs: () => tf.clone(x),
+    labels: () => tf.clone(labels),
+  }
+  return await Promise.resolve({
+    step: async () => {
+      await pipe.step(batch)
+    },
+    dispose: () => {
+      pipe.dispose()
+      tf.dispose([x, labels])
+    },
+  })
+}
+
+/** @param {Workload} workload */
+function sizesOf({ layers, width }) {
+  return { layers, inputs: width, hidden: width, outputs: width }
+}
+
+/**
+ * @param {Workload} workload
+ * @param {number} rows
+ */
+function batchOf({ width }, rows) {
+  const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1)
+  const labels = tf.tensor1d(
+    Int32Array.from({ length: rows }, (_, row) => row % width),
+    'int32',
+  )
+  return { x, labels }
+}
