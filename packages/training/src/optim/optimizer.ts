@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
+import { sizeOf } from '../backend/shape.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
 import type { OptimizerState } from './state.ts'
 
@@ -84,9 +85,10 @@ export function withGradients(
 }
 
 /** @throws ERR_TSR_ARGUMENT unless the gradient has the shape, or as an array the size, of the parameter */
-function checkGradient({ name, value, shape }: Parameter, gradient: Tensor | Float32Array): void {
+function checkGradient({ name, shape }: Parameter, gradient: Tensor | Float32Array): void {
   const isArray = ArrayBuffer.isView(gradient)
-  if (isArray ? gradient.length === value.size : gradient.shape.join() === shape.join()) return
+  // not the value's size: a part of a sharded parameter makes its tensor when it is read
+  if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the gradient of ${name}`,
     value: isArray
