@@ -10,9 +10,13 @@ const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
 export const schedules = {
-  summary: 'step times and bubbles of naive, gpipe and 1f1b, beside the simulator',
+  summary: 'step times and bubbles of the schedules, beside the simulator',
   options: {
-    stages: { value: '<n>', default: '2', description: 'ranks, one stage each' },
+    stages: {
+      value: '<n>',
+      default: '2',
+      description: 'ranks, one stage each, two with interleaved',
+    },
     microbatches: { value: '<n>', default: '8', description: 'parts of a batch' },
     layers: { value: '<n>', default: '8', description: 'linear layers of the network' },
     hidden: { value: '<n>', default: '1024', description: 'width of every layer' },
@@ -22,10 +26,13 @@ export const schedules = {
   },
   run: async (values) => {
     const stages = readInteger('stages', values['stages'], 1, 64)
+    const layers = readInteger('layers', values['layers'], stages, 1024)
+    // every stage needs a layer
+    const interleaved = layers < 2 * stages ? [] : ['interleaved']
     const setup = {
-      schedules: ['naive', 'gpipe', '1f1b'],
+      schedules: ['naive', 'gpipe', '1f1b', 'zb-h1', ...interleaved],
       microbatches: readInteger('microbatches', values['microbatches'], 1, 1024),
-      layers: readInteger('layers', values['layers'], stages, 1024),
+      layers,
       hidden: readInteger('hidden', values['hidden'], 1, 8192),
       batch: readInteger('batch', values['batch'], 1, 65536),
       steps: readInteger('steps', values['steps'], 1, 1000),

@@ -141,7 +141,7 @@ describe('StepMeter', () => {
 describe('measureSchedules', () => {
   it('reports each schedule, the same on every rank', async () => {
     await loadBackend('wasm')
-    const schedules = ['naive', 'gpipe', '1f1b'] as const
+    const schedules = ['naive', 'gpipe', '1f1b', 'zb-h1', 'interleaved', 'looped'] as const
     const reports = await runWorld({ size: 2 }, (group) =>
       measureSchedules(group, {
         ...{ hidden: 16, layers: 4, batch: 10, microbatches, schedules, steps: 2 },

@@ -1,15 +1,21 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   clipGradients,
   dataParallel,
   disposeModule,
   gpt,
   loadBackend,
+  loadCheckpoint,
   parseSchedule,
   pipeline,
+  saveCheckpoint,
   SGD,
   tf,
+  type Pipeline,
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
@@ -138,6 +144,35 @@ describe('a table that embedding and head share', () => {
     const squares = Object.values(gradients).flatMap((array) => Array.from(array, (g) => g * g))
     const wanted = Math.sqrt(squares.reduce((sum, square) => sum + square, 0))
     for (const norm of norms) expect(norm / wanted).toBeCloseTo(1, 5)
+  })
+
+  it('is saved once, and loads in any layout', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'tied-'))
+    try {
+      const run = (size: number, use: (pipe: Pipeline, group: ProcessGroup) => Promise<unknown>) =>
+        runWorld({ size, seed: 2 }, async (group) => {
+          const optimizer = new SGD({ learningRate: 0.1 })
+          const pipe = pipeline(model, group, { microbatches: 2, optimizer })
+          await use(pipe, group)
+          const { loss } = await pipe.evaluate(text(9))
+          pipe.dispose()
+          return loss
+        })
+      const [wanted] = await run(2, async (pipe, group) => {
+        await pipe.step(text(0))
+        await (
+          await saveCheckpoint(directory, { model: pipe, step: 1 }, group)
+        ).done
+      })
+      for (const size of [1, 3]) {
+        const [loss] = await run(size, (pipe, group) =>
+          loadCheckpoint(directory, { model: pipe }, group),
+        )
+        expect(loss).toBeCloseTo(wanted!, 5)
+      }
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
   })
 
   it('is refused where the stages disagree about its shape', async () => {

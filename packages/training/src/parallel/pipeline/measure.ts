@@ -10,7 +10,6 @@ import type { Batch } from './model.ts'
 import { pipeline } from './pipeline.ts'
 import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 import { schedule, type ScheduleName } from './schedule/schedule.ts'
-import { splitLayers } from './split-layers.ts'
 
 export interface MeasureOptions {
   /** Width of all layers, inputs and outputs included. */
@@ -33,19 +32,18 @@ export interface MeasuredSchedule extends PipelineReport {
  * in turns, and reports every one beside what the simulator predicts. The same on every rank of
  * `group`; needs a loaded backend.
  *
- * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
  */
 export async function measureSchedules(
   group: ProcessGroup,
   { hidden, layers, batch: size, microbatches, schedules, steps }: MeasureOptions,
 ): Promise<MeasuredSchedule[]> {
-  const own = splitLayers(layers, group.size)[group.rank]!
   const mlp = shardedMLP({ layers, inputs: hidden, hidden, outputs: hidden })
-  const slice = mlp.slice(own.from, own.to)
-  const module = group.rank === 0 ? withInputGradient(slice) : slice
+  const slice = (from: number, to: number): Module =>
+    from === 0 ? withInputGradient(mlp.slice(from, to)) : mlp.slice(from, to)
   const runs = schedules.map((name) => {
     const options = { schedule: name, microbatches, loss: halfSquares }
-    const pipe = pipeline({ layers, slice: () => module }, group, options)
+    const pipe = pipeline({ layers, slice }, group, options)
     return { name, pipe, meter: new StepMeter(pipe.recorder) }
   })
   const batch = testBatch(size, hidden)
@@ -61,8 +59,9 @@ export async function measureSchedules(
   }
   const parts = Math.min(microbatches, size)
   const reports: MeasuredSchedule[] = []
-  for (const { name, meter } of runs) {
-    const made = schedule(name, { stages: group.size, microbatches: parts })
+  for (const { name, pipe, meter } of runs) {
+    const stages = group.size * pipe.chunks.length
+    const made = schedule(name, { stages, ranks: group.size, microbatches: parts })
     const spans = (await group.allGatherObject(meter.lastSpans)).flat()
     const report = pipelineReport(await meter.gather(group), made, { transfer: messageTime(spans) })
     reports.push({ schedule: name, ...report })
@@ -95,10 +94,24 @@ function withInputGradient(module: Module): Module {
           recording.backward(dy, onGradient)?.dispose()
           return undefined
         },
+        ...halvesOf(recording),
         dispose: () => {
           recording.dispose()
         },
       }
+    },
+  }
+}
+
+function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'backwardParameters'> {
+  if (recording.backwardInput === undefined) return {}
+  return {
+    backwardInput: (dy) => {
+      recording.backwardInput!(dy)?.dispose()
+      return undefined
+    },
+    backwardParameters: (onGradient) => {
+      recording.backwardParameters!(onGradient)
     },
   }
 }

@@ -197,7 +197,10 @@ export class Pipeline {
   async evaluate(batch: Batch): Promise<Evaluation> {
     const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
     try {
-      const sums = await this.#pass(() => this.#worker.evaluate(parts))
+      const sums = await this.#pass(async () => {
+        await this.#tied.prepare()
+        return await this.#worker.evaluate(parts)
+      })
       const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
       return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
     } finally {
