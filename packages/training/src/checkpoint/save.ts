@@ -28,6 +28,11 @@ export interface SaveOptions {
    * Default false.
    */
   readonly background?: boolean
+  /**
+   * Milliseconds that a rank waits for those that write longer; default: the time-out of the group,
+   * which may be too short for a slow disk.
+   */
+  readonly timeout?: number
 }
 
 export interface SavedCheckpoint {
@@ -57,8 +62,8 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
- *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_ARGUMENT. All ranks
- *   throw when one does.
+ *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_OPERATION_TIMEOUT;
+ *   ERR_TSR_ARGUMENT. All ranks throw when one does.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -84,7 +89,7 @@ async function save(
   folder: string,
   state: SavedState,
   group: ProcessGroup | undefined,
-  { keep = Infinity, background = false }: SaveOptions,
+  { keep = Infinity, background = false, timeout }: SaveOptions,
   untold: Writing['untold'],
 ): Promise<{ readonly path: string; readonly writing?: Writing }> {
   const rank = group?.rank ?? 0
@@ -102,7 +107,7 @@ async function save(
   const { step, data = null, seeds = {} } = state
   const facts = { step, data, seeds, hasOptimizer: state.optimizer !== undefined }
   const tensors = valuesToWrite(pieces, plan, rank)
-  const share = { folder, name, plan, tensors, facts, keep }
+  const share = { folder, name, plan, tensors, facts, keep, timeout }
   const path = join(folder, name)
   if (!background) {
     await writeCheckpoint(share, group)

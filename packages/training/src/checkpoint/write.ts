@@ -20,6 +20,8 @@ export interface Share {
   readonly tensors: ReadonlyMap<string, PieceValues>
   readonly facts: Pick<Contents, 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
+  /** See `SaveOptions`. */
+  readonly timeout: number | undefined
 }
 
 interface WrittenShard {
@@ -38,11 +40,11 @@ export async function writeCheckpoint(
   share: Share,
   group: ProcessGroup | undefined,
 ): Promise<void> {
-  const { folder, name } = share
+  const { folder, name, timeout } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    together(group, () => attempt(rank, join(folder, name), run))
+    together(group, () => attempt(rank, join(folder, name), run), timeout)
   try {
     await step(async () => {
       if (rank === 0) await makeUnfinished(folder, name)
