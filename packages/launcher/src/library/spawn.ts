@@ -54,8 +54,8 @@ export async function spawn(
   const planned = planTask(program, complete)
   if (complete.signal?.aborted === true) throw stopError('aborted', complete)
   const job = createSpawnJob(complete, planned)
-  const around = createSurroundings(complete)
   const store = await hostStore('127.0.0.1', 0, job.identity.token, () => undefined)
+  const around = createSurroundings(complete)
   try {
     await putParcel(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createAlone(job, store.endpoint, () => store.close())

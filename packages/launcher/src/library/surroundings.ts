@@ -31,6 +31,7 @@ export function createSurroundings(options: CompleteOptions): LibrarySurrounding
     end('aborted')
   }
   signal?.addEventListener('abort', abort)
+  if (signal?.aborted === true) abort()
   const timer = timeout === undefined ? undefined : setTimeout(end, timeout, 'timeout')
   const interrupts: Interrupts = {
     stop: stop.signal,
