@@ -8,7 +8,10 @@ it("gives a batch up at the caller's time-out, which nothing else holds", async 
   setFlagsFromString('--expose-gc')
   const collecting = setInterval(runInNewContext('gc') as () => void, 20).unref()
   const [error] = await runWorld({ size: 2 }, async (group) => {
-    if (group.rank !== 0) { await pause(1000, undefined); return; }
+    if (group.rank !== 0) {
+      await pause(1000, undefined)
+      return
+    }
     const messages = [{ op: 'recv', buffer: new Float32Array(1), peer: 1 }] as const
     const [work] = group.batchIsendIrecv(messages, { signal: AbortSignal.timeout(200) })
     return await errorOf(() => work!)
