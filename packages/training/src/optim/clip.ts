@@ -77,7 +77,8 @@ export async function clipGradients(
   }
   const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
-  const factor = maxNorm / (total + 1e-6)
+  // in the precision of devices, so that arrays and tensors are scaled to the same bits
+  const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
   return total
 }
