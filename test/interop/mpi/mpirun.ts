@@ -61,7 +61,7 @@ export async function runRanks(
   const args = [...flags, '-n', String(size), process.execPath, `${fixtures}${file}`, ...rest]
   // When ranks leave without MPI_Finalize, as they do after an error, mpirun 4.1 crashes now and then,
   // or hangs with all its ranks gone and does not hear SIGTERM.
-  const limit = { timeout: 60_000, killSignal: 'SIGKILL' } as const
+  const limit = { timeout: 110_000, killSignal: 'SIGKILL' } as const
   const options = { env: { ...process.env, ...env, ...more }, ...limit }
   return await new Promise((resolve) => {
     const child = execFile(command, args, options, (_, stdout, stderr) => {

@@ -9,6 +9,8 @@ import { TaskTicket } from './task-ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
+/** Milliseconds between two looks of nobody's, where others may wait for them. */
+const GLANCE = 2
 
 /**
  * Runs the engine on the caller's thread, inside the waits: the lowest latency, no overlap. While
@@ -22,6 +24,7 @@ export class InlineHost implements EngineHost {
   readonly #engine: Engine
   readonly #driven: DrivenEngine
   readonly #attended = new Set<Ticket>()
+  readonly #glances: NodeJS.Timeout | undefined
   #pumping = false
   #closed = false
   /** A script that just ends leaves in order, one that fails does not. */
@@ -42,6 +45,7 @@ export class InlineHost implements EngineHost {
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
     process.on('exit', this.#onExit)
+    if (transport?.movesWhenLookedAt === true) this.#glances = this.#glance()
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
@@ -81,10 +85,19 @@ export class InlineHost implements EngineHost {
 
   async close(): Promise<void> {
     process.off('exit', this.#onExit)
+    clearInterval(this.#glances)
     if (this.#closed) return
     this.#closed = true
     this.#driven.leave()
     await Promise.resolve()
+  }
+
+  /** While this rank waits for something else, as the store, others may need it to go on. */
+  #glance(): NodeJS.Timeout {
+    const timer = setInterval(() => {
+      if (!this.#pumping) this.#driven.poll()
+    }, GLANCE)
+    return timer.unref()
   }
 
   /** Alternates between the engine and the event loop while somebody waits. */

@@ -42,6 +42,7 @@ interface Arrival {
 
 export class MpiTransport implements BlockingTransport {
   readonly name = 'mpi'
+  readonly movesWhenLookedAt = true
   readonly doorbell = openEventfd()
   readonly collectives: MpiCollectives
   readonly reservedBytes: number

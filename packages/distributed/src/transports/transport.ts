@@ -49,6 +49,12 @@ export interface LocalPlace {
 
 /** A transport whose thread can sleep until something moves. */
 export interface BlockingTransport extends Transport {
+  /**
+   * Whether what this rank has given away moves only while it looks: an engine that nobody drives
+   * has to look now and then.
+   */
+  readonly movesWhenLookedAt?: boolean
+
   readonly place?: LocalPlace | undefined
   /** Sleeps until a stream may move or `wake` is called, at most `milliseconds`. */
   sleep(milliseconds: number): void
