@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
@@ -15,10 +16,8 @@ interface Shown {
 /** Runs an example to its good end: its result, and the lines before. */
 async function example(nproc: number, ...args: [string, ...string[]]): Promise<Shown> {
   const [script, ...flags] = args
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const run = await tsrun([...job, `examples/${script}`, ...flags], { cwd })
-  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
-  const lines = run.stdout.trimEnd().split('\n')
+  const stdout = await runScript(nproc, `examples/${script}`, ...flags)
+  const lines = stdout.trimEnd().split('\n')
   const [, json] = /^result (\{.*\})$/.exec(lines.pop()!)!
   return { result: JSON.parse(json!) as Record<string, unknown>, lines }
 }

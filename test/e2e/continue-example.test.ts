@@ -1,9 +1,9 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { resultIn, runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
 const directory = join(mkdtempSync(join(tmpdir(), 'tsrun-continue-test-')), 'checkpoints')
@@ -12,14 +12,8 @@ afterAll(() => {
   rmSync(join(directory, '..'), { recursive: true })
 })
 
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
-
 async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const run = await tsrun([...job, 'examples/continue.ts', ...flags], { cwd })
-  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
-  const [, json] = /^result (\{.*\})$/m.exec(run.stdout)!
-  return JSON.parse(json!) as Record<string, number>
+  return resultIn(await runScript(nproc, 'examples/continue.ts', ...flags))
 }
 
 describe('continue.ts', () => {

@@ -1,19 +1,13 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { resultIn, runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
 
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
-
 async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const script = ['examples/data-parallel.ts', '--images', '2048', ...flags]
-  const run = await tsrun([...job, ...script], { cwd })
-  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
-  const [, json] = /^result (\{.*\})$/m.exec(run.stdout)!
-  return JSON.parse(json!) as Record<string, number>
+  const script = 'examples/data-parallel.ts'
+  return resultIn(await runScript(nproc, script, '--images', '2048', ...flags))
 }
 
 describe('data-parallel.ts', () => {

@@ -1,18 +1,9 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
-
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
-
-async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-  return stdout
-}
 
 describe('fsdp.ts', () => {
   it.each([
@@ -24,7 +15,7 @@ describe('fsdp.ts', () => {
     'ends with the bits of data parallel: $nproc ranks, stage $stage',
     async ({ nproc, stage }) => {
       const small = ['--steps', '4', '--layers', '6', '--hidden', '64']
-      const stdout = await run(nproc, 'examples/fsdp.ts', '--stage', stage, ...small)
+      const stdout = await runScript(nproc, 'examples/fsdp.ts', '--stage', stage, ...small)
       const [, json] = /^result (\{.*\})$/m.exec(stdout)!
       const { equal, bytes, dataParallel, collectives } = JSON.parse(json!) as Record<
         string,
@@ -58,7 +49,11 @@ describe('the state of a rank', () => {
     { stage: 2, nproc: 4 },
     { stage: 3, nproc: 4 },
   ])('takes what the formula says: stage $stage, $nproc ranks', async ({ stage, nproc }) => {
-    const stdout = await run(nproc, 'test/fixtures/training/sharded-memory.mjs', String(stage))
+    const stdout = await runScript(
+      nproc,
+      'test/fixtures/training/sharded-memory.mjs',
+      String(stage),
+    )
     const ranks = JSON.parse(stdout) as RankReport[]
     expect(ranks).toHaveLength(nproc)
     for (const { peak, ledger, formula, parameters, left } of ranks) {
@@ -87,7 +82,7 @@ describe('a tensor parallel GPT whose state replicas share', () => {
     { stage: 3, dp: 2, tp: 2 },
   ])('trains like one process: stage $stage, dp $dp, tp $tp', async ({ stage, dp, tp }) => {
     const form = [String(stage), String(dp)]
-    const stdout = await run(dp * tp, 'test/fixtures/training/tensor-sharded.mjs', ...form)
+    const stdout = await runScript(dp * tp, 'test/fixtures/training/tensor-sharded.mjs', ...form)
     const ranks = JSON.parse(stdout) as MeshReport[]
     expect(ranks).toHaveLength(dp * tp)
     for (const { worst, leaked } of ranks) {

@@ -1,11 +1,9 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
-
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
 
 interface RankReport {
   /** Largest differences from one process, in units of 1e-6 + 1e-5 |value|. */
@@ -25,10 +23,7 @@ interface Report {
 }
 
 async function train(nproc: number, form: string): Promise<Report> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const script = 'test/fixtures/training/gpt-parallel.mjs'
-  const { code, stderr, stdout } = await tsrun([...job, script, form], { cwd })
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const stdout = await runScript(nproc, 'test/fixtures/training/gpt-parallel.mjs', form)
   return JSON.parse(stdout) as Report
 }
 

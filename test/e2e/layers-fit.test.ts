@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
@@ -19,15 +20,8 @@ interface Report {
   readonly className: string
 }
 
-async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-  return stdout
-}
-
 async function fit(nproc: number, ...args: string[]): Promise<Report> {
-  const stdout = await run(nproc, 'test/fixtures/training/layers-fit.mjs', ...args)
+  const stdout = await runScript(nproc, 'test/fixtures/training/layers-fit.mjs', ...args)
   return JSON.parse(stdout) as Report
 }
 
@@ -70,7 +64,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
 describe('mnist-fit.ts', () => {
   it('reads digits as well with two ranks as with one, and all have the same weights', async () => {
     for (const nproc of [1, 2]) {
-      const stdout = await run(nproc, 'examples/mnist-fit.ts', '--images', '8192')
+      const stdout = await runScript(nproc, 'examples/mnist-fit.ts', '--images', '8192')
       const [, json] = /^result (\{.*\})$/m.exec(stdout.trimEnd().split('\n').at(-1)!)!
       const result = JSON.parse(json!) as Record<string, unknown>
       expect(result).toMatchObject({ ranks: nproc, equalWeights: true })

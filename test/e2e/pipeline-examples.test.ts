@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
@@ -13,10 +14,8 @@ async function example(
   ...args: string[]
 ): Promise<[Record<string, unknown>, string]> {
   const [script, ...flags] = args
-  const ranks = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const run = await tsrun([...ranks, `examples/${script!}`, ...flags], { cwd })
-  expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
-  const lines = run.stdout.trimEnd().split('\n')
+  const stdout = await runScript(nproc, `examples/${script!}`, ...flags)
+  const lines = stdout.trimEnd().split('\n')
   const [, json] = /^result (\{.*\})$/.exec(lines.pop()!)!
   return [JSON.parse(json!) as Record<string, unknown>, lines.join('\n')]
 }

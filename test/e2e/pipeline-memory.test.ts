@@ -1,12 +1,10 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { schedule, type Action, type ScheduleName } from '@tsrun/training'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
-
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
 
 /** Memory in units of one activation of a micro-batch. */
 interface Run {
@@ -65,10 +63,7 @@ function recomputePeak(list: readonly Action[], last: number): number {
 
 describe('the activations that a rank holds', () => {
   it.each([2, 3])('are those that the schedule promises, on %i ranks', async (nproc) => {
-    const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-    const script = 'test/fixtures/training/pipeline-memory.mjs'
-    const { code, stderr, stdout } = await tsrun([...job, script], { cwd })
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const stdout = await runScript(nproc, 'test/fixtures/training/pipeline-memory.mjs')
     const { microbatches, ranks } = JSON.parse(stdout) as Report
     const names: ScheduleName[] = ['naive', 'gpipe', '1f1b', 'interleaved', 'looped', 'zb-h1']
     expect(ranks).toHaveLength(nproc)

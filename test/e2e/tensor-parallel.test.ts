@@ -1,11 +1,9 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
-
-const cwd = fileURLToPath(new URL('../../', import.meta.url))
 
 interface RankReport {
   /** Largest difference of each parameter's gradient from that of one process. */
@@ -19,15 +17,8 @@ interface RankReport {
   readonly share: number
 }
 
-async function run(nproc: number, script: string, ...args: string[]): Promise<string> {
-  const job = ['--nproc', String(nproc), '--log-format', 'raw', '--no-summary']
-  const { code, stderr, stdout } = await tsrun([...job, script, ...args], { cwd })
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-  return stdout
-}
-
 async function train(nproc: number, form: string): Promise<RankReport[]> {
-  const stdout = await run(nproc, 'test/fixtures/training/tensor-parallel.mjs', form)
+  const stdout = await runScript(nproc, 'test/fixtures/training/tensor-parallel.mjs', form)
   return (JSON.parse(stdout) as { ranks: RankReport[] }).ranks
 }
 
@@ -67,7 +58,7 @@ describe('dense layers of tf.layers shared among ranks', () => {
     { kind: 'adam', size: 2 },
     { kind: 'sgd', size: 4 },
   ])('fit like one process: $kind, $size ranks', async ({ kind, size }) => {
-    const stdout = await run(size, 'test/fixtures/training/dense-parallel.mjs', kind)
+    const stdout = await runScript(size, 'test/fixtures/training/dense-parallel.mjs', kind)
     const { ranks } = JSON.parse(stdout) as { ranks: (RankReport & { error: number })[] }
     expect(ranks).toHaveLength(size)
     for (const { error, lossError, leaked, share } of ranks) {
@@ -81,7 +72,7 @@ describe('dense layers of tf.layers shared among ranks', () => {
 
 describe('tensor-parallel.ts', () => {
   it('trains both forms to the loss of one process', async () => {
-    const stdout = await run(2, 'examples/tensor-parallel.ts', '--steps', '8')
+    const stdout = await runScript(2, 'examples/tensor-parallel.ts', '--steps', '8')
     const [, json] = /^result (\{.*\})$/m.exec(stdout)!
     const result = JSON.parse(json!) as Record<string, number>
     expect(result['gatheredError']).toBeLessThan(1e-4)

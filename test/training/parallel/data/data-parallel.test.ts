@@ -18,6 +18,7 @@ import {
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import {
   exampleBatch,
+  exampleRows,
   excess,
   parameterValues,
   singleProcessStep,
@@ -33,16 +34,8 @@ const build = (seed = 7) =>
   shardedMLP({ layers: 4, inputs: INPUTS, hidden: 16, outputs: CLASSES, seed }).build()
 
 /** Rows [from, to) of a batch. */
-function part(step: number, from: number, to: number): { inputs: Tensor; labels: Tensor } {
-  const { inputs, labels } = exampleBatch(step, BATCH, INPUTS, CLASSES)
-  const whole = [inputs(), labels()] as const
-  const rows = [
-    tf.slice(whole[0], [from, 0], [to - from, INPUTS]),
-    tf.slice(whole[1], [from], [to - from]),
-  ] as const
-  tf.dispose([...whole])
-  return { inputs: rows[0], labels: rows[1] }
-}
+const part = (step: number, from: number, to: number) =>
+  exampleRows(step, [from, to], { batch: BATCH, inputs: INPUTS, classes: CLASSES })
 
 type Loss = (logits: Tensor, labels: Tensor) => Tensor
 

@@ -29,6 +29,22 @@ export function exampleBatch(
   }
 }
 
+/** Rows [from, to) of a batch, as tensors. */
+export function exampleRows(
+  step: number,
+  [from, to]: readonly [number, number],
+  { batch, inputs: width, classes }: Readonly<Record<'batch' | 'inputs' | 'classes', number>>,
+): { inputs: Tensor; labels: Tensor } {
+  const { inputs, labels } = exampleBatch(step, batch, width, classes)
+  const whole = [inputs(), labels()] as const
+  const rows = [
+    tf.slice(whole[0], [from, 0], [to - from, width]),
+    tf.slice(whole[1], [from], [to - from]),
+  ] as const
+  tf.dispose([...whole])
+  return { inputs: rows[0], labels: rows[1] }
+}
+
 /** One step of the whole model in one piece: what every layout has to reproduce. */
 export function singleProcessStep(
   module: Module,

@@ -17,7 +17,7 @@ import {
   type ShardingGroups,
   type Tensor,
 } from '@tsrun/training'
-import { exampleBatch, parameterValues, type Values } from '../../support/reference.ts'
+import { exampleRows, parameterValues, type Values } from '../../support/reference.ts'
 
 const [INPUTS, CLASSES, BATCH] = [12, 4, 24]
 
@@ -25,16 +25,8 @@ export const build = (seed = 7) =>
   shardedMLP({ layers: 4, inputs: INPUTS, hidden: 16, outputs: CLASSES, seed }).build()
 
 /** Rows [from, to) of a batch. */
-export function part(step: number, from: number, to: number): { inputs: Tensor; labels: Tensor } {
-  const { inputs, labels } = exampleBatch(step, BATCH, INPUTS, CLASSES)
-  const whole = [inputs(), labels()] as const
-  const rows = [
-    tf.slice(whole[0], [from, 0], [to - from, INPUTS]),
-    tf.slice(whole[1], [from], [to - from]),
-  ] as const
-  tf.dispose([...whole])
-  return { inputs: rows[0], labels: rows[1] }
-}
+export const part = (step: number, from: number, to: number) =>
+  exampleRows(step, [from, to], { batch: BATCH, inputs: INPUTS, classes: CLASSES })
 
 /** What one rank of a job does. */
 export interface Training {
