@@ -48,7 +48,7 @@ it.each(steps)('$args.0 ends with its result', async ({ args, ranks, keys }) => 
 
 describe('pipeline.ts', () => {
   const keys = ['accuracy', 'seconds', 'bubble', 'predictedBubble']
-  const short = ['pipeline.ts', '--epochs', '1']
+  const short = ['pipeline.ts', '--epochs', '1', '--images', '10000']
 
   it.each(['naive', 'gpipe', '1f1b'])('runs the schedule %s', async (schedule) => {
     expectFigures(await resultOf(4, [...short, '--schedule', schedule]), keys)

@@ -44,7 +44,8 @@ describe('gpt.ts', () => {
   })
 
   it('mixes all ways to share', async () => {
-    const alone = await train(1, '--steps', '20')
+    const short = ['--steps', '10', '--sample', '0']
+    const alone = await train(1, ...short)
     for (const flags of [
       ['--pp', '2', '--tp', '2', '--between', 'sequence', '--schedule', 'zb-h1'],
       ['--cp', '2', '--tp', '2'],
@@ -52,7 +53,7 @@ describe('gpt.ts', () => {
       ['--pp', '2', '--zero', '1'],
       ['--cp', '2', '--tp', '2', '--between', 'sequence'],
     ]) {
-      const four = await train(4, '--steps', '20', ...flags)
+      const four = await train(4, ...short, ...flags)
       expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-4)
     }
   })
