@@ -166,6 +166,20 @@ describe('data parallel replicas', () => {
     for (const rank of gradients) expect(excess(rank, single!.gradients)).toBeLessThanOrEqual(0)
   })
 
+  it('are left alone by a batch without any example', async () => {
+    await runWorld({ size: 2 }, async (group) => {
+      const module = build()
+      const options = { reduction: 'token', unused: 'zeros' } as const
+      const replica = await dataParallel(module, group, options)
+      for (const gradient of (await replica.gradients(0)).values()) {
+        expect(gradient.dataSync().every((value) => value === 0)).toBe(true)
+        gradient.dispose()
+      }
+      replica.dispose()
+      disposeModule(module)
+    })
+  })
+
   it('send each gradient once, in as many operations as there are buckets', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const module = build()

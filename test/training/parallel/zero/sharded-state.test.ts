@@ -155,6 +155,19 @@ describe.each(stages)('stage %i', (stage) => {
     expect(await runWorld({ size: 2, seed: 4 }, (group) => train(group, false))).toEqual(wanted)
   })
 
+  it('has gradients of zero where no rank has an example', async () => {
+    await runWorld({ size: 2 }, async (group) => {
+      const options = { stage, reduction: 'token', unused: 'zeros' } as const
+      const sharded = await fullyShard(build(), group, options)
+      for (const gradient of (await sharded.gradients(0)).values()) {
+        expect(gradient.every((value) => value === 0)).toBe(true)
+      }
+      await sharded.gather()
+      sharded.dispose()
+      disposeModule(sharded.module)
+    })
+  })
+
   it('clips by the norm over all shares', async () => {
     const norms = await runWorld({ size: 3, seed: 4 }, async (group) => {
       const module = build()

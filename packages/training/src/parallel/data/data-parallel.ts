@@ -180,21 +180,36 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     return gradients
   }
 
-  /** What the sum of the gradients is multiplied by. */
+  /** Whether gradients are averaged as they travel; else their divisor is known too late for it. */
+  get #averages(): boolean {
+    const { reduction, wire = 'float32' } = this.#plan.options
+    return reduction !== 'token' && wire === 'float32' && this.#join === undefined
+  }
+
+  /** What the gradients that have travelled are multiplied by. */
   async #factor(tokens: number): Promise<number> {
     const { size } = this.#group
     const join = this.#join
     await join?.work
     if (join !== undefined) join.work = undefined
+    if (this.#averages) return 1
     if (this.#plan.options.reduction === 'token') {
-      const total = this.#group.alloc('float64', 1)
-      total[0] = tokens
-      await this.#group.allReduce(total, { label: 'tokens' })
-      const factor = 1 / total[0]
-      this.#group.free(total)
-      return factor
+      const total = await this.#sum(tokens, 'tokens')
+      // no example anywhere, no gradient
+      return total === 0 ? 0 : 1 / total
     }
     return 1 / (join?.divideBy === 'live' ? join.live[0]! : size)
+  }
+
+  async #sum(value: number, label: string): Promise<number> {
+    const total = this.#group.alloc('float64', 1)
+    try {
+      total[0] = value
+      await this.#group.allReduce(total, { label })
+      return total[0]
+    } finally {
+      this.#group.free(total)
+    }
   }
 
   /** After the first step: the buckets in the order in which rank 0 has got its gradients. */
@@ -212,6 +227,10 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   #open(parameters: readonly Parameter[]): Reducer {
     const { sizes, options } = this.#plan
     const { wire = 'float32', deterministic = false } = options
-    return new Reducer(this.#group, planBuckets(parameters, sizes), { wire, deterministic })
+    return new Reducer(this.#group, planBuckets(parameters, sizes), {
+      wire,
+      deterministic,
+      averages: () => this.#averages,
+    })
   }
 }

@@ -19,6 +19,13 @@ interface Filling {
   work: Work | undefined
 }
 
+export interface ReducerOptions {
+  readonly wire: WireFormat
+  readonly deterministic: boolean
+  /** Whether float32 gradients are averaged on their way, and not summed; the same on all ranks. */
+  readonly averages: () => boolean
+}
+
 /** What has travelled in a step. */
 export interface Traffic {
   readonly collectives: number
@@ -34,6 +41,7 @@ export class Reducer {
   readonly #group: ProcessGroup
   readonly #wire: WireFormat
   readonly #deterministic: boolean
+  readonly #averages: () => boolean
   readonly #fillings: Filling[]
   readonly #places = new Map<string, { readonly filling: Filling; readonly slot: Slot }>()
   #launched = 0
@@ -43,11 +51,12 @@ export class Reducer {
   constructor(
     group: ProcessGroup,
     buckets: readonly Bucket[],
-    { wire, deterministic }: { readonly wire: WireFormat; readonly deterministic: boolean },
+    { wire, deterministic, averages }: ReducerOptions,
   ) {
     this.#group = group
     this.#wire = wire
     this.#deterministic = deterministic
+    this.#averages = averages
     this.#fillings = buckets.map((bucket) => ({
       bucket,
       gradients: group.alloc('float32', bucket.length),
@@ -139,8 +148,8 @@ export class Reducer {
       for (const { parameter, offset, length } of filling.bucket.slots) {
         const source = filling.gradients.subarray(offset, offset + length)
         const tensor = createTensor(parameter.shape, (values) => {
-          if (factor === 1) values.set(source)
-          else for (let i = 0; i < length; i++) values[i] = source[i]! * factor
+          values.set(source)
+          if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
         })
         gradients.set(parameter.name, tensor)
       }
@@ -176,7 +185,8 @@ export class Reducer {
     const label = `gradients, bucket ${index}: ${names[0]!}${more}`
     const deterministic = this.#deterministic
     if (encoded === undefined || this.#wire === 'float32') {
-      return this.#group.allReduce(gradients, { deterministic, label })
+      const op = this.#averages() ? 'avg' : 'sum'
+      return this.#group.allReduce(gradients, { op, deterministic, label })
     }
     encode(this.#wire, encoded, gradients)
     return this.#group.allReduce(encoded, { dtype: this.#wire, deterministic, label })

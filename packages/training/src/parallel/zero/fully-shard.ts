@@ -120,6 +120,7 @@ export async function fullyShard<M extends Replicated>(
   const gradients = new GradientShards(groups, buckets, ledger, {
     wire,
     deterministic,
+    averages: averagesOnTheWay(groups, options),
     keepsWhole: stage === 1,
   })
   const values =
@@ -128,6 +129,14 @@ export async function fullyShard<M extends Replicated>(
       : new WholeValues(module, groups.shard, buckets, gradients, ledger)
   ledger.resetPeak()
   return new Sharded(module, { groups, stage, buckets, options, ledger, gradients, values })
+}
+
+/** Otherwise gradients are divided when they are there: in 16 bits, or by tokens or all replicas. */
+function averagesOnTheWay(
+  { replicate }: ShardingGroups,
+  { reduction, wire = 'float32' }: FullyShardOptions,
+): boolean {
+  return reduction !== 'token' && wire === 'float32' && replicate === undefined
 }
 
 /** In the order of their gradients: from the last unit to the first, and what several have used. */
@@ -225,9 +234,11 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: groups.shard.rank, parameters })
     }
     gradients.launch()
-    const ranks =
+    const count =
       tokens === undefined ? countRanks(groups) : await sumOverRanks(tokens, 'tokens', groups)
-    const shares = await gradients.take(1 / ranks)
+    const isDone = averagesOnTheWay(groups, options)
+    // no example anywhere, no gradient
+    const shares = await gradients.take(isDone ? 1 : count === 0 ? 0 : 1 / count)
     ledger.trim()
     return shares
   }

@@ -27,6 +27,8 @@ interface Filling {
 export interface ShardingOptions {
   readonly wire: WireFormat
   readonly deterministic: boolean
+  /** Whether what travels is averaged, and not summed: float32 among the sharing ranks only. */
+  readonly averages: boolean
   /** Whether whole buckets stay, for the next step: stage 1. */
   readonly keepsWhole: boolean
 }

@@ -9,6 +9,8 @@ export interface ReductionOptions {
   readonly share: Float32Array
   readonly wire: WireFormat
   readonly deterministic: boolean
+  /** Whether values are averaged, and not summed: float32 only. */
+  readonly averages: boolean
   readonly label: string
 }
 
@@ -24,12 +26,13 @@ export class Reduction {
 
   /** @param previous - the bucket before: replicas must take them in one order */
   constructor(groups: ShardingGroups, previous: Reduction | undefined, options: ReductionOptions) {
-    const { whole, share, wire, deterministic, label } = options
+    const { whole, share, wire, deterministic, averages, label } = options
     const { shard } = groups
     this.#groups = groups
     this.#options = options
     if (wire === 'float32') {
-      this.#scatter = shard.reduceScatter(share, whole, { deterministic, label })
+      const op = averages ? 'avg' : 'sum'
+      this.#scatter = shard.reduceScatter(share, whole, { op, deterministic, label })
     } else {
       this.#encoded = shard.alloc(wire, whole.length)
       encode(wire, this.#encoded, whole)
