@@ -126,3 +126,7 @@ declare module '*/curves.mjs' {
   }
   export function drawCurves(title: string, series: readonly Series[]): string
 }
+
+declare module '*/bench/link.mjs' {
+  export function whyNoLink(rate: string): string | undefined
+}

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
+import { whyNoLink } from '../../scripts/bench/link.mjs'
 import { summarize } from '../../scripts/bench/training/report.mjs'
 import { bench } from './support/bench.ts'
 
@@ -61,6 +62,21 @@ it('measures torch in the same run, where there is one', async () => {
   for (const row of rows) expect(row['ratioToTorch']).toBeGreaterThan(0)
 })
 
+it('measures over a link that is slower than memory', async () => {
+  const reason = whyNoLink('100mbit')
+  if (reason !== undefined) {
+    console.log(`skipped: no link (${reason})`)
+    return
+  }
+  // 16 layers of 128 x 128 are 1 MiB, which two ranks send twice, and the first of it passes at once
+  const what = ['--json', '--backends', 'wasm', '--ranks', '2', '--link', '200mbit', ...few]
+  const { code, stdout, stderr } = await bench(['training', ...what])
+  expect({ code, stderr }).toEqual({ code: 0, stderr })
+  const row = rowsOf(stdout).find(({ mode }) => mode === 'ddp-sequential')!
+  expect(row).toMatchObject({ link: '200mbit', ranks: 2 })
+  expect(row['exposedMs']).toBeGreaterThan(40)
+})
+
 it('summarizes by medians: multiples of torch, speedup, and what the gradients add', () => {
   const round = (system: string, ranks: number, ...steps: [mode: string, ...ms: number[]][]) => {
     const samples = steps.map(([mode, ...ms]) => ({ workload: 'net', mode, ms }))
@@ -84,6 +100,7 @@ it.each([
   [['--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],
   [['--workloads', 'matmul-1024'], '--workloads: unknown "matmul-1024"'],
   [['--ranks', '3'], '--ranks: unknown "3"'],
+  [['--link', 'fast'], '--link must be like 500mbit or 4gbit, not "fast"'],
   [['--repeats', '0'], '--repeats must be an integer from 1'],
   [['--peers', 'openmpi'], '--peers: unknown "openmpi"'],
 ])('refuses %j', async (args, message) => {

@@ -1,5 +1,6 @@
 import { readInteger, readList } from '../command-line.mjs'
 import { UsageError } from '../errors.mjs'
+import { overLink, readRate, whyNoLink } from '../link.mjs'
 import { printRows } from '../table.mjs'
 import { modesOf, networks } from './plan.mjs'
 import { formatRows, summarize } from './report.mjs'
@@ -15,6 +16,7 @@ export const training = {
     backends: { value: '<list>', default: backends.join(','), description: 'those that load' },
     workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
     ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
+    link: { value: '<rate>', description: 'TCP over a link of so much, as 4gbit (Linux)' },
     peers: { value: '<list>', description: 'torch: measured too where installed' },
     repeats: { value: '<n>', description: 'steps in a round; default: as the workload says' },
     runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
@@ -32,6 +34,12 @@ export const training = {
         : readInteger('repeats', values['repeats'], 1, 10_000)
     if (chosen.length === 0) throw new UsageError('--workloads is empty')
     if (sizes.length === 0) throw new UsageError('--ranks is empty')
+    const link = readRate('link', values['link'])
+    const reason = link === undefined ? undefined : whyNoLink(link)
+    if (reason !== undefined) {
+      console.error(`skipped: no link (${reason})`)
+      return 0
+    }
     const systems = ours.map(backendSystem)
     if (peers.length > 0) {
       const torch = await torchSystem()
@@ -41,10 +49,21 @@ export const training = {
     const workloads = networks
       .filter(({ name }) => chosen.includes(name))
       .map((workload) => withRepeats(workload, repeats))
-    const { rounds, failures } = await measureInTurn(systems, sizes, workloads, runs)
-    printRows(summarize(rounds), values.json !== undefined, formatRows)
+    const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
+    const { rounds, failures } = await measureInTurn(linked, sizes, workloads, runs)
+    const rows = summarize(rounds).map((row) => ({ ...row, link: link ?? null }))
+    printRows(rows, values.json !== undefined, formatRows)
     return failures === 0 ? 0 : 1
   },
+}
+
+/**
+ * @param {import('./systems.mjs').System} system
+ * @param {string} rate
+ * @returns {import('./systems.mjs').System}
+ */
+function onLink(system, rate) {
+  return { ...system, commandLine: (...all) => overLink(rate, system.commandLine(...all)) }
 }
 
 /**
