@@ -86,6 +86,53 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     }
   })
 
+  it('moves large values from and to any place in memory, and keeps its own', async () => {
+    const outcomes = await result(`
+      const length = 3 * 2 ** 14
+      const pages = new WebAssembly.Memory({ initial: 8, maximum: 8, shared: true }).buffer
+      const outcomes = []
+      for (const buffer of [pages, new SharedArrayBuffer(pages.byteLength), new ArrayBuffer(pages.byteLength)]) {
+        for (const offset of [0, 4, 64, 4096]) {
+          const array = new Float32Array(buffer, offset, length)
+          const around = new Float32Array(buffer)
+          around.fill(7)
+          const tensor = tf.range(0, length, 1, 'float32').reshape([3, 2 ** 14])
+          await writeTo(tensor, array)
+          const isRight = array.every((value, i) => value === i)
+          const outside = around.filter((value, i) => i < offset / 4 || i >= offset / 4 + length)
+          const copy = tensorFrom(array, [2 ** 14, 3])
+          array.fill(0)
+          const [kept, own] = [await copy.data(), await tensor.data()]
+          outcomes.push([
+            isRight,
+            outside.every((value) => value === 7),
+            kept.every((value, i) => value === i) && own.every((value, i) => value === i),
+          ])
+          tf.dispose([copy, tensor])
+        }
+      }
+      log(outcomes)`)
+    expect(outcomes).toEqual(Array.from({ length: 12 }, () => [true, true, true]))
+  })
+
+  it('frees the memory of large values', async () => {
+    const growth = await result(`
+      const { buffer } = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true })
+      const array = new Float32Array(buffer)
+      const trip = async () => {
+        const tensor = tensorFrom(array, [1024, 1024])
+        const next = tf.mul(tensor, 1)
+        await writeTo(next, array)
+        tf.dispose([tensor, next])
+      }
+      for (let i = 0; i < 20; i++) await trip()
+      const before = process.memoryUsage().rss
+      for (let i = 0; i < 200; i++) await trip()
+      log((process.memoryUsage().rss - before) / array.byteLength)`)
+    // of 200 times two tensors
+    expect(growth).toBeLessThan(100)
+  })
+
   it('leaves nothing behind after 1,000 round trips', async () => {
     const memory = await result(`
       const array = new Float32Array(1000).fill(1)

@@ -7,6 +7,7 @@ export type Handle = number
 /** What the tensorflow backend gives: its binding, and the table of its tensors. */
 interface NodeBackend {
   readonly binding: Binding
+  readonly isUsingGpuDevice: boolean
   readonly tensorMap: { set(dataId: object, info: TensorData): void }
   getInputTensorIds(tensors: readonly TensorInfo[]): Handle[]
 }
@@ -51,13 +52,17 @@ export class Eager {
   readonly #products: readonly (readonly Attribute[])[]
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
-  /** The axis of a sum over a vector; lives as long as the backend. */
+  readonly #expansions: readonly Attribute[]
+  /** [0]: the axis of a sum over a vector, the first row; lives as long as the backend. */
   readonly #firstAxis: Handle
+  /** Whether tensors are in memory that the host reaches too. */
+  readonly isOnHost: boolean
 
   constructor(backend: NodeBackend) {
     this.#backend = backend
     const { binding } = backend
     this.#binding = binding
+    this.isOnHost = !backend.isUsingGpuDevice
     const dtype = (name: string, value: number): Attribute => ({
       name,
       type: binding.TF_ATTR_TYPE,
@@ -76,6 +81,7 @@ export class Eager {
     ])
     this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
     this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
+    this.#expansions = [...this.#float, dtype('Tdim', binding.TF_INT32)]
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
@@ -99,6 +105,29 @@ export class Eager {
 
   scalar(value: number): Handle {
     return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
+  }
+
+  /**
+   * A tensor in the array's own memory, where that is aligned to 64 bytes; elsewhere in a copy of it.
+   * Free it before the array's memory is used for something else.
+   */
+  aliasOf(values: Float32Array, shape: readonly number[]): Handle {
+    return this.#binding.createTensor(shape, this.#binding.TF_FLOAT, values)
+  }
+
+  /** The same values in memory of TensorFlow's. */
+  copy(x: Handle): Handle {
+    return this.#run('DeepCopy', this.#float, [x])
+  }
+
+  /** Writes values into the memory of a tensor of the same shape with a 1 before it. */
+  overwrite(target: Handle, values: Handle): void {
+    const row = this.#run('ExpandDims', this.#expansions, [values, this.#firstAxis])
+    try {
+      this.free(this.#run('InplaceUpdate', this.#float, [target, this.#firstAxis, row]))
+    } finally {
+      this.free(row)
+    }
   }
 
   /** a b, both matrices, either of them transposed first. */

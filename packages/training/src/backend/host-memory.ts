@@ -97,9 +97,12 @@ export function tensorFrom<D extends HostDType = 'float32'>(
   dtype: D = 'float32' as D,
 ): Tensor {
   checkArray('source', source, shape, dtype)
-  const tensor = bridge().create(shape, dtype, (values) => {
-    values.set(source)
-    countCopy('toTensor', source.byteLength)
-  })
+  const { from, create } = bridge()
+  const tensor =
+    from?.(source, shape, dtype) ??
+    create(shape, dtype, (values) => {
+      values.set(source)
+      countCopy('toTensor', source.byteLength)
+    })
   return tf.keep(tensor)
 }

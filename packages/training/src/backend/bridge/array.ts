@@ -19,9 +19,9 @@ export const arrayBridge: Bridge = {
 }
 
 /**
- * tensorflow: one copy out of TensorFlow's memory into a new array, one from there to its place.
- * Into a tensor: one into an array that TensorFlow takes over, and one more where it does not like
- * the array's alignment or the tensor lives on a GPU; that one is counted always.
+ * One copy out of the backend's memory into a new array, one from there to its place. Into a tensor:
+ * one into an array that the backend takes over, and one more where it does not like the array's
+ * alignment or the tensor lives on a GPU; that one is counted always.
  */
 export const fetchedBridge: Bridge = {
   peek: readSync,

@@ -40,4 +40,7 @@ export interface Bridge {
     dtype: HostDType,
     fill: (values: HostArray) => void,
   ) => Tensor
+
+  /** A tensor of the values of an array of its size, where that takes less than `create`. */
+  readonly from?: (source: HostArray, shape: readonly number[], dtype: HostDType) => Tensor
 }

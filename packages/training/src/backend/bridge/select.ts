@@ -3,11 +3,12 @@ import { arrayBridge, fetchedBridge } from './array.ts'
 import type { Bridge } from './bridge.ts'
 import { deviceBridge } from './device.ts'
 import { heapBridge } from './heap.ts'
+import { tensorflowBridge } from './tensorflow.ts'
 
 const bridges: Readonly<Record<string, Bridge>> = {
   wasm: heapBridge,
   cpu: arrayBridge,
-  tensorflow: fetchedBridge,
+  tensorflow: tensorflowBridge,
   webgpu: deviceBridge,
 }
 
