@@ -29,7 +29,7 @@ export const tensorflowBridge: Bridge = {
   writeTo(tensor, target) {
     const eager = eagerFor(tensor.dtype, target.length)
     if (eager === undefined || !overwrite(eager, target as Float32Array, tensor)) {
-      fetchedBridge.writeTo(tensor, target)
+      void fetchedBridge.writeTo(tensor, target)
       return
     }
     countCopy('toHost', target.byteLength)

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { createTensor, viewOf } from '../../backend/host-memory.ts'
+import { addTo, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Bucket, Slot } from './buckets.ts'
 import { decode, encode, type WireFormat } from './wire.ts'
@@ -102,11 +102,9 @@ export class Reducer {
       }
       const { offset, length } = slot
       const target = filling.gradients.subarray(offset, offset + length)
-      const values = viewOf(gradient)
-      if (filling.filled.has(parameter)) {
-        for (let i = 0; i < length; i++) target[i]! += values[i]!
-      } else {
-        target.set(values)
+      if (filling.filled.has(parameter)) addTo(target, gradient)
+      else {
+        void writeTo(gradient, target)
         filling.filled.add(parameter)
       }
       if (!isLast) return
@@ -147,11 +145,8 @@ export class Reducer {
       if (filling.encoded !== undefined) this.#decode(filling, filling.encoded)
       for (const { parameter, offset, length } of filling.bucket.slots) {
         const source = filling.gradients.subarray(offset, offset + length)
-        const tensor = createTensor(parameter.shape, (values) => {
-          values.set(source)
-          if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
-        })
-        gradients.set(parameter.name, tensor)
+        if (factor !== 1) for (let i = 0; i < length; i++) source[i]! *= factor
+        gradients.set(parameter.name, tensorFrom(source, parameter.shape))
       }
       filling.filled.clear()
       filling.ready.clear()

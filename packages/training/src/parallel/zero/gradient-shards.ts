@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { viewOf } from '../../backend/host-memory.ts'
+import { addTo, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Slot } from '../data/buckets.ts'
 import type { WireFormat } from '../data/wire.ts'
@@ -107,10 +107,8 @@ export class GradientShards {
       }
       const { offset, length } = slot
       const target = this.#wholeFor(filling).subarray(offset, offset + length)
-      const values = viewOf(gradient)
-      if (filling.filled.has(parameter.name)) {
-        for (let i = 0; i < length; i++) target[i]! += values[i]!
-      } else target.set(values)
+      if (filling.filled.has(parameter.name)) addTo(target, gradient)
+      else void writeTo(gradient, target)
       filling.filled.add(parameter.name)
       if (!isLast) return
       filling.ready.add(parameter.name)
