@@ -14,7 +14,7 @@ import {
 } from '@tsrun/training'
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner } from './support/owner.ts'
-import { fileOf, folderWith, load, state, whole } from './support/saved.ts'
+import { fileOf, folderWith, load, whole } from './support/saved.ts'
 
 // thousands of loads, one a bit
 jest.setTimeout(60_000)
@@ -23,24 +23,7 @@ beforeAll(async () => {
   await loadBackend('cpu')
 })
 
-describe('the newest checkpoint', () => {
-  it('is found by its number; there may be none', async () => {
-    const folder = await folderWith(9, 100, 20)
-    expect(await latestCheckpoint(folder)).toMatchObject({ step: 100, skipped: [] })
-    expect(await latestCheckpoint(join(folder, 'step-00000020'))).toMatchObject({ step: 20 })
-    expect(await latestCheckpoint(join(folder, 'nowhere'))).toBeUndefined()
-    await expect(load(join(folder, 'nowhere'))).rejects.toMatchObject({
-      code: 'ERR_TSR_CHECKPOINT_NONE',
-    })
-  })
-
-  it('of a step that was saved twice is the later one', async () => {
-    const folder = await folderWith(1)
-    await saveCheckpoint(folder, state(1, 50))
-    await saveCheckpoint(folder, state(1, 60))
-    expect(await load(folder)).toEqual({ step: 1, first: 60 })
-  })
-
+describe('a newer checkpoint', () => {
   it.each([
     [
       'a file is missing',

@@ -1,7 +1,13 @@
 import { chmodSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { runWorld } from '@tsrun/distributed'
-import { latestCheckpoint, loadBackend, saveCheckpoint, type Part } from '@tsrun/training'
+import {
+  latestCheckpoint,
+  loadBackend,
+  loadCheckpoint,
+  saveCheckpoint,
+  type Part,
+} from '@tsrun/training'
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner } from './support/owner.ts'
 import { folderWith, load, state, whole } from './support/saved.ts'
@@ -138,6 +144,24 @@ describe('saving in the background', () => {
     })
     expect(await load(join(folder, 'step-00000001'))).toEqual({ step: 1, first: 5 })
     expect(await load(folder)).toEqual({ step: 2, first: -3 })
+  })
+
+  it('saves the data and the seeds of the moment of the call', async () => {
+    const folder = makeFolder()
+    const data = { consumed: 5, more: { epoch: 1 } }
+    const seeds = { weights: 3 }
+    const saving = { ...state(1), data, seeds }
+    const { done } = await saveCheckpoint(folder, saving, undefined, { background: true })
+    data.consumed = 99
+    // what JSON cannot hold is not looked at any more
+    Object.assign(data.more, { epoch: 2n })
+    seeds.weights = 4
+    await done
+    const model = countingOwner([whole])
+    expect(await loadCheckpoint(folder, { model })).toMatchObject({
+      data: { consumed: 5, more: { epoch: 1 } },
+      seeds: { weights: 3 },
+    })
   })
 
   it('tells that it has failed, or the next save does, once', async () => {

@@ -138,6 +138,11 @@ export const trainingErrors = {
     advice:
       'Save on a group of all ranks that hold a part of the model, and give each parameter a name of its own.',
   },
+  ERR_TSR_CHECKPOINT_PRUNE: {
+    category: 'infrastructure',
+    message: 'The checkpoint {path} is written, but an older one cannot be removed: {reason}',
+    advice: 'Training may go on from either; remove the older one by hand, and see why that fails.',
+  },
   ERR_TSR_CHECKPOINT_WRITE: {
     category: 'infrastructure',
     message: 'Rank {rank} cannot write the checkpoint {path}: {reason}',

@@ -21,6 +21,8 @@ export interface StoredTensor {
 
 /** What a checkpoint's `index.json` says. */
 export interface Contents {
+  /** How many saves to this folder came before it, at least: the newest has the highest number. */
+  readonly save: number
   readonly step: number
   /** Ranks that have saved it. */
   readonly ranks: number
@@ -37,9 +39,23 @@ export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
 
 /** The text of `index.json`: the contents and their CRC-32. */
-export function encodeContents(contents: Contents): string {
-  const text = JSON.stringify(contents)
+export function encodeContents({ save, ...others }: Contents): string {
+  const text = JSON.stringify({ save, ...others })
   return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`
+}
+
+/** Bytes of the text in which `saveNumberIn` finds what it looks for. */
+export const HEAD = 128
+
+/**
+ * The number of a save, from the beginning of `index.json`: the rest may be long.
+ *
+ * @returns undefined where it is not the beginning of one
+ */
+export function saveNumberIn(head: string): number | undefined {
+  if (!head.startsWith(`{"format":"${FORMAT}",`)) return undefined
+  const [, save = '0'] = /"contents":\{"save":(\d+),/.exec(head) ?? []
+  return Number(save)
 }
 
 /** @throws Error that says what is wrong with it */

@@ -1,6 +1,6 @@
-import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { decodeContents, INDEX, type Contents } from './contents.ts'
+import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
 import { syncFolder } from './safetensors/write.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
@@ -19,22 +19,51 @@ export interface UnusableCheckpoint {
   readonly problem: string
 }
 
-/** Names of the finished checkpoints in a folder, newest first. */
-export async function listCheckpoints(directory: string): Promise<string[]> {
+/** A checkpoint by its name. */
+interface ListedCheckpoint {
+  readonly name: string
+  /** See `Contents`; undefined where the index cannot be read. */
+  readonly save: number | undefined
+}
+
+/**
+ * The finished checkpoints in a folder, the last one that was saved first: a job that has gone back
+ * saves lower steps than one before. Those whose index cannot be read come before all others.
+ */
+export async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
   const names = await readdir(directory).catch((error: unknown) => {
     if (isMissing(error)) return []
     throw error
   })
-  const numbers = (name: string): number[] => {
-    const [, step, attempt = '0'] = FINISHED.exec(name)!
-    return [Number(step), Number(attempt)]
+  const listed = await Promise.all(
+    names
+      .filter((name) => FINISHED.test(name))
+      .map(async (name) => ({ name, save: await readSaveNumber(join(directory, name)) })),
+  )
+  return listed.sort((a, b) => {
+    if (a.save !== b.save) return (b.save ?? Infinity) - (a.save ?? Infinity)
+    const [[step, attempt], [otherStep, other]] = [numbersIn(b.name), numbersIn(a.name)]
+    return step - otherStep || attempt - other
+  })
+}
+
+function numbersIn(name: string): [step: number, attempt: number] {
+  const [, step, attempt = '0'] = FINISHED.exec(name)!
+  return [Number(step), Number(attempt)]
+}
+
+async function readSaveNumber(path: string): Promise<number | undefined> {
+  try {
+    const file = await open(join(path, INDEX))
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, 0)
+      return saveNumberIn(buffer.toString('utf8', 0, bytesRead))
+    } finally {
+      await file.close()
+    }
+  } catch {
+    return undefined
   }
-  return names
-    .filter((name) => FINISHED.test(name))
-    .sort((a, b) => {
-      const [[step, attempt], [otherStep, other]] = [numbers(b), numbers(a)]
-      return step! - otherStep! || attempt! - other!
-    })
 }
 
 /**
@@ -62,14 +91,21 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   return { path, contents }
 }
 
-/** The name of a new checkpoint: a step that is there already gets another number. */
-export async function newName(directory: string, step: number): Promise<string> {
+/** What a new checkpoint is called: a step that is there already gets another number. */
+export async function newPlace(
+  directory: string,
+  step: number,
+): Promise<{ readonly name: string; readonly save: number }> {
+  const listed = await listCheckpoints(directory)
   const name = `step-${String(step).padStart(8, '0')}`
-  const same = (await listCheckpoints(directory)).find(
-    (other) => other === name || other.startsWith(`${name}-`),
-  )
-  if (same === undefined) return name
-  return `${name}-${String(Number(FINISHED.exec(same)![2] ?? 0) + 1)}`
+  const attempts = listed
+    .map((other) => other.name)
+    .filter((other) => other === name || other.startsWith(`${name}-`))
+    .map((other) => numbersIn(other)[1])
+  return {
+    name: attempts.length === 0 ? name : `${name}-${String(Math.max(...attempts) + 1)}`,
+    save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,
+  }
 }
 
 /** Makes the folder that a checkpoint is written to, and removes what others have not finished. */
@@ -91,11 +127,12 @@ async function syncParents(last: string, first: string): Promise<void> {
   }
 }
 
-/** Removes all checkpoints but `newest` and, of the others, those of the `keep` - 1 highest steps. */
-export async function prune(directory: string, newest: string, keep: number): Promise<void> {
-  // a job that has gone back to an older one saves steps below those of others
-  const others = (await listCheckpoints(directory)).filter((name) => name !== newest)
-  for (const name of others.slice(keep - 1)) {
+/** Removes all checkpoints but the `keep` newest; what cannot be read goes before what can. */
+export async function prune(directory: string, keep: number): Promise<void> {
+  const listed = await listCheckpoints(directory)
+  const readable = listed.filter(({ save }) => save !== undefined)
+  const others = listed.filter(({ save }) => save === undefined)
+  for (const { name } of [...readable, ...others].slice(keep)) {
     // first its name: nobody takes a half of it for a checkpoint
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)

@@ -27,7 +27,8 @@ export {
   type PretrainedReport,
   type PretrainedSource,
 } from './pretrained.ts'
-export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
+export { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from './save.ts'
+export type { SavedState } from './saved-state.ts'
 export type { CheckpointState } from './state.ts'
 export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 export { writeSafetensors, type TensorData, type WrittenFile } from './safetensors/write.ts'

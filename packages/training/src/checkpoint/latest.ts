@@ -45,7 +45,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
     return { path, step: contents.step, skipped: [] }
   }
   const skipped: UnusableCheckpoint[] = []
-  for (const name of await listCheckpoints(directory)) {
+  for (const { name } of await listCheckpoints(directory)) {
     const path = join(directory, name)
     try {
       const { step } = (await openCheckpoint(path)).contents

@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Contents } from './contents.ts'
 import type { Checkpoint } from './folders.ts'
 import { latestCheckpoint, openFinished, type LatestCheckpoint } from './latest.ts'
-import { isStateName, type Part, type Piece } from './piece.ts'
+import { isStateName, type Part, type Piece, type PieceOwner } from './piece.ts'
 import { readParts } from './read.ts'
 import { describeNames } from './safetensors/read.ts'
 import { ownersOf, type CheckpointState } from './state.ts'
@@ -46,19 +46,20 @@ export async function loadCheckpoint(
 ): Promise<LoadedCheckpoint> {
   const latest = await latestCheckpoint(directory, group)
   if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
-  const owners = ownersOf(state)
+  let owners: readonly PieceOwner[] = []
   const wanted: (readonly Part[])[] = []
   let checkpoint: Checkpoint | undefined
   const ranks = await together(group, async () => {
+    owners = ownersOf(state)
     checkpoint = await openFinished(latest.path)
     const names = new Set(Object.keys(checkpoint.contents.tensors))
     for (const owner of owners) wanted.push(owner.parts(names))
     return wanted.flat().map(({ name }) => name)
   })
   const { path, contents } = checkpoint!
-  checkModel(path, contents, { names: new Set(ranks.flat()), strict, state })
   const pieces: Piece[][] = []
   await together(group, async () => {
+    checkModel(path, contents, { names: new Set(ranks.flat()), strict, state })
     for (const parts of wanted) pieces.push(await readParts(checkpoint!, parts))
   })
   // the optimizer first: it may be one of another kind, and refuse, where it has state to load

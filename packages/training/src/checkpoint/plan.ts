@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
 import { commonRuns } from './overlap.ts'
 import { dtypeOf } from './safetensors/dtypes.ts'
@@ -7,10 +8,14 @@ import { partSize, type Part, type Piece } from './piece.ts'
 export interface PieceFacts extends Part {
   readonly dtype: string
   readonly bytes: number
+  /** CRC-32 of the values; left out where equal pieces are not compared. */
+  readonly crc32?: number
 }
 
-export function factsOf({ values, ...part }: Piece): PieceFacts {
-  return { ...part, dtype: dtypeOf(values), bytes: values.byteLength }
+export function factsOf(piece: Piece, compare: boolean): PieceFacts {
+  const { values, ...part } = piece
+  const facts = { ...part, dtype: dtypeOf(values), bytes: values.byteLength }
+  return compare ? { ...facts, crc32: crc32(bytesIn(piece)) } : facts
 }
 
 /** One piece of those that are saved, and who writes it. */
@@ -52,7 +57,10 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
         copies.set(key, { facts, ranks: [rank] })
         whole.size += partSize(facts)
         whole.parts.push(facts)
-      } else copy.ranks.push(rank)
+      } else {
+        checkCopy(copy, facts, rank)
+        copy.ranks.push(rank)
+      }
     }
   }
   for (const whole of wholes.values()) checkWhole(whole)
@@ -111,6 +119,19 @@ function checkSame(
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: found.name,
     problem: `it is ${wanted!} on rank ${String(first)} and ${has!} on rank ${String(rank)}`,
+  })
+}
+
+/** Replicas that have drifted apart: nobody would know whose values are the ones that were saved. */
+function checkCopy(
+  { facts, ranks }: { readonly facts: PieceFacts; readonly ranks: readonly number[] },
+  found: PieceFacts,
+  rank: number,
+): void {
+  if (facts.crc32 === found.crc32) return
+  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
+    tensor: found.name,
+    problem: `ranks ${String(ranks[0])} and ${String(rank)} have other values of ${keyOf(found)}`,
   })
 }
 

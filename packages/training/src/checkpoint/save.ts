@@ -1,24 +1,14 @@
 import { join, resolve } from 'node:path'
-import { inspect, isDeepStrictEqual } from 'node:util'
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { newName } from './folders.ts'
+import { checkAgreement } from './agreement.ts'
+import { newPlace } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
 import { checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
-import { ownersOf, type CheckpointState } from './state.ts'
+import { checkArguments, copyBeside, nothingBeside, type SavedState } from './saved-state.ts'
+import { ownersOf } from './state.ts'
 import { together } from './together.ts'
 import { inTurn, type Writing } from './turns.ts'
 import { attempt, writeCheckpoint } from './write.ts'
-
-/** What is saved beside tensors; that of rank 0 counts. */
-export interface SavedState extends CheckpointState {
-  /** Steps of training so far. */
-  readonly step: number
-  /** Where the data loader stands, or what else JSON can hold. */
-  readonly data?: unknown
-  /** Random seeds by name. */
-  readonly seeds?: Readonly<Record<string, number>>
-}
 
 export interface SaveOptions {
   /** Newest checkpoints to keep, this one among them; default: all. */
@@ -28,6 +18,11 @@ export interface SaveOptions {
    * Default false.
    */
   readonly background?: boolean
+  /**
+   * Whether what several ranks hold is compared by its CRC-32, and refused where it differs. False
+   * saves the values of any of them, for replicas that differ by rounding. Default true.
+   */
+  readonly compare?: boolean
   /**
    * Milliseconds that a rank waits for those that write longer; default: the time-out of the group,
    * which may be too short for a slow disk.
@@ -89,23 +84,28 @@ async function save(
   folder: string,
   state: SavedState,
   group: ProcessGroup | undefined,
-  { keep = Infinity, background = false, timeout }: SaveOptions,
+  { keep = Infinity, background = false, compare = true, timeout }: SaveOptions,
   untold: Writing['untold'],
 ): Promise<{ readonly path: string; readonly writing?: Writing }> {
   const rank = group?.rank ?? 0
   const pieces: Piece[] = []
+  const hasOptimizer = state.optimizer !== undefined
+  let beside = nothingBeside
   const ranks = await together(group, async () => {
     if (untold !== undefined) throw untold.error
     checkArguments(state, keep)
+    beside = copyBeside(state)
     for (const owner of ownersOf(state)) pieces.push(...(await owner.pieces()))
     checkNames(pieces)
-    const name = rank === 0 ? await attempt(rank, folder, () => newName(folder, state.step)) : ''
-    return { held: pieces.map(factsOf), name }
+    const place =
+      rank === 0 ? await attempt(rank, folder, () => newPlace(folder, state.step)) : undefined
+    const held = pieces.map((piece) => factsOf(piece, compare))
+    return { held, place, step: state.step, hasOptimizer, background, compare }
   })
+  checkAgreement(ranks)
   const plan = planPieces(ranks.map(({ held }) => held))
-  const { name } = ranks[0]!
-  const { step, data = null, seeds = {} } = state
-  const facts = { step, data, seeds, hasOptimizer: state.optimizer !== undefined }
+  const { name, save } = ranks[0]!.place!
+  const facts = { save, step: state.step, ...beside, hasOptimizer }
   const tensors = valuesToWrite(pieces, plan, rank)
   const share = { folder, name, plan, tensors, facts, keep, timeout }
   const path = join(folder, name)
@@ -142,29 +142,4 @@ function sideGroup(group: ProcessGroup | undefined): Promise<ProcessGroup | unde
   const made = group.split(0, group.rank, { name: `checkpoints of ${group.name}` })
   sideGroups.set(group, made)
   return made
-}
-
-function checkArguments({ step, data = null, seeds = {} }: SavedState, keep: number): void {
-  const isCount = (value: number, lowest: number) => Number.isSafeInteger(value) && value >= lowest
-  if (!isCount(step, 0)) {
-    const expected = 'a whole number from 0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'step', value: step, expected })
-  }
-  if (keep !== Infinity && !isCount(keep, 1)) {
-    const expected = 'a whole number from 1'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'keep', value: keep, expected })
-  }
-  for (const [name, value] of Object.entries({ data, seeds })) {
-    if (survivesJson(value)) continue
-    const expected = 'a value that comes back from JSON as it was'
-    throw tsrError('ERR_TSR_ARGUMENT', { name, value: inspect(value), expected })
-  }
-}
-
-function survivesJson(value: unknown): boolean {
-  try {
-    return isDeepStrictEqual(JSON.parse(JSON.stringify(value)), value)
-  } catch {
-    return false
-  }
 }

@@ -18,7 +18,7 @@ export interface Share {
   readonly plan: readonly PlannedPiece[]
   /** By their names in the file. */
   readonly tensors: ReadonlyMap<string, PieceValues>
-  readonly facts: Pick<Contents, 'step' | 'data' | 'seeds' | 'hasOptimizer'>
+  readonly facts: Pick<Contents, 'save' | 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
   /** See `SaveOptions`. */
   readonly timeout: number | undefined
@@ -113,7 +113,10 @@ async function finish(
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
-  await prune(folder, name, keep)
+  await prune(folder, keep).catch((error: unknown) => {
+    const facts = { path: join(folder, name), reason: (error as Error).message }
+    throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })
+  })
 }
 
 function describeTensors(

@@ -1,0 +1,66 @@
+import { mkdirSync, readdirSync, rmSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import { latestCheckpoint, loadBackend, saveCheckpoint } from '@tsrun/training'
+import { makeFolder, removeFolders } from './support/folder.ts'
+import { folderWith, load, state } from './support/saved.ts'
+
+afterEach(removeFolders)
+beforeAll(async () => {
+  await loadBackend('cpu')
+})
+
+const nameOf = (step: number) => `step-${String(step).padStart(8, '0')}`
+
+describe('the newest checkpoint', () => {
+  it('is the one that was saved last; there may be none', async () => {
+    const folder = await folderWith(9, 100, 20)
+    expect(await latestCheckpoint(folder)).toMatchObject({ step: 20, skipped: [] })
+    expect(await latestCheckpoint(join(folder, 'step-00000100'))).toMatchObject({ step: 100 })
+    expect(await latestCheckpoint(join(folder, 'nowhere'))).toBeUndefined()
+    await expect(load(join(folder, 'nowhere'))).rejects.toMatchObject({
+      code: 'ERR_TSR_CHECKPOINT_NONE',
+    })
+  })
+
+  it('of a job that has gone back is one of its own, and so are those that are kept', async () => {
+    const folder = makeFolder()
+    for (const step of [100, 200, 300, 210, 220]) {
+      await saveCheckpoint(folder, state(step), undefined, { keep: 2 })
+    }
+    expect(readdirSync(folder).sort()).toEqual([nameOf(210), nameOf(220)])
+    expect(await load(folder)).toEqual({ step: 220, first: 220 })
+  })
+
+  it('of a step that was saved twice is the later one', async () => {
+    const folder = await folderWith(1)
+    await saveCheckpoint(folder, state(1, 50))
+    await saveCheckpoint(folder, state(1, 60))
+    expect(await load(folder)).toEqual({ step: 1, first: 60 })
+  })
+
+  it('is found where the number of a save is lost: the damaged one is passed over', async () => {
+    const folder = await folderWith(30, 20, 10)
+    truncateSync(join(folder, nameOf(20), 'index.json'), 40)
+    truncateSync(join(folder, nameOf(30), 'index.json'), 0)
+    expect(await latestCheckpoint(folder)).toMatchObject({
+      step: 10,
+      skipped: [{ path: join(folder, nameOf(30)) }],
+    })
+    await saveCheckpoint(folder, state(5), undefined, { keep: 2 })
+    expect(readdirSync(folder).sort()).toEqual([nameOf(5), nameOf(10)])
+  })
+
+  it('is there when an older one cannot be removed, and the error says so', async () => {
+    const folder = makeFolder()
+    // with a dot before it, and an end behind it, this name is too long
+    const stuck = `step-${'1'.padStart(248, '0')}`
+    mkdirSync(join(folder, stuck))
+    const saving = saveCheckpoint(folder, state(7), undefined, { keep: 1 })
+    await expect(saving).rejects.toMatchObject({
+      code: 'ERR_TSR_CHECKPOINT_PRUNE',
+      facts: { path: join(folder, nameOf(7)) },
+    })
+    expect(await load(join(folder, nameOf(7)))).toEqual({ step: 7, first: 7 })
+    rmSync(join(folder, stuck), { recursive: true })
+  })
+})
