@@ -8,7 +8,7 @@ import {
   type Tensor,
 } from '@tsrun/training'
 
-type Listed = Pick<Parameter, 'name' | 'shape' | 'shard'>
+type Listed = Pick<Parameter, 'name' | 'shape' | 'shard' | 'countedElsewhere'>
 
 /** The gradients of a model of two layers, by hand: 3 and 4 here, 12 and 84 there. */
 const whole = new Map([
@@ -153,11 +153,18 @@ describe('the norm of a model that is cut', () => {
   it.each(norms)('counts tied parameters once: pipeline, norm %d', async (norm, value) => {
     const clipped = await runWorld({ size: 2 }, async (group) => {
       const names = group.rank === 0 ? ['b.weight', 'a.bias'] : ['a.weight', 'b.weight']
-      const tied = 'b.*'
-      const options = { maxNorm: 1, norm, pipeline: group, tied }
-      return await clipGradients(names.map(listed), copies(), options)
+      const parameters = names.map(listed)
+      if (group.rank === 0) parameters[0]!.countedElsewhere = true
+      const gradients = copies()
+      const options = { maxNorm: 1, norm, pipeline: group }
+      const total = await clipGradients(parameters, gradients, options)
+      return { total, scaled: gradients.get('b.weight')![0] }
     })
-    expect(clipped).toEqual([value, value])
+    const scaled = Math.fround(-84 * Math.fround(1 / (value + 1e-6)))
+    expect(clipped).toEqual([
+      { total: value, scaled },
+      { total: value, scaled },
+    ])
   })
 
   it.each(norms)('dp x pp x tp, norm %d, with one collective an axis', async (norm, value) => {

@@ -22,6 +22,11 @@ export interface Parameter {
   readonly shape: readonly number[]
   /** Where the ranks of a group share the tensor: `shape` and `value` are those of this rank's part. */
   readonly shard?: Shard
+  /**
+   * True where another rank counts it: of the pipeline stages that have a parameter of this name, one
+   * counts its values where each counts once, as in a norm. Default false.
+   */
+  countedElsewhere?: boolean
   value: Tensor
 }
 

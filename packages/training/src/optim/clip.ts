@@ -5,7 +5,6 @@ import { reachesTensors } from '../backend/bridge/select.ts'
 import { viewOf } from '../backend/host-memory.ts'
 import { overwrite } from '../backend/overwrite.ts'
 import { tf } from '../backend/tensorflow.ts'
-import { matchNames, type NamePatterns } from '../nn/name-patterns.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { gradientNorm, type NormPart } from './gradient-norm.ts'
 
@@ -15,14 +14,12 @@ export interface ClipGroups {
   readonly tensor?: ProcessGroup
   /** Those that hold a part of every gradient each: the group of `fullyShard`, with its `shards`. */
   readonly shard?: ProcessGroup
-  /** The stages of a pipeline. */
+  /** The stages of a pipeline; a parameter that several of them have counts once. */
   readonly pipeline?: ProcessGroup
-  /**
-   * Parameters that several stages have, the first among them (tied embeddings): they count there
-   * only. Default: none.
-   */
-  readonly tied?: NamePatterns
 }
+
+/** What clipping has to know of a parameter. */
+export type ClippedParameter = Pick<Parameter, 'name' | 'shape' | 'shard' | 'countedElsewhere'>
 
 export interface ClipOptions extends ClipGroups {
   /** The norm that the gradients have at most, afterwards. */
@@ -52,28 +49,27 @@ export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32
  * optimizer.step(model.parameters, gradients)
  */
 export async function clipGradients(
-  parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
+  parameters: readonly ClippedParameter[],
   gradients: ClippedGradients,
-  { maxNorm, norm = 2, tensor, shard: flat, pipeline, tied = [] }: ClipOptions,
+  { maxNorm, norm = 2, tensor, shard: flat, pipeline }: ClipOptions,
 ): Promise<number> {
   if (!(maxNorm > 0)) {
     const expected = 'a number above 0'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: maxNorm, expected })
   }
-  const isTied = matchNames(tied)
   // a parameter that is in the list twice has one gradient
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
   const parts: NormPart[] = []
   const names: string[] = []
   for (const parameter of byName.values()) {
-    const { name, shard } = parameter
+    const { name, shard, countedElsewhere = false } = parameter
     const gradient = gradients.get(name)
     if (gradient === undefined) continue
     if (tensor === undefined) checkWhole(parameter)
-    const owners = [shard === undefined ? undefined : tensor, isTied(name) ? undefined : pipeline]
-    const groups = [flat, ...owners]
-    parts.push({ gradient, spread: groups.filter((group) => group !== undefined) })
     names.push(name)
+    if (pipeline !== undefined && countedElsewhere) continue
+    const groups = [flat, shard === undefined ? undefined : tensor, pipeline]
+    parts.push({ gradient, spread: groups.filter((group) => group !== undefined) })
   }
   const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
@@ -83,7 +79,7 @@ export async function clipGradients(
   return total
 }
 
-function checkWhole({ name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>): void {
+function checkWhole({ name, shape, shard }: ClippedParameter): void {
   if (shard === undefined || shard.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'tensor',

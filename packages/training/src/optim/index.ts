@@ -1,7 +1,13 @@
 export { Adam } from './adam.ts'
 export { AdamW, type AdamWOptions } from './adamw.ts'
 export type { AdamOptions } from './adaptive.ts'
-export { clipGradients, type ClipGroups, type ClipOptions, type ClippedGradients } from './clip.ts'
+export {
+  clipGradients,
+  type ClipGroups,
+  type ClipOptions,
+  type ClippedGradients,
+  type ClippedParameter,
+} from './clip.ts'
 export { flatten, type FlatLayout, type FlatSlot } from './flatten.ts'
 export { gatherGradients, type GatheredGradients } from './gather.ts'
 export { gradientNorm, type GradientNormOptions, type NormPart } from './gradient-norm.ts'

@@ -20,6 +20,7 @@ interface Tie {
 export class TiedParameters {
   /** Of all modules, each name once. */
   readonly parameters: readonly Parameter[]
+  readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
   #ties: readonly Tie[] | undefined
   #groups: readonly ProcessGroup[] = []
@@ -28,7 +29,8 @@ export class TiedParameters {
   constructor(modules: readonly Module[], group: ProcessGroup) {
     this.#group = group
     const byName = new Map<string, Parameter>()
-    for (const parameter of modules.flatMap(({ parameters }) => parameters)) {
+    this.#all = modules.flatMap(({ parameters }) => parameters)
+    for (const parameter of this.#all) {
       const first = byName.get(parameter.name)
       if (first === undefined) byName.set(parameter.name, parameter)
       else if (first !== parameter) share(first, parameter)
@@ -38,7 +40,7 @@ export class TiedParameters {
 
   /**
    * Finds out, once, which parameters other ranks have too, and gives them the values of the first of
-   * these. All ranks of the pipeline call it.
+   * these, which counts them from now on. All ranks of the pipeline call it.
    *
    * @throws ERR_TSR_ARGUMENT when two of one name have different shapes, on all ranks
    */
@@ -71,6 +73,9 @@ export class TiedParameters {
     for (const { parameter, group } of this.#ties) {
       const value = await exchange(parameter, parameter.value, group, 'broadcast')
       replaceValue(parameter, value)
+      for (const each of this.#all) {
+        if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
+      }
     }
   }
 

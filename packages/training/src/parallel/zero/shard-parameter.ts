@@ -33,9 +33,14 @@ export class ShardParameter implements Parameter {
   constructor(range: OwnedRange, home: Home) {
     this.name = range.parameter.name
     this.shape = [range.to - range.from]
-    if (range.parameter.shard !== undefined) this.shard = range.parameter.shard
+    const { shape, shard } = range.parameter
+    if (shard !== undefined && shard.shape.join() !== shape.join()) this.shard = shard
     this.range = range
     this.#home = home
+  }
+
+  get countedElsewhere(): boolean {
+    return this.range.parameter.countedElsewhere === true
   }
 
   get value(): Tensor {
