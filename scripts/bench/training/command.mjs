@@ -17,6 +17,7 @@ export const training = {
     workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
     ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
     link: { value: '<rate>', description: 'TCP over a link of so much, as 4gbit (Linux)' },
+    bucket: { value: '<MiB>', default: '25', description: 'gradients that travel together' },
     peers: { value: '<list>', description: 'torch: measured too where installed' },
     repeats: { value: '<n>', description: 'steps in a round; default: as the workload says' },
     runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
@@ -34,6 +35,7 @@ export const training = {
         : readInteger('repeats', values['repeats'], 1, 10_000)
     if (chosen.length === 0) throw new UsageError('--workloads is empty')
     if (sizes.length === 0) throw new UsageError('--ranks is empty')
+    const bucketMiB = readInteger('bucket', values['bucket'], 1, 1024)
     const link = readRate('link', values['link'])
     const reason = link === undefined ? undefined : whyNoLink(link)
     if (reason !== undefined) {
@@ -50,8 +52,8 @@ export const training = {
       .filter(({ name }) => chosen.includes(name))
       .map((workload) => withRepeats(workload, repeats))
     const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
-    const { rounds, failures } = await measureInTurn(linked, sizes, workloads, runs)
-    const rows = summarize(rounds).map((row) => ({ ...row, link: link ?? null }))
+    const { rounds, failures } = await measureInTurn(linked, sizes, { workloads, bucketMiB }, runs)
+    const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, link: link ?? null }))
     printRows(rows, values.json !== undefined, formatRows)
     return failures === 0 ? 0 : 1
   },
@@ -77,10 +79,10 @@ function withRepeats(workload, repeats = workload.repeats) {
 /**
  * @param {readonly import('./systems.mjs').System[]} systems
  * @param {readonly number[]} sizes
- * @param {readonly import('../steps/workloads.mjs').Workload[]} workloads
+ * @param {Pick<import('./plan.mjs').Plan, 'workloads' | 'bucketMiB'>} what
  * @param {number} runs
  */
-async function measureInTurn(systems, sizes, workloads, runs) {
+async function measureInTurn(systems, sizes, what, runs) {
   /** @type {import('./report.mjs').Round[]} */
   const rounds = []
   const left = new Set(systems)
@@ -91,7 +93,7 @@ async function measureInTurn(systems, sizes, workloads, runs) {
         console.error(`round ${round} of ${runs}: ${system.name} with ${ranks} ranks`)
         const modes = modesOf(ranks, system.isPeer)
         try {
-          const plan = { workloads, modes, microbatches: MICROBATCHES }
+          const plan = { ...what, modes, microbatches: MICROBATCHES }
           const measured = await measure(system, ranks, plan)
           if ('skipped' in measured) {
             console.error(`skipped: no ${system.name} (${measured.skipped})`)

@@ -11,6 +11,7 @@ import { workloads } from '../steps/workloads.mjs'
  * @property {readonly import('../steps/workloads.mjs').Workload[]} workloads
  * @property {readonly Mode[]} modes
  * @property {number} microbatches
+ * @property {number} bucketMiB - gradients that travel together
  */
 
 export const networks = workloads.filter(({ kind }) => kind === 'mlp')

@@ -28,11 +28,11 @@ def batch_of(workload, rows):
     return torch.randn(rows, workload["width"]), torch.arange(rows) % workload["width"]
 
 
-def replica(workload):
+def replica(workload, bucket):
     """The whole network on every rank, and an equal share of the batch."""
     model = network(workload, 0, workload["layers"])
     if dist.get_world_size() > 1:
-        model = DistributedDataParallel(model)
+        model = DistributedDataParallel(model, bucket_cap_mb=bucket)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     criterion = nn.CrossEntropyLoss()
     x, labels = batch_of(workload, workload["batch"] // dist.get_world_size())
@@ -90,7 +90,10 @@ def main():
     samples = []
     for workload in plan["workloads"]:
         for mode in plan["modes"]:
-            step = stage(workload, plan["microbatches"]) if mode == "1f1b" else replica(workload)
+            if mode == "1f1b":
+                step = stage(workload, plan["microbatches"])
+            else:
+                step = replica(workload, plan["bucketMiB"])
             samples.append({"workload": workload["name"], "mode": mode, "ms": measure(workload, step)})
     if dist.get_rank() == 0:
         with open(sys.argv[1], "w", encoding="utf-8") as file:

@@ -24,7 +24,8 @@ import {
 
 const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (process.argv.slice(2))
 /** @type {import('./plan.mjs').Plan} */
-const { workloads, modes, microbatches } = JSON.parse(argument)
+const { workloads, modes, microbatches, bucketMiB } = JSON.parse(argument)
+const bucketBytes = bucketMiB * 1024 * 1024
 const learningRate = 1e-3
 
 /** @type {Readonly<Record<import('./plan.mjs').Mode, (workload: Workload) => Promise<Trainer>>>} */
@@ -90,7 +91,7 @@ function replicaOf(how) {
   return async (workload) => {
     const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
     const model = shardedMLP(sizesOf(workload)).build()
-    const replica = how === 'silent' ? undefined : await dataParallel(model, world)
+    const replica = how === 'silent' ? undefined : await dataParallel(model, world, { bucketBytes })
     const optimizer = new SGD({ learningRate })
     const { x, labels } = batchOf(workload, workload.batch / world.size)
     const one = tf.scalar(1)
