@@ -155,6 +155,8 @@ describe('spawn', () => {
     [{ timeout: -1 }, 'timeout is -1'],
     [{ args: 'all' as never }, 'args is "all"'],
     [{ output: 'pipe' as never }, 'output is "pipe"'],
+    [{ nprocs: 4 } as never, 'options is one with nprocs; expected no others than nproc, '],
+    [{ export: 'work' }, 'export is "work"; expected none with a function'],
   ])('refuses %j', async (options, message) => {
     const error = await refusal(spawn(() => 1, options))
     expect(error.code).toBe('ERR_TSR_ARGUMENT')

@@ -11,6 +11,14 @@ describe('runWorld', () => {
     ])
   })
 
+  it.each([
+    [{ size: 2, ranks: 3 }, 'options is one with ranks; expected no others than size, seed'],
+    [{ size: 0 }, 'size is 0; expected a number of ranks'],
+  ])('refuses %j', async (options, message) => {
+    const error = await errorOf(() => runWorld(options, () => Promise.resolve()))
+    expect(error?.message).toContain(message)
+  })
+
   it('says who waits for whom when all ranks wait for good', async () => {
     const run = runWorld({ size: 3 }, async (group) => {
       await group.recv(new Float32Array(1), (group.rank + 1) % 3)

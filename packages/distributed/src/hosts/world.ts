@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { monotonicNow, refuseUnknown, tsrError } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
@@ -48,15 +48,32 @@ const FAR = 60_000
  *   return buffer[0] // 6 on every rank
  * })
  *
- * @throws what the first failing program throws; ERR_TSR_DEADLOCK when all ranks wait for good
+ * @throws what the first failing program throws; ERR_TSR_DEADLOCK when all ranks wait for good;
+ *   ERR_TSR_ARGUMENT
  */
 export async function runWorld<T>(
   options: WorldOptions,
   program: (group: ProcessGroup) => Promise<T>,
 ): Promise<T[]> {
+  checkOptions(options)
   const world = new World(options)
   const programs = world.groups.map((group) => program(group))
   return await world.run(programs)
+}
+
+const KNOWN = Object.keys({
+  size: true,
+  seed: true,
+  timeout: true,
+  memory: true,
+  hosts: true,
+} satisfies Record<keyof WorldOptions, true>)
+
+function checkOptions(options: WorldOptions): void {
+  refuseUnknown(options, KNOWN)
+  const { size } = options
+  if (Number.isSafeInteger(size) && size >= 1) return
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'size', value: size, expected: 'a number of ranks' })
 }
 
 class World {

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { StreamName } from '../logs/line.ts'
 
 /** A line of a rank's output. */
@@ -17,7 +17,7 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
    * most 256 MiB together.
    */
   readonly args?: Args
-  /** The export of a module that is called. Default: `default`. */
+  /** The export of a module that is called; only with a module. Default: `default`. */
   readonly export?: string
   /**
    * The file from which a function's `import()` finds its modules: `import.meta.url`. Default: the
@@ -41,18 +41,35 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
   readonly grace?: number
 }
 
+const KNOWN = Object.keys({
+  nproc: true,
+  args: true,
+  export: true,
+  base: true,
+  env: true,
+  execArgv: true,
+  output: true,
+  timeout: true,
+  signal: true,
+  grace: true,
+} satisfies Record<keyof SpawnOptions, true>)
+
 const LARGEST_NPROC = 4096
 const LONGEST = 2 ** 31 - 1
 
 /** The options, complete. */
-export type CompleteOptions = Required<Omit<SpawnOptions, 'signal' | 'base' | 'timeout'>> &
+export type CompleteOptions = Required<
+  Omit<SpawnOptions, 'signal' | 'base' | 'timeout' | 'export'>
+> &
   Pick<SpawnOptions, 'signal'> & {
+    readonly export: string | undefined
     readonly base: string | URL | undefined
     readonly timeout: number | undefined
   }
 
 /** @throws ERR_TSR_ARGUMENT */
 export function checkOptions(given: SpawnOptions): CompleteOptions {
+  refuseUnknown(given, KNOWN)
   const { nproc = 1, args = [], env = {}, execArgv = [], output = 'inherit' } = given
   const { timeout, grace = 10_000, base, signal } = given
   checkNumber('nproc', nproc, 1, LARGEST_NPROC)
@@ -62,8 +79,17 @@ export function checkOptions(given: SpawnOptions): CompleteOptions {
   check('export', given.export, isOptional(given.export, 'string'), 'the name of an export')
   check('output', output, isOutput(output), "'inherit', 'ignore' or a function")
   check('execArgv', execArgv, Array.isArray(execArgv), 'an array of arguments of Node')
-  const entry = given.export ?? 'default'
-  const complete = { nproc, args, export: entry, base, env, execArgv, output, timeout, grace }
+  const complete = {
+    nproc,
+    args,
+    export: given.export,
+    base,
+    env,
+    execArgv,
+    output,
+    timeout,
+    grace,
+  }
   return signal === undefined ? complete : { ...complete, signal }
 }
 

@@ -36,8 +36,10 @@ type Program = ((rank: number, ...args: never) => unknown) | string | URL
  * @throws ERR_TSR_ARGUMENT for a function without a source of its own; ERR_TSR_SCRIPT for a file that
  * is none
  */
-export function planTask(program: Program, { base, export: entry }: CompleteOptions): PlannedTask {
+export function planTask(program: Program, options: CompleteOptions): PlannedTask {
+  const { base, export: entry } = options
   if (typeof program === 'function') {
+    check('export', entry, entry === undefined, 'none with a function, which is called itself')
     const path = pathOf(base ?? process.argv[1] ?? join(process.cwd(), 'eval.js'))
     const known = base === undefined ? undefined : findScript(path, '/')
     const code = known ?? languageOf(path)
@@ -47,7 +49,10 @@ export function planTask(program: Program, { base, export: entry }: CompleteOpti
   }
   check('program', program, isAddress(program), 'a function, or the path or URL of a module')
   const code = findScript(pathOf(program), process.cwd())
-  return { task: { kind: 'module', url: pathToFileURL(code.path).href, entry }, code }
+  return {
+    task: { kind: 'module', url: pathToFileURL(code.path).href, entry: entry ?? 'default' },
+    code,
+  }
 }
 
 /** The script of this process may have no name that says what it is. */
