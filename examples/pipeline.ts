@@ -46,7 +46,7 @@ const takesChunks = flags.schedule === 'interleaved' || flags.schedule === 'loop
 const optimizer = new training.Adam()
 const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
   schedule: own ?? flags.schedule,
-  microbatches: flags.microbatches,
+  ...(own === undefined ? { microbatches: flags.microbatches } : {}),
   ...(own === undefined && takesChunks ? { chunks: flags.chunks } : {}),
   optimizer,
 })

@@ -218,7 +218,7 @@ describe('mistakes', () => {
     ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /batch.size/))
     await expect(
       onRanks(1, {}, (pipe) => pipe.forwardBackward({ size: 5, inputs, labels })),
-    ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /batch.labels is a tensor of shape \[4\]/))
+    ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /batch.inputs is a tensor of shape \[4, 8\]/))
   })
 })
 

@@ -45,7 +45,8 @@ async function pass(
   options: PipelineOptions,
 ): Promise<Passed> {
   const ranks = await runWorld({ size, seed: 4 }, async (group) => {
-    const pipe = pipeline(model, group, { microbatches: 3, ...options })
+    const own = typeof options.schedule === 'object'
+    const pipe = pipeline(model, group, own ? options : { microbatches: 3, ...options })
     const { gradients, loss, peakInFlight } = await pipe.forwardBackward(batch)
     const taken = values(gradients)
     tf.dispose([...gradients.values()])

@@ -75,6 +75,11 @@ export const trainingErrors = {
     message: 'Rank {rank}: the pipeline over group {group} failed before: {reason}',
     advice: 'See its first error; make a new pipeline, over a new group, to go on.',
   },
+  ERR_TSR_PIPELINE_BUSY: {
+    category: 'user',
+    message: 'Rank {rank}: {call} of the pipeline over group {group} while its {running} runs',
+    advice: 'Await each call before the next one.',
+  },
   ERR_TSR_STAGES: {
     category: 'user',
     message: 'A model of {layers} layers cannot be cut into {stages} pipeline stages',

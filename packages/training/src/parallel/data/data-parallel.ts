@@ -63,6 +63,8 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * outputs.backward(dy, replica.onGradient)
  * optimizer.step(model.parameters, await replica.gradients())
  *
+ * A pipeline's `step` averages its gradients here from now on, while its backwards run.
+ *
  * @throws ERR_TSR_REPLICA when the ranks have other parameters, ERR_TSR_ARGUMENT
  */
 export async function dataParallel<M extends Replicated>(
@@ -76,7 +78,21 @@ export async function dataParallel<M extends Replicated>(
   const all = [...new Set(module.parameters)]
   await checkReplicas(all, group)
   await broadcastParameters(all, group, 0)
-  return new Replica(module, group, { trained, sizes, options })
+  const replica = new Replica(module, group, { trained, sizes, options })
+  module.averageBy?.({
+    onGradient: replica.onGradient,
+    reduction: options.reduction ?? 'mean',
+    parameters: module.parameters,
+    shard: undefined,
+    gradients: (tokens) => replica.gradients(tokens),
+    update: async (optimizer, gradients) => {
+      await Promise.resolve()
+      optimizer.step(module.parameters, gradients)
+    },
+    gather: () => Promise.resolve(),
+    release: () => undefined,
+  })
+  return replica
 }
 
 interface Plan {
@@ -159,6 +175,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   }
 
   dispose(): void {
+    this.module.averageBy?.(undefined)
     this.#reducer.dispose()
   }
 

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Parameter } from '../../nn/parameter.ts'
+import type { Averaging } from './averaging.ts'
 import type { BucketSizes } from './buckets.ts'
 import type { WireFormat } from './wire.ts'
 
@@ -32,6 +33,8 @@ export interface DataParallelOptions {
 /** What is replicated: a module, or a rank's part of a pipeline. */
 export interface Replicated {
   readonly parameters: readonly Parameter[]
+  /** Where it makes steps of its own: they go through `averaging` from now on, or through none. */
+  averageBy?(averaging: Averaging | undefined): void
 }
 
 /** The parameters that get gradients, a tied one once. @throws ERR_TSR_ARGUMENT */

@@ -5,6 +5,7 @@ import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../backend/shape.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import { BufferPool } from './buffers.ts'
+import type { Microbatches } from './microbatches.ts'
 import { Shapes } from './shapes.ts'
 
 /**
@@ -57,13 +58,11 @@ export class Activations {
   /**
    * Starts a pass: posts the first receives.
    *
-   * @param rows - examples of each micro-batch
    * @param expected - what the stages of this rank receive in this pass, in the order of use
    */
-  begin(rows: readonly number[], expected: readonly Message[]): void {
-    for (const tensor of this.#handed.values()) tensor.dispose()
-    this.#handed.clear()
-    this.#rows = rows
+  async begin(batch: Microbatches, expected: readonly Message[]): Promise<void> {
+    await this.#shapes.begin(batch)
+    this.#rows = batch.rows
     this.#expected = expected.filter((message) => !this.#isOwn(message))
     this.#posted = []
     this.#sent = []
@@ -145,6 +144,9 @@ export class Activations {
   }
 
   dispose(): void {
+    for (const tensor of this.#handed.values()) tensor.dispose()
+    this.#handed.clear()
+    this.#shapes.dispose()
     this.#pool.dispose()
   }
 

@@ -7,13 +7,13 @@ import { sumInto } from '../../optim/gradients.ts'
 import { Activations, type Message } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
 import type { Action } from './schedule/action.ts'
-import { Stage, type StageOptions } from './stage.ts'
+import { Stage, type GradientPlan, type StageOptions } from './stage.ts'
 
 /** What is left of a batch that went forward and backward. */
 export interface TrainedBatch {
-  /** On the rank of the last stage. */
-  readonly meanLoss: number
-  /** The caller's to dispose. */
+  /** Summed over the examples, on the rank of the last stage. */
+  readonly loss: number
+  /** Those that the plan's listener has not got; the caller's to dispose. */
   readonly gradients: Map<string, Tensor>
   readonly peakInFlight: number
 }
@@ -49,20 +49,27 @@ export class StageWorker {
     this.#activations = new Activations(group, placement, recorder)
   }
 
-  async train(actions: readonly Action[], batch: Microbatches): Promise<TrainedBatch> {
-    for (const stage of this.#stages.values()) stage.begin(batch.size)
-    this.#activations.begin(batch.rows, this.#expected(actions))
+  async train(
+    actions: readonly Action[],
+    batch: Microbatches,
+    plan: GradientPlan,
+  ): Promise<TrainedBatch> {
+    for (const stage of this.#stages.values()) stage.begin(plan)
+    await this.#activations.begin(batch, this.#expected(actions))
+    const ends = new Map<number, Action>()
+    for (const action of actions) if ('BW'.includes(action.kind)) ends.set(action.stage, action)
     let [inFlight, peakInFlight] = [0, 0]
     for (const [at, action] of actions.entries()) {
+      const isLast = ends.get(action.stage) === action
       if (action.kind === 'F') await this.#forward(action, batch, actions[at + 1])
-      else if (action.kind === 'W') await this.#backwardParameters(action)
-      else await this.#backward(action)
+      else if (action.kind === 'W') await this.#backwardParameters(action, isLast)
+      else await this.#backward(action, isLast)
       inFlight += { F: 1, B: -1, I: 0, W: -1 }[action.kind]
       peakInFlight = Math.max(peakInFlight, inFlight)
     }
     await this.#activations.end()
-    const meanLoss = (await this.#stages.get(this.#last)?.meanLoss()) ?? 0
-    return { meanLoss, peakInFlight, gradients: this.#takeGradients() }
+    const loss = (await this.#stages.get(this.#last)?.summedLoss()) ?? 0
+    return { loss, peakInFlight, gradients: this.#takeGradients() }
   }
 
   /** Forwards only. @returns sums over the batch, on the last stage */
@@ -71,19 +78,20 @@ export class StageWorker {
     const visits = [...this.#stages.keys()].flatMap((stage) =>
       [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
     )
-    this.#activations.begin(batch.rows, this.#expected(visits))
+    await this.#activations.begin(batch, this.#expected(visits))
     for (const action of visits) {
       const { stage: index, microbatch } = action
       const stage = this.#stages.get(index)!
       const coming: Message = { direction: 'forward', stage: index, microbatch }
       if (index > 0) await this.#activations.arrive(coming)
       const output = stage.infer(this.#input(coming, batch))
-      if (index === this.#last) {
-        const { loss, correct } = await stage.score(output, batch.labels(microbatch))
-        sums.loss += loss
-        sums.correct += correct
-      } else {
-        await this.#sendForward(action, output)
+      try {
+        if (index === this.#last) {
+          const { loss, correct } = await stage.score(output, batch.labels(microbatch))
+          sums.loss += loss
+          sums.correct += correct
+        } else await this.#sendForward(action, output)
+      } finally {
         output.dispose()
       }
     }
@@ -92,7 +100,7 @@ export class StageWorker {
   }
 
   dispose(): void {
-    for (const stage of this.#stages.values()) stage.begin(1)
+    for (const stage of this.#stages.values()) stage.begin()
     this.#activations.dispose()
   }
 
@@ -102,7 +110,7 @@ export class StageWorker {
     const add = sumInto(gradients)
     for (const stage of this.#stages.values()) {
       const own = stage.takeGradients()
-      for (const parameter of stage.parameters) {
+      for (const parameter of new Set(stage.parameters)) {
         const gradient = own.get(parameter.name)
         if (gradient !== undefined) add(parameter, gradient)
       }
@@ -117,8 +125,9 @@ export class StageWorker {
     if (index > 0) await this.#activations.arrive(coming)
     await this.#timed(action, async () => {
       const labels = index === this.#last ? batch.labels(microbatch) : undefined
+      const input = this.#input(coming, batch, labels)
       const needsGradient = this.#activations.needsGradient(index)
-      const output = stage.forward(microbatch, this.#input(coming, batch), needsGradient, labels)
+      const output = stage.forward(microbatch, input, needsGradient, labels)
       if (index < this.#last) await this.#sendForward(action, output)
       // its backward follows at once: nothing is gained by computing it again
       const isNext = next?.stage === index && next.microbatch === microbatch
@@ -133,7 +142,7 @@ export class StageWorker {
     return this.#activations.send(message, output, needsGradient)
   }
 
-  async #backward(action: Action): Promise<void> {
+  async #backward(action: Action, isLast: boolean): Promise<void> {
     const { kind, stage: index, microbatch } = action
     const stage = this.#stages.get(index)!
     const coming: Message = { direction: 'backward', stage: index, microbatch }
@@ -148,20 +157,23 @@ export class StageWorker {
       const outputGradient = index === this.#last ? undefined : this.#activations.take(coming)
       const inputGradient =
         kind === 'B'
-          ? stage.backward(microbatch, outputGradient)
+          ? stage.backward(microbatch, outputGradient, isLast)
           : stage.backwardInput(microbatch, outputGradient)
       if (inputGradient === undefined) return
-      await this.#activations.send({ ...coming, stage: index - 1 }, inputGradient)
-      inputGradient.dispose()
+      try {
+        await this.#activations.send({ ...coming, stage: index - 1 }, inputGradient)
+      } finally {
+        inputGradient.dispose()
+      }
     })
   }
 
-  async #backwardParameters(action: Action): Promise<void> {
+  async #backwardParameters(action: Action, isLast: boolean): Promise<void> {
     const { stage: index, microbatch } = action
     const stage = this.#stages.get(index)!
     await this.#timed(action, () => {
       if (this.#learnsNothing(index)) stage.free(microbatch)
-      else stage.backwardParameters(microbatch)
+      else stage.backwardParameters(microbatch, isLast)
     })
   }
 
@@ -170,8 +182,14 @@ export class StageWorker {
     return stage < this.#last && !this.#activations.needsGradient(stage + 1)
   }
 
-  #input(coming: Message, batch: Microbatches): Tensor {
-    return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#activations.take(coming)
+  /** @param labels - freed where there is no input */
+  #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
+    try {
+      return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#activations.take(coming)
+    } catch (error) {
+      labels?.dispose()
+      throw error
+    }
   }
 
   /** Fetching the input and handing over the output are part of an action: the rank is busy then. */

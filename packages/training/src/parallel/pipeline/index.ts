@@ -2,14 +2,8 @@ export { measureSchedules, type MeasuredSchedule, type MeasureOptions } from './
 export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { StepMeter, type StepSample } from './meter.ts'
 export type { Batch, PipelineModel } from './model.ts'
-export {
-  pipeline,
-  type Evaluation,
-  type GradientResult,
-  type Pipeline,
-  type PipelineOptions,
-  type StepResult,
-} from './pipeline.ts'
+export type { Evaluation, GradientResult, PipelineOptions, StepResult } from './options.ts'
+export { pipeline, type Pipeline } from './pipeline.ts'
 export {
   messageTime,
   pipelineReport,

@@ -10,6 +10,8 @@ export interface Microbatches {
   readonly size: number
   /** Examples of each micro-batch: as even as can be, the first ones take one more. */
   readonly rows: readonly number[]
+  /** Of one example. */
+  inputShape(): readonly number[]
   /** The caller's to dispose. */
   inputs(microbatch: number): Tensor
   /** The caller's to dispose. */
@@ -33,6 +35,7 @@ export function cutBatch(batch: Batch, count: number): Microbatches {
   return {
     size,
     rows,
+    inputShape: () => inputs.shape,
     inputs: (part) => cut(inputs, part),
     labels: (part) => cut(labels, part),
     dispose: () => {
@@ -84,7 +87,20 @@ class Source {
     this.#size = size
   }
 
+  /** Of one row. */
+  get shape(): readonly number[] {
+    return this.#whole().shape.slice(1)
+  }
+
   rows(from: number, count: number): Tensor {
+    return rowsOf(this.#whole(), from, count)
+  }
+
+  dispose(): void {
+    if (this.#owned) this.#tensor?.dispose()
+  }
+
+  #whole(): Tensor {
     this.#tensor ??= this.#make()
     const { shape } = this.#tensor
     if (shape[0] !== this.#size) {
@@ -94,10 +110,6 @@ class Source {
         expected: `${this.#size} rows, the size of the batch`,
       })
     }
-    return rowsOf(this.#tensor, from, count)
-  }
-
-  dispose(): void {
-    if (this.#owned) this.#tensor?.dispose()
+    return this.#tensor
   }
 }

@@ -1,65 +1,27 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import type { GradientListener } from '../../autograd/recording.ts'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
-import type { Loss } from '../../nn/loss.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import type { Averaging } from '../data/averaging.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
 import type { Batch, PipelineModel } from './model.ts'
-import { Plan, type ScheduleChoice } from './plan.ts'
-import { takesChunks } from './schedule/orders.ts'
-import { splitAs, type LayerRange, type Split } from './split-layers.ts'
+import {
+  checkPipelineOptions,
+  type Evaluation,
+  type GradientResult,
+  type PipelineOptions,
+  type StepResult,
+} from './options.ts'
+import { Plan } from './plan.ts'
+import { splitAs, type LayerRange } from './split-layers.ts'
+import type { GradientPlan } from './stage.ts'
 import { TiedParameters } from './tied-parameters.ts'
-
-export interface PipelineOptions {
-  /** A name, or lists of actions of your own: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
-  readonly schedule?: ScheduleChoice
-  /** Stages of each rank with `interleaved` and `looped`; default 2. */
-  readonly chunks?: number
-  /**
-   * How many layers each stage takes, or what each layer costs (see `measureCosts`): then the largest
-   * stage is as small as can be. Default: as even as can be.
-   */
-  readonly split?: Split
-  /** Parts that a batch is cut into; default 8. A batch of fewer examples makes fewer. */
-  readonly microbatches?: number
-  /** Changes the parameters in `step`. */
-  readonly optimizer?: Optimizer
-  /**
-   * Keeps of each micro-batch only the input of a stage from its forward to its backward, which runs
-   * the forward again: less memory for a third more time; the gradients are the same bits. Default
-   * false.
-   */
-  readonly recompute?: boolean
-  /** The *sum* of the losses of a micro-batch's examples; default: `summedCrossEntropy`. */
-  readonly loss?: Loss
-  /** Where spans go; default: one of its own, see `Pipeline.recorder`. */
-  readonly recorder?: SpanRecorder
-}
-
-export interface StepResult {
-  /** Mean over the whole batch, the same on every rank. */
-  readonly loss: number
-  /** Most micro-batches whose activations this rank held at once. */
-  readonly peakInFlight: number
-}
-
-export interface GradientResult extends StepResult {
-  /** Gradients of the mean loss for the parameters of this stage, by name; yours to dispose. */
-  readonly gradients: Map<string, Tensor>
-}
-
-export interface Evaluation {
-  readonly loss: number
-  /** Share of right answers, 0 to 1; the same on every rank. */
-  readonly accuracy: number
-  readonly correct: number
-  readonly examples: number
-}
 
 /**
  * Cuts a model into as many stages as the group has ranks and trains it as a pipeline: each rank
@@ -82,25 +44,14 @@ export function pipeline(
   group: ProcessGroup,
   options: PipelineOptions = {},
 ): Pipeline {
-  const { schedule: choice = '1f1b', microbatches = 8 } = options
-  const chunks = checkChunks(choice, options.chunks)
+  const chunks = checkPipelineOptions(options)
+  const { schedule: choice = '1f1b', microbatches } = options
   const plan = new Plan(choice, group.size, { microbatches, chunks })
   const ranges = splitAs(options.split, model.layers, plan.stages).filter(
     (_, stage) => plan.placement[stage] === group.rank,
   )
   const modules = ranges.map(({ from, to }) => model.slice(from, to))
   return new Pipeline(modules, ranges, group, plan, options)
-}
-
-function checkChunks(choice: ScheduleChoice, chunks: number | undefined): number {
-  const isChoice = takesChunks(choice)
-  const value = chunks ?? (isChoice ? 2 : 1)
-  if (Number.isSafeInteger(value) && value >= 1 && (isChoice || chunks === undefined)) return value
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'chunks',
-    value,
-    expected: "a whole number from 1, with schedule: 'interleaved' or 'looped'",
-  })
 }
 
 /** One rank's part of a pipeline; made by `pipeline()`. */
@@ -123,11 +74,15 @@ export class Pipeline {
   readonly #group: ProcessGroup
   readonly #plan: Plan
   readonly #optimizer: Optimizer | undefined
+  readonly #clip: PipelineOptions['clip']
   readonly #worker: StageWorker
   readonly #tied: TiedParameters
   readonly #figures: Float64Array
   /** The rank of the last stage. */
   readonly #lastRank: number
+  #averaging: Averaging | undefined
+  /** The call that is under way. */
+  #running: string | undefined
   /** Why the first pass that failed did. */
   #failure: Error | undefined
 
@@ -136,7 +91,7 @@ export class Pipeline {
     chunks: readonly LayerRange[],
     group: ProcessGroup,
     plan: Plan,
-    { optimizer, recorder, loss = summedCrossEntropy, recompute = false }: PipelineOptions,
+    { optimizer, clip, recorder, loss = summedCrossEntropy, recompute = false }: PipelineOptions,
   ) {
     this.module = modules[0]!
     this.modules = modules
@@ -151,6 +106,7 @@ export class Pipeline {
     this.#group = group
     this.#plan = plan
     this.#optimizer = optimizer
+    this.#clip = clip
     this.#worker = new StageWorker(
       modules,
       plan.placement,
@@ -161,10 +117,25 @@ export class Pipeline {
     this.#figures = group.alloc('float64', 2)
   }
 
+  /** For `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
+  averageBy(averaging: Averaging | undefined): void {
+    if (averaging !== undefined && this.#averaging !== undefined) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'the pipeline',
+        value: 'one whose gradients are averaged already',
+        expected: 'one call of dataParallel or fullyShard, over all replicas',
+      })
+    }
+    this.#averaging = averaging
+  }
+
   /**
-   * Runs a batch forward and backward and updates the parameters.
+   * Runs a batch forward and backward and updates the parameters. After `dataParallel(pipe, group)` or
+   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over
+   * that group while the backwards run.
    *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, or when the batch is not what it says
+   * @throws ERR_TSR_ARGUMENT without an optimizer, or when the batch is not what it says;
+   *   ERR_TSR_PIPELINE_BUSY while another call is under way
    */
   async step(batch: Batch): Promise<StepResult> {
     const optimizer = this.#optimizer
@@ -175,37 +146,52 @@ export class Pipeline {
         expected: 'one in the options of pipeline(); forwardBackward() needs none',
       })
     }
-    const { gradients, peakInFlight, meanLoss } = await this.#train(batch)
-    const shared = this.#share(meanLoss, 0)
-    // if the update throws, that is the news
-    shared.catch(() => undefined)
-    const start = monotonicNow()
-    optimizer.step(this.parameters, gradients)
-    this.recorder.record('optimizer', start, monotonicNow())
-    const [loss] = await shared
-    return { loss, peakInFlight }
+    return await this.#alone('step', async () => {
+      const averaging = this.#averaging
+      const isSum = averaging?.reduction === 'token'
+      const trained = await this.#train(batch, averaging?.onGradient, isSum)
+      const { gradients, peakInFlight, examples } = trained
+      const shared = this.#share(trained.loss / examples, 0)
+      // if the update throws, that is the news
+      shared.catch(() => undefined)
+      const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
+      const norm = await this.#limit(averaged)
+      const start = monotonicNow()
+      if (averaging === undefined) optimizer.step(this.parameters, averaged)
+      else await averaging.update(optimizer, averaged)
+      this.recorder.record('optimizer', start, monotonicNow())
+      const [loss] = await shared
+      return { loss, peakInFlight, ...(norm !== undefined && { norm }) }
+    })
   }
 
-  /** Runs a batch forward and backward; the parameters stay as they are. */
-  async forwardBackward(batch: Batch): Promise<GradientResult> {
-    const { gradients, peakInFlight, meanLoss } = await this.#train(batch)
-    const [loss] = await this.#share(meanLoss, 0)
-    return { loss, gradients, peakInFlight }
+  /**
+   * Runs a batch forward and backward; the parameters stay as they are.
+   *
+   * @param onGradient - gets each gradient as soon as it is complete, in the last backward of its
+   *   stage, and owns it: as `replica.onGradient` of `dataParallel`, which averages it meanwhile.
+   *   Default: they are in the result.
+   */
+  async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
+    return await this.#alone('forwardBackward', async () => {
+      const { gradients, peakInFlight, ...sum } = await this.#train(batch, onGradient)
+      const [loss] = await this.#share(sum.loss / sum.examples, 0)
+      return { loss, gradients, peakInFlight }
+    })
   }
 
   /** Runs a batch of class scores forward only, in at least 4 x ranks parts, and judges it. */
   async evaluate(batch: Batch): Promise<Evaluation> {
-    const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
-    try {
-      const sums = await this.#pass(async () => {
-        await this.#tied.prepare()
-        return await this.#worker.evaluate(parts)
-      })
-      const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
-      return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
-    } finally {
-      parts.dispose()
-    }
+    return await this.#alone('evaluate', async () => {
+      const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
+      try {
+        const sums = await this.#pass(() => this.#worker.evaluate(parts))
+        const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
+        return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
+      } finally {
+        parts.dispose()
+      }
+    })
   }
 
   /** Frees the parameters and the buffers. */
@@ -216,18 +202,59 @@ export class Pipeline {
     for (const module of this.modules) disposeModule(module)
   }
 
-  async #train(batch: Batch): Promise<TrainedBatch> {
+  /** @param isSum - the gradients are those of the summed loss, and not of the mean */
+  async #train(
+    batch: Batch,
+    onGradient: GradientListener | undefined,
+    isSum = false,
+  ): Promise<TrainedBatch & { readonly examples: number }> {
     const parts = cutBatch(batch, this.#plan.microbatches)
+    const plan: GradientPlan = {
+      scale: isSum ? 1 : 1 / parts.size,
+      isShared: (name) => this.#tied.isShared(name),
+      ...(onGradient !== undefined && { onGradient }),
+    }
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       return await this.#pass(async () => {
-        await this.#tied.prepare()
-        const trained = await this.#worker.train(actions[this.#group.rank]!, parts)
-        await this.#tied.sum(trained.gradients)
-        return trained
+        const trained = await this.#worker.train(actions[this.#group.rank]!, parts, plan)
+        const { gradients } = trained
+        await this.#tied.sum(gradients)
+        for (const parameter of onGradient === undefined ? [] : this.parameters) {
+          const gradient = gradients.get(parameter.name)
+          gradients.delete(parameter.name)
+          if (gradient !== undefined) onGradient!(parameter, gradient)
+        }
+        return { ...trained, examples: parts.size }
       })
     } finally {
       parts.dispose()
+    }
+  }
+
+  async #limit(gradients: ClippedGradients): Promise<number | undefined> {
+    if (this.#clip === undefined) return undefined
+    const { parameters = this.parameters, shard } = this.#averaging ?? {}
+    const groups = { pipeline: this.#group, ...(shard !== undefined && { shard }) }
+    return await clipGradients(parameters, gradients, { ...this.#clip, ...groups })
+  }
+
+  /**
+   * Two calls at a time would take each other's messages.
+   *
+   * @throws ERR_TSR_PIPELINE_BUSY
+   */
+  async #alone<T>(call: string, run: () => Promise<T>): Promise<T> {
+    const running = this.#running
+    if (running !== undefined) {
+      const { rank, name: group } = this.#group
+      throw tsrError('ERR_TSR_PIPELINE_BUSY', { rank, group, call, running })
+    }
+    this.#running = call
+    try {
+      return await run()
+    } finally {
+      this.#running = undefined
     }
   }
 
@@ -243,10 +270,14 @@ export class Pipeline {
       throw tsrError('ERR_TSR_PIPELINE_FAILED', { rank, group, reason }, { cause: this.#failure })
     }
     try {
+      await this.#averaging?.gather()
+      await this.#tied.prepare()
       return await run()
     } catch (error) {
       this.#failure = error instanceof Error ? error : new Error(String(error))
       throw error
+    } finally {
+      this.#averaging?.release()
     }
   }
 

@@ -24,23 +24,28 @@ export class Plan {
 
   /**
    * @param choice - a name, or a schedule for as many ranks as the group has
+   * @param microbatches - by default 8, or those of the schedule
    * @param chunks - stages of each rank, for a schedule by name
    * @throws ERR_TSR_ARGUMENT when it does not fit the group; ERR_TSR_SCHEDULE when it is impossible
    */
   constructor(
     choice: ScheduleChoice,
     ranks: number,
-    { microbatches, chunks }: { readonly microbatches: number; readonly chunks: number },
+    {
+      microbatches,
+      chunks,
+    }: { readonly microbatches: number | undefined; readonly chunks: number },
   ) {
     this.#ranks = ranks
     if (typeof choice === 'string') {
       this.#name = choice
       this.stages = ranks * chunks
-      this.microbatches = microbatches
-      this.placement = this.for(microbatches).placement
+      this.microbatches = microbatches ?? 8
+      this.placement = this.for(this.microbatches).placement
     } else {
       const own = customSchedule(choice.actions)
       requireRanks(own, ranks)
+      requireMicrobatches(own, microbatches)
       this.stages = own.stages
       this.microbatches = own.microbatches
       this.placement = own.placement
@@ -63,6 +68,15 @@ export class Plan {
     this.#made.set(microbatches, next)
     return next
   }
+}
+
+function requireMicrobatches(own: Schedule, microbatches: number | undefined): void {
+  if (microbatches === undefined || microbatches === own.microbatches) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'microbatches',
+    value: microbatches,
+    expected: `${own.microbatches}, as the schedule has, or none`,
+  })
 }
 
 function requireRanks({ actions }: Schedule, ranks: number): void {

@@ -1,9 +1,12 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Message } from './activations.ts'
+import type { Microbatches } from './microbatches.ts'
 
-/** Announces an activation, once a stage; activations have smaller tags. */
+/** Announces an activation, once a stage and shape of the inputs; activations have smaller tags. */
 const SHAPE_TAG = 2 ** 30
+/** More than tensors have. */
+const DIMENSIONS = 8
 
 interface Announcement {
   /** Of one example. */
@@ -12,17 +15,43 @@ interface Announcement {
   readonly needsGradient: boolean
 }
 
-/** The shapes of one example between neighbouring stages: what a stage sends on, its gradient has. */
+/**
+ * The shapes of one example between neighbouring stages: what a stage sends on, its gradient has.
+ *
+ * They follow from that of the inputs, which the first rank tells the others while it computes: where
+ * it is the one of the pass before, all receives can be posted at once.
+ */
 export class Shapes {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
   /** By the stage that an activation goes to. */
   readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
+  /** Of the inputs: how many dimensions an example has, and these. */
+  readonly #inputs: Int32Array
+  #last = ''
 
   constructor(group: ProcessGroup, placement: readonly number[]) {
     this.#group = group
     this.#placement = placement
+    this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
+  }
+
+  /** Starts a pass: forgets all shapes where the inputs have another one. All ranks call it. */
+  async begin(batch: Microbatches): Promise<void> {
+    const root = this.#placement[0]!
+    if (this.#group.rank === root) {
+      const shape = batch.inputShape()
+      this.#inputs.fill(0).set([shape.length, ...shape])
+    }
+    if (this.#group.size > 1) {
+      const told = this.#group.broadcast(this.#inputs, root, { label: 'shape of the inputs' })
+      if (this.#group.rank === root) this.#announced.push(told)
+      else await told
+    }
+    const now = this.#inputs.join()
+    if (now !== this.#last) this.#known.clear()
+    this.#last = now
   }
 
   of({ direction, stage }: Message): readonly number[] | undefined {
@@ -41,7 +70,7 @@ export class Shapes {
     this.#known.set(stage, announcement as Announcement)
   }
 
-  /** Tells the next stage, once; whether this was the time. */
+  /** Tells the next stage, once a shape of the inputs; whether this was the time. */
   announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false
     const announcement = { shape: tensor.shape.slice(1), needsGradient }
@@ -57,5 +86,9 @@ export class Shapes {
     const works = this.#announced
     this.#announced = []
     for (const work of works) await work
+  }
+
+  dispose(): void {
+    this.#group.free(this.#inputs)
   }
 }

@@ -1,5 +1,5 @@
 import { recordModule } from '../../autograd/record.ts'
-import type { Recording } from '../../autograd/recording.ts'
+import type { GradientListener, Recording } from '../../autograd/recording.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
@@ -22,6 +22,16 @@ interface Pass {
   readonly loss: Recording | undefined
 }
 
+/** What becomes of the gradients of a batch. */
+export interface GradientPlan {
+  /** What they are those of: the loss of all examples together times this. */
+  readonly scale: number
+  /** Takes the sum over the micro-batches as soon as it is complete; default: `takeGradients` does. */
+  readonly onGradient?: GradientListener
+  /** Whether more is added to a parameter's gradient afterwards: those stay for `takeGradients`. */
+  readonly isShared?: (name: string) => boolean
+}
+
 export interface StageOptions {
   /** Summed over the examples. */
   readonly loss: Loss
@@ -39,7 +49,7 @@ export class Stage {
   readonly #recompute: boolean
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
-  #batchSize = 1
+  #plan: GradientPlan = { scale: 1 }
   #losses: (number | Promise<number>)[] = []
 
   constructor(module: Module, { loss, recompute }: StageOptions) {
@@ -52,20 +62,20 @@ export class Stage {
     return this.#module.parameters
   }
 
-  /** Starts a pass over a batch of `batchSize` examples; frees what a failed one has left. */
-  begin(batchSize: number): void {
+  /** Starts a pass over a batch; frees what a failed one has left. */
+  begin(plan: GradientPlan = { scale: 1 }): void {
     for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
     for (const gradient of this.#gradients.values()) gradient.dispose()
     this.#gradients = new Map()
-    this.#batchSize = batchSize
+    this.#plan = plan
     this.#losses = []
   }
 
-  /** Mean over the batch once all its micro-batches went forward; last stage only. */
-  async meanLoss(): Promise<number> {
+  /** Over the batch, once all its micro-batches went forward; last stage only. */
+  async summedLoss(): Promise<number> {
     let sum = 0
     for (const loss of this.#losses) sum += await loss
-    return sum / this.#batchSize
+    return sum
   }
 
   /**
@@ -99,40 +109,41 @@ export class Stage {
    * Runs a micro-batch backward and frees its activations.
    *
    * @param outputGradient - freed here; undefined on the last stage, which starts from the loss
+   * @param isLast - no micro-batch of the batch follows it: its gradients complete the sums
    * @returns the gradient of the input, the caller's to dispose; undefined where nobody needs it
    */
-  backward(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
-    const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
-    const dy = outputGradient ?? this.#lossGradient(loss!)
-    const inputGradient = recording.backward(dy, sumInto(this.#gradients))
-    dy.dispose()
-    this.free(microbatch)
+  backward(
+    microbatch: number,
+    outputGradient: Tensor | undefined,
+    isLast: boolean,
+  ): Tensor | undefined {
+    const inputGradient = this.#runBackward(microbatch, outputGradient, (recording, dy) =>
+      recording.backward(dy, this.#sink(isLast)),
+    )
+    this.#end(microbatch, isLast)
     return inputGradient
   }
 
   /** The first half of `backward`: the activations stay for the second. */
   backwardInput(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
-    const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
-    const dy = outputGradient ?? this.#lossGradient(loss!)
-    // a module with passes of its own may have no halves: then this is all of it
-    const inputGradient =
+    return this.#runBackward(microbatch, outputGradient, (recording, dy) =>
+      // a module with passes of its own may have no halves: then this is all of it
       recording.backwardInput === undefined
-        ? recording.backward(dy, sumInto(this.#gradients))
-        : recording.backwardInput(dy)
-    dy.dispose()
-    return inputGradient
+        ? recording.backward(dy, this.#sink(false))
+        : recording.backwardInput(dy),
+    )
   }
 
   /** The second half. */
-  backwardParameters(microbatch: number): void {
+  backwardParameters(microbatch: number, isLast: boolean): void {
     const { recording } = this.#passOf(this.#inFlight.get(microbatch)!)
     if (recording.backwardInput !== undefined) {
-      recording.backwardParameters?.(sumInto(this.#gradients))
+      recording.backwardParameters?.(this.#sink(isLast))
     }
-    this.free(microbatch)
+    this.#end(microbatch, isLast)
   }
 
-  /** The gradients of the mean loss, by parameter name, the caller's to dispose. */
+  /** The gradients that nobody has taken yet, by parameter name, the caller's to dispose. */
   takeGradients(): Map<string, Tensor> {
     const gradients = this.#gradients
     this.#gradients = new Map()
@@ -141,9 +152,11 @@ export class Stage {
 
   /** The output without a backward to come, the caller's to dispose; `input` is freed. */
   infer(input: Tensor): Tensor {
-    const output = tf.tidy(() => this.#module.forward(input))
-    input.dispose()
-    return output
+    try {
+      return tf.tidy(() => this.#module.forward(input))
+    } finally {
+      input.dispose()
+    }
   }
 
   /**
@@ -151,23 +164,64 @@ export class Stage {
    * of several answers, such as those for each token of a text, it is the share.
    */
   async score(outputs: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
-    const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
     const answers = labels.size / labels.shape[0]
-    const correct = (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels)
-    outputs.dispose()
-    labels.dispose()
+    let [loss, correct]: (number | Promise<number>)[] = []
+    try {
+      loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
+      correct = (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels)
+    } finally {
+      outputs.dispose()
+      labels.dispose()
+    }
     return { loss: await loss, correct: (await correct) / answers }
   }
 
-  /**
-   * The loss is scaled once, here: its gradient starts as 1 / batch size, so that the sums over
-   * micro-batches of whatever sizes are the gradients of the mean over the batch.
-   */
+  /** The loss is scaled once, here: all that follows is of the sum over micro-batches of any size. */
   #lossGradient(loss: Recording): Tensor {
-    const start = tf.scalar(1 / this.#batchSize)
-    const gradient = loss.backward(start, () => undefined)!
-    start.dispose()
-    return gradient
+    const start = tf.scalar(this.#plan.scale)
+    try {
+      return loss.backward(start, () => undefined)!
+    } finally {
+      start.dispose()
+    }
+  }
+
+  #runBackward(
+    microbatch: number,
+    outputGradient: Tensor | undefined,
+    run: (recording: Recording, dy: Tensor) => Tensor | undefined,
+  ): Tensor | undefined {
+    let dy = outputGradient
+    try {
+      const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
+      dy ??= this.#lossGradient(loss!)
+      return run(recording, dy)
+    } finally {
+      dy?.dispose()
+    }
+  }
+
+  #sink(isLast: boolean): GradientListener {
+    const add = sumInto(this.#gradients)
+    if (!isLast) return add
+    return (parameter, gradient) => {
+      add(parameter, gradient)
+      this.#handOver(parameter)
+    }
+  }
+
+  #end(microbatch: number, isLast: boolean): void {
+    this.free(microbatch)
+    // those to which the last micro-batch has added nothing
+    if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
+  }
+
+  #handOver(parameter: Parameter): void {
+    const { onGradient, isShared } = this.#plan
+    const sum = this.#gradients.get(parameter.name)
+    if (onGradient === undefined || sum === undefined || isShared?.(parameter.name)) return
+    this.#gradients.delete(parameter.name)
+    onGradient(parameter, sum)
   }
 
   /** Frees what is held of a micro-batch. */

@@ -22,6 +22,8 @@ export class TiedParameters {
   readonly parameters: readonly Parameter[]
   readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
+  /** Those that several stages have, here or on other ranks. */
+  readonly #shared = new Set<string>()
   #ties: readonly Tie[] | undefined
   #groups: readonly ProcessGroup[] = []
 
@@ -29,9 +31,10 @@ export class TiedParameters {
   constructor(modules: readonly Module[], group: ProcessGroup) {
     this.#group = group
     const byName = new Map<string, Parameter>()
-    this.#all = modules.flatMap(({ parameters }) => parameters)
+    this.#all = modules.flatMap(({ parameters }) => [...new Set(parameters)])
     for (const parameter of this.#all) {
       const first = byName.get(parameter.name)
+      if (first !== undefined) this.#shared.add(parameter.name)
       if (first === undefined) byName.set(parameter.name, parameter)
       else if (first !== parameter) share(first, parameter)
     }
@@ -59,6 +62,7 @@ export class TiedParameters {
     })
     checkTied(lists)
     const shared = [...owners].filter(([, ranks]) => ranks.length > 1)
+    for (const [name] of shared) this.#shared.add(name)
     const groups = new Map<string, ProcessGroup | undefined>()
     for (const ranks of new Map(shared.map(([, set]) => [set.join(), set])).values()) {
       const isIn = ranks.includes(this.#group.rank)
@@ -77,6 +81,11 @@ export class TiedParameters {
         if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
       }
     }
+  }
+
+  /** Whether several stages have it, here or, once prepared, on other ranks. */
+  isShared(name: string): boolean {
+    return this.#shared.has(name)
   }
 
   /** Puts the sums over the ranks in the place of the gradients of shared parameters. */

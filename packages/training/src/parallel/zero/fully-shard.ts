@@ -90,6 +90,8 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
  * await outputs.backward(dy)
  * await sharded.step(optimizer, await sharded.gradients())
  *
+ * A pipeline's `step` goes through it from now on: it averages, and updates the parts.
+ *
  * @throws ERR_TSR_REPLICA when the ranks have other parameters, ERR_TSR_ARGUMENT
  */
 export async function fullyShard<M extends Replicated>(
@@ -128,7 +130,22 @@ export async function fullyShard<M extends Replicated>(
       ? await ShardedValues.create(module, units, { group: groups.shard, ledger }, options)
       : new WholeValues(module, groups.shard, buckets, gradients, ledger)
   ledger.resetPeak()
-  return new Sharded(module, { groups, stage, buckets, options, ledger, gradients, values })
+  const parts = { groups, stage, buckets, options, ledger, gradients, values }
+  const sharded = new Sharded(module, parts)
+  module.averageBy?.({
+    onGradient: sharded.onGradient,
+    reduction: options.reduction ?? 'mean',
+    parameters: sharded.shards,
+    shard: groups.shard,
+    gradients: (tokens) => sharded.gradients(tokens),
+    update: (optimizer, shares) =>
+      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>),
+    gather: () => sharded.gather(),
+    release: () => {
+      sharded.release()
+    },
+  })
+  return sharded
 }
 
 /** Otherwise gradients are divided when they are there: in 16 bits, or by tokens or all replicas. */
@@ -276,6 +293,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   }
 
   dispose(): void {
+    this.module.averageBy?.(undefined)
     this.#parts.values.dispose()
     this.#parts.gradients.dispose()
     this.#parts.ledger.trim()
