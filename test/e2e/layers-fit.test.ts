@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { runScript } from '../launcher/support/script.ts'
@@ -50,6 +53,25 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(ranks.map(({ changed }) => changed)).toEqual([false, false])
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)
+  })
+
+  it.each(['adam', 'momentum'])('goes on from a checkpoint of both: %s', async (kind) => {
+    const directory = mkdtempSync(join(tmpdir(), 'tsrun-fit-'))
+    try {
+      const { error, equal, iterations } = await fit(2, kind, 'checkpoint', directory)
+      expect(error).toBeLessThan(1e-5)
+      expect(equal).toBe(true)
+      expect(iterations).toBe(24)
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
+  })
+
+  it('says so when one rank has used its optimizer before', async () => {
+    const fixture = 'test/fixtures/training/layers-fit.mjs'
+    const { code, stderr } = await tsrun(['--nproc', '2', fixture, 'adam', 'used'], { cwd })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/inner is an optimizer that rank 1 has used without the others/)
   })
 
   it('says so when the ranks train different models', async () => {

@@ -10,6 +10,11 @@ export {
   type LayersModelLike,
 } from './layers.ts'
 export {
+  ownerOfTrainOptimizer,
+  type TrainOptimizerLike,
+  type TrainedLayersModel,
+} from './train-optimizer.ts'
+export {
   partOfParameter,
   partSize,
   stateName,

@@ -2,10 +2,12 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import type { Shard } from '../nn/parameter.ts'
-import { partOfParameter, partSize, type Piece, type PieceOwner } from './piece.ts'
+import { partOfParameter, partSize, type Part, type Piece, type PieceOwner } from './piece.ts'
 
 /** A weight of a tf.layers model. */
 interface LayerWeight {
+  /** One that no other variable of the process has. */
+  readonly name: string
   readonly originalName: string
   readonly shape: readonly (number | null)[]
   /** Where ranks share the layer; see `parallelizeLayers`. */
@@ -46,27 +48,8 @@ export type LayerNames = (place: LayerPlace) => string
  * @example
  * await saveCheckpoint('checkpoints', { model: ownerOfLayers(model), step })
  */
-export function ownerOfLayers(
-  { layers }: LayersModelLike,
-  names: LayerNames = ({ layer, weight }) => `${layer}.${weight}`,
-): PieceOwner {
-  const weights = layers
-    .filter((layer) => layer.weights.length > 0)
-    .flatMap(({ name: layer, weights: own }, index) => {
-      const counts = new Map<string, number>()
-      return own.map((variable) => {
-        const weight = numbered(variable.originalName.split('/').at(-1)!, counts)
-        const shape = variable.shape as readonly number[]
-        const { shard } = variable
-        const cut = shard === undefined ? {} : { shard }
-        return {
-          variable,
-          shape,
-          part: partOfParameter({ name: names({ layer, index, weight }), shape, ...cut }),
-        }
-      })
-    })
-  checkNames(weights.map(({ part }) => part.name))
+export function ownerOfLayers(model: LayersModelLike, names?: LayerNames): PieceOwner {
+  const weights = placeWeights(model, names)
   return {
     pieces: async () =>
       await Promise.all(
@@ -85,6 +68,38 @@ export function ownerOfLayers(
       }
     },
   }
+}
+
+/** A weight of a tf.layers model, and which part of which tensor it is. */
+export interface PlacedWeight {
+  readonly variable: LayerWeight
+  readonly shape: readonly number[]
+  readonly part: Part
+}
+
+/** @throws ERR_TSR_ARGUMENT when two weights get the same name */
+export function placeWeights(
+  { layers }: LayersModelLike,
+  names: LayerNames = ({ layer, weight }) => `${layer}.${weight}`,
+): PlacedWeight[] {
+  const weights = layers
+    .filter((layer) => layer.weights.length > 0)
+    .flatMap(({ name: layer, weights: own }, index) => {
+      const counts = new Map<string, number>()
+      return own.map((variable) => {
+        const weight = numbered(variable.originalName.split('/').at(-1)!, counts)
+        const shape = variable.shape as readonly number[]
+        const { shard } = variable
+        const cut = shard === undefined ? {} : { shard }
+        return {
+          variable,
+          shape,
+          part: partOfParameter({ name: names({ layer, index, weight }), shape, ...cut }),
+        }
+      })
+    })
+  checkNames(weights.map(({ part }) => part.name))
+  return weights
 }
 
 function numbered(name: string, counts: Map<string, number>): string {

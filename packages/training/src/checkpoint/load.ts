@@ -64,8 +64,8 @@ export async function loadCheckpoint(
   })
   // the optimizer first: it may be one of another kind, and refuse, where it has state to load
   for (const [i, owner] of [...owners.entries()].reverse()) {
-    await together(group, () => {
-      owner.load(pieces[i]!)
+    await together(group, async () => {
+      await owner.load(pieces[i]!)
     })
   }
   return { ...latest, data: contents.data, seeds: contents.seeds }

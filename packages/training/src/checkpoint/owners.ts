@@ -1,6 +1,7 @@
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
+import type { OptimizerState } from '../optim/state.ts'
 import {
   parseStateName,
   partOfParameter,
@@ -34,7 +35,9 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
 }
 
 /** An optimizer whose state can be read and put back, by name of the parameter. */
-export type StatefulOptimizer = Pick<Optimizer, 'state' | 'loadState'>
+export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
+  loadState(state: OptimizerState): void | Promise<void>
+}
 
 const STEPS = 'steps'
 
@@ -84,7 +87,7 @@ export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[
         else kept.values[kind] = values as Float32Array
         state.set(parameter, kept)
       }
-      optimizer.loadState(state)
+      return optimizer.loadState(state)
     },
   }
 }

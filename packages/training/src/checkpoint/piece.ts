@@ -47,7 +47,7 @@ export interface PieceOwner {
    * Takes what it has asked for, in that order. The arrays are the owner's from now on. Called when
    * all ranks have read all that they want.
    */
-  load(pieces: readonly Piece[]): void
+  load(pieces: readonly Piece[]): void | Promise<void>
 }
 
 /** Number of values of a part. */

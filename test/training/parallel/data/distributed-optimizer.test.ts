@@ -28,6 +28,24 @@ describe('a DistributedOptimizer', () => {
     })
   })
 
+  it('gives the wrapped optimizers of all ranks the weights of rank 0', async () => {
+    const seen = await runWorld({ size: 2, seed: 1 }, async (group) => {
+      const x = tf.variable(tf.tensor1d([3, 4]), true, `shared-${String(group.rank)}`)
+      const inner = tf.train.momentum(0.1, 0.9)
+      for (let step = 0; step < 3 - group.rank; step++) {
+        inner.minimize(() => tf.sum(tf.square(x)), false, [x])
+      }
+      const optimizer = new DistributedOptimizer(inner, group)
+      await optimizer.setWeights(await optimizer.getWeights())
+      const [iterations, momentum] = await optimizer.getWeights()
+      x.dispose()
+      return [...iterations!.tensor.dataSync(), ...momentum!.tensor.dataSync(), inner.iterations]
+    })
+    expect(seen[0]).toHaveLength(4)
+    expect(seen[0]![3]).toBe(3)
+    expect(seen[1]).toEqual(seen[0])
+  })
+
   it('cannot work where no rank can block: in one process', async () => {
     const x = tf.variable(tf.scalar(3))
     const world = runWorld({ size: 2 }, (group) => {
@@ -47,7 +65,10 @@ describe('a DistributedOptimizer', () => {
       size: 2,
       alloc: (_: string, length: number) => new Float32Array(length),
       free: () => undefined,
-      allGatherObjectSync: (own: string[]) => [other ?? own, own],
+      allGatherObjectSync: (own: { described: string[] }) => [
+        { ...own, described: other ?? own.described },
+        own,
+      ],
       allReduceSync: () => reductions++,
     } as unknown as ProcessGroup
     const x = tf.variable(tf.scalar(3), true, 'of-rank-1')

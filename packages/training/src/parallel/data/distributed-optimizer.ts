@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -5,17 +6,19 @@ import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { registerGradients, tf } from '../../backend/tensorflow.ts'
 import { flatten, partsOf } from '../../optim/flatten.ts'
 import { blockingBackend } from '../tensor/blocking.ts'
+import { weightsOfRoot, type OptimizerWeight } from './optimizer-weights.ts'
 import { compareReplicas, describeParameters } from './replicas.ts'
 
 type Named<T> = { readonly name: string; readonly tensor: T }
-type NamedTensor = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
 
 /**
  * Makes `fit` of a tf.layers model, and `minimize`, data parallel (as Horovod's DistributedOptimizer
  * does for Keras): wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the
  * group before it sees them, all in one blocking all-reduce. The first step begins with the trained
- * variables of rank 0; see {@link broadcastWeights} for those that are not trained.
+ * variables of rank 0; see {@link broadcastWeights} for those that are not trained. What the wrapped
+ * optimizer keeps is the same on all ranks: it begins without steps, or with `setWeights`, which gives
+ * all ranks the weights of rank 0.
  *
  * Each rank fits its own part of the data: equally many examples on all ranks, in batches of the same
  * size, so that the mean of their gradients is the gradient of a batch as large as all together, and no
@@ -24,6 +27,7 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * All else is the wrapped optimizer's: its name, its configuration and its weights.
  *
  * @throws ERR_TSR_REPLICA, at a step, when the ranks train other variables;
+ *   ERR_TSR_ARGUMENT, at a step, when the wrapped optimizer has made steps without the others;
  *   ERR_TSR_BACKEND, at the first step, on webgpu, which cannot wait inside `fit`
  *
  * @example
@@ -41,6 +45,8 @@ export class DistributedOptimizer extends tf.Optimizer {
   #bucket: Float32Array | undefined
   /** Of the gradients of the last step. */
   #signature: string | undefined
+  /** Of the wrapped optimizer, after which it is the same on all ranks. */
+  #steps = 0
 
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
@@ -70,14 +76,18 @@ export class DistributedOptimizer extends tf.Optimizer {
       ? gradients
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
     // fit lists a variable that the loss does not depend on without a gradient
-    const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor)).sort(byName)
+    const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor))
     this.#compare(present)
     const averages = this.#average(present)
     try {
-      this.inner.applyGradients(averages)
+      // what an optimizer keeps it finds by the place in this list
+      this.inner.applyGradients(
+        named.map(({ name, tensor }) => ({ name, tensor: averages.get(name) ?? tensor })),
+      )
     } finally {
-      for (const { tensor } of averages) tensor.dispose()
+      for (const tensor of averages.values()) tensor.dispose()
     }
+    this.#steps = this.inner.iterations
   }
 
   override get iterations(): number {
@@ -89,16 +99,27 @@ export class DistributedOptimizer extends tf.Optimizer {
     this.inner.dispose()
   }
 
-  override async saveIterations(): Promise<NamedTensor> {
+  override async saveIterations(): Promise<OptimizerWeight> {
     return await this.inner.saveIterations()
   }
 
-  override async getWeights(): Promise<NamedTensor[]> {
+  override async getWeights(): Promise<OptimizerWeight[]> {
     return await this.inner.getWeights()
   }
 
-  override async setWeights(weights: NamedTensor[]): Promise<void> {
-    await this.inner.setWeights(weights)
+  /** Gives the wrapped optimizers of all ranks the weights of rank 0. All ranks call it. */
+  override async setWeights(weights: OptimizerWeight[]): Promise<void> {
+    if (this.#group.size === 1) {
+      await this.inner.setWeights(weights)
+      return
+    }
+    const shared = await weightsOfRoot(weights, this.#group)
+    try {
+      await this.inner.setWeights(shared)
+      this.#steps = this.inner.iterations
+    } finally {
+      for (const { tensor } of shared) tensor.dispose()
+    }
   }
 
   override getClassName(): string {
@@ -131,25 +152,38 @@ export class DistributedOptimizer extends tf.Optimizer {
     for (const { name } of fresh) this.#shared.add(name)
   }
 
-  /** That the ranks have gradients of the same variables, when these are others than in the last step. */
+  /**
+   * That the ranks have gradients of the same variables, and the same in their optimizers, when it
+   * looks otherwise than after the last step.
+   */
   #compare(gradients: readonly Named<Tensor>[]): void {
     const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
     const described = describeParameters(variables)
     const signature = described.join('\n')
-    if (signature === this.#signature) return
-    compareReplicas(this.#group.allGatherObjectSync(described))
+    const ownSteps = this.inner.iterations - this.#steps
+    if (signature === this.#signature && ownSteps === 0) return
+    const ranks = this.#group.allGatherObjectSync({ described, ownSteps })
+    compareReplicas(ranks.map((each) => each.described))
+    const rank = ranks.findIndex((each) => each.ownSteps !== 0)
+    if (rank !== -1) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'inner',
+        value: `an optimizer that rank ${String(rank)} has used without the others`,
+        expected: 'a new one, or setWeights(await getWeights()) before the step, on all ranks',
+      })
+    }
     this.#signature = signature
   }
 
-  #average(gradients: readonly Named<Tensor>[]): Named<Tensor>[] {
+  #average(gradients: readonly Named<Tensor>[]): Map<string, Tensor> {
     const layout = flatten(gradients.map(({ name, tensor }) => ({ name, shape: tensor.shape })))
     const buffer = this.#bucketOf(layout.length)
     const parts = partsOf(layout, buffer)
     for (const { name, tensor } of gradients) void writeTo(tensor, parts.get(name)!)
     this.#group.allReduceSync(buffer, { op: 'avg', label: 'gradients of fit' })
-    return gradients.map(({ name, tensor }) => {
-      return { name, tensor: tensorFrom(parts.get(name)!, tensor.shape) }
-    })
+    return new Map(
+      gradients.map(({ name, tensor }) => [name, tensorFrom(parts.get(name)!, tensor.shape)]),
+    )
   }
 
   /** The one of the last step, unless other variables are trained now. */
@@ -164,8 +198,4 @@ export class DistributedOptimizer extends tf.Optimizer {
     if (this.#bucket !== undefined) this.#group.free(this.#bucket)
     this.#bucket = undefined
   }
-}
-
-function byName(a: Named<unknown>, b: Named<unknown>): number {
-  return a.name < b.name ? -1 : 1
 }
