@@ -52,8 +52,9 @@ export const trainingErrors = {
   },
   ERR_TSR_REPLICA: {
     category: 'user',
-    message: 'Rank {rank} has other parameters than rank 0: number {index} is {has}, not {wanted}',
-    advice: 'Build the same model, with the same sizes, on all ranks of a data parallel group.',
+    message: 'Rank {rank} has other {what} than rank 0: {has}, not {wanted}',
+    advice:
+      'Build the same model, with the same sizes and options, on all ranks of a data parallel group.',
   },
   ERR_TSR_GRADIENT_TWICE: {
     category: 'user',
@@ -64,6 +65,12 @@ export const trainingErrors = {
     category: 'user',
     message: 'Rank {rank}: this step has not used {parameters}, so there is no gradient to average',
     advice: "Name what is not trained in frozen, or choose unused: 'zeros'.",
+  },
+  ERR_TSR_REPLICA_ENDED: {
+    category: 'user',
+    message: 'Rank {rank}: this replica of the model cannot go on: {reason}',
+    advice:
+      'Make a new one with dataParallel or fullyShard on all ranks; after a failed collective, over a new group.',
   },
   ERR_TSR_SHARDED: {
     category: 'user',

@@ -24,7 +24,6 @@ import {
   singleProcessStep,
   values,
   type Snapshot,
-  type Values,
 } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
@@ -166,20 +165,6 @@ describe('data parallel replicas', () => {
     for (const rank of gradients) expect(excess(rank, single!.gradients)).toBeLessThanOrEqual(0)
   })
 
-  it('are left alone by a batch without any example', async () => {
-    await runWorld({ size: 2 }, async (group) => {
-      const module = build()
-      const options = { reduction: 'token', unused: 'zeros' } as const
-      const replica = await dataParallel(module, group, options)
-      for (const gradient of (await replica.gradients(0)).values()) {
-        expect(gradient.dataSync().every((value) => value === 0)).toBe(true)
-        gradient.dispose()
-      }
-      replica.dispose()
-      disposeModule(module)
-    })
-  })
-
   it('send each gradient once, in as many operations as there are buckets', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const module = build()
@@ -230,13 +215,6 @@ describe('data parallel replicas', () => {
       expect(error).toMatchObject({ code: 'ERR_TSR_UNUSED_PARAMETERS' })
       expect(error?.message).toContain('layers.3.bias')
       strict.dispose()
-
-      const lenient = await dataParallel(module, group, { unused: 'zeros' })
-      const zeros = await lenient.gradients()
-      expect(zeros.size).toBe(module.parameters.length)
-      for (const zero of zeros.values()) expect(Math.max(...zero.dataSync())).toBe(0)
-      tf.dispose([...zeros.values()])
-      lenient.dispose()
       disposeModule(module)
     })
   })
@@ -259,46 +237,11 @@ describe('data parallel replicas', () => {
       const replica = await dataParallel(module, group)
       backward(replica, part(0, 0, 12))
       expect(() => backward(replica, part(0, 0, 12))).toThrow('synchronizes')
-      tf.dispose([...(await replica.gradients()).values()])
+      // who knows what the others have got
+      const late = await errorOf(() => replica.gradients())
+      expect(late).toMatchObject({ code: 'ERR_TSR_REPLICA_ENDED' })
       replica.dispose()
       disposeModule(module)
     })
-  })
-
-  it('go on with fewer when some run out of data', async () => {
-    const lengths = [3, 1, 2]
-    const train = async (divideBy: 'live' | 'world') =>
-      await runWorld({ size: 3, seed: 5 }, async (group) => {
-        const module: Module = build()
-        const replica = await dataParallel(module, group)
-        const optimizer = new SGD({ learningRate: 0.1 })
-        const seen: Values[] = []
-        const loop = async (): Promise<void> => {
-          for (let step = 0; step < lengths[group.rank]!; step++) {
-            backward(replica, part(step, 8 * group.rank, 8 * group.rank + 8))
-            const gradients = await replica.gradients()
-            seen.push(values(gradients))
-            optimizer.step(module.parameters, gradients)
-          }
-        }
-        await replica.join(loop, { divideBy })
-        const parameters = parameterValues(module)
-        replica.dispose()
-        disposeModule(module)
-        return { seen, parameters }
-      })
-    const [live, world] = [await train('live'), await train('world')]
-    for (const results of [live, world]) {
-      expect(results.map(({ seen }) => seen.length)).toEqual(lengths)
-      expect(results[2]!.seen[1]).toEqual(results[0]!.seen[1])
-      // all have the parameters of the rank with most steps
-      for (const { parameters } of results) expect(parameters).toEqual(results[0]!.parameters)
-    }
-    // two of three had data in the second step
-    const scaled = Object.entries(live[0]!.seen[1]!).map(([name, of]) => [
-      name,
-      of.map((x) => (x * 2) / 3),
-    ])
-    expect(excess(world[0]!.seen[1]!, Object.fromEntries(scaled) as Values)).toBeLessThanOrEqual(0)
   })
 })

@@ -121,8 +121,8 @@ describe.each(stages)('stage %i', (stage) => {
 
       const lenient = await fullyShard(build(), group, { stage, unused: 'zeros' })
       const gradients = await lenient.gradients()
-      expect(gradients.size).toBe(lenient.shards.length)
-      for (const zeros of gradients.values()) expect(Math.max(...zeros)).toBe(0)
+      // no rank has used anything
+      expect(gradients.size).toBe(0)
       await lenient.gather()
       lenient.dispose()
       disposeModule(lenient.module)

@@ -49,3 +49,9 @@ export function planBuckets(
   close()
   return buckets
 }
+
+/** What stands before the errors of a bucket's collectives. */
+export function labelOf({ slots }: Bucket, index: number): string {
+  const more = slots.length > 1 ? ` to ${slots.at(-1)!.parameter.name}` : ''
+  return `gradients, bucket ${index}: ${slots[0]!.parameter.name}${more}`
+}

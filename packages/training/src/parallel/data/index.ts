@@ -1,5 +1,6 @@
 export { broadcastWeights } from './broadcast-weights.ts'
-export { dataParallel, type DataParallel, type JoinOptions } from './data-parallel.ts'
+export { dataParallel, type DataParallel } from './data-parallel.ts'
+export type { JoinOptions } from './joined-loop.ts'
 export type { DataParallelOptions, Replicated } from './options.ts'
 export { DistributedOptimizer } from './distributed-optimizer.ts'
 export type { Traffic } from './reducer.ts'

@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
+import { matchName, matchNames, type NamePatterns } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Averaging } from './averaging.ts'
 import type { BucketSizes } from './buckets.ts'
-import type { WireFormat } from './wire.ts'
+import { wireFormats, type WireFormat } from './wire.ts'
 
 const MIB = 1024 * 1024
 
@@ -11,7 +12,7 @@ export interface DataParallelOptions {
   readonly bucketBytes?: number
   /** The same of the first bucket, which the others wait for; default 1 MiB. */
   readonly firstBucketBytes?: number
-  /** The form in which gradients travel; default float32. */
+  /** The form in which gradients travel, averaged already; default float32. */
   readonly wire?: WireFormat
   /**
    * Sums gradients in the order of the ranks, so that they are the same bits whatever buckets,
@@ -24,10 +25,22 @@ export interface DataParallelOptions {
    * of all; the loss of each rank is then a sum too.
    */
   readonly reduction?: 'mean' | 'token'
-  /** Names of parameters that are not trained; they get no gradient. */
-  readonly frozen?: readonly string[]
-  /** What becomes of parameters that a step has not used: an error (default), or gradients of zero. */
+  /** Parameters that are not trained, which get no gradient: names or patterns, or a predicate. */
+  readonly frozen?: NamePatterns
+  /**
+   * What becomes of parameters that a step has not used on this rank: an error (default), or a
+   * gradient of zero. One that no rank has used gets no gradient then.
+   */
   readonly unused?: 'error' | 'zeros'
+}
+
+/** Options that are known to be right. */
+export interface GradientOptions {
+  readonly sizes: BucketSizes
+  readonly wire: WireFormat
+  readonly deterministic: boolean
+  readonly reduction: 'mean' | 'token'
+  readonly unused: 'error' | 'zeros'
 }
 
 /** What is replicated: a module, or a rank's part of a pipeline. */
@@ -37,32 +50,95 @@ export interface Replicated {
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** The parameters that get gradients, a tied one once. @throws ERR_TSR_ARGUMENT */
-export function trainedParameters(
-  { parameters }: Replicated,
-  { frozen = [] }: DataParallelOptions,
-): Parameter[] {
-  const names = new Set(parameters.map(({ name }) => name))
-  const unknown = frozen.find((name) => !names.has(name))
-  if (unknown !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'frozen',
-      value: unknown,
-      expected: `names of parameters: ${[...names].join(', ')}`,
-    })
-  }
-  return [...new Set(parameters)].filter(({ name }) => !frozen.includes(name))
-}
-
 /** @throws ERR_TSR_ARGUMENT */
-export function checkSizes({
+export function checkOptions({
   bucketBytes = 25 * MIB,
   firstBucketBytes = MIB,
-}: DataParallelOptions): BucketSizes {
+  wire = 'float32',
+  deterministic = false,
+  reduction = 'mean',
+  unused = 'error',
+}: DataParallelOptions): GradientOptions {
   for (const [name, value] of Object.entries({ bucketBytes, firstBucketBytes })) {
     if (!(value > 0)) {
       throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive number of bytes' })
     }
   }
-  return { bytes: bucketBytes, firstBytes: firstBucketBytes }
+  checkChoice('wire', wire, wireFormats)
+  checkChoice('reduction', reduction, ['mean', 'token'])
+  checkChoice('unused', unused, ['error', 'zeros'])
+  checkChoice('deterministic', deterministic, [true, false])
+  const sizes = { bytes: bucketBytes, firstBytes: firstBucketBytes }
+  return { sizes, wire, deterministic, reduction, unused }
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
+  if (choices.includes(value)) return
+  const expected = choices.map((choice) => JSON.stringify(choice)).join(', ')
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: `one of ${expected}` })
+}
+
+/** All parameters, a tied one once. @throws ERR_TSR_ARGUMENT when two have the same name */
+export function distinctParameters({ parameters }: Replicated): Parameter[] {
+  const distinct = [...new Set(parameters)]
+  const names = new Set<string>()
+  for (const { name } of distinct) {
+    if (names.has(name)) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'module',
+        value: `one with two parameters of the name ${name}`,
+        expected: 'a name of its own for each; what is tied is one parameter, several times',
+      })
+    }
+    names.add(name)
+  }
+  return distinct
+}
+
+/** Those of `parameters` that get gradients. @throws ERR_TSR_ARGUMENT */
+export function trainedParameters(
+  parameters: readonly Parameter[],
+  { frozen = [] }: DataParallelOptions,
+): Parameter[] {
+  const patterns = patternsOf(frozen)
+  const names = parameters.map(({ name }) => name)
+  const unknown = patterns.find((pattern) => !names.some(matchName(pattern)))
+  if (unknown !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'frozen',
+      value: unknown,
+      expected: `names of parameters: ${names.join(', ')}`,
+    })
+  }
+  const isFrozen = matchNames(frozen)
+  return parameters.filter(({ name }) => !isFrozen(name))
+}
+
+function patternsOf(patterns: unknown): string[] {
+  if (typeof patterns === 'function') return []
+  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
+  const odd = list.find((pattern) => typeof pattern !== 'string')
+  if (odd === undefined) return list as string[]
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'frozen',
+    value: shown(odd),
+    expected: 'names or patterns of names, or a function of a name',
+  })
+}
+
+/** @throws ERR_TSR_ARGUMENT unless there are tokens where they are asked for, and a number of them */
+export function checkTokens({ reduction }: GradientOptions, tokens: number | undefined): void {
+  const isRight =
+    reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
+  if (isRight) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'tokens',
+    value: tokens === undefined ? 'undefined' : shown(tokens),
+    expected: "a number >= 0 with reduction: 'token', and only there",
+  })
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

@@ -2,6 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../../nn/parameter.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { OptimizerState } from '../../optim/state.ts'
 
 /**
  * Compares names and shapes of the parameters with those of rank 0, before anything else can hang.
@@ -15,6 +17,41 @@ export async function checkReplicas(
   compareReplicas(await group.allGatherObject(describeParameters(parameters)))
 }
 
+/** A replica as far as it must be that of rank 0, in words. */
+export interface ReplicaFacts {
+  readonly parameters: readonly string[]
+  /** One for each option, the same ones on all ranks. */
+  readonly options: readonly string[]
+}
+
+/**
+ * The same of parameters and options: other options would mean other operations, or sums of what does
+ * not belong together.
+ *
+ * @throws ERR_TSR_REPLICA naming the first difference, on every rank
+ */
+export async function checkFacts(facts: ReplicaFacts, group: ProcessGroup): Promise<void> {
+  const all = await group.allGatherObject(facts)
+  compareReplicas(all.map(({ parameters }) => parameters))
+  compareReplicas(
+    all.map(({ options }) => options),
+    'options',
+  )
+}
+
+/** What must be the same on all ranks: of the parameters also which are trained. */
+export function describeReplica(
+  all: readonly Parameter[],
+  trained: readonly Parameter[],
+  options: Readonly<Record<string, unknown>>,
+): ReplicaFacts {
+  const described = describeParameters(all)
+  return {
+    parameters: all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
+    options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
+  }
+}
+
 /** Names and shapes, for `compareReplicas`. */
 export function describeParameters(
   parameters: readonly Pick<Parameter, 'name' | 'shape'>[],
@@ -26,17 +63,21 @@ export function describeParameters(
  * @param all - what each rank has
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0
  */
-export function compareReplicas(all: readonly (readonly string[])[]): void {
+export function compareReplicas(
+  all: readonly (readonly string[])[],
+  what: 'parameters' | 'options' = 'parameters',
+): void {
   const [first] = all
   for (const [rank, other] of all.entries()) {
     const length = Math.max(first!.length, other.length)
     for (let i = 0; i < length; i++) {
       if (other[i] === first![i]) continue
+      const has = other[i] ?? `no more ${what}`
       throw tsrError('ERR_TSR_REPLICA', {
         rank,
-        has: other[i] ?? 'no more parameters',
-        wanted: first![i] ?? 'no more parameters',
-        index: i,
+        what,
+        has: what === 'parameters' ? `number ${i} is ${has}` : has,
+        wanted: first![i] ?? `no more ${what}`,
       })
     }
   }
@@ -61,4 +102,35 @@ export async function broadcastParameters(
       group.free(buffer)
     }
   }
+}
+
+/** Gives the optimizers of all ranks the state and the learning rate of that of `root`. */
+export async function broadcastState(
+  optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>,
+  group: ProcessGroup,
+  root: number,
+): Promise<void> {
+  const isRoot = group.rank === root
+  const state: OptimizerState = isRoot ? await optimizer.state() : new Map()
+  const own = Array.from(state, ([name, { steps, values }]) => ({
+    name,
+    steps,
+    sizes: Object.entries(values).map(([kind, { length }]) => [kind, length] as const),
+  }))
+  const { learningRate, kept } = await group.broadcastObject(
+    { learningRate: optimizer.learningRate, kept: own },
+    root,
+  )
+  const received = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+  for (const { name, steps, sizes } of kept) {
+    const values: Record<string, Float32Array> = {}
+    for (const [kind, length] of sizes) {
+      values[kind] = state.get(name)?.values[kind] ?? new Float32Array(length)
+      await group.broadcast(values[kind], root, { label: `optimizer, ${kind} of ${name}` })
+    }
+    received.set(name, { steps, values })
+  }
+  if (isRoot) return
+  optimizer.loadState(received)
+  optimizer.learningRate = learningRate
 }

@@ -1,13 +1,23 @@
+export const wireFormats = ['float32', 'float16', 'bfloat16'] as const
+
 /** The form in which gradients travel: 16-bit forms halve the bytes, and lose precision. */
-export type WireFormat = 'float32' | 'float16' | 'bfloat16'
+export type WireFormat = (typeof wireFormats)[number]
 
 const float = new Float32Array(1)
 const bits = new Uint32Array(float.buffer)
 
-/** Rounds to the nearest, ties to even. `to` has one element for each of `from`. */
-export function encode(format: 'float16' | 'bfloat16', to: Uint16Array, from: Float32Array): void {
+/**
+ * Multiplies by `factor`, in float32, and rounds to the nearest, ties to even. `to` has one element
+ * for each of `from`.
+ */
+export function encode(
+  format: 'float16' | 'bfloat16',
+  to: Uint16Array,
+  from: Float32Array,
+  factor: number,
+): void {
   const convert = format === 'bfloat16' ? toBfloat16 : toFloat16
-  for (let i = 0; i < from.length; i++) to[i] = convert(from[i]!)
+  for (let i = 0; i < from.length; i++) to[i] = convert(Math.fround(from[i]! * factor))
 }
 
 export function decode(format: 'float16' | 'bfloat16', to: Float32Array, from: Uint16Array): void {

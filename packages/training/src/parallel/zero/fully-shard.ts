@@ -1,24 +1,29 @@
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener, RecordOptions } from '../../autograd/recording.ts'
-import { ownerOfState, type StatefulOptimizer } from '../../checkpoint/owners.ts'
-import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
+import type { StatefulOptimizer } from '../../checkpoint/owners.ts'
+import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import { planBuckets } from '../data/buckets.ts'
-import { checkSizes, trainedParameters, type Replicated } from '../data/options.ts'
+import { labelOf, planBuckets } from '../data/buckets.ts'
+import {
+  checkOptions,
+  distinctParameters,
+  trainedParameters,
+  type Replicated,
+} from '../data/options.ts'
 import type { Traffic } from '../data/reducer.ts'
-import { broadcastParameters, checkReplicas } from '../data/replicas.ts'
+import { broadcastParameters, checkFacts, describeReplica } from '../data/replicas.ts'
 import type { Stage } from './formulas.ts'
 import { GradientShards } from './gradient-shards.ts'
-import { countRanks, sumOverRanks, type ShardingGroups } from './groups.ts'
+import { axesOf, type ShardingGroups } from './groups.ts'
 import { padBucket, type FlatBucket } from './layout.ts'
 import { Ledger, type StateMemory } from './ledger.ts'
 import { checkGroups, checkStage, type FullyShardOptions } from './options.ts'
+import { Sharded } from './sharded.ts'
 import { ShardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './units.ts'
-import type { GradientSink, ShardedRecording, Values } from './values.ts'
+import type { ShardedRecording } from './values.ts'
 import { WholeValues } from './whole-values.ts'
 
 /**
@@ -50,7 +55,8 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
    * valid until `step`, or the next backward pass.
    *
    * @param tokens - with `reduction: 'token'`: how many this rank's loss is the sum of
-   * @throws ERR_TSR_UNUSED_PARAMETERS
+   * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has
+   *   failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Float32Array>>
 
@@ -92,7 +98,7 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
  *
  * A pipeline's `step` goes through it from now on: it averages, and updates the parts.
  *
- * @throws ERR_TSR_REPLICA when the ranks have other parameters, ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_REPLICA when the ranks have other parameters or options, ERR_TSR_ARGUMENT
  */
 export async function fullyShard<M extends Replicated>(
   module: M,
@@ -101,40 +107,41 @@ export async function fullyShard<M extends Replicated>(
 ): Promise<FullyShard<M>> {
   const groups = checkGroups(group)
   const stage = checkStage(options)
-  const trained = trainedParameters(module, options)
-  const sizes = checkSizes(options)
+  const checked = checkOptions(options)
+  const all = distinctParameters(module)
+  const trained = trainedParameters(all, options)
   const names = new Set(trained.map(({ name }) => name))
   const units = stage === 3 ? planUnits(module, names, groups.shard.size, options) : []
-  const all = [...new Set(module.parameters)]
-  for (const axis of [groups.shard, groups.replicate]) {
-    if (axis === undefined) continue
-    await checkReplicas(all, axis)
-    await broadcastParameters(all, axis, 0)
-  }
   const buckets =
     stage === 3
       ? bucketsOf(units)
-      : planBuckets([...trained].reverse(), sizes).map((bucket) =>
+      : planBuckets([...trained].reverse(), checked.sizes).map((bucket) =>
           padBucket(bucket, groups.shard.size),
         )
-  const { wire = 'float32', deterministic = false } = options
-  const ledger = new Ledger(groups.shard)
-  const gradients = new GradientShards(groups, buckets, ledger, {
-    wire,
-    deterministic,
-    averages: averagesOnTheWay(groups, options),
-    keepsWhole: stage === 1,
+  const facts = describeReplica(all, trained, {
+    ...checked,
+    kind: `stage ${stage}`,
+    reshardAfterForward: options.reshardAfterForward ?? true,
+    recompute: options.recompute ?? 'where it has to',
+    buckets: buckets.map(labelOf),
   })
+  for (const axis of axesOf(groups)) {
+    await checkFacts(facts, axis)
+    await broadcastParameters(all, axis, 0)
+  }
+  const ledger = new Ledger(groups.shard)
+  const keepsWhole = stage === 1
+  const gradients = new GradientShards(groups, buckets, ledger, { ...checked, keepsWhole })
   const values =
     stage === 3
       ? await ShardedValues.create(module, units, { group: groups.shard, ledger }, options)
       : new WholeValues(module, groups.shard, buckets, gradients, ledger)
   ledger.resetPeak()
-  const parts = { groups, stage, buckets, options, ledger, gradients, values }
+  const parts = { groups, stage, buckets, options: checked, ledger, gradients, values }
   const sharded = new Sharded(module, parts)
   module.averageBy?.({
     onGradient: sharded.onGradient,
-    reduction: options.reduction ?? 'mean',
+    reduction: checked.reduction,
     parameters: sharded.shards,
     shard: groups.shard,
     gradients: (tokens) => sharded.gradients(tokens),
@@ -148,154 +155,9 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/** Otherwise gradients are divided when they are there: in 16 bits, or by tokens or all replicas. */
-function averagesOnTheWay(
-  { replicate }: ShardingGroups,
-  { reduction, wire = 'float32' }: FullyShardOptions,
-): boolean {
-  return reduction !== 'token' && wire === 'float32' && replicate === undefined
-}
-
 /** In the order of their gradients: from the last unit to the first, and what several have used. */
 function bucketsOf(units: readonly UnitPlan[]): FlatBucket[] {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
   return [...chain, ...root].flatMap(({ trained }) => trained ?? [])
-}
-
-interface Parts {
-  readonly groups: ShardingGroups
-  readonly stage: Stage
-  readonly buckets: readonly FlatBucket[]
-  readonly options: FullyShardOptions
-  readonly ledger: Ledger
-  readonly gradients: GradientShards
-  readonly values: Values
-}
-
-class Sharded<M extends Replicated> implements FullyShard<M> {
-  readonly module: M
-  readonly onGradient: GradientListener
-  readonly #parts: Parts
-  readonly #sink: GradientSink
-  synchronizes = true
-
-  constructor(module: M, parts: Parts) {
-    this.module = module
-    this.#parts = parts
-    const { gradients, buckets } = parts
-    const names = new Set(buckets.flatMap(({ slots }) => slots.map((slot) => slot.parameter.name)))
-    this.#sink = {
-      take: (parameter, gradient, isComplete) => {
-        if (!names.has(parameter.name)) gradient.dispose()
-        else gradients.add(parameter, gradient, isComplete && this.synchronizes)
-      },
-      close: (end) => {
-        if (this.synchronizes) gradients.launch(end)
-      },
-      makeRoom: () => gradients.makeRoom(),
-    }
-    this.onGradient = (parameter, gradient) => {
-      this.#sink.take(parameter, gradient, true)
-    }
-  }
-
-  get stage(): Stage {
-    return this.#parts.stage
-  }
-
-  get shards(): readonly Parameter[] {
-    return this.#parts.values.shards
-  }
-
-  get traffic(): Traffic {
-    const { buckets, groups, options, values } = this.#parts
-    const gradientBytes = (options.wire ?? 'float32') === 'float32' ? 4 : 2
-    const hasReplicas = groups.replicate !== undefined
-    let [collectives, bytes] = [0, 0]
-    for (const { padded, share } of buckets) {
-      collectives += hasReplicas ? 2 : 1
-      bytes += gradientBytes * (padded + (hasReplicas ? share : 0))
-    }
-    for (const { padded, times } of values.gathered) {
-      collectives += times
-      bytes += 4 * padded * times
-    }
-    return { collectives, bytes }
-  }
-
-  get memory(): StateMemory {
-    return this.#parts.ledger
-  }
-
-  async record(
-    x: Tensor,
-    options: RecordOptions = { needsInputGradient: false },
-  ): Promise<ShardedRecording> {
-    return await this.#parts.values.record(x, options, this.#sink)
-  }
-
-  async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
-    const { groups, gradients, ledger, options } = this.#parts
-    const { unused = 'error', reduction = 'mean' } = options
-    if ((reduction === 'token') !== (tokens !== undefined)) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'tokens',
-        value: tokens ?? 'undefined',
-        expected: "a number with reduction: 'token', and only there",
-      })
-    }
-    const { missing } = gradients
-    if (missing.length > 0 && unused === 'error') {
-      const parameters = missing.join(', ')
-      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: groups.shard.rank, parameters })
-    }
-    gradients.launch()
-    const count =
-      tokens === undefined ? countRanks(groups) : await sumOverRanks(tokens, 'tokens', groups)
-    const isDone = averagesOnTheWay(groups, options)
-    // no example anywhere, no gradient
-    const shares = await gradients.take(isDone ? 1 : count === 0 ? 0 : 1 / count)
-    ledger.trim()
-    return shares
-  }
-
-  async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
-    optimizer.step(this.shards, gradients)
-    await this.#parts.values.publish()
-    this.#parts.ledger.trim()
-  }
-
-  async gather(): Promise<void> {
-    await this.#parts.values.gather()
-  }
-
-  release(): void {
-    this.#parts.values.release()
-    this.#parts.ledger.trim()
-  }
-
-  async pieces(): Promise<readonly Piece[]> {
-    return await this.#parts.values.pieces()
-  }
-
-  parts(names: ReadonlySet<string>): readonly Part[] {
-    return this.#parts.values.parts(names)
-  }
-
-  load(pieces: readonly Piece[]): void {
-    this.#parts.values.load(pieces)
-  }
-
-  stateOf(optimizer: StatefulOptimizer): PieceOwner {
-    const parts = this.#parts.values.shards.map(({ part }) => part)
-    return ownerOfState(optimizer, parts)
-  }
-
-  dispose(): void {
-    this.module.averageBy?.(undefined)
-    this.#parts.values.dispose()
-    this.#parts.gradients.dispose()
-    this.#parts.ledger.trim()
-  }
 }

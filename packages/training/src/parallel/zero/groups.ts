@@ -12,24 +12,12 @@ export function shardingGroups(group: ProcessGroup | ShardingGroups): ShardingGr
   return 'shard' in group ? group : { shard: group }
 }
 
-/** All ranks whose gradients are averaged. */
-export function countRanks({ shard, replicate }: ShardingGroups): number {
-  return shard.size * (replicate?.size ?? 1)
+/** The axes over which gradients are averaged. */
+export function axesOf({ shard, replicate }: ShardingGroups): readonly ProcessGroup[] {
+  return replicate === undefined ? [shard] : [shard, replicate]
 }
 
-/** The sum of a number over all of them. */
-export async function sumOverRanks(
-  value: number,
-  label: string,
-  { shard, replicate }: ShardingGroups,
-): Promise<number> {
-  const total = shard.alloc('float64', 1)
-  try {
-    total[0] = value
-    await shard.allReduce(total, { label })
-    await replicate?.allReduce(total, { label })
-    return total[0]
-  } finally {
-    shard.free(total)
-  }
+/** All ranks whose gradients are averaged. */
+export function countRanks(groups: ShardingGroups): number {
+  return axesOf(groups).reduce((product, { size }) => product * size, 1)
 }

@@ -1,16 +1,14 @@
 import type { Work } from '@tsrun/distributed'
 import { decode, encode, type WireFormat } from '../data/wire.ts'
-import type { ShardingGroups } from './groups.ts'
+import { countRanks, type ShardingGroups } from './groups.ts'
 
 export interface ReductionOptions {
   /** Of `share` times as many values as ranks share the state. */
   readonly whole: Float32Array
-  /** Gets this rank's part of the sum; may be that part of `whole`. */
+  /** Gets this rank's part of the average; may be that part of `whole`. */
   readonly share: Float32Array
   readonly wire: WireFormat
   readonly deterministic: boolean
-  /** Whether values are averaged, and not summed: float32 only. */
-  readonly averages: boolean
   readonly label: string
 }
 
@@ -26,16 +24,16 @@ export class Reduction {
 
   /** @param previous - the bucket before: replicas must take them in one order */
   constructor(groups: ShardingGroups, previous: Reduction | undefined, options: ReductionOptions) {
-    const { whole, share, wire, deterministic, averages, label } = options
+    const { whole, share, wire, deterministic, label } = options
     const { shard } = groups
     this.#groups = groups
     this.#options = options
     if (wire === 'float32') {
-      const op = averages ? 'avg' : 'sum'
-      this.#scatter = shard.reduceScatter(share, whole, { op, deterministic, label })
+      this.#scatter = shard.reduceScatter(share, whole, { op: 'avg', deterministic, label })
     } else {
       this.#encoded = shard.alloc(wire, whole.length)
-      encode(wire, this.#encoded, whole)
+      // divided before they are summed: the largest float16 is 65504
+      encode(wire, this.#encoded, whole, 1 / countRanks(groups))
       this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
         dtype: wire,
         deterministic,
@@ -78,8 +76,9 @@ export class Reduction {
     if (replicate !== undefined) {
       await previous?.done
       const { share, wire, deterministic, label } = this.#options
-      const part = this.#encoded === undefined ? share : this.#part
-      await replicate.allReduce(part, { dtype: wire, deterministic, label })
+      if (this.#encoded === undefined) {
+        await replicate.allReduce(share, { op: 'avg', deterministic, label })
+      } else await replicate.allReduce(this.#part, { dtype: wire, deterministic, label })
     }
     this.#decode()
   }
@@ -91,11 +90,16 @@ export class Reduction {
     return this.#encoded!.subarray(rank * length, (rank + 1) * length)
   }
 
+  /** Frees what a failed operation has left. */
+  dispose(): void {
+    if (this.#encoded !== undefined) this.#groups.shard.free(this.#encoded)
+    this.#encoded = undefined
+  }
+
   #decode(): void {
     const { share, wire } = this.#options
     if (this.#encoded === undefined || wire === 'float32') return
     decode(wire, share, this.#part)
-    this.#groups.shard.free(this.#encoded)
-    this.#encoded = undefined
+    this.dispose()
   }
 }
