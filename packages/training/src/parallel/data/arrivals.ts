@@ -50,7 +50,7 @@ export class Arrivals {
     const { offset, length } = place.slot
     const target = this.#memoryOf(place.index).subarray(offset, offset + length)
     if (filled.has(name)) addTo(target, gradient)
-    else if (writeTo(gradient, target) !== undefined) sayItCannotBeRead(gradient)
+    else copyAtOnce(gradient, target)
     filled.add(name)
     if (!isLast) return
     ready.add(name)
@@ -112,7 +112,10 @@ function checkShape(name: string, shape: readonly number[], gradient: Tensor): v
   })
 }
 
-/** @throws ERR_TSR_SYNC_READ: the backend would have to be waited for */
-function sayItCannotBeRead(gradient: Tensor): void {
+/** @throws ERR_TSR_SYNC_READ where the backend would have to be waited for */
+function copyAtOnce(gradient: Tensor, target: Float32Array): void {
+  const written = writeTo(gradient, target)
+  if (written === undefined) return
+  written.catch(() => undefined)
   viewOf(gradient)
 }
