@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   gpt,
   loadBackend,
@@ -73,6 +73,18 @@ describe('measureCosts', () => {
     expect(ranks[0]).toHaveLength(4)
     expect(ranks[0]!.every((cost) => cost > 0)).toBe(true)
     expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('tells all replicas of a mesh the same, the most of what they have measured', async () => {
+    const ranks = await runWorld({ size: 4 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
+      const own = await measureCosts(model, mesh.pp, batch)
+      const costs = await measureCosts(model, mesh.pp, batch, { peers: [mesh.dp] })
+      return { own, costs }
+    })
+    for (const { costs } of ranks) expect(costs).toEqual(ranks[0]!.costs)
+    // two replicas measure one after the other: their times differ
+    expect(ranks[2]!.own).not.toEqual(ranks[0]!.own)
   })
 
   it('weighs the first and the last layer of a GPT with what hangs on them', async () => {

@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { monotonicNow, refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordModule } from '../../autograd/record.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
@@ -16,12 +16,26 @@ export interface MeasureCostsOptions {
   readonly repeats?: number
   /** Counts to the last layer; default `summedCrossEntropy`. */
   readonly loss?: Loss
+  /**
+   * The groups along the other axes of a mesh, for example `[mesh.dp, mesh.tp]`: what a layer costs is
+   * then the most that it costs on any of them, so that all cut the model alike. Default: none.
+   */
+  readonly peers?: readonly ProcessGroup[]
 }
+
+const KNOWN = Object.keys({
+  microbatches: true,
+  repeats: true,
+  loss: true,
+  peers: true,
+} satisfies Record<keyof MeasureCostsOptions, true>)
 
 /**
  * Measures what each layer of a model costs: the median time of a forward and a backward of one
  * micro-batch, in milliseconds. Rank 0 builds one layer after the other and tells the rest of the
- * group, so that all cut the model alike.
+ * group, so that all cut the model alike. All ranks call it.
+ *
+ * @param group - that of the pipeline: on a mesh its axis, and not the world; the others are `peers`
  *
  * @example
  * const costs = await measureCosts(model, group, batch)
@@ -33,14 +47,19 @@ export async function measureCosts(
   model: PipelineModel,
   group: ProcessGroup,
   batch: Batch,
-  { microbatches = 8, repeats = 5, loss = summedCrossEntropy }: MeasureCostsOptions = {},
+  options: MeasureCostsOptions = {},
 ): Promise<number[]> {
+  refuseUnknown(options, KNOWN)
+  const { microbatches = 8, repeats = 5, loss = summedCrossEntropy, peers = [] } = options
   for (const [name, value] of Object.entries({ microbatches, repeats })) {
     if (Number.isSafeInteger(value) && value >= 1) continue
     throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a whole number from 1' })
   }
   const own = group.rank === 0 ? await measureOwn(model, batch, microbatches, repeats, loss) : []
-  return await group.broadcastObject(own, 0, { label: 'costs of layers' })
+  const told = await group.broadcastObject(own, 0, { label: 'costs of layers' })
+  const costs = Float64Array.from(told)
+  for (const axis of peers) await axis.allReduce(costs, { op: 'max', label: 'costs of layers' })
+  return [...costs]
 }
 
 async function measureOwn(
