@@ -8,6 +8,7 @@ import {
   loadBackend,
   parallelize,
   parallelizeLayers,
+  pipeline,
   rowParallel,
   sequenceParallel,
   shardedMLP,
@@ -87,6 +88,48 @@ describe('parallelize', () => {
       }
     })
     for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
+  })
+
+  it('of a recipe refuses what no rank of the pipeline has found', async () => {
+    const recipe = shardedMLP({ layers: 4, inputs: 4, hidden: 6, outputs: 2 })
+    const batch = {
+      size: 2,
+      inputs: () => tf.ones([2, 4]),
+      labels: () => tf.zeros([2], 'int32'),
+    }
+    const run = (size: number, plan: ParallelPlan) =>
+      runWorld({ size: size + 1 }, async (world) => {
+        // a group of one rank shares nothing, and blocks nowhere
+        const [one, group] = [
+          (await world.split(world.rank))!,
+          (await world.split(world.rank < size ? 0 : 1))!,
+        ]
+        if (world.rank === size) return undefined
+        const shared = parallelize(
+          parallelize(recipe, plan, one),
+          { 'layers.0': rowParallel() },
+          one,
+        )
+        const pipe = pipeline(shared, group, { microbatches: 1 })
+        const error = await pipe.forwardBackward(batch).then(
+          ({ gradients }) => {
+            tf.dispose([...gradients.values()])
+          },
+          (failed: unknown) => failed,
+        )
+        pipe.dispose()
+        return error
+      })
+    for (const size of [1, 2, 3]) {
+      const all = { 'layers.1': columnParallel(), 'layers.3': rowParallel() }
+      expect(await run(size, all)).toEqual(Array.from({ length: size + 1 }, () => undefined))
+      const errors = await run(size, { ...all, 'layer.2': columnParallel() })
+      for (const error of errors.slice(0, size)) {
+        expect(error).toEqual(
+          failure('ERR_TSR_ARGUMENT', /plan is layer\.2; .*layers\.0, layers\.1.*, layers\.3/),
+        )
+      }
+    }
   })
 
   it('shares the layers of a network in its place', async () => {

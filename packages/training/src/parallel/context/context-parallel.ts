@@ -34,6 +34,7 @@ export function contextParallel(
   return {
     layers: target.layers,
     slice: (from, to) => share(target.slice(from, to), group),
+    ...(target.search !== undefined && { search: () => target.search!() }),
   }
 }
 

@@ -1,7 +1,7 @@
 export { measureSchedules, type MeasuredSchedule, type MeasureOptions } from './measure.ts'
 export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { StepMeter, type StepSample } from './meter.ts'
-export type { Batch, PipelineModel } from './model.ts'
+export type { Batch, LayerSearch, PipelineModel } from './model.ts'
 export type { Evaluation, GradientResult, PipelineOptions, StepResult } from './options.ts'
 export { pipeline, type Pipeline } from './pipeline.ts'
 export {

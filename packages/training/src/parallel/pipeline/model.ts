@@ -7,6 +7,16 @@ export interface PipelineModel {
   readonly layers: number
   /** Builds the layers from `from` up to, but without, `to`. */
   slice(from: number, to: number): Module
+  /**
+   * After `slice`, where somebody has named layers: the names that no slice of this rank had, and those
+   * that it had. A pipeline refuses what no rank has found.
+   */
+  search?(): LayerSearch
+}
+
+export interface LayerSearch {
+  readonly missing: readonly string[]
+  readonly names: readonly string[]
 }
 
 /**

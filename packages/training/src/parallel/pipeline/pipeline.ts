@@ -8,6 +8,7 @@ import type { Parameter } from '../../nn/parameter.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaging } from '../data/averaging.ts'
+import { checkSearch } from './check-search.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
 import type { Batch, PipelineModel } from './model.ts'
@@ -50,8 +51,7 @@ export function pipeline(
   const ranges = splitAs(options.split, model.layers, plan.stages).filter(
     (_, stage) => plan.placement[stage] === group.rank,
   )
-  const modules = ranges.map(({ from, to }) => model.slice(from, to))
-  return new Pipeline(modules, ranges, group, plan, options)
+  return new Pipeline(model, ranges, group, plan, options)
 }
 
 /** One rank's part of a pipeline; made by `pipeline()`. */
@@ -71,6 +71,7 @@ export class Pipeline {
   readonly isLast: boolean
   /** Spans of compute, messages and waiting. */
   readonly recorder: SpanRecorder
+  readonly #model: PipelineModel
   readonly #group: ProcessGroup
   readonly #plan: Plan
   readonly #optimizer: Optimizer | undefined
@@ -81,18 +82,21 @@ export class Pipeline {
   /** The rank of the last stage. */
   readonly #lastRank: number
   #averaging: Averaging | undefined
+  #isChecked = false
   /** The call that is under way. */
   #running: string | undefined
   /** Why the first pass that failed did. */
   #failure: Error | undefined
 
   constructor(
-    modules: readonly Module[],
+    model: PipelineModel,
     chunks: readonly LayerRange[],
     group: ProcessGroup,
     plan: Plan,
     { optimizer, clip, recorder, loss = summedCrossEntropy, recompute = false }: PipelineOptions,
   ) {
+    const modules = chunks.map(({ from, to }) => model.slice(from, to))
+    this.#model = model
     this.module = modules[0]!
     this.modules = modules
     this.layers = chunks[0]!
@@ -270,6 +274,8 @@ export class Pipeline {
       throw tsrError('ERR_TSR_PIPELINE_FAILED', { rank, group, reason }, { cause: this.#failure })
     }
     try {
+      if (!this.#isChecked) await checkSearch(this.#model, this.#group)
+      this.#isChecked = true
       await this.#averaging?.gather()
       await this.#tied.prepare()
       return await run()

@@ -1,9 +1,9 @@
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
 import { modulesOf } from '../../nn/tree.ts'
 import type { PipelineModel } from '../pipeline/model.ts'
+import { planError } from './plan-error.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /**
@@ -18,8 +18,8 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * of their work. Parameters keep their names; each rank holds its part of those that are cut (see
  * `Parameter.shard`), and the others in full.
  *
- * A recipe for a pipeline becomes one whose slices are shared. Not every slice has all the layers, so
- * there names that nothing has are no error.
+ * A recipe for a pipeline becomes one whose slices are shared. Not every slice has all the layers: the
+ * first pass of the pipeline refuses names that no rank has found.
  *
  * The passes block inside collectives: all ranks run the same layers in the same order.
  *
@@ -44,9 +44,19 @@ export function parallelize(
     refuseUnknown(target, plan)
     return share(target, plan, group)
   }
+  const seen = new Set<string>()
   return {
     layers: target.layers,
-    slice: (from, to) => share(target.slice(from, to), plan, group),
+    slice: (from, to) => {
+      const module = target.slice(from, to)
+      for (const { name } of modulesOf(module)) seen.add(name)
+      return share(module, plan, group)
+    },
+    search: () => {
+      const before = target.search?.()
+      const names = [...new Set([...seen, ...(before?.names ?? [])])]
+      return { missing: [...missingFrom(names, plan), ...(before?.missing ?? [])], names }
+    },
   }
 }
 
@@ -59,13 +69,12 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   return model
 }
 
+function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
+  return Object.keys(plan).filter((glob) => !names.some(matchName(glob)))
+}
+
 function refuseUnknown(model: Module, plan: ParallelPlan): void {
   const names = Array.from(modulesOf(model), ({ name }) => name)
-  const glob = Object.keys(plan).find((each) => !names.some(matchName(each)))
-  if (glob === undefined) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'plan',
-    value: glob,
-    expected: `names of layers: ${names.join(', ')}`,
-  })
+  const [glob] = missingFrom(names, plan)
+  if (glob !== undefined) throw planError(glob, names)
 }
