@@ -84,4 +84,36 @@ describe.each(backends)('optimizers and clipping on $name', ({ name, env, missin
       }
     }
   })
+
+  it('leave alone what shares memory with a parameter: clones, and the array it came from', async () => {
+    const source = `
+      const { Adam, SGD, tf } = training
+      await training.loadBackend('${name}')
+      const makers = [
+        () => new SGD({ learningRate: 0.1 }),
+        () => new SGD({ learningRate: 0.1, momentum: 0.9 }),
+        () => new Adam(),
+      ]
+      const length = 2 ** 14
+      const array = new Float32Array(new WebAssembly.Memory({ initial: 1 }).buffer).fill(1)
+      const outcomes = []
+      for (const make of makers) {
+        const parameter = { name: 'p', shape: [length], value: tf.tensor(array) }
+        const clone = tf.clone(parameter.value)
+        const optimizer = make()
+        for (let step = 0; step < 3; step++) {
+          const gradient = tf.fill([length], 0.5)
+          const again = tf.clone(gradient)
+          optimizer.step([parameter], new Map([['p', gradient]]))
+          outcomes.push((await again.data()).every((value) => value === 0.5))
+        }
+        outcomes.push(array.every((value) => value === 1))
+        outcomes.push((await clone.data()).every((value) => value === 1))
+        outcomes.push((await parameter.value.data()).every((value) => value < 1))
+      }
+      console.log(JSON.stringify(outcomes))`
+    const { code, stdout, stderr } = await runModule(source, env)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(JSON.parse(stdout)).toEqual(Array.from({ length: 18 }, () => true))
+  })
 })

@@ -17,6 +17,8 @@ interface Binding {
   readonly TF_INT32: number
   readonly TF_ATTR_TYPE: number
   readonly TF_ATTR_BOOL: number
+  readonly TF_ATTR_SHAPE: number
+  readonly TF_ATTR_STRING: number
   executeOp(
     name: string,
     attributes: readonly Attribute[],
@@ -53,6 +55,7 @@ export class Eager {
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #expansions: readonly Attribute[]
+  readonly #variables: readonly Attribute[]
   /** [0]: the axis of a sum over a vector, the first row; lives as long as the backend. */
   readonly #firstAxis: Handle
   /** Whether tensors are in memory that the host reaches too. */
@@ -82,6 +85,7 @@ export class Eager {
     this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
     this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
     this.#expansions = [...this.#float, dtype('Tdim', binding.TF_INT32)]
+    this.#variables = [dtype('dtype', binding.TF_FLOAT)]
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
@@ -175,6 +179,31 @@ export class Eager {
     const name = 'SparseSoftmaxCrossEntropyWithLogits'
     const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)
     return { losses: losses!.id, gradient: gradient!.id }
+  }
+
+  /** A variable, which lives as long as the backend; the same for the same name. */
+  variable(name: string): Handle {
+    const { TF_ATTR_SHAPE, TF_ATTR_STRING } = this.#binding
+    const attributes = [
+      ...this.#variables,
+      { name: 'shape', type: TF_ATTR_SHAPE, value: [] },
+      { name: 'shared_name', type: TF_ATTR_STRING, value: `tsrun ${name}` },
+    ]
+    return this.#run('VarHandleOp', attributes, [])
+  }
+
+  /** Gives a variable the values of a tensor, which they share until one of them changes. */
+  assign(variable: Handle, value: Handle): void {
+    this.#binding.executeOp('AssignVariableOp', this.#variables, [variable, value], 0)
+  }
+
+  read(variable: Handle): Handle {
+    return this.#run('ReadVariableOp', this.#variables, [variable])
+  }
+
+  /** An operation that changes variables. */
+  apply(name: string, inputs: readonly Handle[]): void {
+    this.#binding.executeOp(name, this.#float, inputs, 0)
   }
 
   #run(name: string, attributes: readonly Attribute[], inputs: readonly Handle[]): Handle {

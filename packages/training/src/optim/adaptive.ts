@@ -1,9 +1,10 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
+import { currentUpdates, type EagerUpdates } from '../backend/eager-updates.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { adamStep } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
-import { updateOnDevice } from './on-device.ts'
+import { updateInPlace, updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 import { StateOfParameters, type OptimizerState } from './state.ts'
 
@@ -41,7 +42,9 @@ export class AdaptiveOptimizer implements Optimizer {
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     if (!reachesTensors()) {
-      this.#stepOnDevice(parameters, gradients)
+      const updates = currentUpdates()
+      if (updates === undefined) this.#stepOnDevice(parameters, gradients)
+      else this.#stepInPlace(parameters, gradients, updates)
       return
     }
     const betas = this.#betas
@@ -77,6 +80,27 @@ export class AdaptiveOptimizer implements Optimizer {
       const deviation = tf.add(tf.mul(tf.sqrt(square), scale), this.#epsilon)
       const kept = keep === 1 ? value : tf.mul(value, keep)
       return tf.sub(kept, tf.div(tf.mul(mean, rate), deviation))
+    })
+  }
+
+  #stepInPlace(
+    parameters: readonly Parameter[],
+    gradients: Gradients,
+    updates: EagerUpdates,
+  ): void {
+    const { learningRate } = this
+    const [betas, epsilon, state] = [this.#betas, this.#epsilon, this.#state]
+    updateInPlace(parameters, gradients, updates, ({ name, shape, value }, gradient, store) => {
+      const step = state.nextStep(name)
+      const [mean, square] = state.takeFromDevice(name, shape)
+      const keep = 1 - learningRate * this.#decayOf(name)
+      const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
+      if (kept !== value) value.dispose()
+      const factors = { learningRate, betas, step, epsilon }
+      updates.adam([kept, mean!, square!], gradient, factors, ([next, ...moments]) => {
+        store(next!)
+        state.putOnDevice(name, moments)
+      })
     })
   }
 

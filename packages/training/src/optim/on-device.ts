@@ -1,5 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
+import type { EagerUpdates } from '../backend/eager-updates.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
 import { withGradients, type Gradients } from './optimizer.ts'
@@ -19,5 +20,32 @@ export function updateOnDevice(
     const next = tf.tidy(() => tf.keep(update(value, gradient, parameter)))
     replaceValue(parameter, next)
     gradient.dispose()
+  }
+}
+
+/** The update of a parameter by TensorFlow; it gives the parameter its value. */
+export type UpdateInPlace = (
+  parameter: Parameter,
+  gradient: Tensor,
+  store: (value: Tensor) => void,
+) => void
+
+/** `updateOnDevice` by TensorFlow's own optimizers. */
+export function updateInPlace(
+  parameters: readonly Parameter[],
+  gradients: Gradients,
+  updates: EagerUpdates,
+  update: UpdateInPlace,
+): void {
+  try {
+    for (const [parameter, given] of withGradients(parameters, gradients)) {
+      const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, parameter.shape) : given
+      update(parameter, gradient, (value) => {
+        parameter.value = value
+      })
+      gradient.dispose()
+    }
+  } finally {
+    updates.finish()
   }
 }

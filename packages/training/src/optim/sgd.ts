@@ -1,10 +1,11 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { sumScaled } from '../backend/device-math.ts'
+import { currentUpdates, type EagerUpdates } from '../backend/eager-updates.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
-import { updateOnDevice } from './on-device.ts'
+import { updateInPlace, updateOnDevice } from './on-device.ts'
 import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
 import { StateOfParameters, type OptimizerState } from './state.ts'
 
@@ -35,7 +36,9 @@ export class SGD implements Optimizer {
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     if (!reachesTensors()) {
-      this.#stepOnDevice(parameters, gradients)
+      const updates = currentUpdates()
+      if (updates === undefined) this.#stepOnDevice(parameters, gradients)
+      else this.#stepInPlace(parameters, gradients, updates)
       return
     }
     const rate = this.learningRate
@@ -73,6 +76,29 @@ export class SGD implements Optimizer {
       const velocity =
         momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
       return sumScaled(value, -this.learningRate, velocity)
+    })
+  }
+
+  #stepInPlace(
+    parameters: readonly Parameter[],
+    gradients: Gradients,
+    updates: EagerUpdates,
+  ): void {
+    const [rate, momentum, state] = [this.learningRate, this.#momentum, this.#state]
+    updateInPlace(parameters, gradients, updates, ({ name, shape, value }, gradient, store) => {
+      state.nextStep(name)
+      if (momentum === 0) {
+        updates.descend(value, gradient, rate, ([next]) => {
+          store(next!)
+        })
+        return
+      }
+      const [velocity] = state.takeFromDevice(name, shape)
+      const factors = { rate, momentum }
+      updates.descendWithMomentum([value, velocity!], gradient, factors, ([next, kept]) => {
+        store(next!)
+        state.putOnDevice(name, [kept!])
+      })
     })
   }
 }

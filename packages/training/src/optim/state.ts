@@ -69,6 +69,28 @@ export class StateOfParameters {
     return tensor
   }
 
+  /**
+   * Takes the tensors of a parameter out, zeros where there are none yet: the caller puts what has
+   * become of them back.
+   */
+  takeFromDevice(parameter: string, shape: readonly number[]): Tensor[] {
+    return this.#names.map((name) => {
+      const key = keyOf(parameter, name)
+      const former = this.#vectors.get(key) as Tensor | undefined
+      this.#vectors.delete(key)
+      if (former !== undefined) return former
+      const loaded = this.#takeLoaded(parameter, name, sizeOf(shape))
+      return tensorFrom(loaded ?? new Float32Array(sizeOf(shape)), shape)
+    })
+  }
+
+  /** In the order in which they were taken. */
+  putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
+    for (const [i, name] of this.#names.entries()) {
+      this.#vectors.set(keyOf(parameter, name), tensors[i]!)
+    }
+  }
+
   /** A copy of all. */
   async read(): Promise<OptimizerState> {
     const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()

@@ -1,0 +1,123 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { currentEager, type Eager, type Handle } from './eager.ts'
+
+/** Gets what has become of the tensors, in their order; also when an update fails: the former values. */
+export type Store = (tensors: Tensor[]) => void
+
+export interface AdamFactors {
+  readonly learningRate: number
+  readonly betas: readonly [number, number]
+  /** Of the update that is made; the first is 1. */
+  readonly step: number
+  readonly epsilon: number
+}
+
+/**
+ * Updates by TensorFlow's own optimizers: one operation that goes through memory once, and in place
+ * where nothing else refers to a tensor's values. Each takes the tensors that it updates: they are
+ * disposed, and `store` gets others of the same shapes.
+ */
+export class EagerUpdates {
+  readonly #eager: Eager
+  readonly #variables: readonly [Handle, Handle, Handle]
+  readonly #empty: Handle
+  readonly #scalars = new Map<number, Handle>()
+
+  constructor(eager: Eager) {
+    this.#eager = eager
+    this.#variables = [eager.variable('first'), eager.variable('second'), eager.variable('third')]
+    this.#empty = eager.scalar(0)
+  }
+
+  /** value = value - rate gradient */
+  descend(value: Tensor, gradient: Tensor, rate: number, store: Store): void {
+    this.#update([value], store, ([variable]) => {
+      const inputs = [variable!, this.#scalar(rate), this.#eager.handleOf(gradient)]
+      this.#eager.apply('ResourceApplyGradientDescent', inputs)
+    })
+  }
+
+  /** velocity = momentum velocity + gradient, value = value - rate velocity */
+  descendWithMomentum(
+    [value, velocity]: readonly [Tensor, Tensor],
+    gradient: Tensor,
+    { rate, momentum }: { readonly rate: number; readonly momentum: number },
+    store: Store,
+  ): void {
+    this.#update([value, velocity], store, (variables) => {
+      const [given, by] = [this.#eager.handleOf(gradient), this.#scalar(momentum)]
+      this.#eager.apply('ResourceApplyMomentum', [...variables, this.#scalar(rate), given, by])
+    })
+  }
+
+  /**
+   * Adam, as torch.optim.Adam defines it. TensorFlow adds its epsilon before it corrects the mean
+   * square for its start at zero (Kingma & Ba, 2015, end of section 2): it gets another one.
+   */
+  adam(
+    tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
+    gradient: Tensor,
+    { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
+    store: Store,
+  ): void {
+    const [power1, power2] = [beta1 ** step, beta2 ** step]
+    const corrected = epsilon * Math.sqrt(1 - power2)
+    const factors = [power1, power2, learningRate, beta1, beta2, corrected]
+    this.#update(tensors, store, (variables) => {
+      const scalars = factors.map((factor) => this.#scalar(factor))
+      const inputs = [...variables, ...scalars, this.#eager.handleOf(gradient)]
+      this.#eager.apply('ResourceApplyAdam', inputs)
+    })
+  }
+
+  /** After a step: lets go of the values of the last parameter. */
+  finish(): void {
+    for (const variable of this.#variables) this.#eager.assign(variable, this.#empty)
+    for (const scalar of this.#scalars.values()) this.#eager.free(scalar)
+    this.#scalars.clear()
+  }
+
+  #update(
+    tensors: readonly Tensor[],
+    store: Store,
+    apply: (variables: readonly Handle[]) => void,
+  ): void {
+    const eager = this.#eager
+    const variables = this.#variables.slice(0, tensors.length)
+    for (const [i, tensor] of tensors.entries()) {
+      eager.assign(variables[i]!, eager.handleOf(tensor))
+    }
+    const shapes = tensors.map(({ shape }) => shape)
+    // values that have another reference are copied before they change
+    for (const tensor of tensors) tensor.dispose()
+    try {
+      apply(variables)
+    } finally {
+      store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
+    }
+  }
+
+  /** The factors of a step are those of most of its parameters. */
+  #scalar(value: number): Handle {
+    let scalar = this.#scalars.get(value)
+    if (scalar === undefined) {
+      scalar = this.#eager.scalar(value)
+      this.#scalars.set(value, scalar)
+    }
+    return scalar
+  }
+}
+
+const updates = new WeakMap<Eager, EagerUpdates>()
+
+/** TensorFlow's optimizers, where the current backend is that, on the CPU. */
+export function currentUpdates(): EagerUpdates | undefined {
+  const eager = currentEager()
+  if (eager?.isOnHost !== true) return undefined
+  let found = updates.get(eager)
+  if (found === undefined) {
+    found = new EagerUpdates(eager)
+    updates.set(eager, found)
+  }
+  return found
+}
