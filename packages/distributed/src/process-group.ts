@@ -119,6 +119,13 @@ export interface ProcessGroup extends BlockingCalls, GroupRelations {
   /** A zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
+  /**
+   * Writes numbers in another form, in SIMD: float32 times `factor` (default 1) as float16 or
+   * bfloat16, to the nearest, ties to even; or these as float32. Arrays of `alloc`, or parts of such.
+   *
+   * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
+   */
+  convert(to: AnyTypedArray, from: AnyTypedArray, factor?: number): void
 
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
   /**

@@ -16,7 +16,7 @@ const halves: Partial<Record<DType, HalfFormat>> = {
 }
 
 /** The number that an element stands for. */
-function decode(dtype: DType, element: Element): Element {
+export function decode(dtype: DType, element: Element): Element {
   const format = halves[dtype]
   if (format === undefined) return element
   const { mantissa, least } = format

@@ -1,7 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import { forgetDType, rememberDType } from '../allocated-dtypes.ts'
 import { dtypeNames, dtypes, type AnyTypedArray, type DType, type TypedArrayOf } from '../dtype.ts'
+import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { Allocator } from './allocator.ts'
+import { convert } from './convert.ts'
 import type { Heap } from './heap.ts'
 
 /** The user's part of a rank's heap: typed arrays that travel without a copy. */
@@ -9,6 +11,7 @@ export class Arena {
   readonly heap: Heap
   readonly #rank: number
   readonly #allocator: Allocator
+  #kernels: Kernels | undefined
 
   constructor(heap: Heap, rank: number) {
     this.heap = heap
@@ -62,6 +65,16 @@ export class Arena {
       throw tsrError('ERR_TSR_BUFFER', { operation: 'free', problem })
     }
     forgetDType(view)
+  }
+
+  /** See `ProcessGroup.convert`. */
+  convert(to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
+    if (!this.contains(to) || !this.contains(from)) {
+      const problem = 'both arrays have to come from alloc()'
+      throw tsrError('ERR_TSR_BUFFER', { operation: 'convert', problem })
+    }
+    this.#kernels ??= instantiateKernels(this.heap.memory)
+    convert(this.#kernels, to, from, factor)
   }
 
   releaseBytes(at: number): void {

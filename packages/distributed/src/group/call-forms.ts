@@ -19,6 +19,7 @@ import { RelationForms } from './relation-forms.ts'
 export abstract class CallForms extends RelationForms implements ProcessGroup {
   abstract alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   abstract free(buffer: AnyTypedArray): void
+  abstract convert(to: AnyTypedArray, from: AnyTypedArray, factor?: number): void
   abstract send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
   abstract recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number>
   abstract batchIsendIrecv(

@@ -87,6 +87,10 @@ export class EngineProcessGroup extends CallForms {
     this.#host.arena.free(buffer)
   }
 
+  convert(to: AnyTypedArray, from: AnyTypedArray, factor = 1): void {
+    this.#host.arena.convert(to, from, factor)
+  }
+
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
     return this.message(sendCall(this, buffer, to, checkTag(options?.tag ?? 0), options))
   }

@@ -88,3 +88,59 @@ export function float16_scale(at: usize, count: usize, factor: f64): void {
 export function bfloat16_scale(at: usize, count: usize, factor: f64): void {
   scale(BFLOAT16, at, count, factor)
 }
+
+/** Numbers of float32 times a factor, rounded to 16 bits. */
+// @ts-ignore: decorator
+@inline
+function narrowAll(format: i32, out: usize, from: usize, count: usize, factor: f64): void {
+  const factors = f32x4.splat(<f32>factor)
+  let left = count
+  for (; left >= 8; left -= 8) {
+    const low = narrow(format, f32x4.mul(v128.load(from), factors))
+    const high = narrow(format, f32x4.mul(v128.load(from, 16), factors))
+    v128.store(out, i16x8.narrow_i32x4_u(low, high))
+    out += 16
+    from += 32
+  }
+  for (; left > 0; left--) {
+    const one = narrow(format, f32x4.mul(v128.load_splat<u32>(from), factors))
+    v128.store_lane<u16>(out, one, 0)
+    out += 2
+    from += 4
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function widenAll(format: i32, out: usize, from: usize, count: usize): void {
+  let left = count
+  for (; left >= 8; left -= 8) {
+    const halves = v128.load(from)
+    v128.store(out, widen(format, i32x4.extend_low_i16x8_u(halves)))
+    v128.store(out, widen(format, i32x4.extend_high_i16x8_u(halves)), 16)
+    out += 32
+    from += 16
+  }
+  for (; left > 0; left--) {
+    const one = widen(format, i32x4.extend_low_i16x8_u(v128.load_splat<u16>(from)))
+    v128.store_lane<u32>(out, one, 0)
+    out += 4
+    from += 2
+  }
+}
+
+export function float16_narrow(out: usize, from: usize, count: usize, factor: f64): void {
+  narrowAll(FLOAT16, out, from, count, factor)
+}
+
+export function bfloat16_narrow(out: usize, from: usize, count: usize, factor: f64): void {
+  narrowAll(BFLOAT16, out, from, count, factor)
+}
+
+export function float16_widen(out: usize, from: usize, count: usize): void {
+  widenAll(FLOAT16, out, from, count)
+}
+
+export function bfloat16_widen(out: usize, from: usize, count: usize): void {
+  widenAll(BFLOAT16, out, from, count)
+}

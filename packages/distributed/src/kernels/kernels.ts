@@ -21,6 +21,12 @@ export interface Kernels {
   /** x[i] /= divisor in place. Floats multiply by 1/divisor; integers are cut toward zero. */
   divide(dtype: DType, at: number, count: number, divisor: number): void
 
+  /** out[i] = a[i] * factor, which is float32, as a 16-bit float: to the nearest, ties to even. */
+  narrow(dtype: HalfDType, out: number, a: number, count: number, factor: number): void
+
+  /** out[i] = a[i], a 16-bit float, as float32. */
+  widen(dtype: HalfDType, out: number, a: number, count: number): void
+
   /**
    * Copies bytes; the ranges may overlap. Prefer it to `copyWithin` and `set` on shared memory:
    * those are twice as slow, and ten times where the two addresses differ modulo 8.
@@ -28,12 +34,17 @@ export interface Kernels {
   copy(to: number, from: number, bytes: number): void
 }
 
+export type HalfDType = 'float16' | 'bfloat16'
+
 type Combine = (op: number, out: number, a: number, b: number, count: number) => void
+/** `widen` takes no factor. */
+type Convert = (out: number, a: number, count: number, factor?: number) => void
 type Scale = (at: number, count: number, factor: number) => void
 /** Floats have `scale`, integers `divide`. */
 type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
-    Record<`${DType}_${'scale' | 'divide'}`, Scale> & { copy: Kernels['copy'] }
+    Record<`${DType}_${'scale' | 'divide'}`, Scale> &
+    Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & { copy: Kernels['copy'] }
 >
 
 /** Where the build puts the kernels, as seen from both src/kernels and dist/kernels. */
@@ -56,6 +67,12 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     divide: (dtype, at, count, divisor) => {
       if (dtypes[dtype].kind === 'float') kernels[`${dtype}_scale`](at, count, 1 / divisor)
       else kernels[`${dtype}_divide`](at, count, divisor)
+    },
+    narrow: (dtype, out, a, count, factor) => {
+      kernels[`${dtype}_narrow`](out, a, count, factor)
+    },
+    widen: (dtype, out, a, count) => {
+      kernels[`${dtype}_widen`](out, a, count)
     },
     copy: (to, from, bytes) => {
       kernels.copy(to, from, bytes)

@@ -1,4 +1,4 @@
-import { decode } from '../../parallel/data/wire.ts'
+import { widen } from './halves.ts'
 
 /** Arrays that hold the values of a tensor: 16-bit floats as their bits, 8-bit ones as bytes. */
 export type TensorValues =
@@ -61,7 +61,5 @@ export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float3
   if (dtype === 'F32') return values as Float32Array
   if (dtype === 'F64') return Float32Array.from(values as Float64Array)
   if (dtype !== 'F16' && dtype !== 'BF16') return undefined
-  const floats = new Float32Array(values.length)
-  decode(dtype === 'F16' ? 'float16' : 'bfloat16', floats, values as Uint16Array)
-  return floats
+  return widen(dtype, values as Uint16Array)
 }

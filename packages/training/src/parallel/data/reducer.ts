@@ -4,7 +4,7 @@ import { tensorFrom } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { Arrivals } from './arrivals.ts'
 import { labelOf, type Bucket } from './buckets.ts'
-import { decode, encode, type WireFormat } from './wire.ts'
+import type { WireFormat } from './wire.ts'
 
 /** A bucket in the arena. */
 interface Filling {
@@ -81,7 +81,7 @@ export class Reducer {
   take(factor: number, without: ReadonlySet<string>): Map<string, Tensor> {
     const gradients = new Map<string, Tensor>()
     for (const filling of this.#fillings) {
-      this.#decode(filling)
+      if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
       for (const { parameter, offset, length } of filling.bucket.slots) {
         if (without.has(parameter.name)) continue
         const source = filling.gradients.subarray(offset, offset + length)
@@ -114,15 +114,11 @@ export class Reducer {
 
   #launch({ bucket, gradients, encoded }: Filling, index: number): Work {
     const [deterministic, label] = [this.#deterministic, labelOf(bucket, index)]
-    if (encoded === undefined || this.#wire === 'float32') {
+    if (encoded === undefined) {
       return this.#group.allReduce(gradients, { op: 'avg', deterministic, label })
     }
     // divided before they are summed: the largest float16 is 65504
-    encode(this.#wire, encoded, gradients, 1 / this.#group.size)
-    return this.#group.allReduce(encoded, { dtype: this.#wire, deterministic, label })
-  }
-
-  #decode({ gradients, encoded }: Filling): void {
-    if (encoded !== undefined && this.#wire !== 'float32') decode(this.#wire, gradients, encoded)
+    this.#group.convert(encoded, gradients, 1 / this.#group.size)
+    return this.#group.allReduce(encoded, { deterministic, label })
   }
 }

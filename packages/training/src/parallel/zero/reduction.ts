@@ -1,5 +1,5 @@
 import type { Work } from '@tsrun/distributed'
-import { decode, encode, type WireFormat } from '../data/wire.ts'
+import type { WireFormat } from '../data/wire.ts'
 import { countRanks, type ShardingGroups } from './groups.ts'
 
 export interface ReductionOptions {
@@ -33,7 +33,7 @@ export class Reduction {
     } else {
       this.#encoded = shard.alloc(wire, whole.length)
       // divided before they are summed: the largest float16 is 65504
-      encode(wire, this.#encoded, whole, 1 / countRanks(groups))
+      shard.convert(this.#encoded, whole, 1 / countRanks(groups))
       this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
         dtype: wire,
         deterministic,
@@ -97,9 +97,8 @@ export class Reduction {
   }
 
   #decode(): void {
-    const { share, wire } = this.#options
-    if (this.#encoded === undefined || wire === 'float32') return
-    decode(wire, share, this.#part)
+    if (this.#encoded === undefined) return
+    this.#groups.shard.convert(this.#options.share, this.#part)
     this.dispose()
   }
 }
