@@ -71,12 +71,15 @@ export class ChainRecording implements ShardedRecording {
     const { links, root } = this.#chain
     let gradient: Tensor | undefined = dy
     for (let i = links.length - 1; i >= 0; i--) {
-      await this.#hold(links[i]!.unit)
-      if (i > 0) void this.#hold(links[i - 1]!.unit)
-      await this.#sink.makeRoom()
       const former: Tensor = gradient!
-      gradient = this.#backwardLink(i, former)
-      if (former !== dy) former.dispose()
+      try {
+        await this.#hold(links[i]!.unit)
+        if (i > 0) void this.#hold(links[i - 1]!.unit)
+        await this.#sink.makeRoom()
+        gradient = this.#backwardLink(i, former)
+      } finally {
+        if (former !== dy) former.dispose()
+      }
       this.#drop(links[i]!.unit)
       this.#sink.close(links[i]!.bucketEnd)
     }

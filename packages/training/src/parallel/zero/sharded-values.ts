@@ -68,8 +68,7 @@ export class ShardedValues implements Values {
   }
 
   async publish(): Promise<void> {
-    for (const shard of this.shards) await shard.settle()
-    for (const unit of this.#units) await unit.refresh()
+    await this.#settle(this.shards)
   }
 
   async gather(): Promise<void> {
@@ -90,12 +89,19 @@ export class ShardedValues implements Values {
     return this.#owned.map(({ part }) => part)
   }
 
-  load(pieces: readonly Piece[]): void {
+  async load(pieces: readonly Piece[]): Promise<void> {
     for (const [i, shard] of this.#owned.entries()) shard.load(pieces[i]!)
+    await this.#settle(this.#owned)
   }
 
   dispose(): void {
     for (const unit of this.#units) unit.dispose()
+  }
+
+  /** After shards have got new values: those that are whole get them too. */
+  async #settle(shards: readonly ShardParameter[]): Promise<void> {
+    for (const shard of shards) await shard.settle()
+    for (const unit of this.#units) await unit.refresh()
   }
 
   get #owned(): ShardParameter[] {

@@ -134,8 +134,8 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
     return this.#parts.values.parts(names)
   }
 
-  load(pieces: readonly Piece[]): void {
-    this.#parts.values.load(pieces)
+  async load(pieces: readonly Piece[]): Promise<void> {
+    await this.#parts.values.load(pieces)
   }
 
   stateOf(optimizer: StatefulOptimizer): PieceOwner {

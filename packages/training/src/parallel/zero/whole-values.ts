@@ -114,8 +114,8 @@ export class WholeValues implements Values {
     return ownerOfParameters(this.#parameters).parts(new Set())
   }
 
-  load(pieces: readonly Piece[]): void {
-    ownerOfParameters(this.#parameters).load(pieces)
+  async load(pieces: readonly Piece[]): Promise<void> {
+    await ownerOfParameters(this.#parameters).load(pieces)
   }
 
   dispose(): void {
