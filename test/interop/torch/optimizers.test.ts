@@ -34,7 +34,11 @@ def clip(kind):
     return [[norm.item()], a.grad.tolist()]
 print(json.dumps({
     'sgd': train(lambda a, b: torch.optim.SGD([a, b], lr=0.1, momentum=0.9)),
+    'nesterov': train(lambda a, b: torch.optim.SGD(
+        [a, b], lr=0.1, momentum=0.9, weight_decay=0.2, nesterov=True)),
+    'sgd decay': train(lambda a, b: torch.optim.SGD([a, b], lr=0.1, weight_decay=0.2)),
     'adam': train(lambda a, b: torch.optim.Adam([a, b])),
+    'adam decay': train(lambda a, b: torch.optim.Adam([a, b], lr=0.01, weight_decay=0.2)),
     'adamw': train(lambda a, b: torch.optim.AdamW([a, b])),
     'groups': train(lambda a, b: torch.optim.AdamW(
         [{'params': [a]}, {'params': [b], 'weight_decay': 0}], lr=0.05, weight_decay=0.3)),
@@ -78,7 +82,12 @@ if (!hasTorch) {
     const theirs = JSON.parse(stdout) as Record<string, number[][]>
     const ours = {
       sgd: train(new SGD({ learningRate: 0.1, momentum: 0.9 })),
+      nesterov: train(
+        new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.2, nesterov: true }),
+      ),
+      'sgd decay': train(new SGD({ learningRate: 0.1, weightDecay: 0.2 })),
       adam: train(new Adam()),
+      'adam decay': train(new Adam({ learningRate: 0.01, weightDecay: 0.2 })),
       adamw: train(new AdamW()),
       groups: train(new AdamW({ learningRate: 0.05, weightDecay: 0.3, withoutDecay: 'b' })),
       'clip 2': await clip(2),

@@ -20,7 +20,10 @@ const script = `
   const makers = {
     sgd: () => new SGD({ learningRate: 0.1 }),
     momentum: () => new SGD({ learningRate: 0.1, momentum: 0.9 }),
+    nesterov: () =>
+      new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.2, nesterov: true }),
     adam: () => new Adam({ learningRate: 0.05 }),
+    'adam decay': () => new Adam({ learningRate: 0.05, weightDecay: 0.2 }),
     adamw: () => new AdamW({ learningRate: 0.05, weightDecay: 0.2 }),
   }
   const gradient = (step) => {
@@ -29,6 +32,7 @@ const script = `
   }
   const outcome = {}
   for (const [name, make] of Object.entries(makers)) {
+    const before = tf.memory().numTensors
     const parameter = { name: 'p', shape: [2, 3], value: tf.ones([2, 3]) }
     const former = make()
     for (let step = 0; step < 5; step++) former.step([parameter], new Map([['p', gradient(step)]]))
@@ -39,7 +43,12 @@ const script = `
     }
     const { steps, values } = (await optimizer.state()).get('p')
     const vectors = Object.entries(values).map(([key, vector]) => [key, [...vector]])
-    outcome[name] = { steps, ...Object.fromEntries(vectors), p: [...(await parameter.value.data())] }
+    const p = [...(await parameter.value.data())]
+    parameter.value.dispose()
+    former.dispose()
+    optimizer.dispose()
+    const left = tf.memory().numTensors - before
+    outcome[name] = { steps, ...Object.fromEntries(vectors), p, left }
   }
   for (const norm of [2, Infinity]) {
     const gradients = new Map([['p', gradient(1)], ['q', tf.fill([2], -3)]])
@@ -74,6 +83,7 @@ describe.each(backends)('optimizers and clipping on $name', ({ name, env, missin
   it('do as on the host, and their state comes back', async () => {
     const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
     expect(Object.keys(device)).toEqual(Object.keys(expected))
+    for (const { left } of Object.values(device)) expect(left).toBe(0)
     for (const [key, vectors] of Object.entries(expected)) {
       for (const [vector, values] of Object.entries(vectors)) {
         const found = [device[key]![vector]!].flat()

@@ -32,6 +32,12 @@ describe('the fused updates of the wasm backend', () => {
   const cases: [string, () => Optimizer][] = [
     ['SGD', () => new SGD({ learningRate: 0.1 })],
     ['SGD with momentum', () => new SGD({ learningRate: 0.1, momentum: 0.9 })],
+    [
+      'SGD with all options',
+      () => new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.1, nesterov: true }),
+    ],
+    ['SGD with weight decay', () => new SGD({ learningRate: 0.1, weightDecay: 0.1 })],
+    ['Adam with weight decay', () => new Adam({ learningRate: 0.02, weightDecay: 0.1 })],
     ['Adam', () => new Adam({ learningRate: 0.02 })],
     ['AdamW', () => new AdamW({ learningRate: 0.02, weightDecay: 0.1 })],
   ]

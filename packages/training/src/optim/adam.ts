@@ -1,7 +1,7 @@
 import { AdaptiveOptimizer, type AdamOptions } from './adaptive.ts'
 
 /**
- * Adam (Kingma & Ba, 2015), as torch.optim.Adam defines it:
+ * Adam (Kingma & Ba, 2015), as torch.optim.Adam defines it: g = g + weightDecay p,
  * m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
  * p = p - learningRate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon).
  *
@@ -9,6 +9,6 @@ import { AdaptiveOptimizer, type AdamOptions } from './adaptive.ts'
  */
 export class Adam extends AdaptiveOptimizer {
   constructor(options: AdamOptions = {}) {
-    super(options, () => 0)
+    super(options, 'gradient')
   }
 }

@@ -1,6 +1,7 @@
 export { Adam } from './adam.ts'
 export { AdamW, type AdamWOptions } from './adamw.ts'
 export type { AdamOptions } from './adaptive.ts'
+export type { DecayOptions } from './decay.ts'
 export {
   clipGradients,
   type ClipGroups,

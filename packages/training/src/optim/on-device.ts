@@ -23,6 +23,11 @@ export function updateOnDevice(
   }
 }
 
+/** gradient + share value, a new tensor; the gradient itself where the share is 0. */
+export function addDecay(gradient: Tensor, share: number, value: Tensor): Tensor {
+  return share === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, share)))
+}
+
 /** The update of a parameter by TensorFlow; it gives the parameter its value. */
 export type UpdateInPlace = (
   parameter: Parameter,

@@ -32,6 +32,9 @@ export interface Optimizer {
    *   of a parameter has another size
    */
   loadState(state: OptimizerState): void
+
+  /** Frees what it keeps, and forgets it: the next step is a first one. */
+  dispose(): void
 }
 
 /** Gradients by parameter name: tensors, or their values in row-major order. */
