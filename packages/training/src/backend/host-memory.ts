@@ -106,3 +106,14 @@ export function tensorFrom<D extends HostDType = 'float32'>(
     })
   return tf.keep(tensor)
 }
+
+/** The same, but the tensor ends with the tf.tidy or the recorded pass that is under way. */
+export function scopedTensorFrom<D extends HostDType = 'float32'>(
+  source: HostArrays[D],
+  shape: readonly number[],
+  dtype: D = 'float32' as D,
+): Tensor {
+  const tensor = tensorFrom(source, shape, dtype)
+  tensor.kept = false
+  return tensor
+}

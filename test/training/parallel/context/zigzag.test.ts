@@ -1,6 +1,7 @@
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   contextParallel,
+  type CausalSelfAttention,
   GPT,
   gptPlan,
   loadBackend,
@@ -23,6 +24,10 @@ describe('zigzagPositions', () => {
     for (const positions of all) expect(positions).toEqual([...positions].sort((a, b) => a - b))
   })
 
+  it('are all of them, in any number, for one rank', () => {
+    expect([...zigzagPositions(5, { rank: 0, size: 1 })]).toEqual([0, 1, 2, 3, 4])
+  })
+
   it.each([0, 6, 9, 2.5])('refuses a length of %d for 2 ranks', (length) => {
     expect(() => zigzagPositions(length, { rank: 0, size: 2 })).toThrow(
       expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }),
@@ -32,6 +37,17 @@ describe('zigzagPositions', () => {
 
 describe('contextParallel', () => {
   beforeAll(() => loadBackend('wasm'))
+
+  it('leaves a model as it is in a group of one rank', async () => {
+    await runWorld({ size: 1, seed: 1 }, (group) => {
+      const model = new GPT({ layers: 1 })
+      const attention = () => (model.children['h.0']!.children!['attn'] as CausalSelfAttention).core
+      const core = attention()
+      contextParallel(model, group)
+      expect(attention()).toBe(core)
+      return Promise.resolve()
+    })
+  })
 
   it.each([
     { what: 'sees no sequences', make: () => shardedMLP({ layers: 1 }).build(), part: 'attention' },
@@ -45,7 +61,7 @@ describe('contextParallel', () => {
       part: 'before parallelize',
     },
   ])('refuses a model that $what', async ({ make, part }) => {
-    const [error] = await runWorld({ size: 1, seed: 1 }, (group) => {
+    const [error] = await runWorld({ size: 2, seed: 1 }, (group) => {
       try {
         contextParallel(make(group), group)
         return Promise.resolve(undefined)

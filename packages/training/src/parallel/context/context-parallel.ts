@@ -12,7 +12,7 @@ import { zigzagPositions } from './zigzag.ts'
  * Shares the sequences of a model among the ranks of a group, in place: each rank has all parameters
  * and, of every sequence, its zigzag positions (see `zigzagPositions`); attention goes round a ring
  * (see `ringAttention`). A recipe for a pipeline becomes one whose slices do. In front of `parallelize`,
- * where a model is shared in both ways.
+ * where a model is shared in both ways. In a group of one rank the model stays as it is.
  *
  * The loss of a rank is the mean over its positions: average losses and gradients over this group
  * together with the data parallel one.
@@ -46,9 +46,9 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
       throw refusal('one whose sequences are shared already', 'contextParallel before parallelize')
     }
     if (isAttention(module)) {
-      module.core = core
       found = true
-    } else if (hasPositions(module)) {
+      if (group.size > 1) module.core = core
+    } else if (hasPositions(module) && group.size > 1) {
       module.positions = (length) => zigzagPositions(length * group.size, group)
     }
   }

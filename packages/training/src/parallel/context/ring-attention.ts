@@ -2,14 +2,15 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../../backend/tensorflow.ts'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
-import { blockingBackend } from '../tensor/blocking.ts'
+import { blockingBackend } from '../blocking.ts'
 import { attendBlock, blockGradients, merge, viewOn, type Partial } from './blocks.ts'
 import { Ring, type Pair } from './ring.ts'
 
 /**
  * Causal attention of sequences that the ranks of a group share, each with its zigzag positions (Liu
  * et al., Ring Attention, 2023): keys and values go round the ring while each rank computes with those
- * that it has, so that no rank ever has them all.
+ * that it has. A rank holds one pair of them beside its own, and the scores of its queries for one
+ * rank's keys, however many ranks there are.
  *
  * Of c ranks each sends, in units of its keys: forward 2 (c - 1), backward 4 (c - 1), as the gradients
  * of keys and values travel too.
@@ -21,43 +22,99 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
   return {
     forward(q, k, v) {
       blockingBackend()
-      const ring = new Ring(group, k.shape)
-      let here: Pair = [k, v]
-      let seen: Partial | undefined
-      for (let step = 0; step < size; step++) {
-        const next = step < size - 1 ? ring.passKeys(here) : undefined
-        const block = attendBlock(q, here[0], here[1], view(step))
-        seen = seen === undefined ? block : merge(seen, block)
-        if (next !== undefined) here = next()
+      const keys = new Ring(group, k.shape, KEYS)
+      try {
+        let seen = startRound(keys, [k, v], () => attendTo([k, v], 0))
+        for (let step = 1; step < size; step++) {
+          const here = nextPair(keys, step < size - 1)
+          seen = replace(seen, () => attendTo(here, step, seen))
+          tf.dispose([...here])
+        }
+        keys.finish()
+        const [output, logSums] = seen
+        return { output, saved: [q, k, v, output, logSums] }
+      } finally {
+        keys.dispose()
       }
-      ring.finish()
-      const { output, logSums } = seen!
-      return { output, saved: [q, k, v, output, logSums] }
+
+      function attendTo([k, v]: Pair, step: number, before?: Pair): Pair {
+        const block = attendBlock(q, k, v, view(step))
+        const { output, logSums } = before === undefined ? block : merge(partial(before), block)
+        return [output, logSums]
+      }
     },
 
     backward(dy, saved) {
       const [q, k, v, output, logSums] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
-      const queries = { q, dy, logSums, products: tf.sum(tf.mul(dy, output), -1, true) }
-      const ring = new Ring(group, k.shape)
-      let next = size > 1 ? ring.passKeys([k, v]) : undefined
-      const own = blockGradients(queries, k, v, view(0))
-      let { dq } = own
-      // what the other ranks make of keys starts at the one behind their owner and ends with the owner
-      for (let step = 1; step < size; step++) {
-        const here = next!()
-        next = step < size - 1 ? ring.passKeys(here) : undefined
-        const earlier = step > 1 ? ring.receiveGradients() : undefined
-        const part = blockGradients(queries, here[0], here[1], view(step))
-        dq = tf.add(dq, part.dq)
-        ring.sendGradients(sum([part.dk, part.dv], earlier?.()))
+      const products = tf.tidy(() => tf.sum(tf.mul(dy, output), -1, true))
+      const queries = { q, dy, logSums, products }
+      const keys = new Ring(group, k.shape, KEYS)
+      const gradients = new Ring(group, k.shape, GRADIENTS)
+      try {
+        const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
+        let [dq] = own
+        // what the other ranks make of keys starts at the one behind their owner and ends with the owner
+        for (let step = 1; step < size; step++) {
+          const here = nextPair(keys, step < size - 1)
+          if (step > 1) gradients.expect()
+          const [part, dk, dv] = tf.tidy(() => gradientsOf(here, step))
+          tf.dispose([...here])
+          ;[dq] = replace([dq], () => [tf.add(dq, part)])
+          part.dispose()
+          const made = step > 1 ? sum([dk, dv], gradients.receive()) : ([dk, dv] as const)
+          gradients.send(made)
+          tf.dispose([...made])
+        }
+        gradients.expect()
+        const [dk, dv] = sum([own[1], own[2]], gradients.receive())
+        keys.finish()
+        gradients.finish()
+        return [dq, dk, dv]
+      } finally {
+        keys.dispose()
+        gradients.dispose()
       }
-      const [dk, dv] = sum([own.dk, own.dv], size > 1 ? ring.receiveGradients()() : undefined)
-      ring.finish()
-      return [dq, dk, dv]
+
+      function gradientsOf([k, v]: Pair, step: number): [Tensor, Tensor, Tensor] {
+        const { dq, dk, dv } = blockGradients(queries, k, v, view(step))
+        return [dq, dk, dv]
+      }
     },
   }
 }
 
-function sum([a, b]: Pair, other: Pair | undefined): Pair {
-  return other === undefined ? [a, b] : [tf.add(a, other[0]), tf.add(b, other[1])]
+const KEYS = { tag: 1, label: 'ring attention: keys and values' }
+const GRADIENTS = { tag: 2, label: 'ring attention: gradients of keys and values' }
+
+const partial = ([output, logSums]: Pair): Partial => ({ output, logSums })
+
+/** Sends the pair of this rank off, and computes with it. */
+function startRound<T extends readonly Tensor[]>(ring: Ring, pair: Pair, compute: () => T): T {
+  ring.send(pair)
+  ring.expect()
+  return tf.tidy(compute as () => T & Tensor[])
+}
+
+/** The pair of the previous rank, which goes on while it is used unless it has been everywhere. */
+function nextPair(ring: Ring, goesOn: boolean): Pair {
+  const pair = ring.receive()
+  if (goesOn) {
+    ring.pass()
+    ring.expect()
+  }
+  return pair
+}
+
+/** What is made of tensors, which are freed. */
+function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
+  const next = tf.tidy(make as () => T & Tensor[])
+  tf.dispose([...old])
+  return next
+}
+
+/** The sums of two pairs, which are freed. */
+function sum(a: Pair, b: Pair): Pair {
+  const [first, second] = tf.tidy((): Tensor[] => [tf.add(a[0], b[0]), tf.add(a[1], b[1])])
+  tf.dispose([...a, ...b])
+  return [first!, second!]
 }

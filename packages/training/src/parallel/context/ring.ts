@@ -1,79 +1,100 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-
-const [KEYS, GRADIENTS] = [1, 2]
+import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { freeAfter } from '../lent-buffers.ts'
 
 /** Two tensors of one shape. */
 export type Pair = readonly [Tensor, Tensor]
 
+interface Slot {
+  readonly buffer: Float32Array
+  work: Work<unknown> | undefined
+}
+
 /**
- * Pairs of tensors on their way round a ring of ranks, each to the next one, while this rank computes.
+ * Pairs of tensors on their way round a ring of ranks, each to the next one, while this rank computes:
+ * one pair leaves and one comes at a time, in two buffers, however many ranks there are.
+ *
  * For one pass; all ranks make the same calls.
  */
 export class Ring {
   readonly #group: ProcessGroup
   readonly #shape: readonly number[]
+  readonly #options: { readonly tag: number; readonly label: string }
   readonly #length: number
-  readonly #works: Work[] = []
-  readonly #buffers: Float32Array[] = []
+  #outgoing: Slot
+  #incoming: Slot
 
-  /** @param shape - of each tensor */
-  constructor(group: ProcessGroup, shape: readonly number[]) {
+  /**
+   * @param shape - of each tensor
+   * @param options - a tag of its own for each ring of a pass; the label stands first in errors
+   */
+  constructor(
+    group: ProcessGroup,
+    shape: readonly number[],
+    options: { readonly tag: number; readonly label: string },
+  ) {
     this.#group = group
     this.#shape = shape
+    this.#options = options
     this.#length = shape.reduce((product, extent) => product * extent, 1)
+    this.#outgoing = this.#slot()
+    this.#incoming = this.#slot()
   }
 
-  /** Sends keys and values on; returns how to get those of the previous rank. */
-  passKeys(pair: Pair): () => Pair {
-    this.#send(pair, KEYS)
-    return this.#receive(KEYS)
+  /** Sends a pair on; it can be disposed at once. */
+  send([first, second]: Pair): void {
+    const { buffer } = this.#outgoing
+    this.#outgoing.work?.wait()
+    void writeTo(first, buffer.subarray(0, this.#length))
+    void writeTo(second, buffer.subarray(this.#length))
+    this.#depart()
   }
 
-  /** Sends gradients of keys and values on, to where these went. */
-  sendGradients(pair: Pair): void {
-    this.#send(pair, GRADIENTS)
+  /** Sends on what came last, as it came. */
+  pass(): void {
+    this.#outgoing.work?.wait()
+    const { buffer } = this.#incoming
+    this.#incoming = { buffer: this.#outgoing.buffer, work: undefined }
+    this.#outgoing = { buffer, work: undefined }
+    this.#depart()
   }
 
-  /** Starts to take those of the previous rank; returns how to get them. */
-  receiveGradients(): () => Pair {
-    return this.#receive(GRADIENTS)
+  /** Starts to take the pair of the previous rank. */
+  expect(): void {
+    const { rank, size } = this.#group
+    const from = (rank + size - 1) % size
+    this.#incoming.work = this.#group.recv(this.#incoming.buffer, from, this.#options)
+  }
+
+  /** The pair that was expected, as soon as it is here; it ends with the pass or tf.tidy under way. */
+  receive(): Pair {
+    const { work, buffer } = this.#incoming
+    work?.wait()
+    const [first, second] = [0, this.#length].map((from) =>
+      scopedTensorFrom(buffer.subarray(from, from + this.#length), this.#shape),
+    )
+    return [first!, second!]
   }
 
   /** Waits until all that was sent has left. */
   finish(): void {
-    for (const work of this.#works) work.wait()
-    for (const buffer of this.#buffers) this.#group.free(buffer)
+    this.#outgoing.work?.wait()
   }
 
-  #send([first, second]: Pair, tag: number): void {
-    const buffer = this.#allocate()
-    void writeTo(first, buffer.subarray(0, this.#length))
-    void writeTo(second, buffer.subarray(this.#length))
-    const next = (this.#group.rank + 1) % this.#group.size
-    this.#works.push(this.#group.send(buffer, next, { tag }))
-  }
-
-  #receive(tag: number): () => Pair {
-    const buffer = this.#allocate()
-    const { rank, size } = this.#group
-    const work = this.#group.recv(buffer, (rank + size - 1) % size, { tag })
-    return () => {
-      work.wait()
-      const [first, second] = [0, this.#length].map((from) => {
-        const tensor = tensorFrom(buffer.subarray(from, from + this.#length), this.#shape)
-        // it ends with the pass
-        tensor.kept = false
-        return tensor
-      })
-      return [first!, second!]
+  /** Gives the buffers back, whatever has become of the pass. */
+  dispose(): void {
+    for (const { buffer, work } of [this.#outgoing, this.#incoming]) {
+      freeAfter(work, this.#group, buffer)
     }
   }
 
-  #allocate(): Float32Array {
-    const buffer = this.#group.alloc('float32', 2 * this.#length)
-    this.#buffers.push(buffer)
-    return buffer
+  #depart(): void {
+    const { rank, size } = this.#group
+    this.#outgoing.work = this.#group.send(this.#outgoing.buffer, (rank + 1) % size, this.#options)
+  }
+
+  #slot(): Slot {
+    return { buffer: this.#group.alloc('float32', 2 * this.#length), work: undefined }
   }
 }

@@ -5,7 +5,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { registerGradients, tf } from '../../backend/tensorflow.ts'
 import { flatten, partsOf } from '../../optim/flatten.ts'
-import { blockingBackend } from '../tensor/blocking.ts'
+import { blockingBackend } from '../blocking.ts'
 import { weightsOfRoot, type OptimizerWeight } from './optimizer-weights.ts'
 import { compareReplicas, describeParameters } from './replicas.ts'
 

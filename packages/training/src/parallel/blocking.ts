@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../backend/tensorflow.ts'
 
-/** @throws ERR_TSR_BACKEND where values can be read asynchronously only */
+/** For passes that wait for other ranks. @throws ERR_TSR_BACKEND where values can be read asynchronously only */
 export function blockingBackend(): void {
   const backend = tf.getBackend()
   if (backend !== 'webgpu') return
