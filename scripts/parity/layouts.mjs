@@ -128,7 +128,7 @@ async function makeTrainer(configuration, problem, axes) {
     ...(chunks !== undefined && { chunks }),
     recompute: configuration.recompute === true,
     microbatches,
-    ...(cut && { loss: vocabParallelCrossEntropy(axes.tp) }),
+    ...(cut && { loss: vocabParallelCrossEntropy(axes.tp, 'sum') }),
   })
   const replica = await replicate(configuration, pipe, axes)
   return {

@@ -1,9 +1,12 @@
+import { runWorld } from '@tsrun/distributed'
 import {
   countCorrect,
   crossEntropy,
   loadBackend,
+  pipeline,
   record,
   recordLoss,
+  shardedMLP,
   summedCrossEntropy,
   tf,
   type Tensor,
@@ -144,5 +147,19 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
       [-3, -2, -1],
     ])
     expect(countCorrect(logits, tf.tensor1d([1, 0, 0], 'int32'))).toBe(2)
+  })
+})
+
+it('is no loss for a pipeline where it is a mean, which would be divided again', async () => {
+  const [error] = await runWorld({ size: 1 }, (group) => {
+    try {
+      return Promise.resolve(pipeline(shardedMLP({ layers: 1 }), group, { loss: crossEntropy }))
+    } catch (failed) {
+      return Promise.resolve(failed)
+    }
+  })
+  expect(error).toMatchObject({
+    code: 'ERR_TSR_ARGUMENT',
+    message: expect.stringContaining('summedCrossEntropy') as string,
   })
 })

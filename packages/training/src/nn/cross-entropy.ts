@@ -39,6 +39,7 @@ export function crossEntropy(
   })
   return loss(logits)
 }
+crossEntropy.reduction = 'mean' as const
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
 
 /**
@@ -48,6 +49,7 @@ crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(log
 export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
   return crossEntropy(logits, labels, 'sum')
 }
+summedCrossEntropy.reduction = 'sum' as const
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
   recordCrossEntropy(logits, labels, 'sum')
 
@@ -79,14 +81,7 @@ function evaluate(
 ): { value: Tensor; gradient: Tensor } {
   const [rows, classes] = checkShapes(logits, labels)
   const right = valuesAtHand(labels) as Int32Array | undefined
-  const wrong = right?.find((label) => !(label >= 0 && label < classes))
-  if (wrong !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'a label',
-      value: wrong,
-      expected: `0 to ${String(classes - 1)}`,
-    })
-  }
+  if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
   const eager = currentEager()
   if (eager !== undefined && logits.rank === 2) {
@@ -100,6 +95,14 @@ function evaluate(
     loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
+}
+
+/** @throws ERR_TSR_ARGUMENT when one is not that of a class */
+export function checkLabels(labels: Int32Array, classes: number): void {
+  const wrong = labels.find((label) => !(label >= 0 && label < classes))
+  if (wrong === undefined) return
+  const expected = `0 to ${String(classes - 1)}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
 }
 
 /** With TensorFlow's own operation; the gradient outlives any tf.tidy. */

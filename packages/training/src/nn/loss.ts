@@ -9,6 +9,9 @@ export interface Loss {
   /** The loss with its backward pass, where it has a faster one than the tape. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
+  /** Whether it is the mean over the examples or their sum; a pipeline needs the sum. */
+  readonly reduction?: 'mean' | 'sum'
+
   /** How many labels have the largest score, where the outputs are not the scores of all classes. */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number
 }

@@ -76,10 +76,18 @@ const KNOWN = Object.keys({
   recorder: true,
 } satisfies Record<keyof PipelineOptions, true>)
 
-/** @returns stages a rank @throws ERR_TSR_ARGUMENT for an option that there is not, or `chunks` */
+/** @returns stages a rank @throws ERR_TSR_ARGUMENT for an option that there is not, `chunks` or `loss` */
 export function checkPipelineOptions(options: PipelineOptions): number {
   refuseUnknown(options, KNOWN)
+  checkLoss(options.loss)
   return checkChunks(options.schedule ?? '1f1b', options.chunks)
+}
+
+/** The mean of a micro-batch would be divided again by the size of the batch. */
+function checkLoss(loss: Loss | undefined): void {
+  if (loss?.reduction !== 'mean') return
+  const expected = 'a sum over examples, for example summedCrossEntropy'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'loss', value: 'a mean over examples', expected })
 }
 
 function checkChunks(choice: ScheduleChoice, chunks: number | undefined): number {

@@ -3,22 +3,39 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf } from '../../backend/tensorflow.ts'
-import type { Reduction } from '../../nn/cross-entropy.ts'
+import {
+  checkLabels,
+  crossEntropy,
+  summedCrossEntropy,
+  type Reduction,
+} from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
-import { blockingBackend } from './blocking.ts'
+import { blockingBackend } from '../blocking.ts'
+import { shareLargest } from './largest-scores.ts'
 
 /**
- * Cross-entropy of scores that ranks share by classes, [..., classes / size], which are never
+ * Cross-entropy of scores that ranks share by classes, [..., classes of this rank], which are never
  * gathered: the ranks exchange the largest score of each row, and together the sum of exponentials
  * and the score of the right class, 3 numbers a row (Shoeybi et al., 2019). All ranks have the same
- * loss, and each the gradient of its scores.
+ * loss, and each the gradient of its scores. In a group of one rank it is `crossEntropy`.
  *
- * @param reduction - `sum` (default) over the examples, as a pipeline needs it, or their `mean`
+ * @param reduction - `mean` over the examples (default), or their `sum`, as a pipeline needs it
+ * @throws ERR_TSR_ARGUMENT for a reduction that is neither; the loss, on all ranks, when shapes do not
+ *   fit or a label is none of all ranks' classes
  *
  * @example
- * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp) })
+ * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })
  */
-export function vocabParallelCrossEntropy(group: ProcessGroup, reduction: Reduction = 'sum'): Loss {
+export function vocabParallelCrossEntropy(
+  group: ProcessGroup,
+  reduction: Reduction = 'mean',
+): Loss {
+  const whole = { mean: crossEntropy, sum: summedCrossEntropy }[reduction] as Loss | undefined
+  if (whole === undefined) {
+    const expected = "'mean' or 'sum'"
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'reduction', value: reduction, expected })
+  }
+  if (group.size === 1) return whole
   const loss = (logits: Tensor, labels: Tensor): Tensor => {
     blockingBackend()
     checkShapes(logits, labels)
@@ -34,6 +51,7 @@ export function vocabParallelCrossEntropy(group: ProcessGroup, reduction: Reduct
     })(logits)
   }
   return Object.assign(loss, {
+    reduction,
     countCorrect: (logits: Tensor, labels: Tensor) => countCorrect(logits, labels, group),
   })
 }
@@ -42,27 +60,19 @@ export function vocabParallelCrossEntropy(group: ProcessGroup, reduction: Reduct
 function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): number {
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
+  const { own, overall, offset, all } = shareLargest(logits, right.length, group)
+  checkLabels(right, all)
   const classes = logits.size / right.length
   const scores = viewOf(logits)
-  const largest = group.alloc('float32', right.length)
   const best = group.alloc('int32', right.length)
   try {
     for (let row = 0; row < right.length; row++) {
-      const own = scores.subarray(row * classes, (row + 1) * classes)
-      const at = own.reduce((most, score, i) => (score > own[most]! ? i : most), 0)
-      best[row] = at
-      largest[row] = own[at]!
-    }
-    const mine = Float32Array.from(largest)
-    group.allReduceSync(largest, { op: 'max', label: 'largest score' })
-    for (let row = 0; row < right.length; row++) {
-      const isMine = mine[row] === largest[row]
-      best[row] = isMine ? best[row]! + group.rank * classes : group.size * classes
+      const at = scores.subarray(row * classes, (row + 1) * classes).indexOf(own[row]!)
+      best[row] = own[row] === overall[row] ? offset + at : all
     }
     group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
     return right.reduce((count, label, row) => (best[row] === label ? count + 1 : count), 0)
   } finally {
-    group.free(largest)
     group.free(best)
   }
 }
@@ -75,18 +85,12 @@ function evaluate(
 ): { loss: number; gradient: Tensor } {
   const rows = labels.length
   const classes = logits.size / rows
-  const offset = group.rank * classes
+  const { overall: largest, offset, all } = shareLargest(logits, rows, group)
+  checkLabels(labels, all)
   const exponentials = new Float32Array(logits.size)
-  const largest = group.alloc('float32', rows)
   const sums = group.alloc('float32', 2 * rows)
   try {
     const scores = viewOf(logits)
-    for (let row = 0; row < rows; row++) {
-      let most = -Infinity
-      for (let i = row * classes; i < (row + 1) * classes; i++) most = Math.max(most, scores[i]!)
-      largest[row] = most
-    }
-    group.allReduceSync(largest, { op: 'max', label: 'largest score' })
     sums.fill(0)
     for (let row = 0; row < rows; row++) {
       let total = 0
@@ -110,7 +114,6 @@ function evaluate(
     })
     return { loss: loss * weight, gradient }
   } finally {
-    group.free(largest)
     group.free(sums)
   }
 }
