@@ -3,10 +3,13 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
 import { tf } from '../../backend/tensorflow.ts'
 import type { LayersModelLike } from '../../checkpoint/layers.ts'
-import type { Module } from '../../nn/module.ts'
+import { disposeModule, type Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
 import type { Parameter, Shard } from '../../nn/parameter.ts'
+import { checkDense, type DenseOptions } from './dense-checks.ts'
 import type { ParallelPlan } from './parallelize.ts'
+import { connect, connectRow } from './partial-gathers.ts'
+import type { ParallelStyle } from './styles.ts'
 
 /** What is used of a weight; `val` and `shape` are what TensorFlow.js reads them from. */
 interface DenseVariable {
@@ -17,11 +20,9 @@ interface DenseVariable {
 }
 
 /** What is used of a tf.layers.dense. */
-interface DenseLayer {
-  readonly name: string
+interface DenseLayer extends DenseOptions {
   readonly kernel: DenseVariable
   readonly bias: DenseVariable | null
-  readonly activation: { apply(x: Tensor): Tensor; getClassName(): string }
   getClassName(): string
   call: (inputs: Tensor | Tensor[]) => Tensor
   inputSpec: readonly { readonly minNDim: number }[]
@@ -39,9 +40,10 @@ interface DenseLayer {
  * await model.fit(x, y, { shuffle: false })
  *
  * @throws ERR_TSR_ARGUMENT when the plan names no layer or one that is not dense, a layer does not
- *   divide, or one whose activation needs all outputs has some of them only
+ *   divide, or a part of one would not do what the whole does: with an activation that needs all
+ *   outputs, with a regularizer, with a constraint other than `nonNeg`
  */
-export function parallelizeLayers<M extends LayersModelLike>(
+export function parallelizeLayers<M extends LayersModelLike & { getClassName(): string }>(
   model: M,
   plan: ParallelPlan,
   group: ProcessGroup,
@@ -57,13 +59,35 @@ export function parallelizeLayers<M extends LayersModelLike>(
     const names = layers.map(({ name }) => name).join(', ')
     throw refusal(unknown.glob, `names of layers: ${names}`)
   }
+  const row: { name: string; module: Module }[] = []
   for (const layer of layers) {
+    row.push({ name: layer.name, module: other })
     const entry = entries.find(({ fits }) => fits(layer.name))
     if (entry === undefined) continue
     if (layer.getClassName() !== 'Dense') throw refusal(layer.name, 'dense layers')
-    replaceCall(layer, entry.style(linearOf(layer), group, layer.name))
+    if (group.size === 1) continue
+    const module = share(layer, entry.style, group)
+    row.splice(-1, 1, { name: layer.name, module })
   }
+  // elsewhere the order of layers is not that of their list
+  if (model.getClassName() === 'Sequential') connectRow(row)
+  else for (const layer of row) connect(layer, undefined)
   return model
+}
+
+/** Whatever else is in a row of layers. */
+const other: Module = { parameters: [], forward: (x) => x }
+
+function share(layer: DenseLayer, style: ParallelStyle, group: ProcessGroup): Module {
+  const shared = style(linearOf(layer), group, layer.name)
+  try {
+    checkDense(layer, shared)
+  } catch (error) {
+    disposeModule(shared)
+    throw error
+  }
+  replaceCall(layer, shared)
+  return shared
 }
 
 /** The layer as one of ours: with copies of its weights, which the style cuts. */
@@ -82,7 +106,6 @@ function linearOf({ name, kernel, bias }: DenseLayer): Module {
 }
 
 function replaceCall(layer: DenseLayer, shared: Module): void {
-  const outputs = layer.kernel.shape[1]!
   const [weight, bias] = shared.parameters as [Parameter, Parameter]
   adopt(layer.kernel, weight)
   if (layer.bias !== null) adopt(layer.bias, bias)
@@ -91,9 +114,6 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
   layer.call = (inputs) =>
     tf.tidy(() => {
       const y = shared.forward(Array.isArray(inputs) ? inputs[0]! : inputs)
-      if (y.shape.at(-1) !== outputs && layer.activation.getClassName() === 'softmax') {
-        throw refusal(layer.name, "gather: 'replicated' in front of a softmax")
-      }
       return layer.activation.apply(y)
     })
 }
