@@ -13,8 +13,9 @@
 
 import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
 import { drawCurve } from './lib/loss-curve.ts'
+import { meshProblem } from './lib/mesh-problem.ts'
 import { measurePeak } from './lib/peak.ts'
 import { grouped, percent, Progress } from './lib/progress.ts'
 import { printResult } from './lib/result.ts'
@@ -46,10 +47,9 @@ const { batch, block, layers, heads, width, seed, steps } = flags
 const world = await initProcessGroup()
 await training.loadBackend()
 const { pp, tp, cp } = flags
-const dp = flags.dp || world.size / (pp * cp * tp)
-if (dp * pp * cp * tp !== world.size || !Number.isInteger(dp) || batch % dp !== 0) {
-  throw new Error(`${world.size} ranks and a batch of ${batch} do not divide by this mesh.`)
-}
+const dp = flags.dp || Math.max(1, Math.floor(world.size / (pp * cp * tp)))
+const problem = meshProblem({ ...flags, dp }, world.size)
+if (problem !== undefined) endWith(problem)
 const mesh = await initDeviceMesh({ dp, pp, cp, tp })
 // all that have the same layers and see other tokens
 const { world: averaged } = await mesh.get('dp', 'cp')
@@ -57,13 +57,13 @@ const { world: averaged } = await mesh.get('dp', 'cp')
 const { world: sharing } = await mesh.get('pp', 'tp')
 
 const recipe = training.gpt({ layers, heads, width, block, seed })
-const sliced = cp === 1 ? recipe : training.contextParallel(recipe, mesh.cp)
+const sliced = training.contextParallel(recipe, mesh.cp)
 const plan = training.gptPlan({ sequence: flags.between === 'sequence' })
-const shared = tp === 1 ? sliced : training.parallelize(sliced, plan, mesh.tp)
+const shared = training.parallelize(sliced, plan, mesh.tp)
 const pipe = training.pipeline(shared, mesh.pp, {
   schedule: flags.schedule,
   microbatches: flags.microbatches,
-  loss: tp === 1 ? training.summedCrossEntropy : training.vocabParallelCrossEntropy(mesh.tp),
+  loss: training.vocabParallelCrossEntropy(mesh.tp, 'sum'),
 })
 const stage = ({ 0: undefined, 1: 1, 2: 2 } as const)[flags.zero]
 const sharded = stage && (await training.fullyShard(pipe, averaged, { stage }))

@@ -80,8 +80,13 @@ export function readFlags<Flags extends Record<string, Flag<unknown>>>(
 }
 
 function refuse(problem: string, flags: Record<string, Flag<unknown>>): never {
+  endWith(`${problem}\n\n${usage(flags)}`)
+}
+
+/** Ends the process with exit code 2, as a mistake in the flags does; in a job only rank 0 speaks. */
+export function endWith(problem: string): never {
   if (isFirst()) {
-    console.error(`${problem}\n\n${usage(flags)}`)
+    console.error(problem)
   } else {
     // A job ends with its first rank that fails: leave that to the one that says why.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5000)

@@ -57,4 +57,24 @@ describe('gpt.ts', () => {
       expect(Math.abs(four.validation - alone.validation)).toBeLessThan(1e-4)
     }
   })
+
+  it.each([
+    { ranks: 3, flags: ['--tp', '2'], problem: 'dp 1, pp 1, cp 1 and tp 2 has 2 places' },
+    { ranks: 2, flags: ['--batch', '7'], problem: '--batch 7 does not divide by 2 replicas' },
+    {
+      ranks: 2,
+      flags: ['--tp', '2', '--heads', '1'],
+      problem: '--heads 1 do not divide by --tp 2',
+    },
+    { ranks: 2, flags: ['--cp', '2', '--block', '30'], problem: '--block 30 does not divide by 4' },
+  ])('says what does not divide: $problem', async ({ ranks, flags, problem }) => {
+    const job = ['--nproc', String(ranks), '--log-format', 'raw', '--no-summary']
+    const run = await tsrun([...job, 'examples/gpt.ts', ...flags], { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain(problem)
+  })
+
+  it('takes an odd length where no ranks share it', async () => {
+    await train(1, '--block', '31', '--steps', '1', '--sample', '0')
+  })
 })
