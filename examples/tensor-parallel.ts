@@ -36,10 +36,10 @@ const { rank, size } = group
 
 // the ten classes do not divide: the last layer stays whole
 const gathered: training.ParallelPlan = {
-  'layers.0': columnParallel({ gather: 'partial', sumsInputGradient: false }),
-  'layers.1': columnParallel({ gather: 'partial', sumsInputGradient: false }),
+  'layers.0': columnParallel({ gather: 'partial' }),
+  'layers.1': columnParallel({ gather: 'partial' }),
   // the last layer is the same on all ranks, so each has the whole gradient of its input
-  'layers.2': columnParallel({ gather: 'replicated', sumsInputGradient: false }),
+  'layers.2': columnParallel({ gather: 'replicated' }),
 }
 const paired: training.ParallelPlan = {
   'layers.0': columnParallel(),

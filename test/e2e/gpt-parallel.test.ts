@@ -34,6 +34,7 @@ describe('a GPT that ranks share', () => {
     { form: 'heads', size: 1 },
     { form: 'heads', size: 2 },
     { form: 'heads-tied', size: 4 },
+    { form: 'heads-uneven-tied', size: 4 },
     { form: 'sequence', size: 2 },
     { form: 'sequence-tied', size: 4 },
     { form: 'ring', size: 1 },
@@ -45,7 +46,8 @@ describe('a GPT that ranks share', () => {
     const { batch, block, width, layers } = sizes
     const rows = batch * block
     const activation = rows * width * FLOAT
-    const scores = 3 * rows * FLOAT
+    // and how many of the scores each rank has
+    const scores = (3 * rows + size) * FLOAT
     // of each block two, each way; of the embedding one forward, of the head one backward
     const edges = 4 * layers + 2
     for (const { worst, leaked, traffic, share } of ranks) {
@@ -70,13 +72,56 @@ describe('a GPT that ranks share', () => {
         continue
       }
       // every sum is a scatter and a gather: the same bytes in twice the operations
-      const norms = 2 * (2 * layers + 1)
-      const small = (norms + 2 * layers + block) * width * FLOAT
+      const norms = 2 * layers + 1
+      const small = (2 * norms + 2 * layers + block) * width * FLOAT
       expect(traffic).toEqual({
         allGather: { count: edges, bytes: edges * activation },
         reduceScatter: { count: edges, bytes: edges * activation },
         allReduce: { count: norms + 2 * layers + 1 + 2, bytes: small + scores },
       })
+    }
+  })
+})
+
+describe('attention over a ring', () => {
+  it('holds as much whatever the number of ranks', async () => {
+    interface Memory {
+      readonly peaks: unknown
+      readonly left: unknown
+    }
+    const measure = async (ranks: number) =>
+      JSON.parse(await runScript(ranks, 'test/fixtures/training/ring-memory.mjs')) as Memory
+    const [two, four] = [await measure(2), await measure(4)]
+    expect(four.peaks).toEqual(two.peaks)
+    for (const { left } of [two, four]) expect(left).toEqual({ tensors: 0, arena: 0 })
+  })
+})
+
+describe('the loss of scores that ranks share', () => {
+  it.each([
+    { classes: 8, size: 1 },
+    { classes: 8, size: 2 },
+    { classes: 7, size: 3 },
+  ])('is that of all, and refuses other labels: $classes, $size ranks', async (given) => {
+    const { classes, size } = given
+    const stdout = await runScript(size, 'test/fixtures/training/vocab-loss.mjs', String(classes))
+    const ranks = JSON.parse(stdout) as {
+      readonly errors: readonly number[]
+      readonly refused: readonly unknown[]
+      readonly right: number
+    }[]
+    expect(ranks).toHaveLength(size)
+    for (const { errors, refused, right } of ranks) {
+      for (const error of errors) expect(error).toBeLessThan(1e-5)
+      expect(right).toBe(5)
+      expect(refused).toEqual(
+        [classes, -100].map((label) => ({
+          code: 'ERR_TSR_ARGUMENT',
+          message: expect.stringMatching(
+            new RegExp(`a label.*${String(label)}.*0 to ${String(classes - 1)}`),
+          ) as string,
+        })),
+      )
     }
   })
 })

@@ -15,6 +15,8 @@ interface RankReport {
   readonly leaked: number
   /** Of the parameters' elements. */
   readonly share: number
+  /** Of a step. */
+  readonly collectives: number
 }
 
 async function train(nproc: number, form: string): Promise<RankReport[]> {
@@ -24,17 +26,19 @@ async function train(nproc: number, form: string): Promise<RankReport[]> {
 
 describe('layers shared among ranks', () => {
   it.each([
-    { form: 'column-row', size: 1 },
-    { form: 'column-row', size: 2 },
-    { form: 'column-row', size: 4 },
-    { form: 'gather-replicated', size: 2 },
-    { form: 'gather-partial', size: 2 },
-    { form: 'gather-partial', size: 3 },
-    { form: 'row-replicated', size: 2 },
-  ])('train like one process: $form, $size ranks', async ({ form, size }) => {
+    { form: 'column-row', size: 1, collectives: 0 },
+    // two pairs: two sums forward; backward one, for nobody wants the gradient of the images
+    { form: 'column-row', size: 2, collectives: 3 },
+    { form: 'column-row', size: 4, collectives: 3 },
+    { form: 'gather-replicated', size: 2, collectives: 4 + 3 },
+    { form: 'gather-partial', size: 2, collectives: 4 + 3 },
+    { form: 'gather-partial', size: 3, collectives: 4 + 3 },
+    { form: 'row-replicated', size: 2, collectives: 4 + 3 },
+  ])('train like one process: $form, $size ranks', async ({ form, size, collectives }) => {
     const ranks = await train(size, form)
     expect(ranks).toHaveLength(size)
-    for (const { worst, lossError, normError, leaked, share } of ranks) {
+    for (const { worst, lossError, normError, leaked, share, ...counted } of ranks) {
+      expect(counted.collectives).toBe(collectives)
       expect(Object.keys(worst)).toHaveLength(8)
       for (const error of Object.values(worst)) expect(error).toBeLessThan(1e-6)
       expect(lossError).toBeLessThan(1e-5)
@@ -44,7 +48,7 @@ describe('layers shared among ranks', () => {
     }
   })
 
-  it('do not when the gradient of a gather is sliced that should be summed', async () => {
+  it('do not when the gradient of a gather is summed that is whole', async () => {
     for (const { worst } of await train(2, 'wrong')) {
       expect(worst['layers.0.weight']).toBeGreaterThan(1e-2)
     }

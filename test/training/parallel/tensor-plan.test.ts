@@ -73,7 +73,8 @@ describe('parallelize', () => {
   it.each<[string, number, ParallelPlan, RegExp]>([
     ['a name that nothing has', 2, { 'h.*.attn.c_atn': columnParallel() }, /h\.\*\.attn\.c_atn/],
     ['heads that do not divide', 2, { 'h.*.attn.c_attn': columnParallel() }, /2 ranks.* times 4/],
-    ['words that do not divide', 5, { wte: vocabParallel() }, /wte\.weight/],
+    ['more ranks than words', 13, { wte: vocabParallel() }, /wte\.weight/],
+    ['half of a tied table', 3, { wte: vocabParallel() }, /no style for lm_head.*wte\.weight/],
     ['rows of three layers in one', 3, { 'h.*.attn.c_attn': rowParallel() }, /h\.0\.attn\.c_attn/],
     ['columns of a norm', 3, { ln_f: columnParallel() }, /columnParallel for ln_f/],
     ['words of a norm', 3, { ln_f: vocabParallel() }, /vocabParallel for ln_f/],
@@ -81,7 +82,7 @@ describe('parallelize', () => {
   ])('refuses %s', async (_, size, plan, message) => {
     const errors = await onEach(size, (group) => {
       try {
-        parallelize(new GPT(sizes), plan, group)
+        parallelize(new GPT({ ...sizes, tied: true }), plan, group)
         return undefined
       } catch (error) {
         return error
@@ -132,6 +133,41 @@ describe('parallelize', () => {
     }
   })
 
+  it.each<[string, ParallelPlan]>([
+    ['a layer that is whole', { 'layers.0': columnParallel({ gather: 'partial' }) }],
+    [
+      'a layer by rows',
+      {
+        'layers.0': columnParallel({ gather: 'partial' }),
+        'layers.1': rowParallel({ input: 'replicated' }),
+      },
+    ],
+    ['the end of the model', { 'layers.*': columnParallel({ gather: 'partial' }) }],
+  ])('refuses to gather gradients that are whole, in front of %s', async (_, plan) => {
+    const [error] = await onEach(2, (group) => {
+      const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
+      try {
+        return parallelize(model, plan, group)
+      } catch (failed) {
+        return failed
+      } finally {
+        disposeModule(model)
+      }
+    })
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.[01]/))
+  })
+
+  it('leaves a model as it is in a group of one rank', async () => {
+    await onEach(1, (group) => {
+      const model = new GPT(sizes)
+      const { layers, parameters } = model
+      parallelize(model, gptPlan({ sequence: true }), group)
+      expect(model.layers).toEqual(layers)
+      expect(model.parameters).toEqual(parameters)
+      disposeModule(model)
+    })
+  })
+
   it('shares the layers of a network in its place', async () => {
     await onEach(2, (group) => {
       const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
@@ -179,16 +215,35 @@ describe('parallelizeLayers', () => {
     for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
   })
 
-  it('refuses a softmax of some of the outputs', async () => {
-    const plan = { last: columnParallel() }
+  it.each([
+    { what: 'a softmax of some of the outputs', options: { activation: 'softmax' as const } },
+    { what: 'any activation that needs all outputs', options: { activation: 'logSoftmax' } },
+    { what: 'a penalty on a part', options: { kernelRegularizer: tfjs.regularizers.l2() } },
+    { what: 'a norm of a part', options: { kernelConstraint: tfjs.constraints.maxNorm({}) } },
+  ])('refuses $what', async ({ options }) => {
+    const before = tf.memory().numTensors
     const [error] = await onEach(2, (group) => {
-      const model = parallelizeLayers(build(), plan, group)
+      const layer = { name: 'last', units: 4, inputShape: [4], ...options }
+      const model = tfjs.sequential({ layers: [tfjs.layers.dense(layer as never)] })
       try {
-        return model.predict(tf.zeros([1, 4]))
+        return parallelizeLayers(model, { last: columnParallel() }, group)
       } catch (failed) {
         return failed
+      } finally {
+        model.dispose()
       }
     })
-    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /softmax/))
+    const [key] = Object.keys(options)
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', new RegExp(`${key!} of last`)))
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('leaves a model as it is in a group of one rank', async () => {
+    await onEach(1, (group) => {
+      const model = build()
+      parallelizeLayers(model, { first: columnParallel(), last: columnParallel() }, group)
+      expect(Object.hasOwn(model.layers[2]!, 'call')).toBe(false)
+      model.dispose()
+    })
   })
 })

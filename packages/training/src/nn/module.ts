@@ -26,7 +26,14 @@ export interface Module {
 }
 
 type ModuleKind =
-  'attention' | 'linear' | 'joint-linear' | 'embedding' | 'positions' | 'head' | 'sequence-parallel'
+  | 'attention'
+  | 'linear'
+  | 'joint-linear'
+  | 'embedding'
+  | 'positions'
+  | 'head'
+  | 'column-parallel'
+  | 'sequence-parallel'
 
 /** A module whose parameters may be something made of them. */
 export interface Separable extends Module {

@@ -1,75 +1,69 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { blockingBackend } from './blocking.ts'
+import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { blockingBackend } from '../blocking.ts'
+import { freeAfter, withBuffers } from '../lent-buffers.ts'
 
 /*
  * Collectives on tensors that block: inside a forward or a backward pass nothing can be awaited.
- * Tensors of float32; a result belongs to
- * the pass that is under way, as those of other operations do.
+ * Tensors of float32; a result belongs to the pass that is under way, as those of other operations
+ * do. Labels name the operation in errors and reports.
  */
 
-/** An all-reduce under way. */
-export interface PendingSum {
-  /** Waits for the sum over all ranks, of the shape of the tensor. */
-  finish(): Tensor
+/** The sum of a tensor over the ranks, of its shape. */
+export function sum(x: Tensor, group: ProcessGroup, label: string): Tensor {
+  return sumWhile(x, group, label, () => undefined).sum
 }
 
-/** Starts to sum a tensor over the ranks; it can be disposed at once. */
-export function startSum(x: Tensor, group: ProcessGroup): PendingSum {
+/** The same, with what `compute` makes while the numbers travel. */
+export function sumWhile<T>(
+  x: Tensor,
+  group: ProcessGroup,
+  label: string,
+  compute: () => T,
+): { readonly sum: Tensor; readonly result: T } {
   blockingBackend()
-  const buffer = group.alloc('float32', x.size)
-  void writeTo(x, buffer)
   const { shape } = x
-  const work: Work = group.allReduce(buffer, { label: 'tensor parallel sum' })
-  return {
-    finish: () => {
-      work.wait()
-      const sum = scopedTensor(buffer, shape)
-      group.free(buffer)
-      return sum
-    },
+  const buffer = group.alloc('float32', x.size)
+  let work: Work | undefined
+  try {
+    void writeTo(x, buffer)
+    work = group.allReduce(buffer, { label })
+    const result = compute()
+    work.wait()
+    return { sum: scopedTensorFrom(buffer, shape), result }
+  } finally {
+    freeAfter(work, group, buffer)
   }
 }
 
 /** [..., columns] of each rank side by side: [..., size * columns], in the order of the ranks. */
-export function gatherColumns(x: Tensor, group: ProcessGroup): Tensor {
+export function gatherColumns(x: Tensor, group: ProcessGroup, label: string): Tensor {
   blockingBackend()
   const { size } = group
   const { rows, columns, shape } = matrixOf(x)
-  const own = group.alloc('float32', x.size)
-  const all = group.alloc('float32', x.size * size)
-  void writeTo(x, own)
-  group.allGatherSync(all, own, { label: 'tensor parallel gather' })
-  const whole = new Float32Array(x.size * size)
-  interleave(whole, all, { rows, columns, size }, 'whole')
-  group.free(own)
-  group.free(all)
-  return scopedTensor(whole, [...shape.slice(0, -1), columns * size])
+  return withBuffers(group, [x.size, x.size * size], (own, all) => {
+    void writeTo(x, own)
+    group.allGatherSync(all, own, { label })
+    const whole = new Float32Array(x.size * size)
+    interleave(whole, all, { rows, columns, size }, 'whole')
+    return scopedTensorFrom(whole, [...shape.slice(0, -1), columns * size])
+  })
 }
 
 /** This rank's part of the columns of [..., columns], summed over the ranks: [..., columns / size]. */
-export function reduceScatterColumns(x: Tensor, group: ProcessGroup): Tensor {
+export function reduceScatterColumns(x: Tensor, group: ProcessGroup, label: string): Tensor {
   blockingBackend()
   const { size } = group
   const { rows, columns: all, shape } = matrixOf(x)
   const columns = all / size
   const whole = new Float32Array(x.size)
   void writeTo(x, whole)
-  const input = group.alloc('float32', x.size)
-  const output = group.alloc('float32', x.size / size)
-  interleave(whole, input, { rows, columns, size }, 'slices')
-  group.reduceScatterSync(output, input, { label: 'tensor parallel reduce-scatter' })
-  const part = scopedTensor(output, [...shape.slice(0, -1), columns])
-  group.free(input)
-  group.free(output)
-  return part
-}
-
-function scopedTensor(values: Float32Array, shape: readonly number[]): Tensor {
-  const tensor = tensorFrom(values, shape)
-  tensor.kept = false
-  return tensor
+  return withBuffers(group, [x.size, x.size / size], (input, output) => {
+    interleave(whole, input, { rows, columns, size }, 'slices')
+    group.reduceScatterSync(output, input, { label })
+    return scopedTensorFrom(output, [...shape.slice(0, -1), columns])
+  })
 }
 
 interface Layout {

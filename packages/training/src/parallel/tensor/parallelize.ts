@@ -1,9 +1,12 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
 import { modulesOf } from '../../nn/tree.ts'
 import type { PipelineModel } from '../pipeline/model.ts'
+import { connectPartialGathers } from './partial-gathers.ts'
 import { planError } from './plan-error.ts'
+import { isCut } from './shard.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /**
@@ -19,7 +22,8 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * `Parameter.shard`), and the others in full.
  *
  * A recipe for a pipeline becomes one whose slices are shared. Not every slice has all the layers: the
- * first pass of the pipeline refuses names that no rank has found.
+ * first pass of the pipeline refuses names that no rank has found. In a group of one rank the model
+ * stays as it is.
  *
  * The passes block inside collectives: all ranks run the same layers in the same order.
  *
@@ -64,13 +68,29 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
   for (const { name, module, replace } of modulesOf(model)) {
     const entry = entries.find(({ fits }) => fits(name))
-    if (entry !== undefined) replace(entry.style(module, group, name))
+    const next = entry?.style(module, group, name) ?? module
+    if (next !== module) replace(next)
   }
+  refuseHalfTied(model)
+  connectPartialGathers(model)
   return model
 }
 
 function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
   return Object.keys(plan).filter((glob) => !names.some(matchName(glob)))
+}
+
+/** A tied parameter is cut for all layers that use it, or for none. */
+function refuseHalfTied(model: Module): void {
+  for (const { name, module } of modulesOf(model)) {
+    const parameter = module.children === undefined && module.parameters.find(isCut)
+    if (!parameter) continue
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'plan',
+      value: `no style for ${name}`,
+      expected: `the style that cuts ${parameter.name} in another layer: the two are tied`,
+    })
+  }
 }
 
 function refuseUnknown(model: Module, plan: ParallelPlan): void {

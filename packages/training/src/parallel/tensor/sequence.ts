@@ -1,8 +1,10 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../../backend/tensorflow.ts'
 import type { Module, Separable } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { hasPositions, type Positions } from '../../nn/positions.ts'
+import type { SharedPlace } from './layers.ts'
 import { copyToRanks } from './operations.ts'
 
 /**
@@ -12,12 +14,12 @@ import { copyToRanks } from './operations.ts'
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'
   readonly #layer: Separable
-  readonly #group: ProcessGroup
+  readonly #place: SharedPlace
 
-  constructor(layer: Separable, group: ProcessGroup) {
+  constructor(layer: Separable, place: SharedPlace) {
     this.#layer = layer
-    this.#group = group
-    if (hasPositions(layer)) layer.positions = partOf(layer.positions, group)
+    this.#place = place
+    if (hasPositions(layer)) layer.positions = partOf(layer.positions, place.group)
   }
 
   get parameters(): readonly Parameter[] {
@@ -26,9 +28,21 @@ export class SequenceParallel implements Module {
 
   /** @param x - [batch, length / size, width] */
   forward(x: Tensor): Tensor {
-    const values = this.parameters.map(({ value }) => copyToRanks(value, this.#group))
-    return this.#layer.forwardWith(values, x)
+    const values = this.parameters.map(({ value }) => value)
+    return this.#layer.forwardWith(copyTogether(values, this.#place), x)
   }
+}
+
+/** The tensors, whose gradients are summed over the ranks in one operation. */
+function copyTogether(values: readonly Tensor[], { group, name }: SharedPlace): readonly Tensor[] {
+  const label = `${name}: parameters`
+  if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
+  const all = copyToRanks(tf.concat(values.map((value) => tf.reshape(value, [-1]))), group, label)
+  const parts = tf.split(
+    all,
+    values.map(({ size }) => size),
+  )
+  return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
 }
 
 function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {

@@ -19,14 +19,17 @@ import {
   type VocabParallelOptions,
 } from './vocabulary.ts'
 
-/** How a layer is shared among the ranks of a group: what takes its place. */
+/**
+ * How a layer is shared among the ranks of a group: what takes its place; in a group of one rank the
+ * layer itself.
+ */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
 /** By columns of the weight: every rank has all inputs and some outputs. */
 export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
   return (layer, group, name) => {
     if (!isLinear(layer) && !isJoint(layer)) throw misfit('columnParallel', name, 'a linear layer')
-    return new ColumnParallelLinear(layer, group, options)
+    return group.size === 1 ? layer : new ColumnParallelLinear(layer, { group, name }, options)
   }
 }
 
@@ -34,7 +37,7 @@ export function columnParallel(options: ColumnParallelOptions = {}): ParallelSty
 export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
   return (layer, group, name) => {
     if (!isLinear(layer)) throw misfit('rowParallel', name, 'a linear layer')
-    return new RowParallelLinear(layer, group, options)
+    return group.size === 1 ? layer : new RowParallelLinear(layer, { group, name }, options)
   }
 }
 
@@ -44,9 +47,14 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
  */
 export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
   return (layer, group, name) => {
-    if (isHead(layer)) return new VocabParallelHead(layer, group, options)
-    if (isEmbedding(layer)) return new VocabParallelEmbedding(layer, group, options)
-    throw misfit('vocabParallel', name, 'an Embedding or a Head')
+    if (!isHead(layer) && !isEmbedding(layer)) {
+      throw misfit('vocabParallel', name, 'an Embedding or a Head')
+    }
+    if (group.size === 1) return layer
+    const place = { group, name }
+    return isHead(layer)
+      ? new VocabParallelHead(layer, place, options)
+      : new VocabParallelEmbedding(layer, place, options)
   }
 }
 
@@ -54,7 +62,7 @@ export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle
 export function sequenceParallel(): ParallelStyle {
   return (layer, group, name) => {
     if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')
-    return new SequenceParallel(layer as Separable, group)
+    return group.size === 1 ? layer : new SequenceParallel(layer as Separable, { group, name })
   }
 }
 

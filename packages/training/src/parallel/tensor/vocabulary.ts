@@ -1,12 +1,12 @@
-import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom } from '../../backend/host-memory.ts'
+import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { tf } from '../../backend/tensorflow.ts'
 import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/head.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { onRows } from '../../nn/project.ts'
+import type { SharedPlace } from './layers.ts'
 import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
 import { shardOf } from './shard.ts'
 
@@ -18,20 +18,22 @@ export interface VocabParallelOptions {
   readonly sequence?: boolean
 }
 
-/** Each rank has some rows of the table; a token that it has not is zero there, and the sum is right. */
+/**
+ * Each rank has some rows of the table, as many as the others or one more; a token that it has not is zero there, and the sum is right.
+ */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]
-  readonly #group: ProcessGroup
+  readonly #place: SharedPlace
   readonly #leave: typeof sumOverRanks
 
   constructor(
     { weight }: Embedding,
-    group: ProcessGroup,
+    place: SharedPlace,
     { sequence = false }: VocabParallelOptions,
   ) {
-    this.#group = group
+    this.#place = place
     this.#leave = sequence ? scatterSequence : sumOverRanks
-    this.parameters = [shardOf(weight, group, 0)]
+    this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
   }
 
   /** @param ids - int32 [batch, length], the same on all ranks */
@@ -39,25 +41,28 @@ export class VocabParallelEmbedding implements Module {
     const [weight] = this.parameters
     checkIds(ids, weight)
     const { own, here } = ownIds(ids, weight)
-    return this.#leave(tf.mul(lookUp(weight.value, own), here), this.#group)
+    const { group, name } = this.#place
+    return this.#leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
   }
 }
 
-/** Each rank makes the scores of some of the vocabulary: [..., vocabulary / size]. */
+/** Each rank makes the scores of some of the vocabulary: [..., its part of the vocabulary]. */
 export class VocabParallelHead implements Module {
   readonly parameters: readonly [weight: Parameter]
-  readonly #group: ProcessGroup
+  readonly #place: SharedPlace
   readonly #enter: typeof copyToRanks
 
-  constructor({ weight }: Head, group: ProcessGroup, { sequence = false }: VocabParallelOptions) {
-    this.#group = group
+  constructor({ weight }: Head, place: SharedPlace, { sequence = false }: VocabParallelOptions) {
+    this.#place = place
     this.#enter = sequence ? gatherSequence : copyToRanks
-    this.parameters = [shardOf(weight, group, 0)]
+    this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
   }
 
   forward(x: Tensor): Tensor {
     const [weight] = this.parameters
-    return onRows(this.#enter(x, this.#group), (rows) => tf.matMul(rows, weight.value, false, true))
+    const { group, name } = this.#place
+    const whole = this.#enter(x, group, `${name}: input`)
+    return onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true))
   }
 }
 
@@ -66,17 +71,14 @@ function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: 
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
   const isHere = (place: number): boolean => place >= 0 && place < shape[0]!
-  const own = tensorFrom(
+  const own = scopedTensorFrom(
     places.map((place) => (isHere(place) ? place : 0)),
     ids.shape,
     'int32',
   )
-  const here = tensorFrom(
+  const here = scopedTensorFrom(
     Float32Array.from(places, (place) => Number(isHere(place))),
     [...ids.shape, 1],
   )
-  // they end with the pass
-  own.kept = false
-  here.kept = false
   return { own, here }
 }
