@@ -8,7 +8,7 @@ import { checkArguments, copyBeside, nothingBeside, type SavedState } from './sa
 import { ownersOf } from './state.ts'
 import { together } from './together.ts'
 import { inTurn, type Writing } from './turns.ts'
-import { attempt, writeCheckpoint } from './write.ts'
+import { attempt, unlessAborted, writeCheckpoint } from './write.ts'
 
 export interface SaveOptions {
   /** Newest checkpoints to keep, this one among them; default: all. */
@@ -28,6 +28,11 @@ export interface SaveOptions {
    * which may be too short for a slow disk.
    */
   readonly timeout?: number
+  /**
+   * Gives up when it is aborted on any rank before all files are there: the checkpoints before stay,
+   * and so does the group.
+   */
+  readonly signal?: AbortSignal
 }
 
 export interface SavedCheckpoint {
@@ -58,7 +63,7 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
  *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_OPERATION_TIMEOUT;
- *   ERR_TSR_ARGUMENT. All ranks throw when one does.
+ *   ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT. All ranks throw when one does.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -84,7 +89,7 @@ async function save(
   folder: string,
   state: SavedState,
   group: ProcessGroup | undefined,
-  { keep = Infinity, background = false, compare = true, timeout }: SaveOptions,
+  { keep = Infinity, background = false, compare = true, timeout, signal }: SaveOptions,
   untold: Writing['untold'],
 ): Promise<{ readonly path: string; readonly writing?: Writing }> {
   const rank = group?.rank ?? 0
@@ -94,6 +99,9 @@ async function save(
   const ranks = await together(group, async () => {
     if (untold !== undefined) throw untold.error
     checkArguments(state, keep)
+    await unlessAborted(signal, group, () => {
+      signal?.throwIfAborted()
+    })
     beside = copyBeside(state)
     for (const owner of ownersOf(state)) pieces.push(...(await owner.pieces()))
     checkNames(pieces)
@@ -107,7 +115,7 @@ async function save(
   const { name, save } = ranks[0]!.place!
   const facts = { save, step: state.step, ...beside, hasOptimizer }
   const tensors = valuesToWrite(pieces, plan, rank)
-  const share = { folder, name, plan, tensors, facts, keep, timeout }
+  const share = { folder, name, plan, tensors, facts, keep, timeout, signal }
   const path = join(folder, name)
   if (!background) {
     await writeCheckpoint(share, group)

@@ -22,6 +22,7 @@ export interface Share {
   readonly keep: number
   /** See `SaveOptions`. */
   readonly timeout: number | undefined
+  readonly signal: AbortSignal | undefined
 }
 
 interface WrittenShard {
@@ -34,17 +35,21 @@ interface WrittenShard {
  * Writes the files of all ranks into a folder of another name; when all are on the disk rank 0 adds
  * the index, and gives the folder its name.
  *
- * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write
+ * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED
  */
 export async function writeCheckpoint(
   share: Share,
   group: ProcessGroup | undefined,
 ): Promise<void> {
-  const { folder, name, timeout } = share
+  const { folder, name, timeout, signal } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    together(group, () => attempt(rank, join(folder, name), run), timeout)
+    together(
+      group,
+      () => attempt(rank, join(folder, name), () => unlessAborted(signal, group, run)),
+      timeout,
+    )
   try {
     await step(async () => {
       if (rank === 0) await makeUnfinished(folder, name)
@@ -56,6 +61,25 @@ export async function writeCheckpoint(
   } catch (error) {
     if (rank === 0) await rm(path, { recursive: true, force: true }).catch(() => undefined)
     throw error
+  }
+}
+
+/** @throws ERR_TSR_OPERATION_ABORTED where it ends by the reason of the signal */
+export async function unlessAborted<T>(
+  signal: AbortSignal | undefined,
+  group: ProcessGroup | undefined,
+  run: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    if (signal?.aborted !== true || error !== signal.reason) throw error
+    const facts = {
+      rank: group?.rank ?? 0,
+      operation: 'saveCheckpoint',
+      group: group?.name ?? 'none',
+    }
+    throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
   }
 }
 
@@ -73,7 +97,7 @@ export async function attempt<T>(rank: number, path: string, run: () => Promise<
 /** Of a rank that writes nothing there is no file. */
 async function writeShard(
   path: string,
-  { plan, tensors }: Share,
+  { plan, tensors, signal }: Share,
   rank: number,
   ranks: number,
 ): Promise<WrittenShard | undefined> {
@@ -86,17 +110,23 @@ async function writeShard(
     const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
     return [piece.key, { shape, values: tensors.get(piece.key)! }] as const
   })
-  const { bytes, checksums } = await writeSafetensors(join(path, file), new Map(data), {
-    format: 'pt',
-  })
+  const metadata = { format: 'pt' }
+  const tensorData = new Map(data)
+  const { bytes, checksums } = await writeSafetensors(
+    join(path, file),
+    tensorData,
+    metadata,
+    signal,
+  )
   return { file, bytes, checksums: [...checksums] }
 }
 
 async function finish(
   path: string,
-  { folder, name, plan, facts, keep }: Share,
+  { folder, name, plan, facts, keep, signal }: Share,
   shards: readonly (WrittenShard | undefined)[],
 ): Promise<void> {
+  signal?.throwIfAborted()
   const files: Record<string, number> = {}
   for (const [rank, shard] of shards.entries()) {
     if (shard === undefined) continue

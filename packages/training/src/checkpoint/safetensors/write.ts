@@ -31,6 +31,7 @@ const CHUNK = 16 * 1024 * 1024
  *
  * @param tensors - by name, in this order
  * @param metadata - text for `__metadata__`
+ * @param signal - leaves no file when it is aborted before the end, and throws its reason
  * @throws ERR_TSR_ARGUMENT when a tensor has another number of values than its shape says, or the name
  *   `__metadata__`; what the file system says (ENOSPC, EROFS, ...)
  *
@@ -42,6 +43,7 @@ export async function writeSafetensors(
   path: string,
   tensors: ReadonlyMap<string, TensorData>,
   metadata: Readonly<Record<string, string>> = {},
+  signal?: AbortSignal,
 ): Promise<WrittenFile> {
   const entries = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
@@ -53,6 +55,7 @@ export async function writeSafetensors(
       const data = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
       let checksum = 0
       for (let at = 0; at < data.length; at += CHUNK) {
+        signal?.throwIfAborted()
         const chunk = data.subarray(at, at + CHUNK)
         checksum = crc32(chunk, checksum)
         await writeAll(file, chunk)
