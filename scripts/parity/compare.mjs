@@ -37,7 +37,7 @@ function worst(pieces, wanted) {
     0,
     ...pieces.map((piece) => {
       const whole = wanted.get(piece.name)
-      return whole === undefined
+      return whole === undefined || /** @type {unknown} */ (piece.values) === undefined
         ? Infinity
         : excess(/** @type {Float32Array} */ (piece.values), partOf(whole, piece))
     }),
@@ -109,6 +109,20 @@ export function assemble(pieces) {
     placesOf(piece).forEach((place, i) => (whole[place] = /** @type {number} */ (values[i])))
   }
   return tensors
+}
+
+/**
+ * Whether the parts of all ranks are those of every tensor that is wanted, whole.
+ *
+ * @param {readonly import('@tsrun/training').Piece[]} pieces
+ * @param {ReadonlyMap<string, Float32Array>} wanted
+ */
+export function covers(pieces, wanted) {
+  /** @type {Map<string, Set<number>>} */
+  const places = new Map(Array.from(wanted.keys(), (name) => [name, new Set()]))
+  for (const piece of pieces)
+    for (const place of placesOf(piece)) places.get(piece.name)?.add(place)
+  return Array.from(wanted).every(([name, { length }]) => places.get(name)?.size === length)
 }
 
 /**

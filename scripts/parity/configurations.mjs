@@ -14,6 +14,7 @@
  * @property {number} [tp] - ranks that share layers
  * @property {boolean} [sequence] - and, between those, sequences
  * @property {number} [cp] - ranks that have a part of every sequence each
+ * @property {boolean} [tied] - embedding and head share their table
  * @property {string} [bitwise] - an earlier layout whose parameters come out the same to the bit
  * @property {readonly ModelName[]} [models] - default: all
  *
@@ -60,6 +61,14 @@ export const configurations = [
     bitwise: 'pp2 naive',
     models: ['mlp'],
   },
+  {
+    name: 'pp4 looped',
+    pp: 4,
+    schedule: 'looped',
+    chunks: 2,
+    bitwise: 'pp2 naive',
+    models: ['mlp'],
+  },
   { name: 'pp4 zb-h1', pp: 4, schedule: 'zb-h1', bitwise: 'pp2 naive' },
   { name: 'pp2 1f1b m1', pp: 2, microbatches: 1 },
   { name: 'pp2 1f1b m2', pp: 2, microbatches: 2 },
@@ -76,6 +85,11 @@ export const configurations = [
   { name: 'dp2 cp2 tp2', dp: 2, cp: 2, tp: 2, models: ['gpt'] },
   { name: 'cp2 pp2 tp2', cp: 2, pp: 2, tp: 2, models: ['gpt'] },
   { name: 'hsdp 2x2 tp2', dp: 2, shard: 2, zero: 3, tp: 2 },
+  { name: 'zero3 cp2', shard: 2, zero: 3, cp: 2, models: ['gpt'] },
+  { name: 'tied zero3', shard: 2, zero: 3, tied: true, models: ['gpt'] },
+  { name: 'tied pp4', pp: 4, schedule: '1f1b', tied: true, models: ['gpt'] },
+  { name: 'tied zero1 pp2', shard: 2, zero: 1, pp: 2, tied: true, models: ['gpt'] },
+  { name: 'tied dp2 pp2 tp2', dp: 2, pp: 2, tp: 2, tied: true, models: ['gpt'] },
 ]
 
 /** @param {Configuration} configuration */

@@ -13,7 +13,8 @@ import {
   tf,
   vocabParallelCrossEntropy,
 } from '@tsrun/training'
-import { countingGroup } from './count.mjs'
+import { addTraffic, countingGroup, noTraffic } from './count.mjs'
+import { differences, expectedTraffic } from './formulas.mjs'
 import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
 
 /**
@@ -38,20 +39,21 @@ import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
  * @param {ProcessGroup} group
  * @param {number} steps
  * @param {(step: number, result: PartResult) => void} onStep
- * @returns {Promise<{ collectives: number, bytes: number }>} of one step, on this rank
+ * @returns {Promise<{ traffic: import('./count.mjs').Traffic, miscounts: string[] }>} of one step, on
+ *   this rank, and where that is not what follows from the layout
  */
 export async function trainTogether(configuration, problem, group, steps, onStep) {
   const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 } = configuration
   const mesh = await initDeviceMesh({ dp, shard, pp, cp, tp }, group)
   // ranks with other examples, and with other tokens of them
   const { world: averaged } = await mesh.get('dp', 'cp')
-  const traffic = { collectives: 0, bytes: 0 }
+  const traffic = { averaging: noTraffic(), cp: noTraffic(), pp: noTraffic(), tp: noTraffic() }
   const axes = {
-    dp: countingGroup(averaged, traffic),
-    cp: countingGroup(mesh.cp, traffic),
-    shard: countingGroup(mesh.shard, traffic),
-    pp: countingGroup(mesh.pp, traffic),
-    tp: countingGroup(mesh.tp, traffic),
+    dp: countingGroup(averaged, traffic.averaging),
+    cp: countingGroup(mesh.cp, traffic.cp),
+    shard: countingGroup(mesh.shard, traffic.averaging),
+    pp: countingGroup(mesh.pp, traffic.pp),
+    tp: countingGroup(mesh.tp, traffic.tp),
   }
   const trainer = await makeTrainer(configuration, problem, axes)
   const optimizer = makeOptimizer()
@@ -59,9 +61,9 @@ export async function trainTogether(configuration, problem, group, steps, onStep
   const replica = mesh.dp.rank * shard + mesh.shard.rank
   const rows = problem.examples / replicas
   const total = group.alloc('float64', 1)
-  let once = { ...traffic }
+  let once = structuredClone(traffic)
   for (let step = 0; step < steps; step++) {
-    Object.assign(traffic, { collectives: 0, bytes: 0 })
+    for (const axis of Object.values(traffic)) Object.assign(axis, noTraffic())
     const batch = problem.batch(step, replica * rows, (replica + 1) * rows, mesh.cp)
     const loss = await trainer.backward({ size: rows, ...batch })
     const gradients = await trainer.gradients()
@@ -73,7 +75,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
       ...(pp > 1 && { pipeline: axes.pp }),
     })
     await trainer.update(optimizer, gradients)
-    once = { ...traffic }
+    once = structuredClone(traffic)
     total[0] = loss
     // every replica has the mean of its part; the other axes have it alike
     await group.allReduce(total, { op: 'avg' })
@@ -85,8 +87,13 @@ export async function trainTogether(configuration, problem, group, steps, onStep
     onStep(step, { loss: /** @type {number} */ (total[0]), norm, gradients: pieces, parameters })
   }
   group.free(total)
+  const place = { stage: mesh.pp.rank, averaging: trainer.traffic }
+  const expected = expectedTraffic(configuration, problem, place)
   trainer.dispose()
-  return once
+  return {
+    traffic: addTraffic(Object.values(once)),
+    miscounts: differences(once, expected).map((each) => `rank ${group.rank}: ${each}`),
+  }
 }
 
 /**
@@ -100,6 +107,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
  * @property {readonly import('@tsrun/training').Parameter[]} parameters
  * @property {(optimizer: import('@tsrun/training').Optimizer, gradients: Gradients) => Promise<void>} update
  * @property {() => Promise<readonly Piece[]>} pieces - of the parameters
+ * @property {{ collectives: number, bytes: number }} traffic - of one step of what averages
  * @property {() => void} dispose
  */
 
@@ -134,10 +142,7 @@ async function makeTrainer(configuration, problem, axes) {
   return {
     ...replica,
     async backward(batch) {
-      const { loss, gradients } = await pipe.forwardBackward(batch)
-      for (const parameter of [...pipe.parameters].reverse()) {
-        replica.onGradient(parameter, /** @type {Tensor} */ (gradients.get(parameter.name)))
-      }
+      const { loss } = await pipe.forwardBackward(batch, replica.onGradient)
       return loss
     },
     dispose() {
@@ -186,17 +191,18 @@ async function moduleTrainer(configuration, model, lossOf, axes) {
  * @param {import('@tsrun/training').Module | import('@tsrun/training').Pipeline} module
  * @param {Axes} axes
  */
-async function replicate({ dp = 1, shard = 1, zero }, module, axes) {
+async function replicate({ zero }, module, axes) {
   const settings = /** @type {const} */ ({
     bucketBytes: 4096,
     firstBucketBytes: 1024,
     deterministic: true,
   })
   if (zero !== undefined) {
-    const groups = dp > 1 ? { shard: axes.shard, replicate: axes.dp } : axes.shard
+    const groups = axes.dp.size > 1 ? { shard: axes.shard, replicate: axes.dp } : axes.shard
     const sharded = await fullyShard(module, groups, { stage: zero, ...settings })
     return {
       parameters: sharded.shards,
+      traffic: sharded.traffic,
       onGradient: sharded.onGradient,
       record: (/** @type {Tensor} */ x) => sharded.record(x),
       gradients: () => sharded.gradients(),
@@ -212,6 +218,7 @@ async function replicate({ dp = 1, shard = 1, zero }, module, axes) {
   const owner = ownerOfParameters(module.parameters)
   return {
     parameters: module.parameters,
+    traffic: replica.traffic,
     onGradient: replica.onGradient,
     record: async (/** @type {Tensor} */ x) =>
       recordModule(/** @type {import('@tsrun/training').Module} */ (module), x, {

@@ -21,6 +21,9 @@ import {
  * @property {() => Module} build - the whole model
  * @property {PipelineModel} recipe - the same in parts
  * @property {(sequence: boolean) => ParallelPlan} plan - how ranks share it
+ * @property {number} boundary - values of one example between two stages
+ * @property {(share: number, isFirst: boolean, isLast: boolean) => number} [tensorCollectives] - of a
+ *   micro-batch through a share of the layers, among the ranks that share them
  * @property {(step: number, from: number, to: number, context?: ProcessGroup) => { inputs: () => Tensor, labels: () => Tensor }} batch -
  *   examples [from, to) of a step; of sequences this rank's part among those of a context
  */
@@ -30,9 +33,10 @@ const GPT = { vocabulary: 24, block: 8, layers: 4, heads: 4, width: 16, seed: 3 
 const EXAMPLES = 16
 
 /** @type {Readonly<Record<import('./configurations.mjs').ModelName, Problem>>} */
-export const problems = {
+const problems = {
   mlp: {
     examples: EXAMPLES,
+    boundary: MLP.hidden,
     build: () => shardedMLP(MLP).slice(0, MLP.layers),
     recipe: shardedMLP(MLP),
     plan: () =>
@@ -59,10 +63,33 @@ export const problems = {
       }
     },
   },
-  gpt: {
+  gpt: gptProblem({ tied: false }),
+}
+
+/**
+ * @param {import('./configurations.mjs').ModelName} model
+ * @param {boolean} [isTied] - whether embedding and head share their table
+ * @returns {Problem}
+ */
+export function problemOf(model, isTied = false) {
+  return isTied ? gptProblem({ tied: true }) : problems[model]
+}
+
+/**
+ * @param {{ tied: boolean }} options
+ * @returns {Problem}
+ */
+function gptProblem({ tied }) {
+  const recipe = gpt({ ...GPT, tied })
+  return {
     examples: EXAMPLES,
-    build: () => enlarge(gpt(GPT).build()),
-    recipe: { layers: GPT.layers, slice: (from, to) => enlarge(gpt(GPT).slice(from, to)) },
+    boundary: GPT.block * GPT.width,
+    // Megatron's: forward and backward of attention and of what follows it; of a table's rows, the
+    // embedding, the input of the head, and the largest and the sum of the loss
+    tensorCollectives: (share, isFirst, isLast) =>
+      4 * GPT.layers * share + (isFirst ? 1 : 0) + (isLast ? 3 : 0),
+    build: () => enlarge(recipe.build()),
+    recipe: { layers: GPT.layers, slice: (from, to) => enlarge(recipe.slice(from, to)) },
     plan: (sequence) => gptPlan({ sequence }),
     batch: (step, from, to, context) => {
       const token = (/** @type {number} */ i) =>
@@ -82,7 +109,7 @@ export const problems = {
         labels: () => tf.tensor2d(tokens(1), shape, 'int32'),
       }
     },
-  },
+  }
 }
 
 /**

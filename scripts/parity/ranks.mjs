@@ -3,10 +3,10 @@
 import { appendFileSync } from 'node:fs'
 import { initProcessGroup, newGroup } from '@tsrun/distributed'
 import { loadBackend } from '@tsrun/training'
-import { addStep, assemble, isSame, noErrors } from './compare.mjs'
+import { addStep, assemble, covers, isSame, noErrors } from './compare.mjs'
 import { ranksOf } from './configurations.mjs'
 import { trainTogether } from './layouts.mjs'
-import { problems } from './models.mjs'
+import { problemOf } from './models.mjs'
 import { trainAlone } from './reference.mjs'
 
 /** @type {[string, string]} */
@@ -28,36 +28,36 @@ for (const { configuration, model } of runs) {
   if (world.rank < size) {
     const group = groups.get(size) ?? (await newGroup(Array.from({ length: size }, (_, i) => i)))
     groups.set(size, group)
-    const wanted = references.get(model) ?? (await trainAlone(problems[model], steps))
-    references.set(model, wanted)
+    const problem = problemOf(model, configuration.tied)
+    const key = `${model} ${configuration.tied === true}`
+    const wanted = references.get(key) ?? (await trainAlone(problem, steps))
+    references.set(key, wanted)
     const errors = noErrors()
-    /** @type {readonly import('@tsrun/training').Piece[]} */
-    let pieces = []
-    const traffic = await trainTogether(
-      configuration,
-      problems[model],
-      group,
-      steps,
-      (step, found) => {
-        addStep(errors, found, /** @type {import('./reference.mjs').StepResult} */ (wanted[step]))
-        pieces = found.parameters
-      },
-    )
-    const all = await group.allGatherObject({ errors, traffic, pieces })
+    /** @type {readonly import('@tsrun/training').Piece[][]} */
+    let parts = [[], []]
+    const counts = await trainTogether(configuration, problem, group, steps, (step, found) => {
+      addStep(errors, found, /** @type {import('./reference.mjs').StepResult} */ (wanted[step]))
+      parts = [[...found.parameters], [...found.gradients]]
+    })
+    const all = await group.allGatherObject({ errors, ...counts, parts })
     if (world.rank === 0) {
       const { name, bitwise } = configuration
-      const ending = assemble(all.flatMap((each) => each.pieces))
+      const [parameters, gradients] = [0, 1].map((i) => all.flatMap((each) => each.parts[i] ?? []))
+      const ending = assemble(parameters ?? [])
+      const last = /** @type {import('./reference.mjs').StepResult} */ (wanted.at(-1))
+      const covered =
+        covers(parameters ?? [], last.parameters) && covers(gradients ?? [], last.gradients)
       endings.set(`${model} ${name}`, ending)
       const other = bitwise === undefined ? undefined : endings.get(`${model} ${bitwise}`)
       const bits = other === undefined ? null : isSame(ending, other)
-      appendFileSync(output, `${JSON.stringify({ ...summary(all), bits })}\n`)
+      appendFileSync(output, `${JSON.stringify({ ...summary(all), covered, bits })}\n`)
     }
   }
   await world.barrier()
 }
 await world.destroy()
 
-/** @param {readonly { errors: import('./compare.mjs').Errors, traffic: { collectives: number, bytes: number } }[]} all */
+/** @param {readonly { errors: import('./compare.mjs').Errors, traffic: import('./count.mjs').Traffic, miscounts: string[] }[]} all */
 function summary(all) {
   const most = (/** @type {(each: (typeof all)[number]) => number} */ of) =>
     Math.max(...all.map(of))
@@ -68,5 +68,8 @@ function summary(all) {
     parameters: most(({ errors }) => errors.parameters),
     collectives: most(({ traffic }) => traffic.collectives),
     bytes: most(({ traffic }) => traffic.bytes),
+    messages: most(({ traffic }) => traffic.messages),
+    sent: most(({ traffic }) => traffic.sent),
+    miscounts: all.flatMap(({ miscounts }) => miscounts),
   }
 }

@@ -1,4 +1,5 @@
-import { addStep, assemble, isSame, noErrors } from '../../scripts/parity/compare.mjs'
+import { addStep, assemble, covers, isSame, noErrors } from '../../scripts/parity/compare.mjs'
+import { differences } from '../../scripts/parity/formulas.mjs'
 
 const wanted = {
   loss: 2,
@@ -39,6 +40,7 @@ describe('the comparison of a step', () => {
     ['gradients', { gradients: [piece([1, 2, 3])] }],
     ['parameters', { parameters: [piece([0, 1, 2, NaN, 4, 5])] }],
     ['parameters', { parameters: [{ ...piece([1]), name: 'other' }] }],
+    ['gradients', { gradients: [{ ...piece([]), values: undefined }] }],
   ])('finds a %s that is off', (which, change) => {
     const errors = errorsOf(change)
     expect(errors[which]).toBeGreaterThan(1)
@@ -66,5 +68,29 @@ describe('parameters of all ranks', () => {
       isSame(new Map([['w', Float32Array.of(-0)]]), new Map([['w', Float32Array.of(0)]])),
     ).toBe(false)
     expect(isSame(new Map(), wanted.parameters)).toBe(false)
+  })
+})
+
+describe('what a comparison leaves out', () => {
+  const left = piece([0, 3], { box: { offset: [0, 0], extent: [2, 1] } })
+  const right = piece([1, 2, 4, 5], { box })
+
+  it('is a value, or a tensor, that no rank has', () => {
+    expect(covers([left, right], wanted.gradients)).toBe(true)
+    expect(covers([right, right], wanted.gradients)).toBe(false)
+    expect(covers([left, { ...right, range: [0, 3] }], wanted.gradients)).toBe(false)
+    expect(covers([], wanted.gradients)).toBe(false)
+    expect(covers([left, right], new Map([...wanted.gradients, ['b', new Float32Array(1)]]))).toBe(
+      false,
+    )
+  })
+
+  it('is no count that has a formula', () => {
+    const found = { pp: { collectives: 3, messages: 4 }, tp: { collectives: 7 } }
+    expect(differences(found, { pp: { collectives: 3 }, tp: {} })).toEqual([])
+    expect(differences(found, { pp: { collectives: 3, messages: 8 }, cp: { sent: 1 } })).toEqual([
+      'pp messages: 4, not 8',
+      'cp sent: undefined, not 1',
+    ])
   })
 })

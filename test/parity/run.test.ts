@@ -15,6 +15,9 @@ interface Row {
   readonly verdict: string
   readonly gradients: number
   readonly collectives: number
+  readonly messages: number
+  readonly miscounts: readonly string[]
+  readonly covered: boolean
 }
 
 async function parity(...args: string[]): Promise<Row[]> {
@@ -35,6 +38,10 @@ it('holds every layout of every model against a single process', async () => {
   )
   expect(rows.map(({ model, configuration }) => `${model} ${configuration}`)).toEqual(wanted)
   expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
+  // a verdict is made of these as well
+  expect(rows.filter(({ miscounts, covered }) => miscounts.length > 0 || !covered)).toEqual([])
+  const silent = rows.filter(({ messages }) => messages === 0)
+  expect(silent.map(({ configuration }) => configuration).join()).not.toMatch(/pp|cp/)
   // sums in another order leave traces: a comparison of a model with itself would not
   expect(rows.filter(({ gradients }) => gradients > 0).length).toBeGreaterThan(rows.length / 2)
   expect(rows.filter(({ ranks, collectives }) => ranks > 1 && collectives === 0)).toEqual([])
