@@ -37,6 +37,8 @@ const problems = {
   mlp: {
     examples: EXAMPLES,
     boundary: MLP.hidden,
+    // a pair of layers sums its output, and the gradient of its input where anybody learns from that
+    tensorCollectives: (share, isFirst) => MLP.layers * share - (isFirst ? 1 : 0),
     build: () => shardedMLP(MLP).slice(0, MLP.layers),
     recipe: shardedMLP(MLP),
     plan: () =>
