@@ -37,6 +37,8 @@ const replica = await training.dataParallel(model, group, {
   wire: flags.wire,
   // a last batch may not divide: the mean over all examples stays right
   reduction: 'token',
+  // or have fewer examples than ranks: one without any adds gradients of zero
+  unused: 'zeros',
 })
 const optimizer = new training.Adam({ learningRate: flags.lr })
 const train = training.mnist({ split: 'train' })
@@ -84,7 +86,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   for (const examples of training.batches(train, { batch, seed, epoch, share: [rank, size] })) {
     if (seen >= flags.images) break
     seen += batch
-    loss[0]! += backward(examples)
+    if (examples.size > 0) loss[0]! += backward(examples)
     const computed = performance.now()
     const gradients = await replica.gradients(examples.size)
     waited += performance.now() - computed

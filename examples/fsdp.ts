@@ -3,7 +3,7 @@
 //   npx tsrun --nproc 2 examples/fsdp.ts
 //   npx tsrun --nproc 4 examples/fsdp.ts --stage 1
 //
-// With Adam, a data parallel rank holds 16 bytes for each number of the network: itself, its
+// With Adam, a data parallel rank holds at least 16 bytes for each number of the network: itself, its
 // gradient and two moments. The stages share more and more of them: 1 the moments, 2 gradients too,
 // 3 the network too, of which a layer is then whole for as long as it computes.
 //
@@ -132,7 +132,11 @@ if (rank === 0) {
     return [name, '', '', grouped(formula(of)), perNumber(formula(of))]
   }
   const headers = ['bytes', 'parameters, gradients', 'optimizer', 'together', 'per number']
-  const table = [...rows, planned(`formula, stage ${stage}`, stage), planned('data parallel', 0)]
+  const table = [
+    ...rows,
+    planned(`formula, stage ${stage}`, stage),
+    planned('formula, data parallel', 0),
+  ]
   console.log(`${grouped(parameters)} numbers in ${flags.layers} layers, stage ${stage}\n`)
   console.log(`${formatTable(headers, table)}\n`)
   const { collectives, bytes: sent } = sharded.traffic

@@ -19,6 +19,12 @@ describe('data-parallel.ts', () => {
     expect(two['bytes']).toBe(alone['bytes'])
   })
 
+  it('trains with batches of fewer images than ranks', async () => {
+    const flags = ['--batch', '3', '--images', '30']
+    const { ranks } = resultIn(await runScript(4, 'examples/data-parallel.ts', ...flags))
+    expect(ranks).toBe(4)
+  })
+
   it('sends half the bytes as bfloat16', async () => {
     const [full, half] = [await train(2), await train(2, '--wire', 'bfloat16')]
     expect(half['bytes']! / full['bytes']!).toBeCloseTo(0.5, 3)

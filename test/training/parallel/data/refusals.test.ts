@@ -68,6 +68,7 @@ describe('options', () => {
     { frozen: 5 },
     { frozen: ['layers.*'] },
     { bucketBytes: 0 },
+    { bucketbytes: 4 },
   ])('that mean nothing are refused: %j', async (options) => {
     await runWorld({ size: 1 }, async (group) => {
       const module = new Points('a', 'b')
@@ -79,6 +80,19 @@ describe('options', () => {
       module.dispose()
     })
   })
+
+  it.each([{ stage: 4 }, { stage: '3' }, { reshardAfterForward: 0 }, { recompute: 'yes' }])(
+    'of fullyShard as well: %j',
+    async (options) => {
+      await runWorld({ size: 1 }, async (group) => {
+        const module = new Points('a', 'b')
+        const error = await errorOf(() => fullyShard(module, group, options as FullyShardOptions))
+        expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+        expect(error?.message).toContain(Object.keys(options)[0])
+        module.dispose()
+      })
+    },
+  )
 
   it.each(['enc.*', ['enc.a', 'enc.b'], (name: string) => name.startsWith('enc')])(
     'freeze parameters by name, pattern or predicate: %s',

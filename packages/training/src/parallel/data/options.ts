@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import { matchName, matchNames, type NamePatterns } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import type { Averaging } from './averaging.ts'
@@ -50,15 +50,30 @@ export interface Replicated {
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** @throws ERR_TSR_ARGUMENT */
-export function checkOptions({
-  bucketBytes = 25 * MIB,
-  firstBucketBytes = MIB,
-  wire = 'float32',
-  deterministic = false,
-  reduction = 'mean',
-  unused = 'error',
-}: DataParallelOptions): GradientOptions {
+const KNOWN = Object.keys({
+  bucketBytes: true,
+  firstBucketBytes: true,
+  wire: true,
+  deterministic: true,
+  reduction: true,
+  frozen: true,
+  unused: true,
+} satisfies Record<keyof DataParallelOptions, true>)
+
+/** @param more - names of other options that there are @throws ERR_TSR_ARGUMENT */
+export function checkOptions(
+  options: DataParallelOptions,
+  more: readonly string[] = [],
+): GradientOptions {
+  refuseUnknown(options, [...KNOWN, ...more])
+  const {
+    bucketBytes = 25 * MIB,
+    firstBucketBytes = MIB,
+    wire = 'float32',
+    deterministic = false,
+    reduction = 'mean',
+    unused = 'error',
+  } = options
   for (const [name, value] of Object.entries({ bucketBytes, firstBucketBytes })) {
     if (!(value > 0)) {
       throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive number of bytes' })

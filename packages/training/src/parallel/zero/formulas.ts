@@ -18,6 +18,7 @@ export interface StateSizes {
  * Bytes of parameters, gradients and optimizer state that a rank holds, in float32 (Rajbhandari et
  * al., "ZeRO", 2020, figure 1, without a second copy of the parameters). With Adam, for each number:
  * 16 for stage 0 (data parallel), 8 + 8/n, 4 + 12/n, and 16/n beside what is whole for the moment.
+ * `dataParallel` has 4 more during a step: gradients as tensors beside its buckets.
  */
 export function stateBytes(
   stage: 0 | Stage,

@@ -19,7 +19,7 @@ import { GradientShards } from './gradient-shards.ts'
 import { axesOf, type ShardingGroups } from './groups.ts'
 import { padBucket, type FlatBucket } from './layout.ts'
 import { Ledger, type StateMemory } from './ledger.ts'
-import { checkGroups, checkStage, type FullyShardOptions } from './options.ts'
+import { checkGroups, checkStage, shardingOptions, type FullyShardOptions } from './options.ts'
 import { Sharded } from './sharded.ts'
 import { ShardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './units.ts'
@@ -107,7 +107,7 @@ export async function fullyShard<M extends Replicated>(
 ): Promise<FullyShard<M>> {
   const groups = checkGroups(group)
   const stage = checkStage(options)
-  const checked = checkOptions(options)
+  const checked = checkOptions(options, shardingOptions)
   const all = distinctParameters(module)
   const trained = trainedParameters(all, options)
   const names = new Set(trained.map(({ name }) => name))

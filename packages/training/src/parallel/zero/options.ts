@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../nn/module.ts'
-import type { DataParallelOptions } from '../data/options.ts'
+import { checkChoice, type DataParallelOptions } from '../data/options.ts'
 import { shardingGroups, type ShardingGroups } from './groups.ts'
 import type { Stage } from './formulas.ts'
 
@@ -26,10 +26,21 @@ export interface FullyShardOptions extends DataParallelOptions {
   readonly recompute?: boolean
 }
 
+/** Names of the options that `dataParallel` has not. */
+export const shardingOptions = Object.keys({
+  stage: true,
+  units: true,
+  reshardAfterForward: true,
+  recompute: true,
+} satisfies Record<Exclude<keyof FullyShardOptions, keyof DataParallelOptions>, true>)
+
 /** @throws ERR_TSR_ARGUMENT */
-export function checkStage({ stage = 3 }: FullyShardOptions): Stage {
-  if ([1, 2, 3].includes(stage)) return stage
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'stage', value: stage, expected: '1, 2 or 3' })
+export function checkStage({ stage = 3, ...options }: FullyShardOptions): Stage {
+  for (const name of ['reshardAfterForward', 'recompute'] as const) {
+    checkChoice(name, options[name] ?? true, [true, false])
+  }
+  checkChoice('stage', stage, [1, 2, 3])
+  return stage
 }
 
 /** @throws ERR_TSR_ARGUMENT unless the groups are two axes of a mesh */
