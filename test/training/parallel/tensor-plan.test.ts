@@ -2,6 +2,7 @@ import * as tfjs from '@tensorflow/tfjs'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   columnParallel,
+  dataParallel,
   disposeModule,
   GPT,
   gptPlan,
@@ -166,6 +167,25 @@ describe('parallelize', () => {
       expect(model.parameters).toEqual(parameters)
       disposeModule(model)
     })
+  })
+
+  it('refuses a model that is replicated, until its replica is disposed', async () => {
+    const plan = { 'layers.0': columnParallel() }
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
+      const replica = await dataParallel(model, group)
+      try {
+        return parallelize(model, plan, group)
+      } catch (failed) {
+        replica.dispose()
+        parallelize(model, plan, group)
+        disposeModule(model)
+        return failed
+      }
+    })
+    for (const error of errors) {
+      expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /parallelize before dataParallel/))
+    }
   })
 
   it('shares the layers of a network in its place', async () => {

@@ -12,6 +12,7 @@ import {
 } from './options.ts'
 import type { Traffic } from './reducer.ts'
 import { Replica } from './replica.ts'
+import { markReplicated } from './replicated.ts'
 import { broadcastParameters, checkFacts, describeReplica } from './replicas.ts'
 
 /** One replica of a model; see `dataParallel`. */
@@ -94,6 +95,7 @@ export async function dataParallel<M extends Replicated>(
   })
   await checkFacts(facts, group)
   await broadcastParameters(all, group, 0)
+  markReplicated(all)
   const replica = new Replica(module, group, { trained, options: checked })
   module.averageBy?.({
     onGradient: replica.onGradient,

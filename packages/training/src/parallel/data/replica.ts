@@ -9,6 +9,7 @@ import { checkJoin, JoinedLoop, type JoinOptions } from './joined-loop.ts'
 import { Lifetime } from './lifetime.ts'
 import { checkTokens, type GradientOptions, type Replicated } from './options.ts'
 import { Reducer, type Traffic } from './reducer.ts'
+import { unmarkReplicated } from './replicated.ts'
 import { broadcastParameters, broadcastState } from './replicas.ts'
 import { checkUsed, factorOf, sumStep } from './step-totals.ts'
 
@@ -88,6 +89,7 @@ export class Replica<M extends Replicated> implements DataParallel<M> {
     if (!this.#lifetime.dispose()) return
     this.module.averageBy?.(undefined)
     this.#reducer.dispose()
+    unmarkReplicated(this.module.parameters)
   }
 
   /** Takes part in the steps of ranks that still have data, until there is none. */

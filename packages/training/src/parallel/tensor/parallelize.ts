@@ -4,6 +4,7 @@ import type { Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
 import { modulesOf } from '../../nn/tree.ts'
 import type { PipelineModel } from '../pipeline/model.ts'
+import { isReplicated } from '../data/replicated.ts'
 import { connectPartialGathers } from './partial-gathers.ts'
 import { planError } from './plan-error.ts'
 import { isCut } from './shard.ts'
@@ -31,7 +32,9 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * const model = parallelize(new GPT(), gptPlan(), mesh.tp)
  * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
- * @throws ERR_TSR_ARGUMENT when the plan names no layer, or a layer cannot be divided
+ * @throws ERR_TSR_ARGUMENT when the plan names no layer, a layer cannot be divided, a gather `partial`
+ *   is in front of another kind of layer, a tied parameter would be cut for one of its layers only, or
+ *   the model is replicated already
  */
 export function parallelize<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M
 export function parallelize(
@@ -66,6 +69,7 @@ export function parallelize(
 
 function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
+  refuseReplicated(model)
   for (const { name, module, replace } of modulesOf(model)) {
     const entry = entries.find(({ fits }) => fits(name))
     const next = entry?.style(module, group, name) ?? module
@@ -74,6 +78,16 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   refuseHalfTied(model)
   connectPartialGathers(model)
   return model
+}
+
+/** What takes the place of their parameters would send no gradients. */
+function refuseReplicated(model: Module): void {
+  if (!model.parameters.some(isReplicated)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'the model of parallelize',
+    value: 'one that dataParallel or fullyShard has replicated',
+    expected: 'parallelize before dataParallel and fullyShard',
+  })
 }
 
 function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {

@@ -13,6 +13,7 @@ import {
   type Replicated,
 } from '../data/options.ts'
 import type { Traffic } from '../data/reducer.ts'
+import { markReplicated } from '../data/replicated.ts'
 import { broadcastParameters, checkFacts, describeReplica } from '../data/replicas.ts'
 import type { Stage } from './formulas.ts'
 import { GradientShards } from './gradient-shards.ts'
@@ -129,6 +130,7 @@ export async function fullyShard<M extends Replicated>(
     await checkFacts(facts, axis)
     await broadcastParameters(all, axis, 0)
   }
+  markReplicated(all)
   const ledger = new Ledger(groups.shard)
   const keepsWhole = stage === 1
   const gradients = new GradientShards(groups, buckets, ledger, { ...checked, keepsWhole })

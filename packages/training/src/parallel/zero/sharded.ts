@@ -7,6 +7,7 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { Lifetime } from '../data/lifetime.ts'
 import { checkTokens, type GradientOptions, type Replicated } from '../data/options.ts'
 import type { Traffic } from '../data/reducer.ts'
+import { unmarkReplicated } from '../data/replicated.ts'
 import { checkUsed, factorOf, sumStep } from '../data/step-totals.ts'
 import type { Stage } from './formulas.ts'
 import type { FullyShard } from './fully-shard.ts'
@@ -149,5 +150,6 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
     this.#parts.values.dispose()
     this.#parts.gradients.dispose()
     this.#parts.ledger.trim()
+    unmarkReplicated(this.module.parameters)
   }
 }
