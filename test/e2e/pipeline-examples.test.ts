@@ -65,19 +65,30 @@ describe('interleaved.ts and zero-bubble.ts', () => {
       ],
     ],
     ['zero-bubble.ts', 1, [0, 0], [[1], [1]]],
-  ])('%s on %i ranks: the same losses, a smaller bubble', async (script, nproc, ideal, held) => {
-    const [result, shown] = await example(nproc, script)
-    expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
-    expect(result['maxDifference']).toBe(0)
-    expect(result['held']).toEqual(held)
-    const bubbles = result['ideal'] as number[]
-    bubbles.forEach((bubble, at) => {
-      expect(bubble).toBeCloseTo(ideal[at]!, 3)
-    })
-    for (const bubble of result['bubble'] as number[]) expect(bubble).toBeLessThan(1)
-    expect(shown).toMatch(/^rank 0 F0/m)
-    expect(shown).toContain('ideal bubble')
-  })
+  ])(
+    '%s on %i ranks: the same losses, a bubble that is smaller in theory',
+    async (script, nproc, ideal, held) => {
+      const [result, shown] = await example(nproc, script)
+      expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
+      expect(result['maxDifference']).toBe(0)
+      expect(result['held']).toEqual(held)
+      const bubbles = result['ideal'] as number[]
+      bubbles.forEach((bubble, at) => {
+        expect(bubble).toBeCloseTo(ideal[at]!, 3)
+      })
+      const [plain, ...better] = bubbles
+      for (const bubble of better) expect(bubble < plain! || nproc === 1).toBe(true)
+      // what is measured hangs on how busy the machine is: that it is a share is all that is sure
+      const measured = result['bubble'] as number[]
+      expect(measured).toHaveLength(ideal.length)
+      for (const bubble of measured) {
+        expect(bubble).toBeGreaterThan(nproc === 1 ? -1e-9 : 0)
+        expect(bubble).toBeLessThan(1)
+      }
+      expect(shown).toMatch(/^rank 0 F0/m)
+      expect(shown).toContain('ideal bubble')
+    },
+  )
 })
 
 describe('pipeline.ts', () => {
