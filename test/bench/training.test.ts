@@ -101,6 +101,7 @@ it.each([
   [['--workloads', 'matmul-1024'], '--workloads: unknown "matmul-1024"'],
   [['--ranks', '3'], '--ranks: unknown "3"'],
   [['--link', 'fast'], '--link must be like 500mbit or 4gbit, not "fast"'],
+  [['--batch', 'all'], '--batch must be an integer from 8 to 65536, not "all"'],
   [['--bucket', '0'], '--bucket must be an integer from 1'],
   [['--repeats', '0'], '--repeats must be an integer from 1'],
   [['--peers', 'openmpi'], '--peers: unknown "openmpi"'],

@@ -15,6 +15,7 @@ export const training = {
   options: {
     backends: { value: '<list>', default: backends.join(','), description: 'those that load' },
     workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
+    batch: { value: '<n>', description: 'examples of all ranks; default: as the workload says' },
     ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
     link: { value: '<rate>', description: 'TCP over a link of so much, as 4gbit (Linux)' },
     bucket: { value: '<MiB>', default: '25', description: 'gradients that travel together' },
@@ -35,6 +36,8 @@ export const training = {
         : readInteger('repeats', values['repeats'], 1, 10_000)
     if (chosen.length === 0) throw new UsageError('--workloads is empty')
     if (sizes.length === 0) throw new UsageError('--ranks is empty')
+    const batch =
+      values['batch'] === undefined ? undefined : readInteger('batch', values['batch'], 8, 65_536)
     const bucketMiB = readInteger('bucket', values['bucket'], 1, 1024)
     const link = readRate('link', values['link'])
     const reason = link === undefined ? undefined : whyNoLink(link)
@@ -50,7 +53,7 @@ export const training = {
     }
     const workloads = networks
       .filter(({ name }) => chosen.includes(name))
-      .map((workload) => withRepeats(workload, repeats))
+      .map((workload) => withOptions(workload, { batch, repeats }))
     const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
     const { rounds, failures } = await measureInTurn(linked, sizes, { workloads, bucketMiB }, runs)
     const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, link: link ?? null }))
@@ -70,10 +73,10 @@ function onLink(system, rate) {
 
 /**
  * @param {import('../steps/workloads.mjs').Workload} workload
- * @param {number | undefined} repeats
+ * @param {{ batch: number | undefined, repeats: number | undefined }} options
  */
-function withRepeats(workload, repeats = workload.repeats) {
-  return { ...workload, repeats, warmUps: Math.min(workload.warmUps, repeats) }
+function withOptions(workload, { batch = workload.batch, repeats = workload.repeats }) {
+  return { ...workload, batch, repeats, warmUps: Math.min(workload.warmUps, repeats) }
 }
 
 /**

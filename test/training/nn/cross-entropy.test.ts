@@ -31,6 +31,16 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     return recording.backward(tf.scalar(1), () => undefined)!
   }
 
+  it('is the same when its gradient makes the memory of tensors grow', () => {
+    const { logits, labels } = build(512, 1000)
+    // 2 MiB each, which stay
+    const recordings = Array.from({ length: 40 }, () => recordLoss(crossEntropy, logits, labels))
+    const values = recordings.map(({ value }) => value.dataSync()[0])
+    expect(values).toEqual(values.map(() => values[0]))
+    for (const recording of recordings) recording.dispose()
+    tf.dispose([logits, labels])
+  })
+
   it('is the mean of -log softmax at the labels, and so is its gradient', () => {
     const { logits, labels } = build(9)
     const value = crossEntropy(logits, labels)

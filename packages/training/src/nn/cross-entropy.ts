@@ -92,7 +92,9 @@ function evaluate(
   }
   let loss = 0
   const gradient = createTensor(logits.shape, (out) => {
-    loss = lossAndGradient(out, viewOf(logits), right, classes, weight)
+    // not `right`: memory may have moved
+    const there = valuesAtHand(labels) as Int32Array
+    loss = lossAndGradient(out, viewOf(logits), there, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
 }
