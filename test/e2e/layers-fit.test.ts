@@ -81,6 +81,26 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(stderr).toMatch(/Rank 1 has other parameters than rank 0: number 0 is .*\[6, 9\], not/)
     expect(stderr).toContain('ERR_TSR_REPLICA')
   })
+
+  it('stops early on all ranks at once, by the mean of their metrics', async () => {
+    type Logs = Record<string, number>
+    const stdout = await runScript(2, 'test/fixtures/training/layers-early-stop.mjs')
+    const [first, second] = JSON.parse(stdout) as {
+      epochs: number
+      history: Record<string, number[]>
+      own: Logs[]
+    }[]
+    expect(second!.epochs).toBe(first!.epochs)
+    expect(second!.history).toEqual(first!.history)
+    expect(Object.keys(first!.history).sort()).toEqual(['loss', 'mae', 'val_loss', 'val_mae'])
+    for (const [name, values] of Object.entries(first!.history)) {
+      for (const [epoch, value] of values.entries()) {
+        const [mine, others] = [first!.own[epoch]![name]!, second!.own[epoch]![name]!]
+        expect(mine).not.toBe(others)
+        expect(value).toBeCloseTo((mine + others) / 2, 10)
+      }
+    }
+  })
 })
 
 describe('mnist-fit.ts', () => {

@@ -22,7 +22,8 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  *
  * Each rank fits its own part of the data: equally many examples on all ranks, in batches of the same
  * size, so that the mean of their gradients is the gradient of a batch as large as all together, and no
- * rank is left waiting. The loss and the metrics that `fit` shows are those of the rank's own part.
+ * rank is left waiting. The loss and the metrics that `fit` shows are those of the rank's own part,
+ * unless {@link averageMetrics} is among its callbacks.
  *
  * All else is the wrapped optimizer's: its name, its configuration and its weights.
  *

@@ -1,3 +1,4 @@
+export { averageMetrics, type MetricsCallback } from './average-metrics.ts'
 export { broadcastWeights } from './broadcast-weights.ts'
 export { dataParallel, type DataParallel } from './data-parallel.ts'
 export type { JoinOptions } from './joined-loop.ts'
