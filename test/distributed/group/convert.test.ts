@@ -5,7 +5,7 @@ import { thrownBy } from '../support/outcome.ts'
 const alone = (run: (group: ProcessGroup) => void) =>
   runWorld({ size: 1 }, async (group) => {
     run(group)
-    await Promise.resolve();
+    await Promise.resolve()
   })
 
 describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
