@@ -62,8 +62,10 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
- *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model; ERR_TSR_OPERATION_TIMEOUT;
- *   ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT. All ranks throw when one does.
+ *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model, or replicas differ;
+ *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
+ *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks disagree, or
+ *   an option is out of range. All ranks throw when one does.
  */
 export async function saveCheckpoint(
   directory: string,

@@ -22,7 +22,8 @@ export interface DataParallel<M extends Replicated = Replicated> {
    * For `backward`: takes the gradients, and sends them off as soon as a bucket is full.
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when one has not the shape of its parameter;
-   *   ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
+   *   ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED after a step that has failed, and after
+   *   `dispose`
    */
   readonly onGradient: GradientListener
   /**
@@ -66,7 +67,8 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * backward pass still runs. The parameters begin with the values of rank 0.
  *
  * Gradients travel in buckets, at first in the reverse order of the parameters, from the second step
- * on in the order in which those of rank 0 have come.
+ * on in the order in which those of rank 0 have come. A pipeline's `step` averages its gradients here
+ * from now on, while its backwards run.
  *
  * @example
  * const replica = await dataParallel(model, group)
@@ -75,8 +77,6 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * const dy = loss.backward(one, () => undefined)!
  * outputs.backward(dy, replica.onGradient)
  * optimizer.step(model.parameters, await replica.gradients())
- *
- * A pipeline's `step` averages its gradients here from now on, while its backwards run.
  *
  * @throws ERR_TSR_REPLICA when the ranks have other parameters or options, ERR_TSR_ARGUMENT
  */

@@ -84,7 +84,8 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
 /**
  * Shares the state of training among the ranks of a group, while each has its own part of the batch
  * (ZeRO: Rajbhandari et al., 2020; as torch's FullyShardedDataParallel). The steps are those of
- * `dataParallel`; with two ranks, or `deterministic` in both, to the bit.
+ * `dataParallel`; with two ranks, or `deterministic` in both, to the bit. A pipeline's `step` goes
+ * through it from now on: it averages, and updates the parts.
  *
  * @param group - the ranks, or two axes of a mesh: state is shared along `shard`, and as in data
  *   parallel training the same along `replicate`
@@ -96,8 +97,6 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
  * const dy = loss.backward(one, () => undefined)!
  * await outputs.backward(dy)
  * await sharded.step(optimizer, await sharded.gradients())
- *
- * A pipeline's `step` goes through it from now on: it averages, and updates the parts.
  *
  * @throws ERR_TSR_REPLICA when the ranks have other parameters or options, ERR_TSR_ARGUMENT
  */
