@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { configurations } from '../../scripts/parity/configurations.mjs'
 
-jest.setTimeout(300_000)
+jest.setTimeout(900_000)
 const main = fileURLToPath(new URL('../../scripts/parity/main.mjs', import.meta.url))
 const usersHome = process.env['TSRUN_TESTS_HOME'] ?? ''
 
