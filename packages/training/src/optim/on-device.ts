@@ -14,13 +14,10 @@ export function updateOnDevice(
   gradients: Gradients,
   update: DeviceUpdate,
 ): void {
-  for (const [parameter, given] of withGradients(parameters, gradients)) {
-    const { value, shape } = parameter
-    const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, shape) : given
-    const next = tf.tidy(() => tf.keep(update(value, gradient, parameter)))
+  eachGradient(parameters, gradients, (parameter, gradient) => {
+    const next = tf.tidy(() => tf.keep(update(parameter.value, gradient, parameter)))
     replaceValue(parameter, next)
-    gradient.dispose()
-  }
+  })
 }
 
 /** gradient + share value, a new tensor; the gradient itself where the share is 0. */
@@ -43,14 +40,25 @@ export function updateInPlace(
   update: UpdateInPlace,
 ): void {
   try {
-    for (const [parameter, given] of withGradients(parameters, gradients)) {
-      const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, parameter.shape) : given
+    eachGradient(parameters, gradients, (parameter, gradient) => {
       update(parameter, gradient, (value) => {
         parameter.value = value
       })
-      gradient.dispose()
-    }
+    })
   } finally {
     updates.finish()
+  }
+}
+
+/** Each gradient as a tensor, which is disposed after its use. */
+function eachGradient(
+  parameters: readonly Parameter[],
+  gradients: Gradients,
+  use: (parameter: Parameter, gradient: Tensor) => void,
+): void {
+  for (const [parameter, given] of withGradients(parameters, gradients)) {
+    const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, parameter.shape) : given
+    use(parameter, gradient)
+    gradient.dispose()
   }
 }

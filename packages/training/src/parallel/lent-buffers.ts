@@ -19,7 +19,7 @@ export function withBuffers<T>(
 export function freeAfter(
   work: Work<unknown> | undefined,
   group: ProcessGroup,
-  buffer: Float32Array,
+  buffer: Parameters<ProcessGroup['free']>[0],
 ): void {
   const free = (): void => {
     group.free(buffer)

@@ -41,6 +41,10 @@ export interface Bridge {
     fill: (values: HostArray) => void,
   ) => Tensor
 
-  /** A tensor of the values of an array of its size, where that takes less than `create`. */
-  readonly from?: (source: HostArray, shape: readonly number[], dtype: HostDType) => Tensor
+  /** A tensor of the values of an array of its size; undefined where `create` takes no more. */
+  readonly from?: (
+    source: HostArray,
+    shape: readonly number[],
+    dtype: HostDType,
+  ) => Tensor | undefined
 }

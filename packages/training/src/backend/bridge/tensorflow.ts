@@ -50,11 +50,7 @@ export const tensorflowBridge: Bridge = {
   },
   from(source, shape, dtype) {
     const eager = eagerFor(dtype, source.length)
-    if (eager !== undefined) return copy(eager, source as Float32Array, shape)
-    return fetchedBridge.create(shape, dtype, (values) => {
-      values.set(source)
-      countCopy('toTensor', source.byteLength)
-    })
+    return eager && copy(eager, source as Float32Array, shape)
   },
 }
 

@@ -1,6 +1,7 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { sizeOf } from '../../backend/shape.ts'
 import { freeAfter } from '../lent-buffers.ts'
 
 /** Two tensors of one shape. */
@@ -37,7 +38,7 @@ export class Ring {
     this.#group = group
     this.#shape = shape
     this.#options = options
-    this.#length = shape.reduce((product, extent) => product * extent, 1)
+    this.#length = sizeOf(shape)
     this.#outgoing = this.#slot()
     this.#incoming = this.#slot()
   }

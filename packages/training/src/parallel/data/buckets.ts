@@ -1,3 +1,4 @@
+import { sizeOf } from '../../backend/shape.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 
 /** Where the gradient of a parameter stands in its bucket, in elements. */
@@ -40,7 +41,7 @@ export function planBuckets(
     length = 0
   }
   for (const parameter of parameters) {
-    const size = parameter.shape.reduce((product, extent) => product * extent, 1)
+    const size = sizeOf(parameter.shape)
     const limit = buckets.length === 0 ? firstBytes : bytes
     if (length > 0 && (length + size) * ELEMENT > limit) close()
     slots.push({ parameter, offset: length, length: size })

@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import { freeAfter } from '../lent-buffers.ts'
 import { checkChoice } from './options.ts'
 
 export interface JoinOptions {
@@ -57,10 +58,6 @@ export class JoinedLoop {
   }
 
   dispose(): void {
-    const free = (): void => {
-      this.#group.free(this.#live)
-    }
-    if (this.#announced === undefined || this.#announced.isCompleted()) free()
-    else void this.#announced.then(free, free)
+    freeAfter(this.#announced, this.#group, this.#live)
   }
 }

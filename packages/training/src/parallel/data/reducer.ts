@@ -2,6 +2,7 @@ import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { freeAfter } from '../lent-buffers.ts'
 import { Arrivals } from './arrivals.ts'
 import { labelOf, type Bucket } from './buckets.ts'
 import type { WireFormat } from './wire.ts'
@@ -97,12 +98,8 @@ export class Reducer {
   /** Gives the arena its memory back, as soon as no other rank's values come into it. */
   dispose(): void {
     for (const { gradients, encoded, work } of this.#fillings) {
-      const free = (): void => {
-        this.#group.free(gradients)
-        if (encoded !== undefined) this.#group.free(encoded)
-      }
-      if (work === undefined || work.isCompleted()) free()
-      else void work.then(free, free)
+      freeAfter(work, this.#group, gradients)
+      if (encoded !== undefined) freeAfter(work, this.#group, encoded)
     }
   }
 

@@ -11,13 +11,18 @@ export interface StepTotals {
   readonly unused: ReadonlySet<string>
 }
 
+/** The ranks of all axes together. */
+export function countRanks(axes: readonly ProcessGroup[]): number {
+  return axes.reduce((product, { size }) => product * size, 1)
+}
+
 /** Sums over all axes in one operation, or in none where nobody needs it. */
 export async function sumStep(
   axes: readonly ProcessGroup[],
   { reduction, unused }: GradientOptions,
   { tokens, used, names }: { tokens: number } & Pick<Arrivals, 'used' | 'names'>,
 ): Promise<StepTotals> {
-  const ranks = axes.reduce((product, { size }) => product * size, 1)
+  const ranks = countRanks(axes)
   const marks = unused === 'zeros' ? used.map(Number) : []
   if (reduction === 'mean' && marks.length === 0) return { count: ranks, unused: new Set() }
   const [group] = axes
@@ -47,7 +52,6 @@ export function checkUsed(
 
 /** What an average over the ranks is multiplied by, to be one over `count`. */
 export function factorOf(axes: readonly ProcessGroup[], count: number): number {
-  const ranks = axes.reduce((product, { size }) => product * size, 1)
   // no example anywhere, no gradient
-  return count === 0 ? 0 : ranks / count
+  return count === 0 ? 0 : countRanks(axes) / count
 }

@@ -48,7 +48,7 @@ export function parallelize(
   group: ProcessGroup,
 ): Module | PipelineModel {
   if (!('slice' in target)) {
-    refuseUnknown(target, plan)
+    refuseUnmatched(target, plan)
     return share(target, plan, group)
   }
   const seen = new Set<string>()
@@ -107,7 +107,7 @@ function refuseHalfTied(model: Module): void {
   }
 }
 
-function refuseUnknown(model: Module, plan: ParallelPlan): void {
+function refuseUnmatched(model: Module, plan: ParallelPlan): void {
   const names = Array.from(modulesOf(model), ({ name }) => name)
   const [glob] = missingFrom(names, plan)
   if (glob !== undefined) throw planError(glob, names)

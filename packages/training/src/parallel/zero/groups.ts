@@ -16,8 +16,3 @@ export function shardingGroups(group: ProcessGroup | ShardingGroups): ShardingGr
 export function axesOf({ shard, replicate }: ShardingGroups): readonly ProcessGroup[] {
   return replicate === undefined ? [shard] : [shard, replicate]
 }
-
-/** All ranks whose gradients are averaged. */
-export function countRanks(groups: ShardingGroups): number {
-  return axesOf(groups).reduce((product, { size }) => product * size, 1)
-}

@@ -1,6 +1,7 @@
 import type { Work } from '@tsrun/distributed'
+import { countRanks } from '../data/step-totals.ts'
 import type { WireFormat } from '../data/wire.ts'
-import { countRanks, type ShardingGroups } from './groups.ts'
+import { axesOf, type ShardingGroups } from './groups.ts'
 
 export interface ReductionOptions {
   /** Of `share` times as many values as ranks share the state. */
@@ -33,7 +34,7 @@ export class Reduction {
     } else {
       this.#encoded = shard.alloc(wire, whole.length)
       // divided before they are summed: the largest float16 is 65504
-      shard.convert(this.#encoded, whole, 1 / countRanks(groups))
+      shard.convert(this.#encoded, whole, 1 / countRanks(axesOf(groups)))
       this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
         dtype: wire,
         deterministic,
