@@ -71,6 +71,15 @@ describe('ranks in processes of their own', () => {
     }
   })
 
+  it('join again after all have left', async () => {
+    const job = await Job.start({ size: 2, program: 'join-again.mjs' })
+    for (const rank of job.ranks) {
+      const met = [0, 1, 2].map((life) => ({ sum: 1 + 2 * life, generation: life }))
+      expect(await rank.hear('met')).toMatchObject({ met })
+    }
+    await job.succeed()
+  })
+
   it.each([{}, { TSRUN_ENGINE: 'inline' }, { TSRUN_NATIVE: 'off' }])(
     'are a world of one without a launcher: %j',
     async (env) => {

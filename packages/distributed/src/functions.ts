@@ -6,6 +6,7 @@ import { deviceMeshOf, type DeviceMesh } from './group/mesh.ts'
 import type { JoinOptions, NewGroupOptions } from './group-relations.ts'
 import { newGroupOf } from './group/new-group.ts'
 import { newestOf } from './group/reconfigure.ts'
+import { hasEnded } from './group/world.ts'
 import type { ProcessGroup } from './process-group.ts'
 
 /*
@@ -26,6 +27,7 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
 /**
  * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
  * `tsrun`) and makes the group of all its ranks the default one. Without them: a world of one.
+ * After all ranks have left they may join again.
  *
  * @example
  * const group = await initProcessGroup()
@@ -37,7 +39,7 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
  * not come, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE
  */
 export async function initProcessGroup(options: InitOptions = {}): Promise<ProcessGroup> {
-  if (world !== undefined || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
+  if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
   isJoining = true
   try {
     world = await joinWorld(options)
@@ -55,7 +57,7 @@ export async function destroyProcessGroup(): Promise<void> {
 }
 
 export function isInitialized(): boolean {
-  return world !== undefined
+  return world !== undefined && !hasEnded(newestOf(world))
 }
 
 export function getRank(): number {

@@ -31,7 +31,7 @@ interface Published extends Endpoint {
 /** Publishes where this rank listens and waits for all others. */
 export async function exchangeEndpoints(
   { rank, worldSize, token, environment, sharedMemory }: InitSettings,
-  { store, generation, timeout, signal }: Life,
+  { store, generation, timeout, signal, incarnation }: Life,
   own: Published,
 ): Promise<ConnectOptions> {
   await store.set(endpointKey(rank), JSON.stringify(own))
@@ -60,7 +60,7 @@ export async function exchangeEndpoints(
   const segments = endpoints.map(({ segment }) => segment)
   const isRequired = sharedMemory === 'required'
   const sharing = await agreeOnSharing(store, { rank, segments, isRequired, wait })
-  await store.set(joinedKey(rank), '')
+  await store.set(joinedKey(rank), incarnation)
   const job = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
   const purpose = `data ${job}${generation === 0 ? '' : ` life ${generation}`}`
   const place = environment && {

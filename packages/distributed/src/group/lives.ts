@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { createLogger, Deadline, isTsrError, tsrError } from '@tsrun/core'
 import { prefixStore, type Store } from '@tsrun/store'
 import type { JoinOptions } from '../group-relations.ts'
@@ -14,8 +15,8 @@ import { worldOf } from './world.ts'
 /*
  * A world has lives: `reconfigure` ends one and begins the next, with new engines, connections and
  * keys in the store, so that nothing of the old one can be taken for the new. `life` in the store is
- * the number of the newest. A process whose rank has joined that one before takes the place of a lost
- * rank: it waits for the next.
+ * the number of the newest. A process that has left in order and joins again begins the next one, too.
+ * A process whose rank another process had in that one takes the place of a lost rank: it waits.
  */
 
 /** A store and how to let go of it. */
@@ -34,6 +35,8 @@ export interface Life {
   /** Milliseconds. */
   readonly timeout: number
   readonly signal: AbortSignal | undefined
+  /** Of this process in this life: what `joinedKey` is set to. */
+  readonly incarnation: string
 }
 
 /** Set by a rank that knows all others: from now on it counts when it is lost. */
@@ -52,6 +55,9 @@ export async function joinFirstLife(
   const { timeout, signal } = settings
   return await place.join(await chooseLife(settings, root), { timeout, ...(signal && { signal }) })
 }
+
+/** Incarnations of this process that have left in order: they do not wait to be put back. */
+const departed = new Set<string>()
 
 /** What this process is in the world, over all of its lives. */
 class Place {
@@ -77,7 +83,14 @@ class Place {
     this.#tried = generation
     await forgetEndpoint(store, rank)
     await announcePresence(store, rank)
-    const life = { generation, store, timeout: timeout ?? settings.timeout, signal }
+    const incarnation = randomUUID()
+    const life = {
+      generation,
+      store,
+      timeout: timeout ?? settings.timeout,
+      signal,
+      incarnation,
+    }
     const host = await openHost(settings, life)
     if (settings.transport === 'mpi') leaveMpiAtExit(host)
     this.#holder = generation
@@ -92,6 +105,7 @@ class Place {
       onDestroyed: async () => {
         // an older group than the newest has nothing to let go of
         if (this.#holder !== generation) return
+        departed.add(incarnation)
         if (!this.#rendezvous.isOwn) await endPresence(store, rank)
         await this.#rendezvous.close()
       },
@@ -123,11 +137,16 @@ class Place {
     const mine = this.#tried
     const store = lifeStore(this.#root, mine)
     await endPresence(store, this.#settings.rank)
-    const { value } = await this.#root.compareSet('life', String(mine), String(mine + 1))
-    const next = Number(new TextDecoder().decode(value))
-    await this.#root.set(begunKey(next), '')
-    return next
+    return await beginNext(this.#root, mine)
   }
+}
+
+/** The number of the life after one. */
+async function beginNext(root: Store, generation: number): Promise<number> {
+  const { value } = await root.compareSet('life', String(generation), String(generation + 1))
+  const next = Number(new TextDecoder().decode(value))
+  await root.set(begunKey(next), '')
+  return next
 }
 
 /** Ends the old life of this process: nothing of it is sent or taken any more. */
@@ -154,7 +173,12 @@ async function chooseLife({ rank, timeout, signal }: InitSettings, root: Store):
   const deadline = Deadline.after(timeout)
   for (;;) {
     const newest = await newestLife(root)
-    if (!(await lifeStore(root, newest).check([joinedKey(rank)]))) return newest
+    const store = lifeStore(root, newest)
+    if (!(await store.check([joinedKey(rank)]))) return newest
+    // all have left, or are about to, and join again: a life of which nobody is lost
+    if (departed.has(new TextDecoder().decode(await store.get(joinedKey(rank))))) {
+      return await beginNext(root, newest)
+    }
     createLogger('distributed').info(
       { rank, generation: newest },
       'this rank was here before: waits until the others call reconfigure()',

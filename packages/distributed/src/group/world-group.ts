@@ -2,7 +2,7 @@ import { EngineProcessGroup } from './engine-group.ts'
 import { reconfigureWorld } from './reconfigure.ts'
 import { shrinkGroup } from './shrink.ts'
 import { splitGroup } from './split.ts'
-import { registerGroup, type GroupMakers, type World } from './world.ts'
+import { endWorld, registerGroup, type GroupMakers, type World } from './world.ts'
 
 const makers: GroupMakers = {
   split: splitGroup,
@@ -20,6 +20,7 @@ export function createWorldGroup(
     { id: 0, name: 'world', rank, ranks, timeout },
     host,
     async () => {
+      endWorld(world)
       await host.close()
       await world.onDestroyed?.()
     },

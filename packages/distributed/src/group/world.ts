@@ -39,6 +39,17 @@ interface Entry {
 }
 
 const entries = new WeakMap<ProcessGroup, Entry>()
+const ended = new WeakSet<World>()
+
+/** This rank has left the world. */
+export function endWorld(world: World): void {
+  ended.add(world)
+}
+
+/** Whether this rank has left the world of a group. */
+export function hasEnded(group: ProcessGroup): boolean {
+  return ended.has(worldOf(group))
+}
 
 export function registerGroup(
   group: ProcessGroup,
