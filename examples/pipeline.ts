@@ -35,7 +35,8 @@ const flags = readFlags({
 })
 const { batch, epochs, seed } = flags
 
-const group = await initProcessGroup()
+// Where ranks have no second core, messages need no thread of their own.
+const group = await initProcessGroup({ engine: 'auto' })
 await training.loadBackend()
 const { rank, size } = group
 const speaks = rank === 0

@@ -17,6 +17,16 @@ import { workloads } from '../steps/workloads.mjs'
 export const networks = workloads.filter(({ kind }) => kind === 'mlp')
 
 /**
+ * A pipeline waits for all it sends, and needs no thread for it where ranks have no second core.
+ *
+ * @param {Mode} mode
+ * @returns {'auto' | 'worker'}
+ */
+export function engineOf(mode) {
+  return mode === '1f1b' ? 'auto' : 'worker'
+}
+
+/**
  * @param {number} ranks
  * @param {boolean} isPeer - which has no other ways of DDP
  * @returns {readonly Mode[]}

@@ -14,6 +14,7 @@ import {
   sumInto,
   tf,
 } from '@tsrun/training'
+import { engineOf } from './plan.mjs'
 
 /**
  * @typedef {import('../steps/workloads.mjs').Workload} Workload
@@ -43,11 +44,13 @@ let result
 let group
 try {
   const { device, threads } = await loadBackend(name)
-  group = await initProcessGroup()
   const samples = []
   for (const workload of workloads) {
-    for (const mode of modes)
+    for (const mode of modes) {
+      group = await initProcessGroup({ engine: engineOf(mode) })
       samples.push({ workload: workload.name, mode, ms: await run(workload, mode) })
+      await group.destroy()
+    }
   }
   result = { device, threads, samples }
 } catch (error) {
@@ -55,9 +58,7 @@ try {
   if (code !== 'ERR_TSR_BACKEND') throw error
   result = { skipped: cause?.message ?? code }
 }
-if ((group?.rank ?? Number(process.env['RANK'])) === 0)
-  writeFileSync(output, JSON.stringify(result))
-await group?.destroy()
+if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(result))
 
 /**
  * Milliseconds of each step on the slowest rank.

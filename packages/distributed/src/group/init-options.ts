@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import {
   createLogger,
   parsePortRange,
@@ -16,6 +17,7 @@ import {
 } from '../diagnosis/settings.ts'
 import type { StreamName } from '../transports/open-transport.ts'
 import { checkTimeout } from './arguments.ts'
+import { chooseEngine, type EngineName } from './choose-engine.ts'
 
 /** `shared-memory` means tcp between hosts. */
 export type TransportName = 'shared-memory' | StreamName
@@ -35,9 +37,10 @@ export interface InitOptions extends DiagnosisOptions {
   readonly transport?: TransportName | 'auto'
   /**
    * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
-   * engine inside the waits of this thread: lower latency, no overlap.
+   * engine inside the waits of this thread: lower latency, no overlap. `auto`: TSRUN_ENGINE, or
+   * `inline` where all ranks are on this host and it has no second core for each, else `worker`.
    */
-  readonly engine?: 'worker' | 'inline'
+  readonly engine?: EngineName | 'auto'
   /** Default time-out of operations, and of joining, in milliseconds; default 10 minutes. */
   readonly timeout?: number
   /** Gives up joining: ERR_TSR_ABORTED. Once the rank has joined it has no effect. */
@@ -63,7 +66,7 @@ export interface InitSettings {
   readonly store: Store | undefined
   readonly transport: StreamName
   readonly sharedMemory: 'off' | 'auto' | 'required'
-  readonly engine: 'worker' | 'inline'
+  readonly engine: EngineName
   readonly timeout: number
   readonly signal: AbortSignal | undefined
   readonly arena: number
@@ -90,7 +93,11 @@ export function resolveOptions(options: InitOptions): InitSettings {
   }
   const wanted = wantedTransport(options)
   const transport = chooseStream(wanted, worldSize)
-  const engine = options.engine ?? choice('TSRUN_ENGINE', ['worker', 'inline']) ?? 'worker'
+  const wantedEngine = engineWanted(options)
+  const engine =
+    wantedEngine === 'auto'
+      ? chooseEngine({ environment, transport, cores: availableParallelism() })
+      : wantedEngine
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
     const reason = 'the inline engine needs a transport that can block, and node:net cannot'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
@@ -112,6 +119,13 @@ export function resolveOptions(options: InitOptions): InitSettings {
     diagnosis: readDiagnosis(options, process.env),
     tuning: readTuning(process.env['TSRUN_TUNING']),
   }
+}
+
+/** @throws ERR_TSR_ENVIRONMENT */
+function engineWanted({ engine }: InitOptions): EngineName | 'auto' {
+  if (engine === 'worker' || engine === 'inline') return engine
+  const fallback = engine ?? 'worker'
+  return choice('TSRUN_ENGINE', ['worker', 'inline', 'auto']) ?? fallback
 }
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
