@@ -26,6 +26,7 @@ export const shared = {
 /** @type {import('jest').Config} */
 export default {
   maxWorkers: 2,
+  testSequencer: '<rootDir>/test/sequencer.js',
   projects: [
     {
       ...shared,
