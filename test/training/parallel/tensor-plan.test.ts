@@ -1,5 +1,4 @@
-import * as tfjs from '@tensorflow/tfjs'
-import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import {
   columnParallel,
   dataParallel,
@@ -8,7 +7,6 @@ import {
   gptPlan,
   loadBackend,
   parallelize,
-  parallelizeLayers,
   pipeline,
   rowParallel,
   sequenceParallel,
@@ -18,13 +16,9 @@ import {
   type ParallelPlan,
 } from '@tsrun/training'
 import { failure } from './support/failure.ts'
+import { onEach } from './support/on-each.ts'
 
 const sizes = { vocabulary: 12, block: 8, width: 12, heads: 3, layers: 2 }
-
-/** What each rank makes of it, without a message. */
-async function onEach<T>(size: number, make: (group: ProcessGroup) => T): Promise<T[]> {
-  return await runWorld({ size, seed: 1 }, (group) => Promise.resolve(make(group)))
-}
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -195,75 +189,6 @@ describe('parallelize', () => {
       expect(same).toBe(model)
       expect(model.parameters.map(({ shape }) => shape)).toEqual([[4, 3], [3], [6, 2], [2]])
       disposeModule(model)
-    })
-  })
-})
-
-describe('parallelizeLayers', () => {
-  const build = () =>
-    tfjs.sequential({
-      layers: [
-        tfjs.layers.dense({ name: 'first', units: 6, inputShape: [4] }),
-        tfjs.layers.dropout({ name: 'drop', rate: 0.1 }),
-        tfjs.layers.dense({ name: 'last', units: 4, activation: 'softmax' }),
-      ],
-    })
-
-  it('leaves no tensor of the whole behind', async () => {
-    const before = tf.memory().numTensors
-    await onEach(2, (group) => {
-      const model = parallelizeLayers(build(), { first: columnParallel() }, group)
-      expect(model.getWeights().map(({ shape }) => shape)).toEqual([[4, 3], [3], [6, 4], [4]])
-      model.dispose()
-    })
-    expect(tf.memory().numTensors).toBe(before)
-  })
-
-  it.each<[string, number, ParallelPlan, RegExp]>([
-    ['a name that nothing has', 2, { second: columnParallel() }, /second.*first, drop, last/],
-    ['layers that are not dense', 2, { drop: columnParallel() }, /drop.*dense layers/],
-    ['units that do not divide', 4, { first: columnParallel() }, /first\.kernel/],
-  ])('refuses %s', async (_, size, plan, message) => {
-    const errors = await onEach(size, (group) => {
-      try {
-        parallelizeLayers(build(), plan, group)
-        return undefined
-      } catch (error) {
-        return error
-      }
-    })
-    for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
-  })
-
-  it.each([
-    { what: 'a softmax of some of the outputs', options: { activation: 'softmax' as const } },
-    { what: 'any activation that needs all outputs', options: { activation: 'logSoftmax' } },
-    { what: 'a penalty on a part', options: { kernelRegularizer: tfjs.regularizers.l2() } },
-    { what: 'a norm of a part', options: { kernelConstraint: tfjs.constraints.maxNorm({}) } },
-  ])('refuses $what', async ({ options }) => {
-    const before = tf.memory().numTensors
-    const [error] = await onEach(2, (group) => {
-      const layer = { name: 'last', units: 4, inputShape: [4], ...options }
-      const model = tfjs.sequential({ layers: [tfjs.layers.dense(layer as never)] })
-      try {
-        return parallelizeLayers(model, { last: columnParallel() }, group)
-      } catch (failed) {
-        return failed
-      } finally {
-        model.dispose()
-      }
-    })
-    const [key] = Object.keys(options)
-    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', new RegExp(`${key!} of last`)))
-    expect(tf.memory().numTensors).toBe(before)
-  })
-
-  it('leaves a model as it is in a group of one rank', async () => {
-    await onEach(1, (group) => {
-      const model = build()
-      parallelizeLayers(model, { first: columnParallel(), last: columnParallel() }, group)
-      expect(Object.hasOwn(model.layers[2]!, 'call')).toBe(false)
-      model.dispose()
     })
   })
 })

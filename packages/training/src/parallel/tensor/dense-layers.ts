@@ -9,6 +9,7 @@ import type { Parameter, Shard } from '../../nn/parameter.ts'
 import { checkDense, type DenseOptions } from './dense-checks.ts'
 import type { ParallelPlan } from './parallelize.ts'
 import { connect, connectRow } from './partial-gathers.ts'
+import { drawAlike } from './random-layers.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /** What is used of a weight; `val` and `shape` are what TensorFlow.js reads them from. */
@@ -25,13 +26,15 @@ interface DenseLayer extends DenseOptions {
   readonly bias: DenseVariable | null
   getClassName(): string
   call: (inputs: Tensor | Tensor[]) => Tensor
+  seed?: number
   inputSpec: readonly { readonly minNDim: number }[]
 }
 
 /**
  * Shares the dense layers of a tf.layers model among the ranks of a group, in place and by the same
  * plan as `parallelize`: by the names of layers. Afterwards each rank has its part of their weights, and
- * `fit`, `predict` and `evaluate` work as before, on the same batches on all ranks of the group.
+ * `fit`, `predict` and `evaluate` work as before, on the same batches on all ranks of the group; dropout
+ * drops the same values on all of them.
  *
  * The model must be built: give its first layer an `inputShape`.
  *
@@ -41,7 +44,7 @@ interface DenseLayer extends DenseOptions {
  *
  * @throws ERR_TSR_ARGUMENT when the plan names no layer or one that is not dense, a layer does not
  *   divide, or a part of one would not do what the whole does: with an activation that needs all
- *   outputs, with a regularizer, with a constraint other than `nonNeg`
+ *   outputs, with a regularizer, with a constraint other than `nonNeg`; when a layer adds random noise
  */
 export function parallelizeLayers<M extends LayersModelLike & { getClassName(): string }>(
   model: M,
@@ -59,6 +62,7 @@ export function parallelizeLayers<M extends LayersModelLike & { getClassName(): 
     const names = layers.map(({ name }) => name).join(', ')
     throw refusal(unknown.glob, `names of layers: ${names}`)
   }
+  if (group.size > 1) for (const layer of layers) drawAlike(layer)
   const row: { name: string; module: Module }[] = []
   for (const layer of layers) {
     row.push({ name: layer.name, module: other })
