@@ -86,10 +86,29 @@ export function systemCallError(call: string, errno = lastErrno()): Error {
   return tsrError('ERR_TSR_SYSTEM_CALL', { call, errno, description: name })
 }
 
+const lazies: (() => unknown)[] = []
+
 /** Runs `make` at the first call only, so that importing this package loads nothing. */
 export function lazy<T>(make: () => T): () => T {
   let made: { value: T } | undefined
-  return () => (made ??= { value: make() }).value
+  const get = (): T => (made ??= { value: make() }).value
+  lazies.push(get)
+  return get
+}
+
+/**
+ * Binds all that this package binds at the first call. A thread that others may end at any moment
+ * does so first: koffi ends the whole process where its thread is ended while it binds.
+ */
+export function bindAll(): void {
+  if (!isAvailable().available) return
+  for (const get of lazies) {
+    try {
+      get()
+    } catch {
+      // this C library has it not: told where it is called
+    }
+  }
 }
 
 function firstLine(error: unknown): string {

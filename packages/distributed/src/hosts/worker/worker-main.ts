@@ -1,6 +1,7 @@
 import { readlinkSync } from 'node:fs'
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import { bindAll } from '@tsrun/native'
 import { heapOf } from '../../arena/heap.ts'
 import { Engine } from '../../engine/engine.ts'
 import type { Task } from '../../engine/task.ts'
@@ -236,6 +237,7 @@ function placeOfThread(): string | undefined {
 }
 
 async function main(): Promise<void> {
+  bindAll()
   const opened = await connect(await prepareTransport(input.transport, input.listen))
   try {
     if (opened !== undefined) await run(opened)
