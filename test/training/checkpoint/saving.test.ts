@@ -1,6 +1,6 @@
 import { chmodSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   latestCheckpoint,
   loadBackend,
@@ -113,6 +113,25 @@ describe('saving', () => {
   ])('refuses what JSON changes, and steps that are none: %#', async (wrong, name) => {
     const saving = saveCheckpoint(makeFolder(), { ...state(1), ...wrong })
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
+  })
+
+  it('knows all options, and so does loading', async () => {
+    const folder = await folderWith(1)
+    const wrong = { keeep: 3 } as never
+    for (const call of [
+      (world: ProcessGroup) => saveCheckpoint(folder, state(2), world, wrong),
+      (world: ProcessGroup) => loadCheckpoint(folder, state(1), world, wrong),
+    ]) {
+      const failed = await runWorld({ size: 2, seed: 1 }, (world) =>
+        call(world).catch((error: unknown) => error),
+      )
+      for (const error of failed) {
+        expect(error).toMatchObject({
+          code: 'ERR_TSR_ARGUMENT',
+          facts: { value: 'one with keeep' },
+        })
+      }
+    }
   })
 
   it('refuses to keep none, on all ranks', async () => {

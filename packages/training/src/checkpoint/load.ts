@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Contents } from './contents.ts'
 import type { Checkpoint } from './folders.ts'
@@ -36,20 +36,23 @@ export interface LoadedCheckpoint extends LatestCheckpoint {
  *
  * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it is that of
  *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE of a tensor;
- *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED. All ranks throw when one does.
+ *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an
+ *   unknown option. All ranks throw when one does.
  */
 export async function loadCheckpoint(
   directory: string,
   state: CheckpointState,
   group?: ProcessGroup,
-  { strict = true }: LoadOptions = {},
+  options: LoadOptions = {},
 ): Promise<LoadedCheckpoint> {
+  const { strict = true } = options
   const latest = await latestCheckpoint(directory, group)
   if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
   let owners: readonly PieceOwner[] = []
   const wanted: (readonly Part[])[] = []
   let checkpoint: Checkpoint | undefined
   const ranks = await together(group, async () => {
+    refuseUnknown(options, ['strict'])
     owners = ownersOf(state)
     checkpoint = await openFinished(latest.path)
     const names = new Set(Object.keys(checkpoint.contents.tensors))

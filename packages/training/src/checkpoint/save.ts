@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path'
+import { refuseUnknown } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { checkAgreement } from './agreement.ts'
 import { newPlace } from './folders.ts'
@@ -35,6 +36,8 @@ export interface SaveOptions {
   readonly signal?: AbortSignal
 }
 
+const KNOWN: readonly (keyof SaveOptions)[] = ['keep', 'background', 'compare', 'timeout', 'signal']
+
 export interface SavedCheckpoint {
   /** Its folder, `<directory>/step-<step>`, as soon as it is done. */
   readonly path: string
@@ -65,7 +68,7 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model, or replicas differ;
  *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
  *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks disagree, or
- *   an option is out of range. All ranks throw when one does.
+ *   an option is out of range or unknown. All ranks throw when one does.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -91,15 +94,17 @@ async function save(
   folder: string,
   state: SavedState,
   group: ProcessGroup | undefined,
-  { keep = Infinity, background = false, compare = true, timeout, signal }: SaveOptions,
+  options: SaveOptions,
   untold: Writing['untold'],
 ): Promise<{ readonly path: string; readonly writing?: Writing }> {
+  const { keep = Infinity, background = false, compare = true, timeout, signal } = options
   const rank = group?.rank ?? 0
   const pieces: Piece[] = []
   const hasOptimizer = state.optimizer !== undefined
   let beside = nothingBeside
   const ranks = await together(group, async () => {
     if (untold !== undefined) throw untold.error
+    refuseUnknown(options, KNOWN)
     checkArguments(state, keep)
     await unlessAborted(signal, group, () => {
       signal?.throwIfAborted()

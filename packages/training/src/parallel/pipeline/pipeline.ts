@@ -139,7 +139,8 @@ export class Pipeline {
    * that group while the backwards run.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, or when the batch is not what it says;
-   *   ERR_TSR_PIPELINE_BUSY while another call is under way
+   *   ERR_TSR_PIPELINE_BUSY while another call is under way; ERR_TSR_PIPELINE_FAILED after a call that
+   *   failed in the middle
    */
   async step(batch: Batch): Promise<StepResult> {
     const optimizer = this.#optimizer
