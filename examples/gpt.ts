@@ -126,10 +126,8 @@ for (let step = 0; step < steps; step++) {
   // the first step also compiles: it does not count
   if (step === 1) begin = performance.now()
   const examples = training.textBatch(text, step, { ...options, seed })
-  const { loss, gradients: own } = await pipe.forwardBackward(examples)
-  for (const parameter of pipe.parameters) {
-    replica.onGradient(parameter, own.get(parameter.name)!)
-  }
+  // gradients are averaged over the replicas while the backwards run
+  const { loss } = await pipe.forwardBackward(examples, replica.onGradient)
   optimizer.learningRate = rate(step)
   await update()
   losses.push(await mean(loss))
