@@ -85,6 +85,8 @@ it.each([
   [{ maxNorm: 0 }, /maxNorm is 0; expected a number above 0/],
   [{ maxNorm: Number.NaN }, /maxNorm is NaN/],
   [{ maxNorm: 1, norm: 1 }, /norm is 1; expected 2 or Infinity/],
+  [{ maxNorm: 1, pp: undefined } as never, /one with pp; expected no others than maxNorm, norm/],
+  [{ maxNorm: '1' } as never, /maxNorm is 1; expected a number/],
 ])('refuses %p', async (options, message) => {
   const clipped = clipGradients(all, copies(), options)
   await expect(clipped).rejects.toThrow(message)
@@ -95,6 +97,10 @@ it('refuses parts of parameters, unless it knows who has the rest', async () => 
   const part = { name: 'b.weight', shape: [1], shard: { shape: [2], axis: 0, offset: 0 } }
   await expect(clipGradients([part], copies(), { maxNorm: 1 })).rejects.toThrow(
     /tensor is undefined; expected the group whose ranks share b.weight.*ERR_TSR_ARGUMENT/,
+  )
+  const flat = { name: 'b.weight', shape: [1], range: { parameter: part.shard, from: 1, to: 2 } }
+  await expect(clipGradients([flat], copies(), { maxNorm: 1 })).rejects.toThrow(
+    /shard is undefined; expected the group whose ranks share b.weight, which fullyShard was given/,
   )
   const unshared = { ...part, shape: [2] }
   expect(await clipGradients([unshared], copies(), { maxNorm: 100 })).toBe(84)

@@ -67,6 +67,32 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     first.dispose()
   })
 
+  it.each(cases)(
+    '%s refuses what it keeps of another model, and changes nothing',
+    async (_, make) => {
+      const optimizer = make()
+      const step = (...sizes: number[]) => {
+        const parameters = sizes.map((size, i) => build('qp'[i]!, new Array<number>(size).fill(1)))
+        const gradients = new Map(
+          parameters.map(({ name, shape }) => [name, gradient(new Array(shape[0]).fill(2))]),
+        )
+        optimizer.step(parameters, gradients)
+        return parameters
+      }
+      step(2, 3)
+      const state = await optimizer.state()
+      const isKept = Object.keys(state.get('p')!.values).length > 0
+      for (const size of [2, 300]) {
+        if (isKept)
+          expect(() => step(2, size)).toThrow(/keeps of p is of 3 values; expected .*model/)
+        else expect([...step(2, size)[1]!.value.dataSync()]).not.toContain(1)
+      }
+      if (isKept) expect(await optimizer.state()).toEqual(state)
+      optimizer.dispose()
+      step(2, 300)
+    },
+  )
+
   it('refuses the state of another optimizer, or of a parameter of another size', async () => {
     const parameter = build('p', [1, 2])
     const adaptive = new Adam()
@@ -79,6 +105,6 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     other.loadState(state)
     expect(() => {
       other.step([build('p', [1, 2, 3])], new Map([['p', gradient([1, 1, 1])]]))
-    }).toThrow(/loaded state of p is mean of 2 values; expected as many as the parameter has: 3/)
+    }).toThrow(/keeps of p is of 2 values; expected as many as the parameter has, 3/)
   })
 })

@@ -52,6 +52,7 @@ export class AdaptiveOptimizer implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    this.#state.checkSizes(parameters, gradients)
     if (!reachesTensors()) {
       const updates = currentUpdates()
       if (updates === undefined) this.#stepOnDevice(parameters, gradients)

@@ -1,9 +1,10 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { viewOf } from '../backend/host-memory.ts'
 import { overwrite } from '../backend/overwrite.ts'
+import { sizeOf } from '../backend/shape.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { gradientNorm, type NormPart } from './gradient-norm.ts'
@@ -19,7 +20,17 @@ export interface ClipGroups {
 }
 
 /** What clipping has to know of a parameter. */
-export type ClippedParameter = Pick<Parameter, 'name' | 'shape' | 'shard' | 'countedElsewhere'>
+export interface ClippedParameter extends Pick<
+  Parameter,
+  'name' | 'shape' | 'shard' | 'countedElsewhere'
+> {
+  /** Of the `shards` of `fullyShard`: which values of the parameter it has. */
+  readonly range?: {
+    readonly parameter: Pick<Parameter, 'shape'>
+    readonly from: number
+    readonly to: number
+  }
+}
 
 export interface ClipOptions extends ClipGroups {
   /** The norm that the gradients have at most, afterwards. */
@@ -27,6 +38,14 @@ export interface ClipOptions extends ClipGroups {
   /** 2 (default) or Infinity. */
   readonly norm?: number
 }
+
+const KNOWN = Object.keys({
+  maxNorm: true,
+  norm: true,
+  tensor: true,
+  shard: true,
+  pipeline: true,
+} satisfies Record<keyof ClipOptions, true>)
 
 /** Gradients by name of the parameter, whose tensors can be replaced. */
 export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32Array>
@@ -40,8 +59,8 @@ export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32
  * @param gradients - arrays are scaled in place, tensors as well or replaced; those of other names
  *   than the parameters' stay, and what has none is passed over
  * @returns the norm before, the same on all ranks; see {@link gradientNorm}
- * @throws ERR_TSR_ARGUMENT when an option is out of range, or a parameter is a part of one and `tensor`
- *   does not say who has the rest
+ * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or a parameter is a part of one
+ *   and neither `tensor` nor `shard` says who has the rest
  *
  * @example
  * const gradients = await replica.gradients()
@@ -51,9 +70,11 @@ export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32
 export async function clipGradients(
   parameters: readonly ClippedParameter[],
   gradients: ClippedGradients,
-  { maxNorm, norm = 2, tensor, shard: flat, pipeline }: ClipOptions,
+  options: ClipOptions,
 ): Promise<number> {
-  if (!(maxNorm > 0)) {
+  refuseUnknown(options, KNOWN)
+  const { maxNorm, norm = 2, tensor, shard: flat, pipeline } = options
+  if (typeof maxNorm !== 'number' || !(maxNorm > 0)) {
     const expected = 'a number above 0'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: maxNorm, expected })
   }
@@ -66,6 +87,7 @@ export async function clipGradients(
     const gradient = gradients.get(name)
     if (gradient === undefined) continue
     if (tensor === undefined) checkWhole(parameter)
+    if (flat === undefined) checkAll(parameter)
     names.push(name)
     if (pipeline !== undefined && countedElsewhere) continue
     const groups = [flat, shard === undefined ? undefined : tensor, pipeline]
@@ -86,6 +108,12 @@ function checkWhole({ name, shape, shard }: ClippedParameter): void {
     value: 'undefined',
     expected: `the group whose ranks share ${name}`,
   })
+}
+
+function checkAll({ name, range }: ClippedParameter): void {
+  if (range === undefined || range.to - range.from === sizeOf(range.parameter.shape)) return
+  const expected = `the group whose ranks share ${name}, which fullyShard was given`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'shard', value: 'undefined', expected })
 }
 
 function scale(gradients: ClippedGradients, names: readonly string[], factor: number): void {

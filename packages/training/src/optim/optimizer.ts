@@ -16,8 +16,9 @@ export interface Optimizer {
    *
    * @param gradients - by parameter name; tensors that were used are disposed, arrays stay as they
    *   are
-   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter: nothing has changed
-   *   then, and the tensors are the caller's
+   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter, or what is kept of
+   *   one another size, as that of another model: nothing has changed then, and the tensors are the
+   *   caller's
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 

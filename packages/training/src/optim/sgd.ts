@@ -48,6 +48,7 @@ export class SGD implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    this.#state.checkSizes(parameters, gradients)
     if (!reachesTensors()) {
       // updates in place know no look ahead
       const updates = this.#nesterov ? undefined : currentUpdates()

@@ -4,6 +4,8 @@ import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { hostVector, type HostVector } from '../backend/host-vector.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { tf } from '../backend/tensorflow.ts'
+import type { Parameter } from '../nn/parameter.ts'
+import type { Gradients } from './optimizer.ts'
 
 /** What an optimizer keeps of one parameter. */
 export interface ParameterState {
@@ -25,10 +27,29 @@ export class StateOfParameters {
   readonly #vectors = new Map<string, Vector>()
   /** What has been loaded and not been used: only a step knows the shape of the parameter. */
   readonly #loaded = new Map<string, Float32Array>()
+  /** Values of each of the vectors of a parameter. */
+  readonly #sizes = new Map<string, number>()
 
   /** @param names - of the vectors that each parameter has */
   constructor(names: readonly string[]) {
     this.#names = names
+  }
+
+  /**
+   * Before a step changes anything: what is kept may be that of another model.
+   *
+   * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than what is kept of it
+   */
+  checkSizes(parameters: Iterable<Parameter>, gradients: Gradients): void {
+    for (const { name, shape } of parameters) {
+      const kept = this.#sizes.get(name)
+      if (kept === undefined || kept === sizeOf(shape) || !gradients.has(name)) continue
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: `what the optimizer keeps of ${name}`,
+        value: `of ${String(kept)} values`,
+        expected: `as many as the parameter has, ${String(sizeOf(shape))}: each model needs an optimizer of its own, made after it was cut`,
+      })
+    }
   }
 
   /** Counts a step of a parameter; the first is 1. */
@@ -44,9 +65,10 @@ export class StateOfParameters {
     const former = this.#vectors.get(key)
     if (former !== undefined) return { vector: former as HostVector, isNew: false }
     const vector = hostVector(length)
-    const loaded = this.#takeLoaded(parameter, name, length)
+    const loaded = this.#takeLoaded(parameter, name)
     if (loaded !== undefined) vector.values.set(loaded)
     this.#vectors.set(key, vector)
+    this.#sizes.set(parameter, length)
     return { vector, isNew: loaded === undefined }
   }
 
@@ -60,11 +82,12 @@ export class StateOfParameters {
     const key = keyOf(parameter, name)
     let former = this.#vectors.get(key) as Tensor | undefined
     if (former === undefined) {
-      const loaded = this.#takeLoaded(parameter, name, sizeOf(shape))
+      const loaded = this.#takeLoaded(parameter, name)
       if (loaded !== undefined) former = tensorFrom(loaded, shape)
     }
     const tensor = tf.keep(next(former))
     this.#vectors.set(key, tensor)
+    this.#sizes.set(parameter, tensor.size)
     former?.dispose()
     return tensor
   }
@@ -79,7 +102,7 @@ export class StateOfParameters {
       const former = this.#vectors.get(key) as Tensor | undefined
       this.#vectors.delete(key)
       if (former !== undefined) return former
-      const loaded = this.#takeLoaded(parameter, name, sizeOf(shape))
+      const loaded = this.#takeLoaded(parameter, name)
       return tensorFrom(loaded ?? new Float32Array(sizeOf(shape)), shape)
     })
   }
@@ -88,6 +111,7 @@ export class StateOfParameters {
   putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
     for (const [i, name] of this.#names.entries()) {
       this.#vectors.set(keyOf(parameter, name), tensors[i]!)
+      this.#sizes.set(parameter, tensors[i]!.size)
     }
   }
 
@@ -118,7 +142,7 @@ export class StateOfParameters {
   /**
    * Replaces all by a copy of `state`.
    *
-   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer
+   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer, or its vectors differ in size
    */
   load(state: OptimizerState): void {
     for (const [parameter, { steps, values }] of state) this.#check(parameter, steps, values)
@@ -127,6 +151,7 @@ export class StateOfParameters {
       this.#steps.set(parameter, steps)
       for (const [name, array] of Object.entries(values)) {
         this.#loaded.set(keyOf(parameter, name), array.slice())
+        this.#sizes.set(parameter, array.length)
       }
     }
   }
@@ -137,26 +162,20 @@ export class StateOfParameters {
     this.#vectors.clear()
     this.#loaded.clear()
     this.#steps.clear()
+    this.#sizes.clear()
   }
 
-  #takeLoaded(parameter: string, name: string, length: number): Float32Array | undefined {
+  #takeLoaded(parameter: string, name: string): Float32Array | undefined {
     const key = keyOf(parameter, name)
     const loaded = this.#loaded.get(key)
-    if (loaded === undefined) return undefined
-    if (loaded.length !== length) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the loaded state of ${parameter}`,
-        value: `${name} of ${String(loaded.length)} values`,
-        expected: `as many as the parameter has: ${String(length)}`,
-      })
-    }
     this.#loaded.delete(key)
     return loaded
   }
 
   #check(parameter: string, steps: number, values: ParameterState['values']): void {
     const found = Object.keys(values)
-    const isOurs = found.sort().join() === [...this.#names].sort().join()
+    const sizes = new Set(Object.values(values).map(({ length }) => length))
+    const isOurs = found.sort().join() === [...this.#names].sort().join() && sizes.size < 2
     if (isOurs && Number.isSafeInteger(steps) && steps >= 0) return
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `the state of ${parameter}`,
