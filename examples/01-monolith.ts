@@ -10,7 +10,6 @@
 //   backward   the gradient comes back through the layers, and each one finds its own
 //   update     the optimizer moves the parameters against their gradients
 
-import { parseArgs } from 'node:util'
 import {
   Adam,
   batches,
@@ -26,17 +25,15 @@ import {
   type ExampleBatch,
   type Tensor,
 } from '@tsrun/training'
+import { count, integer, positive, readFlags } from './lib/flags.ts'
 
-const { values } = parseArgs({
-  options: {
-    epochs: { type: 'string', default: '3' },
-    batch: { type: 'string', default: '128' },
-    lr: { type: 'string', default: '0.001' },
-    seed: { type: 'string', default: '0' },
-  },
+const flags = readFlags({
+  epochs: count(3),
+  batch: count(128),
+  lr: positive(0.001),
+  seed: integer(0),
 })
-const [epochs, batch, seed] = [Number(values.epochs), Number(values.batch), Number(values.seed)]
-const learningRate = Number(values.lr)
+const { epochs, batch, seed, lr: learningRate } = flags
 
 await loadBackend()
 const model = new ShardedMLP({ layers: 16, seed })

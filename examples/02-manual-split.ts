@@ -13,7 +13,6 @@
 // and that is the gradient of B's input. Beside them the whole network trains on the same batches;
 // the split changes where things are computed, never what: the losses have to be the same.
 
-import { parseArgs } from 'node:util'
 import {
   batches,
   crossEntropy,
@@ -28,16 +27,15 @@ import {
   type ExampleBatch,
   type Tensor,
 } from '@tsrun/training'
+import { count, integer, positive, readFlags } from './lib/flags.ts'
 
-const { values } = parseArgs({
-  options: {
-    steps: { type: 'string', default: '50' },
-    batch: { type: 'string', default: '128' },
-    lr: { type: 'string', default: '0.05' },
-    seed: { type: 'string', default: '0' },
-  },
+const flags = readFlags({
+  steps: count(50),
+  batch: count(128),
+  lr: positive(0.05),
+  seed: integer(0),
 })
-const [steps, batch, seed] = [Number(values.steps), Number(values.batch), Number(values.seed)]
+const { steps, batch, seed } = flags
 
 await loadBackend()
 
@@ -49,7 +47,7 @@ const partA = recipe.slice(0, 8)
 const partB = recipe.slice(8, 16)
 
 // Plain SGD: unlike Adam it shows at once when gradients have the wrong scale.
-const learningRate = Number(values.lr)
+const learningRate = flags.lr
 const optimizers = {
   whole: new SGD({ learningRate }),
   a: new SGD({ learningRate }),

@@ -15,6 +15,7 @@
 // there and back is part of the latency. The inline engine (second line) has neither.
 
 import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
+import { readFlags } from './lib/flags.ts'
 
 const KIB = 2 ** 10
 const MIB = 2 ** 20
@@ -27,10 +28,16 @@ interface Measured {
   readonly p99: number
 }
 
+readFlags({})
 const group = await initProcessGroup()
 
 if (group.size === 2) {
-  const measured = SIZES.map((bytes) => pingPong(group, bytes))
+  if (group.rank === 0) console.log('     bytes     p50 us     p99 us       GB/s')
+  const measured = SIZES.map((bytes) => {
+    const times = pingPong(group, bytes)
+    if (group.rank === 0) console.log(rowOf(times))
+    return times
+  })
   if (group.rank === 0) report(measured)
 } else {
   process.exitCode = 2
@@ -68,12 +75,12 @@ function pingPong(group: ProcessGroup, bytes: number): Measured {
   return { bytes, p50: times[repeats >> 1]!, p99: times[Math.floor(repeats * 0.99)]! }
 }
 
+function rowOf({ bytes, p50, p99 }: Measured): string {
+  const cells = [String(bytes), p50.toFixed(1), p99.toFixed(1), gigabytes(bytes, p50).toFixed(3)]
+  return cells.map((cell) => cell.padStart(10)).join(' ')
+}
+
 function report(measured: readonly Measured[]): void {
-  console.log('     bytes     p50 us     p99 us       GB/s')
-  for (const { bytes, p50, p99 } of measured) {
-    const cells = [String(bytes), p50.toFixed(1), p99.toFixed(1), gigabytes(bytes, p50).toFixed(3)]
-    console.log(cells.map((cell) => cell.padStart(10)).join(' '))
-  }
   const latency = measured[0]!
   const largest = measured.at(-1)!
   const bandwidth = gigabytes(largest.bytes, largest.p50)

@@ -12,7 +12,7 @@
 
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
 import { grouped } from './lib/progress.ts'
 import { printResult } from './lib/result.ts'
 import { formatTable } from './lib/table.ts'
@@ -32,6 +32,7 @@ const stage = Number(flags.stage) as training.Stage
 const group = await initProcessGroup()
 await training.loadBackend()
 const { rank, size } = group
+if (flags.batch < size) endWith(`--batch ${flags.batch} has no example for some of ${size} ranks`)
 const one = tf.scalar(1)
 
 const build = () => {

@@ -15,7 +15,7 @@ import { availableParallelism } from 'node:os'
 import { initProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags, text } from './lib/flags.ts'
+import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { grouped, percent, Progress } from './lib/progress.ts'
 import { printResult } from './lib/result.ts'
@@ -25,7 +25,8 @@ const flags = readFlags({
   // Your own, in the place of one by name: a line of actions for each rank.
   'schedule-file': text(''),
   microbatches: count(8),
-  chunks: count(2),
+  // Stages of a rank; 0: two with the schedules that take several, else one.
+  chunks: integer(0),
   epochs: count(2),
   batch: count(256),
   seed: integer(0),
@@ -33,7 +34,7 @@ const flags = readFlags({
   // A part of the images, where computing is slow.
   images: count(60_000),
 })
-const { batch, epochs, seed } = flags
+const { batch, chunks, epochs, seed } = flags
 
 // Where ranks have no second core, messages need no thread of their own.
 const group = await initProcessGroup({ engine: 'auto' })
@@ -42,13 +43,12 @@ const { rank, size } = group
 const speaks = rank === 0
 
 const file = flags['schedule-file']
-const own = file === '' ? undefined : training.parseSchedule(readFileSync(file, 'utf8'), file)
-const takesChunks = flags.schedule === 'interleaved' || flags.schedule === 'looped'
+const own = file === '' ? undefined : training.parseSchedule(readSchedule(file), file)
 const optimizer = new training.Adam()
 const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
   schedule: own ?? flags.schedule,
   ...(own === undefined ? { microbatches: flags.microbatches } : {}),
-  ...(own === undefined && takesChunks ? { chunks: flags.chunks } : {}),
+  ...(own === undefined && chunks > 0 ? { chunks } : {}),
   optimizer,
 })
 const train = firstOf(training.mnist({ split: 'train' }))
@@ -132,6 +132,14 @@ if (speaks) {
 }
 pipe.dispose()
 await group.destroy()
+
+function readSchedule(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    return endWith(`--schedule-file: ${(error as Error).message}`)
+  }
+}
 
 function firstOf(dataset: training.Dataset): training.Dataset {
   return { ...dataset, size: Math.min(dataset.size, flags.images) }

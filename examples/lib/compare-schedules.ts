@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
+import { readFlags } from './flags.ts'
 import { percent } from './progress.ts'
 import { printResult } from './result.ts'
 import { formatTable } from './table.ts'
@@ -26,6 +27,7 @@ export async function compareSchedules(
   variants: readonly Variant[],
   microbatches: number,
 ): Promise<void> {
+  readFlags({})
   await training.loadBackend()
   const { rank, size } = group
   const batch = microbatches * ROWS
@@ -84,6 +86,9 @@ export async function compareSchedules(
     console.log(`One step of ${shown.title} as it was:\n\n${drawTimeline(spans)}\n`)
     const headers = ['schedule', 'ideal bubble', 'measured', 'predicted', 'step ms', 'predicted']
     console.log(formatTable([...headers, 'micro-batches held, by rank'], rows))
+    if (runs.some(({ chunks }) => chunks > 1)) {
+      console.log('\nOf c chunks each holds a c-th of what a micro-batch leaves on a rank.')
+    }
     if (cores < size) {
       console.log(
         `\n${size} ranks share ${cores} cores: measured and predicted bubbles are larger.`,

@@ -103,5 +103,6 @@ function usage(flags: Record<string, Flag<unknown>>): string {
     ([name, { expected, fallback }]) =>
       `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
   )
+  if (lines.length === 0) return 'The script takes no flags (those of tsrun stand before it).'
   return ['Flags of the script (those of tsrun stand before it):', ...lines].join('\n')
 }

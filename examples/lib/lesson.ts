@@ -14,6 +14,7 @@ import {
   StepMeter,
   type ScheduleName,
 } from '@tsrun/training'
+import { readFlags } from './flags.ts'
 import { LessonStage, type Microbatch } from './lesson-stage.ts'
 import { Neighbours } from './neighbours.ts'
 import { percent } from './progress.ts'
@@ -39,6 +40,7 @@ export async function runLesson(
   microbatches: number,
   step: Step,
 ): Promise<void> {
+  readFlags({})
   await loadBackend()
   const { rank, size } = group
   const batchSize = microbatches * ROWS

@@ -35,6 +35,13 @@ describe('the steps 4 to 6', () => {
     expect(shown).toContain('rank 0 F0')
   })
 
+  it('refuse flags that they do not have', async () => {
+    const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--steps', '5'], { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain("Unknown option '--steps'")
+    expect(run.stderr).toContain('The script takes no flags')
+  })
+
   it('run in one process as well', async () => {
     const [result] = await example(1, '06-1f1b.ts')
     expect(result).toMatchObject({ ideal: 0, peaks: [1] })
