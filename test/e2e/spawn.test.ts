@@ -157,6 +157,8 @@ describe('spawn', () => {
     [{ output: 'pipe' as never }, 'output is "pipe"'],
     [{ nprocs: 4 } as never, 'options is one with nprocs; expected no others than nproc, '],
     [{ export: 'work' }, 'export is "work"; expected none with a function'],
+    [{ env: 5 as never }, 'env is 5; expected an object of texts'],
+    [{ env: { DEPTH: 5 as never } }, 'env is [object Object]; expected an object of texts'],
   ])('refuses %j', async (options, message) => {
     const error = await refusal(spawn(() => 1, options))
     expect(error.code).toBe('ERR_TSR_ARGUMENT')

@@ -105,7 +105,7 @@ it('names the rank that does not come back', async () => {
   for (const rank of [0, 2]) {
     const said = await job.ranks[rank]!.hear('refused')
     expect(said).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
-    expect(said.message).toContain('waiting for ranks 1 to join the job')
+    expect(said.message).toContain('waiting for rank 1 to join the job')
   }
 })
 

@@ -44,7 +44,7 @@ export async function exchangeEndpoints(
     if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
     const absent = await missingRanks(store, peers, endpointKey)
     const missing = absent.length > 0 ? absent : await missingRanks(store, peers, presenceKey)
-    const what = `rank ${rank}: waiting for ranks ${missing.join(', ')} to join the job`
+    const what = `rank ${rank}: waiting for ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} to join the job`
     throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout }, { cause: error })
   }
   const endpoints = await Promise.all(

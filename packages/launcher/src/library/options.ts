@@ -78,6 +78,7 @@ export function checkOptions(given: SpawnOptions): CompleteOptions {
   check('args', args, Array.isArray(args), 'an array')
   check('export', given.export, isOptional(given.export, 'string'), 'the name of an export')
   check('output', output, isOutput(output), "'inherit', 'ignore' or a function")
+  check('env', env, isEnvironment(env), 'an object of texts')
   check('execArgv', execArgv, Array.isArray(execArgv), 'an array of arguments of Node')
   const complete = {
     nproc,
@@ -107,6 +108,11 @@ function checkNumber(name: string, value: number, lowest: number, highest: numbe
 
 function isOptional(value: unknown, type: 'string'): boolean {
   return value === undefined || typeof value === type
+}
+
+function isEnvironment(env: unknown): boolean {
+  if (typeof env !== 'object' || env === null || Array.isArray(env)) return false
+  return Object.values(env).every((value) => isOptional(value, 'string'))
 }
 
 function isOutput(output: unknown): boolean {
