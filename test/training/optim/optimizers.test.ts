@@ -1,4 +1,4 @@
-import { Adam, AdamW, loadBackend, SGD, tf, type Optimizer, type Parameter } from '@tsrun/training'
+import { Adam, AdamW, loadBackend, SGD, tf, type Parameter } from '@tsrun/training'
 import { build, cases, gradient } from './support/cases.ts'
 
 describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
@@ -136,19 +136,5 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     make().step([tied, tied], new Map([['a', Float32Array.of(0.5, -0.5)]]))
     make().step([once], new Map([['a', Float32Array.of(0.5, -0.5)]]))
     expect(tied.value.dataSync()).toEqual(once.value.dataSync())
-  })
-
-  it.each<() => Optimizer>([
-    () => new SGD({ learningRate: -1 }),
-    () => new SGD({ learningRate: Number.NaN }),
-    () => new SGD({ learningRate: 1, momentum: 1 }),
-    () => new SGD({ learningRate: 1, nesterov: true }),
-    () => new SGD({ learningRate: 1, weightDecay: -1 }),
-    () => new Adam({ weightDecay: Number.NaN }),
-    () => new Adam({ betas: [0.9, 1.5] }),
-    () => new Adam({ epsilon: -1 }),
-    () => new AdamW({ weightDecay: -0.1 }),
-  ])('refuses impossible options', (make) => {
-    expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   })
 })

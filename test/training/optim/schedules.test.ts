@@ -49,6 +49,14 @@ it.each([
     /shape is stairs; expected linear, cosine, sqrt/,
   ],
   [() => constantRate({ peak: 1 })(-1), /step is -1/],
+  [() => constantRate({ peak: '1' as never }), /peak is "1"; expected a number/],
+  [() => constantRate(1 as never), /options is 1; expected an object with peak, warmup\. /],
+  [() => constantRate({ peak: 1, warmUp: 3 } as never), /one with warmUp/],
+  [
+    () => warmupCosine({ peak: 1, total: 9, min: 0.1 } as never),
+    /one with min; .* total, minimum\. /,
+  ],
+  [() => warmupStableDecay({ peak: 1, total: 9, decays: 2 } as never), /one with decays/],
 ])('refuses impossible options', (make, message) => {
   expect(make).toThrow(message)
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))

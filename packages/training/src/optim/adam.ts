@@ -5,10 +5,10 @@ import { AdaptiveOptimizer, type AdamOptions } from './adaptive.ts'
  * m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
  * p = p - learningRate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon).
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  */
 export class Adam extends AdaptiveOptimizer {
   constructor(options: AdamOptions = {}) {
-    super(options, 'gradient')
+    super(options, 'gradient', 0)
   }
 }

@@ -1,3 +1,4 @@
+import { refuseUnknown } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { currentUpdates, type EagerUpdates } from '../backend/eager-updates.ts'
@@ -18,6 +19,14 @@ export interface AdamOptions extends DecayOptions {
   readonly epsilon?: number
 }
 
+const KNOWN = Object.keys({
+  learningRate: true,
+  betas: true,
+  epsilon: true,
+  weightDecay: true,
+  withoutDecay: true,
+} satisfies Record<keyof AdamOptions, true>)
+
 interface Factors extends Pick<AdamFactors, 'rate' | 'scale' | 'keep'> {
   /** The number of the step; the first is 1. */
   readonly step: number
@@ -37,8 +46,10 @@ export class AdaptiveOptimizer implements Optimizer {
   /**
    * @param decays - what the decay changes: the gradient, or by the learning rate the value, which the
    *   moments do not see
+   * @param weightDecay - where the options have none
    */
-  constructor(options: AdamOptions, decays: 'gradient' | 'value') {
+  constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {
+    refuseUnknown(options, KNOWN)
     const { learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8 } = options
     checkOption('learningRate', learningRate, 0)
     checkOption('betas[0]', betas[0], 0, 1)
@@ -47,7 +58,7 @@ export class AdaptiveOptimizer implements Optimizer {
     this.learningRate = learningRate
     this.#betas = betas
     this.#epsilon = epsilon
-    this.#decayOf = decayByName(options)
+    this.#decayOf = decayByName(options, weightDecay)
     this.#decays = decays
   }
 

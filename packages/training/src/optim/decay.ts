@@ -1,3 +1,5 @@
+import { tsrError } from '@tsrun/core'
+import { shown } from '../arguments.ts'
 import { matchNames, type NamePatterns } from '../nn/name-patterns.ts'
 import { checkOption } from './optimizer.ts'
 
@@ -11,12 +13,25 @@ export interface DecayOptions {
   readonly withoutDecay?: NamePatterns
 }
 
-/** @returns the weight decay of a parameter, by its name */
-export function decayByName({
-  weightDecay = 0,
-  withoutDecay = [],
-}: DecayOptions): (name: string) => number {
+/**
+ * @param fallback - where the options have no `weightDecay`
+ * @returns the weight decay of a parameter, by its name
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function decayByName(options: DecayOptions, fallback = 0): (name: string) => number {
+  const { weightDecay = fallback, withoutDecay = [] } = options
   checkOption('weightDecay', weightDecay, 0)
+  checkPatterns(withoutDecay)
   const isWithout = matchNames(withoutDecay)
   return (name) => (isWithout(name) ? 0 : weightDecay)
+}
+
+function checkPatterns(patterns: unknown): void {
+  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
+  if (typeof patterns === 'function' || list.every((each) => typeof each === 'string')) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'withoutDecay',
+    value: shown(patterns),
+    expected: 'names or patterns of names, or a function of a name',
+  })
 }

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { shown } from '../arguments.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
@@ -102,9 +103,10 @@ function checkGradient({ name, shape }: Parameter, gradient: Tensor | Float32Arr
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless `value` is finite and within [lowest, below) */
+/** @throws ERR_TSR_ARGUMENT unless `value` is a finite number within [lowest, below) */
 export function checkOption(name: string, value: number, lowest: number, below = Infinity): void {
-  if (value >= lowest && value < below) return
+  if (typeof value === 'number' && value >= lowest && value < below) return
   const limit = below === Infinity ? 'or more' : `to below ${String(below)}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: `${String(lowest)} ${limit}` })
+  const expected = `a number, ${String(lowest)} ${limit}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import { checkOption } from './optimizer.ts'
 
 /**
@@ -28,6 +28,18 @@ export interface WarmupStableDecayOptions extends WarmupCosineOptions {
   readonly shape?: 'linear' | 'cosine' | 'sqrt'
 }
 
+const CONSTANT = { peak: true, warmup: true } satisfies Record<keyof ConstantRateOptions, true>
+const COSINE = {
+  ...CONSTANT,
+  total: true,
+  minimum: true,
+} satisfies Record<keyof WarmupCosineOptions, true>
+const STABLE = {
+  ...COSINE,
+  decay: true,
+  shape: true,
+} satisfies Record<keyof WarmupStableDecayOptions, true>
+
 /** From 1 to 0 while `progress` goes from 0 to 1. */
 const shapes = {
   linear: (progress: number) => 1 - progress,
@@ -38,9 +50,11 @@ const shapes = {
 /**
  * The same rate at all steps, after a warm-up if there is one.
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  */
-export function constantRate({ peak, warmup = 0 }: ConstantRateOptions): LearningRateSchedule {
+export function constantRate(options: ConstantRateOptions): LearningRateSchedule {
+  refuseUnknown(options, Object.keys(CONSTANT))
+  const { peak, warmup = 0 } = options
   checkOption('peak', peak, 0)
   checkSteps({ warmup })
   return (step) => {
@@ -53,7 +67,7 @@ export function constantRate({ peak, warmup = 0 }: ConstantRateOptions): Learnin
 /**
  * A linear warm-up, then half a cosine down to `minimum` (Loshchilov & Hutter, 2017).
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  *
  * @example
  * const schedule = warmupCosine({ peak: 3e-4, warmup: 100, total: 2000, minimum: 3e-5 })
@@ -62,6 +76,7 @@ export function constantRate({ peak, warmup = 0 }: ConstantRateOptions): Learnin
  * }
  */
 export function warmupCosine(options: WarmupCosineOptions): LearningRateSchedule {
+  refuseUnknown(options, Object.keys(COSINE))
   const { total, warmup = 0 } = options
   checkSteps({ total })
   return warmupStableDecay({ ...options, decay: Math.max(0, total - warmup), shape: 'cosine' })
@@ -71,12 +86,13 @@ export function warmupCosine(options: WarmupCosineOptions): LearningRateSchedule
  * A linear warm-up, a long time at `peak`, and a short fall to `minimum` (WSD; Hu et al., "MiniCPM",
  * 2024): training can go on from before the fall without a new plan.
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  *
  * @example
  * warmupStableDecay({ peak: 3e-4, warmup: 100, total: 2000, decay: 400 })
  */
 export function warmupStableDecay(options: WarmupStableDecayOptions): LearningRateSchedule {
+  refuseUnknown(options, Object.keys(STABLE))
   const { peak, warmup = 0, total, decay, minimum = 0, shape = 'linear' } = options
   const rise = constantRate({ peak, warmup })
   checkSteps({ total, decay })

@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkFlag } from '../arguments.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { sumScaled } from '../backend/device-math.ts'
 import { currentUpdates, type EagerUpdates } from '../backend/eager-updates.ts'
@@ -19,12 +20,20 @@ export interface SGDOptions extends DecayOptions {
   readonly nesterov?: boolean
 }
 
+const KNOWN = Object.keys({
+  learningRate: true,
+  momentum: true,
+  nesterov: true,
+  weightDecay: true,
+  withoutDecay: true,
+} satisfies Record<keyof SGDOptions, true>)
+
 /**
  * Stochastic gradient descent with momentum, as torch.optim.SGD defines it: g = g + weightDecay p,
  * v = momentum v + g (v = g at first), p = p - learningRate v, and with `nesterov` (Sutskever et al.,
  * 2013) p = p - learningRate (g + momentum v).
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  */
 export class SGD implements Optimizer {
   learningRate: number
@@ -33,9 +42,12 @@ export class SGD implements Optimizer {
   readonly #decayOf: (name: string) => number
   readonly #state: StateOfParameters
 
-  constructor({ learningRate, momentum = 0, nesterov = false, ...decay }: SGDOptions) {
+  constructor(options: SGDOptions) {
+    refuseUnknown(options, KNOWN)
+    const { learningRate, momentum = 0, nesterov = false } = options
     checkOption('learningRate', learningRate, 0)
     checkOption('momentum', momentum, 0, 1)
+    checkFlag('nesterov', nesterov)
     if (nesterov && momentum === 0) {
       const expected = 'above 0, with nesterov'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'momentum', value: momentum, expected })
@@ -43,7 +55,7 @@ export class SGD implements Optimizer {
     this.learningRate = learningRate
     this.#momentum = momentum
     this.#nesterov = nesterov
-    this.#decayOf = decayByName(decay)
+    this.#decayOf = decayByName(options)
     this.#state = new StateOfParameters(momentum === 0 ? [] : ['velocity'])
   }
 

@@ -1,0 +1,51 @@
+import { Adam, AdamW, SGD, type Optimizer, type Parameter } from '@tsrun/training'
+
+it.each<[() => Optimizer, RegExp]>([
+  [() => new SGD({ learningRate: -1 }), /learningRate is -1; expected a number, 0 or more/],
+  [() => new SGD({ learningRate: Number.NaN }), /learningRate is NaN/],
+  [() => new SGD({ learningRate: 1, momentum: 1 }), /momentum is 1; .* 0 to below 1/],
+  [() => new SGD({ learningRate: 1, nesterov: true }), /momentum is 0/],
+  [() => new SGD({ learningRate: 1, weightDecay: -1 }), /weightDecay is -1/],
+  [() => new Adam({ weightDecay: Number.NaN }), /weightDecay is NaN/],
+  [() => new Adam({ betas: [0.9, 1.5] }), /betas\[1\] is 1.5/],
+  [() => new Adam({ epsilon: -1 }), /epsilon is -1/],
+  [() => new AdamW({ weightDecay: -0.1 }), /weightDecay is -0.1/],
+])('refuses impossible options', (make, message) => {
+  expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+  expect(make).toThrow(message)
+})
+
+/** Without types, as in a program of JavaScript. */
+const made = (kind: unknown, ...options: unknown[]) =>
+  new (kind as new (...options: unknown[]) => Optimizer)(...options)
+
+it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
+  for (const [options, message] of [
+    [{ lr: 0.1 }, /options is one with lr; expected no others than learningRate, /],
+    [{ learningRate: 0.1, weight_decay: 0.1 }, /one with weight_decay/],
+    [{ learningRate: 0.1, eps: 1e-6 }, /one with eps/],
+    [{ learningRate: '0.1' }, /learningRate is "0.1"; expected a number/],
+    [{ learningRate: 0.1, weightDecay: '0' }, /weightDecay is "0"/],
+    [{ learningRate: 0.1, withoutDecay: 3 }, /withoutDecay is 3; expected names or patterns/],
+    [{ learningRate: 0.1, withoutDecay: ['a', 3] }, /withoutDecay is an array of 2/],
+    [null, /options is null/],
+  ] as const) {
+    const make = () => made(kind, options)
+    expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+    expect(make).toThrow(message)
+  }
+})
+
+it('refuses options of another kind of optimizer', () => {
+  expect(() => made(Adam, { nesterov: true })).toThrow(/one with nesterov/)
+  expect(() => made(SGD, { learningRate: 1, betas: [0.9, 0.9] })).toThrow(/one with betas/)
+  expect(() => made(SGD, { learningRate: 1, momentum: 0.9, nesterov: 'no' })).toThrow(
+    /nesterov is "no"; expected true or false/,
+  )
+  expect(() => made(SGD)).toThrow(/options is undefined; expected an object with learningRate/)
+})
+
+it("refuses parameters in the options' place", () => {
+  const parameters: readonly Partial<Parameter>[] = [{ name: 'a' }, { name: 'b' }]
+  expect(() => made(Adam, parameters, { learningRate: 0.1 })).toThrow(/options is an array of 2/)
+})
