@@ -1,4 +1,4 @@
-import { batches, sampler, type Dataset, type SamplerOptions } from '@tsrun/training'
+import { batches, dataLoader, sampler, type Dataset, type SamplerOptions } from '@tsrun/training'
 
 const whole = (examples: number) => Array.from({ length: examples }, (_, i) => i)
 const sorted = (indices: Iterable<number>) => [...indices].sort((a, b) => a - b)
@@ -13,6 +13,8 @@ function parts(options: Omit<SamplerOptions, 'rank'>, epoch = 0): number[][] {
     return indices
   })
 }
+
+const one = { examples: 4, rank: 0, ranks: 1 }
 
 const sizes = [
   { examples: 12, ranks: 4 },
@@ -72,10 +74,41 @@ it.each([
   [{ examples: 4, rank: 2, ranks: 2 }, /\[2, 2\]; expected an index below the count/],
   [{ examples: 4, rank: 0, ranks: 0 }, /\[0, 0\]; expected an index below the count/],
   [{ examples: 4, rank: 0.5, ranks: 2 }, /\[0.5, 2\]/],
+  [{ ...one, drop_last: true }, /options is one with drop_last; expected .* dropLast\. /],
+  [{ ...one, shuffle: 'no' as never }, /shuffle is "no"; expected true or false/],
+  [{ ...one, dropLast: 1 as never }, /dropLast is 1; expected true or false/],
+  [{ ...one, seed: Number.NaN }, /seed is NaN; expected a number/],
+  [{ ...one, seed: 'x' as never }, /seed is "x"/],
 ])('refuses %p', (options, message) => {
   expect(() => sampler(options)).toThrow(message)
   expect(() => sampler(options)).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
 })
+
+it.each([
+  [{ batchSize: 2 }, /options is one with batchSize; expected no others than batch, /],
+  [{ batch: 2, suffle: false }, /one with suffle/],
+  [{ batch: 2, shuffle: 'no' }, /shuffle is "no"/],
+  [{ batch: 2, dropLast: 0 }, /dropLast is 0/],
+  [{ batch: 2, seed: 'x' }, /seed is "x"/],
+  [{ batch: 2, seed: Number.NaN }, /seed is NaN/],
+  [{ batch: '2' }, /batch is "2"/],
+  [{ batch: 2, share: 2 }, /share is 2; expected an index and a count/],
+  [undefined, /options is undefined; expected an object with batch, /],
+])('refuses batches of %j, and a loader', (options, message) => {
+  const dataset = { size: 4, features: 1, classes: 2 } as Dataset
+  for (const make of [batches, dataLoader]) {
+    expect(() => make(dataset, options as never)).toThrow(message)
+  }
+})
+
+it.each([Number.NaN, -1, 0.5])(
+  'refuses batches of epoch %p, and a loader that has one',
+  (epoch) => {
+    const dataset = { size: 4, features: 1, classes: 2 } as Dataset
+    expect(() => batches(dataset, { batch: 2, epoch })).toThrow(`epoch is ${String(epoch)}`)
+    expect(() => dataLoader(dataset, { batch: 2, epoch } as never)).toThrow(/one with epoch/)
+  },
+)
 
 it('refuses an epoch that is none', () => {
   expect(() => {

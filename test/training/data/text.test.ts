@@ -31,6 +31,16 @@ describe('mobyDick', () => {
     expect(Buffer.compare(there.tokens, train.tokens)).toBe(0)
   })
 
+  it.each([
+    [{ split: 'test' }, /split is "test"; expected "train" or "validation"/],
+    [{ split: 'Train' }, /split is "Train"/],
+    [{}, /split is undefined/],
+    [{ train: true }, /options is one with train/],
+    [undefined, /options is undefined/],
+  ])('refuses %j', (given, message) => {
+    expect(() => mobyDick(given as never)).toThrow(message)
+  })
+
   it('refuses a folder without it, and an empty file', () => {
     const directory = mkdtempSync(join(tmpdir(), 'text-'))
     const open = () => mobyDick({ split: 'train', directory })
@@ -84,6 +94,8 @@ describe('textBatch', () => {
     [{ batch: 2, block: 200 }, 'less than the 200'],
     [{ ...options, share: [2, 2] as const }, 'share'],
     [{ ...options, positions: Int32Array.of(16) }, '0 to 15'],
+    [{ ...options, seed: Number.NaN }, 'seed is NaN'],
+    [{ ...options, blok: 4 }, 'one with blok'],
   ])('refuses %j', (wrong, part) => {
     expect(() => textBatch(text, 0, wrong)).toThrow(
       expect.objectContaining({
@@ -94,7 +106,18 @@ describe('textBatch', () => {
   })
 })
 
+it.each([Number.NaN, -1, 0.5])('refuses step %p', (step) => {
+  expect(() => textBatch(text, step, options)).toThrow(`step is ${String(step)}`)
+})
+
 describe('textBatches', () => {
+  it('refuse what they do not know', () => {
+    const first = (...given: unknown[]) =>
+      textBatches(text, ...(given as [typeof options, number?])).next()
+    expect(() => first({ ...options, blok: 1 })).toThrow(/one with blok/)
+    expect(() => first(options, Number.NaN)).toThrow(/limit is NaN/)
+  })
+
   it('go through the text once, whoever shares them', () => {
     const tokensOf = (share: readonly [number, number]) =>
       [...textBatches(text, { batch: 5, block: 16, share })].map(({ inputs }) => rows(inputs))

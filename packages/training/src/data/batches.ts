@@ -1,8 +1,10 @@
+import { refuseUnknown } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkFlag } from '../arguments.ts'
 import { createTensor } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { Dataset } from './dataset.ts'
-import { checkCount, epochOrder } from './epoch-order.ts'
+import { checkCount, checkOrder, epochOrder } from './epoch-order.ts'
 import { checkShare, endsOfShare, type Share } from './share.ts'
 
 export interface BatchesOptions {
@@ -25,6 +27,16 @@ export interface BatchesOptions {
   /** How many examples of the epoch are behind already, over all ranks; default 0. */
   readonly start?: number
 }
+
+const KNOWN = Object.keys({
+  batch: true,
+  seed: true,
+  epoch: true,
+  shuffle: true,
+  dropLast: true,
+  share: true,
+  start: true,
+} satisfies Record<keyof BatchesOptions, true>)
 
 /** Some examples. Ranks that need one half of it never read the other. */
 export interface ExampleBatch {
@@ -49,16 +61,19 @@ export interface Batches extends Iterable<ExampleBatch> {
  * Their order depends on `seed` and `epoch` alone: every rank computes the same one without a word
  * to the others.
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range
+ * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
  *
  * @example
  * for (const { inputs, labels } of batches(mnist({ split: 'train' }), { batch: 128, epoch })) ...
  */
 export function batches(dataset: Dataset, options: BatchesOptions): Batches {
+  refuseUnknown(options, KNOWN)
   const { batch, seed = 0, epoch = 0, shuffle = true, dropLast = false, start = 0 } = options
   const { size } = dataset
   checkCount('batch', batch, 1)
   checkCount('start', start, 0, size)
+  checkOrder({ seed, epoch, shuffle })
+  checkFlag('dropLast', dropLast)
   const share = options.share ?? [0, 1]
   checkShare('share', share)
   const length = (dropLast ? Math.floor : Math.ceil)((size - start) / batch)

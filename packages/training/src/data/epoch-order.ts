@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { checkFlag, checkSeed, shown } from '../arguments.ts'
 import { permutation } from './permutation.ts'
 
 /** What decides the order of the examples in an epoch. */
@@ -17,9 +18,16 @@ export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder)
 }
 
 /** @throws ERR_TSR_ARGUMENT */
+export function checkOrder({ seed, epoch, shuffle }: EpochOrder): void {
+  checkSeed(seed)
+  checkCount('epoch', epoch, 0)
+  checkFlag('shuffle', shuffle)
+}
+
+/** @throws ERR_TSR_ARGUMENT */
 export function checkCount(name: string, value: number, lowest: 0 | 1, highest = Infinity): void {
   if (Number.isSafeInteger(value) && value >= lowest && value <= highest) return
   const integer = lowest === 1 ? 'a positive integer' : 'an integer, 0 or more'
   const limit = highest === Infinity ? '' : `, at most ${String(highest)}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: integer + limit })
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: integer + limit })
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import { batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
 import type { Dataset } from './dataset.ts'
 import { checkCount } from './epoch-order.ts'
@@ -15,6 +15,14 @@ export interface LoaderState {
 }
 
 export type LoaderOptions = Omit<BatchesOptions, 'epoch' | 'start'>
+
+const KNOWN = Object.keys({
+  batch: true,
+  seed: true,
+  shuffle: true,
+  dropLast: true,
+  share: true,
+} satisfies Record<keyof LoaderOptions, true>)
 
 /** The batches of one epoch after the other. */
 export interface Loader extends Iterable<ExampleBatch> {
@@ -50,6 +58,7 @@ export interface Loader extends Iterable<ExampleBatch> {
  * }
  */
 export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
+  refuseUnknown(options, KNOWN)
   const { size: examples } = dataset
   let order = { seed: options.seed ?? 0, shuffle: options.shuffle ?? true }
   let epoch = 0

@@ -1,4 +1,6 @@
-import { checkCount, epochOrder } from './epoch-order.ts'
+import { refuseUnknown } from '@tsrun/core'
+import { checkFlag } from '../arguments.ts'
+import { checkCount, checkOrder, epochOrder } from './epoch-order.ts'
 import { checkShare } from './share.ts'
 
 export interface SamplerOptions {
@@ -18,6 +20,15 @@ export interface SamplerOptions {
    */
   readonly dropLast?: boolean
 }
+
+const KNOWN = Object.keys({
+  examples: true,
+  rank: true,
+  ranks: true,
+  shuffle: true,
+  seed: true,
+  dropLast: true,
+} satisfies Record<keyof SamplerOptions, true>)
 
 /** The examples of one rank. */
 export interface Sampler extends Iterable<number> {
@@ -45,9 +56,12 @@ export interface Sampler extends Iterable<number> {
  * }
  */
 export function sampler(options: SamplerOptions): Sampler {
+  refuseUnknown(options, KNOWN)
   const { examples, rank, ranks, shuffle = true, seed = 0, dropLast = false } = options
   checkCount('examples', examples, 0)
   checkShare('[rank, ranks]', [rank, ranks])
+  checkOrder({ seed, epoch: 0, shuffle })
+  checkFlag('dropLast', dropLast)
   const whole = dropLast ? examples - (examples % ranks) : examples
   const length = Math.max(0, Math.ceil((whole - rank) / ranks))
   let epoch = 0

@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { shown } from '../arguments.ts'
 
 /** Number `index` of `count` equal parts. */
 export type Share = readonly [index: number, count: number]
@@ -9,7 +10,12 @@ export function endsOfShare([index, count]: Share, length: number): [from: numbe
 }
 
 /** @throws ERR_TSR_ARGUMENT */
-export function checkShare(name: string, [index, count]: Share): void {
+export function checkShare(name: string, share: Share): void {
+  if (!Array.isArray(share)) {
+    const expected = 'an index and a count, as [0, 1]'
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(share), expected })
+  }
+  const [index, count] = share
   const isShare = Number.isSafeInteger(index) && Number.isSafeInteger(count)
   if (isShare && index >= 0 && index < count) return
   throw tsrError('ERR_TSR_ARGUMENT', {

@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkSeed } from '../arguments.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { generator } from '../random/generator.ts'
 import { checkCount } from './epoch-order.ts'
@@ -25,6 +26,15 @@ export interface TextOptions {
   /** Which positions of each sequence; default all. Context parallel ranks have some of them. */
   readonly positions?: Int32Array
 }
+
+const KNOWN = Object.keys({
+  batch: true,
+  block: true,
+  share: true,
+  positions: true,
+  // which only batches from anywhere need, and which those who evaluate too may have among theirs
+  seed: true,
+} satisfies Record<keyof TextOptions | 'seed', true>)
 
 /** Sequences and, for each of their tokens, the one that follows. */
 export interface TextBatch {
@@ -52,7 +62,10 @@ export function textBatch(
   step: number,
   options: TextOptions & { readonly seed?: number },
 ): TextBatch {
+  refuseUnknown(options, KNOWN)
   const { batch, block, seed = 0 } = checkOptions(text, options)
+  checkCount('step', step, 0)
+  checkSeed(seed)
   const next = generator(`text batch ${String(step)}`, seed)
   const room = text.tokens.length - block
   // the bias of the remainder is below length / 2^32
@@ -75,7 +88,12 @@ export function* textBatches(
   options: TextOptions,
   limit = Infinity,
 ): Generator<TextBatch> {
+  refuseUnknown(options, KNOWN)
   const { batch, block } = checkOptions(text, options)
+  if (!(limit >= 0)) {
+    const expected = 'a number of batches, 0 or more'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'limit', value: limit, expected })
+  }
   const sequences = Math.floor((text.tokens.length - 1) / block)
   for (let i = 0; i < Math.min(limit, Math.ceil(sequences / batch)); i++) {
     const length = Math.min(batch, sequences - i * batch)
