@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkFlag, checkSeed, shown } from '../arguments.ts'
 import { Block } from './block.ts'
 import { Embedding, tableParameter } from './embedding.ts'
 import { Head } from './head.ts'
@@ -27,6 +28,17 @@ export interface GPTOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const KNOWN = Object.keys({
+  vocabulary: true,
+  block: true,
+  layers: true,
+  heads: true,
+  width: true,
+  tied: true,
+  seed: true,
+  range: true,
+} satisfies Record<keyof GPTOptions, true>)
+
 const DEVIATION = 0.02
 
 /**
@@ -43,16 +55,19 @@ const DEVIATION = 0.02
  * Weights are uniform at first, of deviation 0.02, and those that lead back to the residual stream of
  * 0.02 / sqrt(2 layers).
  *
- * @throws ERR_TSR_ARGUMENT when a size or the range is impossible
+ * @throws ERR_TSR_ARGUMENT when a size or the range is impossible, or for an unknown option
  */
 export class GPT implements Module {
   readonly children: Record<string, Module>
   readonly range: readonly [from: number, to: number]
 
   constructor(options: GPTOptions = {}) {
+    refuseUnknown(options, KNOWN)
     const sizes = checkSizes(options)
     const { vocabulary, block, layers, heads, width } = sizes
     const { seed = 0, tied = false } = options
+    checkSeed(seed)
+    checkFlag('tied', tied)
     const [from, to] = checkRange(options.range ?? [0, layers], layers)
     this.range = [from, to]
     this.children = {}
@@ -96,8 +111,13 @@ export class GPT implements Module {
   }
 }
 
-/** A recipe for a `GPT`, for `pipeline`: allocates nothing until the whole or a slice is built. */
+/**
+ * A recipe for a `GPT`, for `pipeline`: allocates nothing until the whole or a slice is built.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
 export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
+  refuseUnknown(options, KNOWN)
   return {
     layers: options.layers ?? 4,
     build: () => new GPT(options),
@@ -110,7 +130,11 @@ function checkSizes(options: GPTOptions) {
   const sizes = { vocabulary, block, layers, heads, width }
   for (const [name, value] of Object.entries(sizes)) {
     if (!(Number.isSafeInteger(value) && value > 0)) {
-      throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive integer' })
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name,
+        value: shown(value),
+        expected: 'a positive integer',
+      })
     }
   }
   if (width % heads !== 0) {

@@ -1,4 +1,6 @@
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkSeed, checkWord, shown } from '../arguments.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { heUniform, uniformValues } from '../random/initialize.ts'
@@ -20,8 +22,19 @@ export interface LinearOptions {
   readonly deviation?: number
 }
 
+const KNOWN = Object.keys({
+  name: true,
+  inputs: true,
+  outputs: true,
+  activation: true,
+  seed: true,
+  deviation: true,
+} satisfies Record<keyof LinearOptions, true>)
+
 /**
  * y = activation(x W + b), with W [inputs, outputs] (He uniform at first) and b [outputs] (zeros).
+ *
+ * @throws ERR_TSR_ARGUMENT
  */
 export class Linear implements Module {
   readonly kind = 'linear'
@@ -30,6 +43,7 @@ export class Linear implements Module {
   readonly activation: 'linear' | 'relu'
 
   constructor(options: LinearOptions) {
+    checkOptions(options)
     const { name, inputs, outputs, activation = 'linear' } = options
     this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(options))
     this.bias = createParameter(`${name}.bias`, [outputs], new Float32Array(outputs))
@@ -50,6 +64,22 @@ export class Linear implements Module {
   record(x: Tensor, options: RecordOptions): Recording {
     return recordLinearStack([this], x, options)
   }
+}
+
+function checkOptions(options: LinearOptions): void {
+  refuseUnknown(options, KNOWN)
+  const { name, inputs, outputs, activation = 'linear', seed = 0 } = options
+  if (typeof name !== 'string') {
+    const expected = 'the prefix of its parameters, as in layers.0'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'name', value: shown(name), expected })
+  }
+  for (const [size, value] of Object.entries({ inputs, outputs })) {
+    if (Number.isSafeInteger(value) && value > 0) continue
+    const expected = 'a positive integer'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: size, value: shown(value), expected })
+  }
+  checkWord('activation', activation, ['linear', 'relu'])
+  checkSeed(seed)
 }
 
 function initialWeights({ name, inputs, outputs, seed = 0, deviation }: LinearOptions) {

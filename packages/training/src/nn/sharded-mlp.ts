@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkSeed, shown } from '../arguments.ts'
 import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
@@ -22,13 +23,22 @@ export interface ShardedMLPOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const KNOWN = Object.keys({
+  layers: true,
+  inputs: true,
+  hidden: true,
+  outputs: true,
+  seed: true,
+  range: true,
+} satisfies Record<keyof ShardedMLPOptions, true>)
+
 /**
  * A multi-layer perceptron that can be built in parts: linear layers with a ReLU between any two.
  *
  * Part [from, to) holds the same parameters (`layers.<index>.weight`, `layers.<index>.bias`), by
  * name and to the bit, as the whole does, and nothing else is allocated.
  *
- * @throws ERR_TSR_ARGUMENT when a size or the range is impossible
+ * @throws ERR_TSR_ARGUMENT when a size or the range is impossible, or for an unknown option
  */
 export class ShardedMLP implements Module {
   readonly range: readonly [from: number, to: number]
@@ -37,11 +47,17 @@ export class ShardedMLP implements Module {
   readonly #layers: readonly Linear[]
 
   constructor(options: ShardedMLPOptions = {}) {
+    refuseUnknown(options, KNOWN)
     const { layers = 16, inputs = 784, hidden = 128, outputs = 10, seed = 0 } = options
+    checkSeed(seed)
     const [from, to] = options.range ?? [0, layers]
     for (const [name, value] of Object.entries({ layers, inputs, hidden, outputs })) {
       if (!(Number.isInteger(value) && value > 0)) {
-        throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a positive integer' })
+        throw tsrError('ERR_TSR_ARGUMENT', {
+          name,
+          value: shown(value),
+          expected: 'a positive integer',
+        })
       }
     }
     if (!(
@@ -94,8 +110,13 @@ export class ShardedMLP implements Module {
   }
 }
 
-/** A recipe for a `ShardedMLP`: allocates nothing until the whole or a slice is built. */
+/**
+ * A recipe for a `ShardedMLP`: allocates nothing until the whole or a slice is built.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
 export function shardedMLP(options: Omit<ShardedMLPOptions, 'range'> = {}) {
+  refuseUnknown(options, KNOWN)
   return {
     layers: options.layers ?? 16,
     build: () => new ShardedMLP(options),
