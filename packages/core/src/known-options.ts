@@ -1,18 +1,19 @@
 import { tsrError } from './errors/tsr-error.ts'
 
 /**
+ * @param name - of the argument
  * @throws ERR_TSR_ARGUMENT unless `options` is an object, or naming its first option that is none of
  *   `known`
  */
-export function refuseUnknown(options: object, known: readonly string[]): void {
+export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
   if (!isObject(options)) {
     const expected = `an object with ${known.join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'options', value: describe(options), expected })
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value: describe(options), expected })
   }
-  const unknown = Object.keys(options).find((name) => !known.includes(name))
+  const unknown = Object.keys(options).find((option) => !known.includes(option))
   if (unknown === undefined) return
   throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'options',
+    name,
     value: `one with ${unknown}`,
     expected: `no others than ${known.join(', ')}`,
   })

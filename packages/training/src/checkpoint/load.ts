@@ -1,5 +1,6 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { checkPlace } from './arguments.ts'
 import type { Contents } from './contents.ts'
 import type { Checkpoint } from './folders.ts'
 import { latestCheckpoint, openFinished, type LatestCheckpoint } from './latest.ts'
@@ -37,7 +38,7 @@ export interface LoadedCheckpoint extends LatestCheckpoint {
  * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it is that of
  *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE of a tensor;
  *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an
- *   unknown option. All ranks throw when one does.
+ *   unknown option, or one that the state has not. All ranks throw when one does.
  */
 export async function loadCheckpoint(
   directory: string,
@@ -45,7 +46,7 @@ export async function loadCheckpoint(
   group?: ProcessGroup,
   options: LoadOptions = {},
 ): Promise<LoadedCheckpoint> {
-  const { strict = true } = options
+  checkPlace(directory, group)
   const latest = await latestCheckpoint(directory, group)
   if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
   let owners: readonly PieceOwner[] = []
@@ -62,7 +63,7 @@ export async function loadCheckpoint(
   const { path, contents } = checkpoint!
   const pieces: Piece[][] = []
   await together(group, async () => {
-    checkModel(path, contents, { names: new Set(ranks.flat()), strict, state })
+    checkModel(path, contents, { names: new Set(ranks.flat()), strict: options.strict, state })
     for (const parts of wanted) pieces.push(await readParts(checkpoint!, parts))
   })
   // the optimizer first: it may be one of another kind, and refuse, where it has state to load
@@ -77,14 +78,14 @@ export async function loadCheckpoint(
 interface Wishes {
   /** What all ranks together want. */
   readonly names: ReadonlySet<string>
-  readonly strict: boolean
+  readonly strict: boolean | undefined
   readonly state: CheckpointState
 }
 
 function checkModel(path: string, { tensors, hasOptimizer }: Contents, wishes: Wishes): void {
-  const { names, strict, state } = wishes
+  const { names, strict = true, state } = wishes
   if (state.optimizer !== undefined && !hasOptimizer) {
-    const tensor = 'the state of an optimizer'
+    const tensor = 'state of an optimizer'
     throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor, found: 'a model only' })
   }
   if (!strict) return

@@ -1,8 +1,9 @@
-import { stat } from 'node:fs/promises'
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
+import { checkWord } from '../arguments.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import { checkModule } from './arguments.ts'
 import { copyCommon } from './overlap.ts'
 import { partOfParameter, partSize } from './piece.ts'
 import { openModelFiles, type ModelFiles } from './safetensors/model-files.ts'
@@ -44,18 +45,19 @@ export interface PretrainedReport {
  * await loadPretrained('gpt2/model.safetensors', model, gpt2Names())
  *
  * @throws ERR_TSR_SAFETENSORS_TENSOR when a tensor is missing, ERR_TSR_CHECKPOINT_SHAPE when it has
- *   another shape, ERR_TSR_SAFETENSORS
+ *   another shape, ERR_TSR_SAFETENSORS when there is no such file, or a damaged one, ERR_TSR_ARGUMENT
+ *   for a model without parameters, as a recipe is
  */
 export async function loadPretrained(
   path: string,
-  { parameters }: { readonly parameters: readonly Parameter[] },
+  model: { readonly parameters: readonly Parameter[] },
   mapping: NameMapping = (tensor) => ({ tensor }),
 ): Promise<PretrainedReport> {
-  const isFolder = (await stat(path)).isDirectory()
-  const files = await openModelFiles(path, isFolder)
+  checkModule(model)
+  const files = await openModelFiles(path)
   try {
     const names = new Set(files.names)
-    const all = [...new Set(parameters)]
+    const all = [...new Set(model.parameters)]
     const sources = all.map(({ name }) => mapping(name, names))
     for (const [i, parameter] of all.entries()) checkShape(parameter, sources[i]!, files)
     const values: Float32Array[] = []
@@ -83,8 +85,13 @@ export interface GPT2NamesOptions {
 /**
  * Where a `GPT`'s parameters are in a GPT-2 file of the Hugging Face Hub: with `transformer.` before
  * the name or without. A file without `lm_head.weight` has tied it to `wte.weight`.
+ *
+ * @throws ERR_TSR_ARGUMENT
  */
-export function gpt2Names({ weights = 'conv1d' }: GPT2NamesOptions = {}): NameMapping {
+export function gpt2Names(options: GPT2NamesOptions = {}): NameMapping {
+  refuseUnknown(options, ['weights'])
+  const { weights = 'conv1d' } = options
+  checkWord('weights', weights, ['conv1d', 'linear'])
   return (name, names) => {
     const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
     const prefixed = `transformer.${wanted}`

@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 import { refuseUnknown } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { checkAgreement } from './agreement.ts'
+import { checkPlace } from './arguments.ts'
 import { newPlace } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
 import { checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
@@ -68,7 +69,7 @@ const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>(
  *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model, or replicas differ;
  *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
  *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks disagree, or
- *   an option is out of range or unknown. All ranks throw when one does.
+ *   the state or an option is out of range or unknown. All ranks throw when one does.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -76,6 +77,7 @@ export async function saveCheckpoint(
   group?: ProcessGroup,
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
+  checkPlace(directory, group)
   const folder = resolve(directory)
   const { path, writing } = await inTurn(group ?? folder, async (failed) => {
     return await save(folder, state, group, options, failed?.untold)
@@ -100,26 +102,28 @@ async function save(
   const { keep = Infinity, background = false, compare = true, timeout, signal } = options
   const rank = group?.rank ?? 0
   const pieces: Piece[] = []
-  const hasOptimizer = state.optimizer !== undefined
   let beside = nothingBeside
   const ranks = await together(group, async () => {
     if (untold !== undefined) throw untold.error
     refuseUnknown(options, KNOWN)
+    const owners = ownersOf(state)
     checkArguments(state, keep)
     await unlessAborted(signal, group, () => {
       signal?.throwIfAborted()
     })
     beside = copyBeside(state)
-    for (const owner of ownersOf(state)) pieces.push(...(await owner.pieces()))
+    for (const owner of owners) pieces.push(...(await owner.pieces()))
     checkNames(pieces)
     const place =
       rank === 0 ? await attempt(rank, folder, () => newPlace(folder, state.step)) : undefined
     const held = pieces.map((piece) => factsOf(piece, compare))
+    const hasOptimizer = state.optimizer !== undefined
     return { held, place, step: state.step, hasOptimizer, background, compare }
   })
   checkAgreement(ranks)
   const plan = planPieces(ranks.map(({ held }) => held))
-  const { name, save } = ranks[0]!.place!
+  const { place, hasOptimizer } = ranks[0]!
+  const { name, save } = place!
   const facts = { save, step: state.step, ...beside, hasOptimizer }
   const tensors = valuesToWrite(pieces, plan, rank)
   const share = { folder, name, plan, tensors, facts, keep, timeout, signal }

@@ -1,5 +1,6 @@
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { tsrError } from '@tsrun/core'
+import { shown } from '../arguments.ts'
 import type { CheckpointState } from './state.ts'
 
 /** What is saved beside tensors; that of rank 0 counts. */
@@ -16,11 +17,11 @@ export function checkArguments({ step }: SavedState, keep: number): void {
   const isCount = (value: number, lowest: number) => Number.isSafeInteger(value) && value >= lowest
   if (!isCount(step, 0)) {
     const expected = 'a whole number from 0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'step', value: step, expected })
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'step', value: shown(step), expected })
   }
   if (keep !== Infinity && !isCount(keep, 1)) {
     const expected = 'a whole number from 1'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'keep', value: keep, expected })
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'keep', value: shown(keep), expected })
   }
 }
 

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Parameter } from '../nn/parameter.ts'
+import { checkModule, checkStateNames, described, hasMethods } from './arguments.ts'
 import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
@@ -11,11 +12,19 @@ export interface CheckpointState {
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
 
-/** Who owns the tensors of a state; the model comes first. */
-export function ownersOf({ model, optimizer }: CheckpointState): PieceOwner[] {
+/**
+ * Who owns the tensors of a state; the model comes first.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function ownersOf(state: CheckpointState): PieceOwner[] {
+  checkStateNames(state)
+  const { model, optimizer } = state
+  if (!isOwner(model)) checkModule(model)
   const owners = [isOwner(model) ? model : ownerOfParameters(model.parameters)]
   if (optimizer === undefined) return owners
   if (isOwner(optimizer)) return [...owners, optimizer]
+  checkOptimizer(optimizer)
   if ('parameters' in model) return [...owners, ownerOfOptimizer(optimizer, model.parameters)]
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'optimizer',
@@ -24,6 +33,15 @@ export function ownersOf({ model, optimizer }: CheckpointState): PieceOwner[] {
   })
 }
 
-function isOwner(value: object): value is PieceOwner {
-  return 'pieces' in value && 'parts' in value && 'load' in value
+function checkOptimizer(optimizer: StatefulOptimizer): void {
+  if (hasMethods(optimizer, ['state', 'loadState'])) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'optimizer',
+    value: described(optimizer),
+    expected: 'one with state() and loadState(), or ownerOfTrainOptimizer() of one of tf.train',
+  })
+}
+
+function isOwner(value: unknown): value is PieceOwner {
+  return hasMethods(value, ['pieces', 'parts', 'load'])
 }

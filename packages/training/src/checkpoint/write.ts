@@ -35,7 +35,8 @@ interface WrittenShard {
  * Writes the files of all ranks into a folder of another name; when all are on the disk rank 0 adds
  * the index, and gives the folder its name.
  *
- * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED
+ * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED;
+ *   ERR_TSR_ARGUMENT where the group is missing
  */
 export async function writeCheckpoint(
   share: Share,
@@ -47,7 +48,10 @@ export async function writeCheckpoint(
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
     together(
       group,
-      () => attempt(rank, join(folder, name), () => unlessAborted(signal, group, run)),
+      () =>
+        attempt(rank, join(folder, name), () =>
+          unlessAborted(signal, group, () => unlessTaken(group, folder, run)),
+        ),
       timeout,
     )
   try {
@@ -80,6 +84,27 @@ export async function unlessAborted<T>(
       group: group?.name ?? 'none',
     }
     throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
+  }
+}
+
+/** What a folder says where another process makes, renames or removes the same files. */
+const TAKEN = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
+
+/** @throws ERR_TSR_ARGUMENT where ranks of a job that save without their group meet in one folder */
+async function unlessTaken<T>(
+  group: ProcessGroup | undefined,
+  folder: string,
+  run: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    const isTaken = TAKEN.includes((error as NodeJS.ErrnoException).code ?? '')
+    const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
+    if (group !== undefined || !isTaken || !isOneOfMany) throw error
+    const expected = `the group of the ranks, as others of the job save to ${folder} at the same time`
+    const facts = { name: 'group', value: 'undefined', expected }
+    throw tsrError('ERR_TSR_ARGUMENT', facts, { cause: error })
   }
 }
 

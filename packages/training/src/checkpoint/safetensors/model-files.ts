@@ -1,6 +1,7 @@
-import { access, readFile } from 'node:fs/promises'
+import { access, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
+import { INDEX as CHECKPOINT } from '../contents.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './read.ts'
 
 /** The tensors of a model, in one safetensors file or in several. */
@@ -18,11 +19,13 @@ const SINGLE = 'model.safetensors'
 /**
  * Opens a model as the Hugging Face Hub stores it: a file, or in a folder `model.safetensors`, or
  * several that `model.safetensors.index.json` lists.
+ *
+ * @throws ERR_TSR_SAFETENSORS
  */
-export async function openModelFiles(path: string, isFolder: boolean): Promise<ModelFiles> {
+export async function openModelFiles(path: string): Promise<ModelFiles> {
   const files: SafetensorsFile[] = []
   try {
-    for (const file of await listFiles(path, isFolder)) files.push(await openSafetensors(file))
+    for (const file of await listFiles(path)) files.push(await openSafetensors(file))
   } catch (error) {
     await Promise.all(files.map((file) => file.close()))
     throw error
@@ -47,19 +50,36 @@ export async function openModelFiles(path: string, isFolder: boolean): Promise<M
   }
 }
 
-async function listFiles(path: string, isFolder: boolean): Promise<string[]> {
-  if (!isFolder) return [path]
+async function listFiles(path: string): Promise<string[]> {
+  const found = await stat(path).catch((error: unknown) => {
+    const { message: problem } = error as Error
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem }, { cause: error })
+  })
+  if (!found.isDirectory()) return [path]
   const index = join(path, INDEX)
-  const hasIndex = await access(index).then(
-    () => true,
-    () => false,
-  )
-  if (!hasIndex) return [join(path, SINGLE)]
+  if (!(await exists(index))) {
+    const single = join(path, SINGLE)
+    if (await exists(single)) return [single]
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await missingIn(path) })
+  }
   const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
   if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
     return Array.from(names, (name) => join(path, name))
   }
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it names no files of its folder' })
+}
+
+/** What a folder is that has no model. */
+async function missingIn(path: string): Promise<string> {
+  if (await exists(join(path, CHECKPOINT))) return 'it is a checkpoint, which loadCheckpoint loads'
+  return `the folder has neither ${SINGLE} nor ${INDEX}`
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  )
 }
 
 /** File by name of the tensor; of what is no such index nothing. */

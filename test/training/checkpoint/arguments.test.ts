@@ -1,0 +1,153 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import * as tfjs from '@tensorflow/tfjs'
+import { runWorld } from '@tsrun/distributed'
+import {
+  Adam,
+  gpt2Names,
+  loadBackend,
+  loadCheckpoint,
+  loadPretrained,
+  saveCheckpoint,
+  shardedMLP,
+} from '@tsrun/training'
+import { makeFolder, removeFolders } from './support/folder.ts'
+
+afterEach(removeFolders)
+// the models are part of the cases
+await loadBackend('cpu')
+
+const recipe = shardedMLP({ layers: 1, inputs: 2, outputs: 2 })
+const model = recipe.build()
+const optimizer = new Adam()
+
+/** Without types, as in a program of JavaScript. */
+const save = (...given: unknown[]) =>
+  (saveCheckpoint as (...all: unknown[]) => Promise<unknown>)(...given)
+const load = (...given: unknown[]) =>
+  (loadCheckpoint as (...all: unknown[]) => Promise<unknown>)(...given)
+
+const wrong: [string, object | undefined, RegExp][] = [
+  [
+    'optim',
+    { model, optim: optimizer },
+    /state is one with optim; .* model, optimizer, step, data/,
+  ],
+  ['a recipe', { model: recipe }, /model is a recipe; expected what its build\(\) makes/],
+  [
+    'values by name',
+    { model: { 'a.weight': 1 } },
+    /model is an object with a\.weight; expected a module/,
+  ],
+  [
+    'a model of tf.layers',
+    { model: tfjs.sequential() },
+    /one of tf\.layers; expected ownerOfLayers/,
+  ],
+  ['no model', {}, /model is undefined/],
+  ['a model that is null', { model: null }, /model is null/],
+  [
+    'an optimizer of tf.train',
+    { model, optimizer: tfjs.train.sgd(1) },
+    /ownerOfTrainOptimizer\(\)/,
+  ],
+  ['an optimizer that is null', { model, optimizer: null }, /optimizer is null/],
+]
+
+it.each(wrong)('a state with %s is refused, by all ranks', async (_, state, message) => {
+  const folder = makeFolder()
+  await saveCheckpoint(folder, { model, step: 1 })
+  await runWorld({ size: 2 }, async (group) => {
+    const refusal = expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }) as Error
+    for (const run of [save, load]) {
+      const outcome = run(folder, { step: 2, ...state }, group)
+      await expect(outcome).rejects.toEqual(refusal)
+      await expect(outcome).rejects.toThrow(message)
+    }
+  })
+})
+
+it('what was saved may be loaded by the same object', async () => {
+  const folder = makeFolder()
+  const state = { model, step: 1, data: null, seeds: {} }
+  await saveCheckpoint(folder, state)
+  await expect(loadCheckpoint(folder, state)).resolves.toMatchObject({ step: 1 })
+})
+
+it('arguments in another order are refused', async () => {
+  const folder = makeFolder()
+  const state = { model, step: 1 }
+  for (const run of [save, load]) {
+    await expect(run(state, folder)).rejects.toThrow(/directory is an object with model, step;/)
+    await expect(run(folder, state, { keep: 2 })).rejects.toThrow(
+      /group is an object with keep; expected a process group, .* options come behind it/,
+    )
+    await expect(run(folder, undefined)).rejects.toThrow(
+      /There is no checkpoint|state is undefined/,
+    )
+  }
+})
+
+describe('a rank that meets the others in a folder', () => {
+  const job = process.env['WORLD_SIZE']
+  afterEach(() => {
+    if (job === undefined) delete process.env['WORLD_SIZE']
+    else process.env['WORLD_SIZE'] = job
+  })
+
+  it.each([
+    ['1', /cannot write the checkpoint/],
+    ['2', /group is undefined; expected the group of the ranks/],
+  ])('is told to name the group, of %s ranks', async (ranks, message) => {
+    process.env['WORLD_SIZE'] = ranks
+    const folder = makeFolder()
+    const taken = join(folder, 'step-00000001', 'rank-00000-of-00001.safetensors')
+    let calls = 0
+    // another process has the name first: the place is chosen behind the first look at the signal
+    const throwIfAborted = () => {
+      if (calls++ > 0) mkdirSync(taken, { recursive: true })
+    }
+    const signal = { aborted: false, throwIfAborted } as AbortSignal
+    const outcome = saveCheckpoint(folder, { model, step: 1 }, undefined, { signal })
+    await expect(outcome).rejects.toThrow(message)
+    expect(calls).toBeGreaterThan(1)
+  })
+})
+
+it('an optimizer that was not saved is missing', async () => {
+  const folder = makeFolder()
+  await saveCheckpoint(folder, { model, step: 1 })
+  await expect(loadCheckpoint(folder, { model, optimizer })).rejects.toThrow(
+    /has no state of an optimizer; it has a model only/,
+  )
+})
+
+describe('loadPretrained', () => {
+  it('refuses what has no parameters', async () => {
+    const path = join(makeFolder(), 'model.safetensors')
+    await expect(loadPretrained(path, recipe as never)).rejects.toThrow(/model is a recipe/)
+    await expect(loadPretrained(path, undefined as never)).rejects.toThrow(/model is undefined/)
+  })
+
+  it('says what is not there', async () => {
+    const folder = makeFolder()
+    const { path } = await saveCheckpoint(folder, { model, step: 1 })
+    for (const [given, message] of [
+      [join(folder, 'none'), /none cannot be used: ENOENT/],
+      [makeFolder(), /has neither model\.safetensors nor model\.safetensors\.index\.json/],
+      [path, /it is a checkpoint, which loadCheckpoint loads/],
+    ] as const) {
+      const outcome = loadPretrained(given, model)
+      const refusal = expect.objectContaining({ code: 'ERR_TSR_SAFETENSORS' }) as Error
+      await expect(outcome).rejects.toEqual(refusal)
+      await expect(outcome).rejects.toThrow(message)
+    }
+  })
+
+  it('refuses names of weights that there are not', () => {
+    expect(() => gpt2Names({ weights: 'torch' as 'linear' })).toThrow(
+      /weights is "torch"; expected "conv1d" or "linear"/,
+    )
+    expect(() => gpt2Names({ weight: 'linear' } as never)).toThrow(/one with weight;/)
+  })
+})
