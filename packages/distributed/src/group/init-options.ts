@@ -3,6 +3,7 @@ import {
   createLogger,
   parsePortRange,
   readRankEnvironment,
+  refuseUnknown,
   tsrError,
   type PortRange,
   type RankEnvironment,
@@ -82,6 +83,35 @@ const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
 
+const KNOWN = Object.keys({
+  rank: true,
+  worldSize: true,
+  store: true,
+  transport: true,
+  engine: true,
+  timeout: true,
+  signal: true,
+  arena: true,
+  token: true,
+  iface: true,
+  ports: true,
+  stallWarning: true,
+  debug: true,
+} satisfies Record<keyof InitOptions, true>)
+
+/** @throws ERR_TSR_ARGUMENT for options, transports and engines that there are not */
+export function checkOptions(options: InitOptions): void {
+  refuseUnknown(options, KNOWN)
+  checkChoice('transport', options.transport, transports)
+  checkChoice('engine', options.engine, engines)
+}
+
+function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
+  if (value === undefined || choices.includes(value)) return
+  const expected = `one of ${choices.join(', ')}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: JSON.stringify(value), expected })
+}
+
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
 export function resolveOptions(options: InitOptions): InitSettings {
   const environment = options.worldSize === undefined ? readRankEnvironment() : undefined
@@ -125,7 +155,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
 function engineWanted({ engine }: InitOptions): EngineName | 'auto' {
   if (engine === 'worker' || engine === 'inline') return engine
   const fallback = engine ?? 'worker'
-  return choice('TSRUN_ENGINE', ['worker', 'inline', 'auto']) ?? fallback
+  return choice('TSRUN_ENGINE', engines) ?? fallback
 }
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
@@ -133,6 +163,7 @@ export function wantedTransport({ transport }: InitOptions): TransportName | 'au
   return transport ?? choice('TSRUN_TRANSPORT', transports) ?? 'auto'
 }
 
+const engines = ['worker', 'inline', 'auto'] as const
 const transports = ['auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
 
 const sharingOf = {

@@ -3,6 +3,7 @@ import { connectStore, localAddressTowards, memoryStore, startStoreServer } from
 import { joinMpiWorld } from '../mpi/join.ts'
 import type { ProcessGroup } from '../process-group.ts'
 import {
+  checkOptions,
   resolveOptions,
   wantedTransport,
   type InitOptions,
@@ -10,8 +11,13 @@ import {
 } from './init-options.ts'
 import { joinFirstLife, type Rendezvous } from './lives.ts'
 
-/** Joins the job that the environment describes; a world of one without it. */
+/**
+ * Joins the job that the environment describes; a world of one without it.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
 export async function joinWorld(options: InitOptions): Promise<ProcessGroup> {
+  checkOptions(options)
   const mpi = wantedTransport(options) === 'mpi' ? await joinMpiWorld(options) : undefined
   const settings = resolveOptions({ ...options, ...mpi?.place })
   const rendezvous = mpi ?? (await openRendezvous(settings))
