@@ -131,6 +131,34 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     tf.dispose([...gradients.values()])
   })
 
+  it.each(cases)('%s refuses gradients of which none is that of a parameter', async (_, make) => {
+    const parameters = [build('a', [1, 2])]
+    const optimizer = make()
+    const step = (...given: unknown[]) => {
+      ;(optimizer.step as (...all: unknown[]) => void)(...given)
+    }
+    const other = gradient([1, 1])
+    for (const [given, message] of [
+      [[parameters, new Map([['x', other]])], /gradients is x and others.*parameters, as a\. /],
+      [[], /parameters is undefined; expected a list/],
+      [[{ parameters }, new Map()], /parameters is \[object Object\]/],
+      [[new Map([['a', other]])], /gradients is undefined; expected a Map/],
+      [[parameters, { a: other }], /gradients is \[object Object\]/],
+      [[parameters, Promise.resolve(new Map())], /gradients is a promise/],
+    ] as const) {
+      const refused = () => {
+        step(...given)
+      }
+      expect(refused).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+      expect(refused).toThrow(message)
+    }
+    expect([...parameters[0]!.value.dataSync()]).toEqual([1, 2])
+    expect((await optimizer.state()).size).toBe(0)
+    expect([...other.dataSync()]).toEqual([1, 1])
+    other.dispose()
+    step(parameters, new Map())
+  })
+
   it.each(cases)('%s makes one step of a parameter that is listed twice', (_, make) => {
     const [tied, once] = [build('a', [1, 2]), build('a', [1, 2])]
     make().step([tied, tied], new Map([['a', Float32Array.of(0.5, -0.5)]]))

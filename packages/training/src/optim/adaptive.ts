@@ -7,7 +7,13 @@ import { adamStep, addScaled, type AdamFactors } from '../backend/vector-math.ts
 import type { Parameter } from '../nn/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
-import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
+import {
+  checkOption,
+  checkStep,
+  updateParameters,
+  type Gradients,
+  type Optimizer,
+} from './optimizer.ts'
 import { StateOfParameters, type OptimizerState } from './state.ts'
 
 export interface AdamOptions extends DecayOptions {
@@ -63,6 +69,7 @@ export class AdaptiveOptimizer implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    checkStep(parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
     if (!reachesTensors()) {
       const updates = currentUpdates()

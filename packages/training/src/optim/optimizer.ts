@@ -17,9 +17,9 @@ export interface Optimizer {
    *
    * @param gradients - by parameter name; tensors that were used are disposed, arrays stay as they
    *   are
-   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter, or what is kept of
-   *   one another size, as that of another model: nothing has changed then, and the tensors are the
-   *   caller's
+   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter, there are some of
+   *   other parameters only, or what is kept of one has another size, as that of another model: nothing
+   *   has changed then, and the tensors are the caller's
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
@@ -74,7 +74,8 @@ export function updateParameters(
 /**
  * The parameters that have gradients, each once.
  *
- * @throws ERR_TSR_ARGUMENT when one of them does not fit, before anything is changed
+ * @throws ERR_TSR_ARGUMENT when one of them does not fit, or there are gradients and none does, before
+ *   anything is changed
  */
 export function withGradients(
   parameters: readonly Parameter[],
@@ -86,7 +87,33 @@ export function withGradients(
     if (gradient !== undefined) pairs.push([parameter, gradient])
   }
   for (const [parameter, gradient] of pairs) checkGradient(parameter, gradient)
+  if (pairs.length === 0) checkNames(parameters, gradients)
   return pairs
+}
+
+/** @throws ERR_TSR_ARGUMENT unless they are a list and a map, as a caller without types may forget */
+export function checkStep(parameters: unknown, gradients: unknown): void {
+  const list = (parameters ?? {}) as { readonly [Symbol.iterator]?: unknown }
+  if (typeof list[Symbol.iterator] !== 'function') {
+    const expected = 'a list of them, as model.parameters'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'parameters', value: shown(parameters), expected })
+  }
+  const map = (gradients ?? {}) as { readonly get?: unknown }
+  if (typeof map.get === 'function') return
+  const expected = 'a Map of them by name of the parameter, behind the parameters'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'gradients', value: shown(gradients), expected })
+}
+
+/** @throws ERR_TSR_ARGUMENT where there are gradients, but none of these parameters */
+function checkNames(parameters: readonly Parameter[], gradients: Gradients): void {
+  const [first] = parameters
+  const [name] = gradients.keys()
+  if (first === undefined || name === undefined) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'gradients',
+    value: `${name} and others, but none of these parameters`,
+    expected: `names of parameters, as ${first.name}`,
+  })
 }
 
 /** @throws ERR_TSR_ARGUMENT unless the gradient has the shape, or as an array the size, of the parameter */

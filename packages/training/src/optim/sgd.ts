@@ -9,7 +9,13 @@ import { addScaled } from '../backend/vector-math.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
-import { checkOption, updateParameters, type Gradients, type Optimizer } from './optimizer.ts'
+import {
+  checkOption,
+  checkStep,
+  updateParameters,
+  type Gradients,
+  type Optimizer,
+} from './optimizer.ts'
 import { StateOfParameters, type OptimizerState } from './state.ts'
 
 export interface SGDOptions extends DecayOptions {
@@ -60,6 +66,7 @@ export class SGD implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
+    checkStep(parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
     if (!reachesTensors()) {
       // updates in place know no look ahead
