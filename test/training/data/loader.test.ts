@@ -67,6 +67,19 @@ it('goes on within the process where a loop was left', () => {
   expect(loader!.epoch).toBe(1)
 })
 
+it('lets only the latest of two loops go on', () => {
+  const [loader] = loaders(8, 1)
+  const [first, second] = [loader![Symbol.iterator](), loader![Symbol.iterator]()]
+  const [one, two] = [first, second].map((loop) => loop.next().value as { indices: Int32Array })
+  expect([...one!.indices, ...two!.indices]).toEqual(epochOf(0).slice(0, 16))
+  expect(() => first.next()).toThrow(/the loop over a loader is a former one/)
+  expect(() => {
+    for (const outer of loader!) for (const inner of loader!) expect(inner).not.toBe(outer)
+  }).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
+  // the inner one has come to the end
+  expect(loader!.state()).toMatchObject({ epoch: 1, consumed: 0 })
+})
+
 it('ends the epoch when its last batch was handed out before the checkpoint', () => {
   const [loader] = loaders(8, 1)
   take([loader!], 5)

@@ -48,7 +48,7 @@ export interface Loader extends Iterable<ExampleBatch> {
  * Give ranks that share batches their data parallel coordinate as `share`. Those that work on the same
  * examples (tensor parallel ranks, stages) have the same one, and so the same batches, without a word.
  *
- * @throws ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_ARGUMENT; also from a loop that goes on when another one over the same loader has begun
  *
  * @example
  * const loader = dataLoader(train, { batch: 128, share: [mesh.dp.rank, mesh.dp.size] })
@@ -63,6 +63,7 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
   let order = { seed: options.seed ?? 0, shuffle: options.shuffle ?? true }
   let epoch = 0
   let consumed = 0
+  let loops = 0
   const rest = () => batches(dataset, { ...options, ...order, epoch, start: consumed })
   // what is wrong with the options is said now
   rest()
@@ -90,14 +91,24 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
       consumed = state.consumed
     },
     *[Symbol.iterator]() {
+      const own = ++loops
       for (const batch of rest()) {
+        if (own !== loops) throw overtaken()
         consumed = Math.min(examples, consumed + options.batch)
         yield batch
       }
+      if (own !== loops) throw overtaken()
       epoch++
       consumed = 0
     },
   }
+}
+
+/** Two loops at once would repeat batches, and count their epochs twice. */
+function overtaken(): Error {
+  const value = 'a former one, as another has begun since'
+  const expected = 'one loop at a time, or a loader for each'
+  return tsrError('ERR_TSR_ARGUMENT', { name: 'the loop over a loader', value, expected })
 }
 
 /** What a checkpoint hands over can be anything that was saved as `data`. */
