@@ -21,9 +21,9 @@ export interface DataParallel<M extends Replicated = Replicated> {
   /**
    * For `backward`: takes the gradients, and sends them off as soon as a bucket is full.
    *
-   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when one has not the shape of its parameter;
-   *   ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED after a step that has failed, and after
-   *   `dispose`
+   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when one has not the shape of its parameter,
+   *   and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED after a
+   *   step that has failed, and after `dispose`
    */
   readonly onGradient: GradientListener
   /**

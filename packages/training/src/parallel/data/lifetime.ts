@@ -1,10 +1,15 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 
+/** What has to have ended before the next pass. */
+type Call = 'gradients()' | 'step()'
+
 /** Whether something may still be used: it ends with its first failed step, or when it is disposed. */
 export class Lifetime {
   readonly #rank: number
   #end: string | undefined
+  /** The call that `alone` runs. */
+  #running: string | undefined
 
   constructor(rank: number) {
     this.#rank = rank
@@ -16,10 +21,27 @@ export class Lifetime {
     throw tsrError('ERR_TSR_REPLICA_ENDED', { rank: this.#rank, reason: this.#end })
   }
 
+  /**
+   * Refuses what cannot be done before another call has ended.
+   *
+   * @param calls - those that it has to wait for
+   * @throws ERR_TSR_ARGUMENT while one of them is under way; ERR_TSR_REPLICA_ENDED
+   */
+  checkAwaited(what: string, calls: readonly Call[] = ['gradients()', 'step()']): void {
+    this.check()
+    const running = calls.find((call) => call === this.#running)
+    if (running === undefined) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: what,
+      value: `made before ${running} has ended`,
+      expected: `\`await\` in front of ${running}`,
+    })
+  }
+
   /** Takes a gradient, which is free then; where that fails, its step has failed. */
   take(gradient: Tensor, add: () => void): void {
     try {
-      this.check()
+      this.checkAwaited('a backward pass')
       add()
     } catch (error) {
       throw this.#fail(error)
@@ -35,6 +57,17 @@ export class Lifetime {
       return await part()
     } catch (error) {
       throw this.#fail(error)
+    }
+  }
+
+  /** The same, of a call that has to be awaited before others: see `checkAwaited`. */
+  async alone<T>(call: Call, part: () => Promise<T>): Promise<T> {
+    this.checkAwaited(call)
+    this.#running = call
+    try {
+      return await this.step(part)
+    } finally {
+      this.#running = undefined
     }
   }
 

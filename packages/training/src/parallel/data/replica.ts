@@ -58,7 +58,7 @@ export class Replica<M extends Replicated> implements DataParallel<M> {
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const { options } = this.#plan
     checkTokens(options, tokens)
-    return await this.#lifetime.step(async () => {
+    return await this.#lifetime.alone('gradients()', async () => {
       checkUsed(options, this.#reducer.arrivals, this.#group.rank)
       this.#joined?.loop.announce(true)
       return await this.#finishStep(tokens ?? 0)

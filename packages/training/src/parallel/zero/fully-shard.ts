@@ -48,7 +48,12 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
   /** Bytes of parameters and gradients on this rank. */
   readonly memory: StateMemory
 
-  /** Runs the model forward; in stage 3 all ranks call it. */
+  /**
+   * Runs the model forward; in stage 3 all ranks call it.
+   *
+   * @throws ERR_TSR_ARGUMENT before `step` has ended, and when an optimizer has made a step of `shards`
+   *   whose values the others have not got: see `step`
+   */
   record(x: Tensor, options?: RecordOptions): Promise<ShardedRecording>
 
   /**
@@ -56,14 +61,16 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
    * valid until `step`, or the next backward pass.
    *
    * @param tokens - with `reduction: 'token'`: how many this rank's loss is the sum of
-   * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has
-   *   failed, and after `dispose`
+   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, as of `record` too; ERR_TSR_REPLICA_ENDED
+   *   after a step that has failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Float32Array>>
 
   /**
    * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps its state for
-   * this rank's part only, by name of the parameter.
+   * this rank's part only, by name of the parameter. It has to be awaited before anything else.
+   *
+   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; as of `optimizer.step`
    */
   step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void>
 

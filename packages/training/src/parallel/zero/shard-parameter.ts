@@ -43,6 +43,11 @@ export class ShardParameter implements Parameter {
     return this.range.parameter.countedElsewhere === true
   }
 
+  /** Whether it has got values since the last `settle`. */
+  get isNew(): boolean {
+    return this.#isNew
+  }
+
   get value(): Tensor {
     this.#value ??= this.#home.read()
     return this.#value

@@ -90,14 +90,15 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
     x: Tensor,
     options: RecordOptions = { needsInputGradient: false },
   ): Promise<ShardedRecording> {
-    this.#lifetime.check()
+    this.#checkStepped('record()')
     return await this.#parts.values.record(x, options, this.#sink)
   }
 
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
     const { groups, gradients, ledger, options } = this.#parts
     checkTokens(options, tokens)
-    return await this.#lifetime.step(async () => {
+    this.#checkStepped('gradients()')
+    return await this.#lifetime.alone('gradients()', async () => {
       const { used, names } = gradients.arrivals
       checkUsed(options, { used, names }, groups.shard.rank)
       gradients.launch()
@@ -111,14 +112,14 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
   }
 
   async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
-    this.#lifetime.check()
+    this.#lifetime.checkAwaited('step()')
     optimizer.step(this.shards, gradients)
-    await this.#lifetime.step(() => this.#parts.values.publish())
+    await this.#lifetime.alone('step()', () => this.#parts.values.publish())
     this.#parts.ledger.trim()
   }
 
   async gather(): Promise<void> {
-    this.#lifetime.check()
+    this.#checkStepped('gather()')
     await this.#parts.values.gather()
   }
 
@@ -151,5 +152,11 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
     this.#parts.gradients.dispose()
     this.#parts.ledger.trim()
     unmarkReplicated(this.module.parameters)
+  }
+
+  /** Nobody goes on with the values of the step before. */
+  #checkStepped(what: string): void {
+    this.#lifetime.checkAwaited(what, ['step()'])
+    this.#parts.values.checkPublished()
   }
 }

@@ -50,6 +50,8 @@ export interface Values extends PieceOwner {
   readonly gathered: readonly Gathered[]
   /** Runs the model forward. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
+  /** @throws ERR_TSR_ARGUMENT when shards have made a step, and others would not get their values */
+  checkPublished(): void
   /** After the shards have made a step. */
   publish(): Promise<void>
   /** Makes all parameters whole, until `release`. */

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordModule } from '../../autograd/record.ts'
@@ -70,6 +71,16 @@ export class WholeValues implements Values {
       dispose: () => {
         recording.dispose()
       },
+    })
+  }
+
+  checkPublished(): void {
+    const stepped = this.shards.find(({ isNew }) => isNew)
+    if (stepped === undefined) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the shard of ${stepped.name}`,
+      value: 'one with new values that the parameter has not got',
+      expected: '`await sharded.step(optimizer, gradients)` in the place of `optimizer.step`',
     })
   }
 
