@@ -52,7 +52,7 @@ export const trainingErrors = {
   },
   ERR_TSR_REPLICA: {
     category: 'user',
-    message: 'Rank {rank} has other {what} than rank 0: {has}, not {wanted}',
+    message: 'Rank {rank} has other {what} than rank {first}: {has}, not {wanted}',
     advice:
       'Build the same model, with the same sizes and options, on all ranks of a data parallel group.',
   },

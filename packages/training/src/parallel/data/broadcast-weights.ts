@@ -21,9 +21,9 @@ export async function broadcastWeights(
 ): Promise<void> {
   const weights = layers.flatMap((layer, index) =>
     layer.weights.map((variable, i) => {
-      const { originalName, shape } = variable
+      const { originalName, shape, shard } = variable
       const name = `${String(index)}.${String(i)} ${originalName}`
-      return { variable, name, shape: shape as readonly number[] }
+      return { variable, name, shape: shape as readonly number[], shard }
     }),
   )
   await checkReplicas(weights, group)

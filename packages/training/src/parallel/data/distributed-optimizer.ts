@@ -6,6 +6,7 @@ import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { registerGradients, tf } from '../../backend/tensorflow.ts'
 import { flatten, partsOf } from '../../optim/flatten.ts'
 import { blockingBackend } from '../blocking.ts'
+import { shardOfVariable } from '../tensor/shard.ts'
 import { weightsOfRoot, type OptimizerWeight } from './optimizer-weights.ts'
 import { compareReplicas, describeParameters } from './replicas.ts'
 
@@ -135,7 +136,11 @@ export class DistributedOptimizer extends tf.Optimizer {
   #share(variables: readonly tfc.Variable[]): void {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return
-    compareReplicas(this.#group.allGatherObjectSync(describeParameters(fresh)))
+    const described = fresh.map((variable) => {
+      const { name, shape } = variable
+      return { name, shape, shard: shardOfVariable(variable) }
+    })
+    compareReplicas(this.#group.allGatherObjectSync(describeParameters(described)), this.#group)
     const layout = flatten(fresh)
     const buffer = this.#group.alloc('float32', layout.length)
     try {
@@ -164,12 +169,15 @@ export class DistributedOptimizer extends tf.Optimizer {
     const ownSteps = this.inner.iterations - this.#steps
     if (signature === this.#signature && ownSteps === 0) return
     const ranks = this.#group.allGatherObjectSync({ described, ownSteps })
-    compareReplicas(ranks.map((each) => each.described))
+    compareReplicas(
+      ranks.map((each) => each.described),
+      this.#group,
+    )
     const rank = ranks.findIndex((each) => each.ownSteps !== 0)
     if (rank !== -1) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: 'inner',
-        value: `an optimizer that rank ${String(rank)} has used without the others`,
+        value: `an optimizer that rank ${String(this.#group.ranks[rank])} has used without the others`,
         expected: 'a new one, or setWeights(await getWeights()) before the step, on all ranks',
       })
     }

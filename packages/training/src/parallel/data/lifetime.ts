@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 
 /** What has to have ended before the next pass. */
@@ -6,13 +7,14 @@ type Call = 'gradients()' | 'step()'
 
 /** Whether something may still be used: it ends with its first failed step, or when it is disposed. */
 export class Lifetime {
+  /** In the world: errors of several groups are read side by side. */
   readonly #rank: number
   #end: string | undefined
   /** The call that `alone` runs. */
   #running: string | undefined
 
-  constructor(rank: number) {
-    this.#rank = rank
+  constructor({ rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>) {
+    this.#rank = ranks[rank]!
   }
 
   /** @throws ERR_TSR_REPLICA_ENDED */

@@ -39,7 +39,7 @@ export class Replica<M extends Replicated> implements DataParallel<M> {
     this.module = module
     this.#group = group
     this.#plan = plan
-    this.#lifetime = new Lifetime(group.rank)
+    this.#lifetime = new Lifetime(group)
     this.#reducer = this.#open([...plan.trained].reverse())
     const names = new Set(plan.trained.map(({ name }) => name))
     this.onGradient = (parameter, gradient) => {
@@ -59,7 +59,7 @@ export class Replica<M extends Replicated> implements DataParallel<M> {
     const { options } = this.#plan
     checkTokens(options, tokens)
     return await this.#lifetime.alone('gradients()', async () => {
-      checkUsed(options, this.#reducer.arrivals, this.#group.rank)
+      checkUsed(options, this.#reducer.arrivals, this.#group)
       this.#joined?.loop.announce(true)
       return await this.#finishStep(tokens ?? 0)
     })

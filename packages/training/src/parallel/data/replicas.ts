@@ -1,20 +1,24 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { replaceValue, type Parameter } from '../../nn/parameter.ts'
+import { replaceValue, type Parameter, type Shard } from '../../nn/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState } from '../../optim/state.ts'
 
+/** What is compared of a parameter. */
+type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
+
 /**
- * Compares names and shapes of the parameters with those of rank 0, before anything else can hang.
+ * Compares names and shapes of the parameters, and which parts of them the ranks have, with those of
+ * rank 0, before anything else can hang.
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
 export async function checkReplicas(
-  parameters: readonly Pick<Parameter, 'name' | 'shape'>[],
+  parameters: readonly Described[],
   group: ProcessGroup,
 ): Promise<void> {
-  compareReplicas(await group.allGatherObject(describeParameters(parameters)))
+  compareReplicas(await group.allGatherObject(describeParameters(parameters)), group)
 }
 
 /** A replica as far as it must be that of rank 0, in words. */
@@ -32,9 +36,13 @@ export interface ReplicaFacts {
  */
 export async function checkFacts(facts: ReplicaFacts, group: ProcessGroup): Promise<void> {
   const all = await group.allGatherObject(facts)
-  compareReplicas(all.map(({ parameters }) => parameters))
+  compareReplicas(
+    all.map(({ parameters }) => parameters),
+    group,
+  )
   compareReplicas(
     all.map(({ options }) => options),
+    group,
     'options',
   )
 }
@@ -52,19 +60,25 @@ export function describeReplica(
   }
 }
 
-/** Names and shapes, for `compareReplicas`. */
-export function describeParameters(
-  parameters: readonly Pick<Parameter, 'name' | 'shape'>[],
-): string[] {
-  return parameters.map(({ name, shape }) => `${name} [${shape.join(', ')}]`)
+/**
+ * Names and shapes, for `compareReplicas`; of a part of a tensor also which: other parts in its place
+ * would be lost.
+ */
+export function describeParameters(parameters: readonly Described[]): string[] {
+  return parameters.map(({ name, shape, shard }) => {
+    const own = `${name} [${shape.join(', ')}]`
+    if (shard === undefined) return own
+    return `${own} of [${shard.shape.join(', ')}], from ${shard.offset} along axis ${shard.axis}`
+  })
 }
 
 /**
- * @param all - what each rank has
+ * @param all - what each rank of the group has
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0
  */
 export function compareReplicas(
   all: readonly (readonly string[])[],
+  { ranks }: Pick<ProcessGroup, 'ranks'>,
   what: 'parameters' | 'options' = 'parameters',
 ): void {
   const [first] = all
@@ -74,7 +88,8 @@ export function compareReplicas(
       if (other[i] === first![i]) continue
       const has = other[i] ?? `no more ${what}`
       throw tsrError('ERR_TSR_REPLICA', {
-        rank,
+        rank: ranks[rank]!,
+        first: ranks[0]!,
         what,
         has: what === 'parameters' ? `number ${i} is ${has}` : has,
         wanted: first![i] ?? `no more ${what}`,

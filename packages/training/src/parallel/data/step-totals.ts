@@ -43,11 +43,11 @@ export async function sumStep(
 export function checkUsed(
   { unused }: GradientOptions,
   { used, names }: Pick<Arrivals, 'used' | 'names'>,
-  rank: number,
+  { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
 ): void {
   if (unused === 'zeros' || used.every(Boolean)) return
   const parameters = names.filter((_, i) => used[i] === false).join(', ')
-  throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank, parameters })
+  throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 
 /** What an average over the ranks is multiplied by, to be one over `count`. */

@@ -10,6 +10,7 @@ import { checkDense, type DenseOptions } from './dense-checks.ts'
 import type { ParallelPlan } from './parallelize.ts'
 import { connect, connectRow } from './partial-gathers.ts'
 import { drawAlike } from './random-layers.ts'
+import { markShard } from './shard.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /** What is used of a weight; `val` and `shape` are what TensorFlow.js reads them from. */
@@ -129,7 +130,10 @@ function adopt(variable: DenseVariable, parameter: Parameter): void {
   variable.val.dispose()
   variable.val = part
   variable.shape = parameter.shape
-  if (parameter.shard !== undefined) variable.shard = parameter.shard
+  if (parameter.shard !== undefined) {
+    variable.shard = parameter.shard
+    markShard(part, parameter.shard)
+  }
   parameter.value = part
 }
 

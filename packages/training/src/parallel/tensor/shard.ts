@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { Variable } from '@tensorflow/tfjs-core'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../backend/shape.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter, Shard } from '../../nn/parameter.ts'
 
 interface Cut {
   readonly part: Parameter
@@ -16,6 +17,17 @@ const cuts = new WeakMap<Parameter, Cut>()
 /** Whether it was a whole parameter before `shardOf` put parts in its place. */
 export function isCut(parameter: Parameter): boolean {
   return cuts.has(parameter)
+}
+
+/** The parts that variables of tf.layers are, which have no room for it. */
+const shards = new WeakMap<Variable, Shard>()
+
+export function shardOfVariable(variable: Variable): Shard | undefined {
+  return shards.get(variable)
+}
+
+export function markShard(variable: Variable, shard: Shard): void {
+  shards.set(variable, shard)
 }
 
 export interface CutOptions {

@@ -38,7 +38,7 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
   constructor(module: M, parts: Parts) {
     this.module = module
     this.#parts = parts
-    this.#lifetime = new Lifetime(parts.groups.shard.rank)
+    this.#lifetime = new Lifetime(parts.groups.shard)
     const { gradients, buckets } = parts
     const names = new Set(buckets.flatMap(({ slots }) => slots.map((slot) => slot.parameter.name)))
     this.#sink = {
@@ -100,7 +100,7 @@ export class Sharded<M extends Replicated> implements FullyShard<M> {
     this.#checkStepped('gradients()')
     return await this.#lifetime.alone('gradients()', async () => {
       const { used, names } = gradients.arrivals
-      checkUsed(options, { used, names }, groups.shard.rank)
+      checkUsed(options, { used, names }, groups.shard)
       gradients.launch()
       const axes = axesOf(groups)
       const totals = await sumStep(axes, options, { tokens: tokens ?? 0, used, names })
