@@ -6,6 +6,7 @@ import { reachesTensors } from '../backend/bridge/select.ts'
 import { currentEager, type Eager, type Handle } from '../backend/eager.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../backend/tensorflow.ts'
+import { refusePartial } from './partial-scores.ts'
 
 /** Whether a loss is averaged over its examples or summed; that of one is the mean over its tokens. */
 export type Reduction = 'mean' | 'sum'
@@ -21,7 +22,8 @@ export type Reduction = 'mean' | 'sum'
  * @param reduction - `mean` over the batch (default), or `sum`: the sums over micro-batches of any
  *   sizes, added up and divided by the size of the batch, are the mean over the batch
  * @returns a scalar
- * @throws ERR_TSR_ARGUMENT when shapes do not fit or a label is out of range
+ * @throws ERR_TSR_ARGUMENT when shapes do not fit or a label is out of range, and for scores of a
+ *   part of the classes, whose rest other ranks have: see `vocabParallelCrossEntropy`
  *
  * @example
  * const loss = crossEntropy(model.forward(x), labels)
@@ -80,6 +82,7 @@ function evaluate(
   reduction: Reduction,
 ): { value: Tensor; gradient: Tensor } {
   const [rows, classes] = checkShapes(logits, labels)
+  refusePartial(logits)
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows

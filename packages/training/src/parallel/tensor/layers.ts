@@ -6,6 +6,7 @@ import type { JointLinear } from '../../nn/joint-linear.ts'
 import type { Linear } from '../../nn/linear.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { markPartial } from '../../nn/partial-scores.ts'
 import { onRows } from '../../nn/project.ts'
 import { sumWhile } from './collectives.ts'
 import {
@@ -71,7 +72,7 @@ export class ColumnParallelLinear implements Module {
     const { group, name } = this.#place
     const whole = this.input === 'sequence' ? gatherSequence(x, group, `${name}: input`) : x
     const y = onRows(whole, (rows) => this.#multiply(rows))
-    if (this.gather === 'none') return y
+    if (this.gather === 'none') return markPartial(y)
     const gather = this.gather === 'replicated' ? gatherReplicated : gatherPartial
     return gather(y, group, `${name}: output`)
   }

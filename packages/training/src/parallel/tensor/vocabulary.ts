@@ -5,6 +5,7 @@ import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/head.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { markPartial } from '../../nn/partial-scores.ts'
 import { onRows } from '../../nn/project.ts'
 import type { SharedPlace } from './layers.ts'
 import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
@@ -62,7 +63,7 @@ export class VocabParallelHead implements Module {
     const [weight] = this.parameters
     const { group, name } = this.#place
     const whole = this.#enter(x, group, `${name}: input`)
-    return onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true))
+    return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
   }
 }
 
