@@ -4,6 +4,7 @@ import type { CausalSelfAttention } from '../../nn/attention.ts'
 import type { Module } from '../../nn/module.ts'
 import { hasPositions } from '../../nn/positions.ts'
 import { modulesOf } from '../../nn/tree.ts'
+import { checkGroup } from '../check-group.ts'
 import type { PipelineModel } from '../pipeline/model.ts'
 import { ringAttention } from './ring-attention.ts'
 import { zigzagPositions } from './zigzag.ts'
@@ -22,7 +23,7 @@ import { zigzagPositions } from './zigzag.ts'
  * const positions = zigzagPositions(64, mesh.cp)
  * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
  *
- * @throws ERR_TSR_ARGUMENT when the model has no attention, or `parallelize` has shared its sequences
+ * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or `parallelize` has shared its sequences
  */
 export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
 export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel
@@ -30,6 +31,7 @@ export function contextParallel(
   target: Module | PipelineModel,
   group: ProcessGroup,
 ): Module | PipelineModel {
+  checkGroup(group)
   if (!('slice' in target)) return share(target, group)
   return {
     layers: target.layers,

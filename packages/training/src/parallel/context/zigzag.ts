@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { checkGroup } from '../check-group.ts'
 
 /** A rank's place in its group. */
 export interface Place {
@@ -14,12 +15,15 @@ export interface Place {
  * One rank has them all.
  *
  * @param length - of the whole sequence
- * @throws ERR_TSR_ARGUMENT when several ranks share it and it is no multiple of 2 size
+ * @throws ERR_TSR_ARGUMENT when several ranks share it and it is no multiple of 2 size, and without a
+ *   group
  *
  * @example
  * zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]
  */
-export function zigzagPositions(length: number, { rank, size }: Place): Int32Array {
+export function zigzagPositions(length: number, place: Place): Int32Array {
+  checkGroup(place)
+  const { rank, size } = place
   const grain = size === 1 ? 1 : 2 * size
   if (!(Number.isSafeInteger(length) && length > 0 && length % grain === 0)) {
     throw tsrError('ERR_TSR_ARGUMENT', {

@@ -2,6 +2,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { LayersModelLike } from '../../checkpoint/layers.ts'
 import { flatten, partsOf } from '../../optim/flatten.ts'
+import { checkGroup } from '../check-group.ts'
 import { checkReplicas } from './replicas.ts'
 
 /**
@@ -9,7 +10,7 @@ import { checkReplicas } from './replicas.ts'
  * a `DistributedOptimizer` does not see. Call it where frozen layers begin with random values, or after
  * `fit` where the model has moving averages (batch normalisation): each rank has its own.
  *
- * @throws ERR_TSR_REPLICA when the ranks have other weights
+ * @throws ERR_TSR_REPLICA when the ranks have other weights, ERR_TSR_ARGUMENT
  *
  * @example
  * await broadcastWeights(model, group)
@@ -19,6 +20,7 @@ export async function broadcastWeights(
   group: ProcessGroup,
   root = 0,
 ): Promise<void> {
+  checkGroup(group)
   const weights = layers.flatMap((layer, index) =>
     layer.weights.map((variable, i) => {
       const { originalName, shape, shard } = variable

@@ -1,10 +1,12 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../autograd/recording.ts'
+import { checkGroup } from '../check-group.ts'
 import { labelOf, planBuckets } from './buckets.ts'
 import type { JoinOptions } from './joined-loop.ts'
 import {
   checkOptions,
+  checkTrained,
   distinctParameters,
   trainedParameters,
   type DataParallelOptions,
@@ -85,6 +87,7 @@ export async function dataParallel<M extends Replicated>(
   group: ProcessGroup,
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
+  checkGroup(group)
   const checked = checkOptions(options)
   const all = distinctParameters(module)
   const trained = trainedParameters(all, options)
@@ -94,6 +97,7 @@ export async function dataParallel<M extends Replicated>(
     buckets: planBuckets([...trained].reverse(), checked.sizes).map(labelOf),
   })
   await checkFacts(facts, group)
+  checkTrained(module, trained)
   await broadcastParameters(all, group, 0)
   markReplicated(all)
   const replica = new Replica(module, group, { trained, options: checked })

@@ -6,6 +6,7 @@ import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { registerGradients, tf } from '../../backend/tensorflow.ts'
 import { flatten, partsOf } from '../../optim/flatten.ts'
 import { blockingBackend } from '../blocking.ts'
+import { checkGroup, describe } from '../check-group.ts'
 import { shardOfVariable } from '../tensor/shard.ts'
 import { weightsOfRoot, type OptimizerWeight } from './optimizer-weights.ts'
 import { compareReplicas, describeParameters } from './replicas.ts'
@@ -50,8 +51,11 @@ export class DistributedOptimizer extends tf.Optimizer {
   /** Of the wrapped optimizer, after which it is the same on all ranks. */
   #steps = 0
 
+  /** @throws ERR_TSR_ARGUMENT unless they are an optimizer of tf.train and a group */
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
+    checkInner(inner)
+    checkGroup(group)
     this.inner = inner
     this.#group = group
   }
@@ -207,4 +211,11 @@ export class DistributedOptimizer extends tf.Optimizer {
     if (this.#bucket !== undefined) this.#group.free(this.#bucket)
     this.#bucket = undefined
   }
+}
+
+function checkInner(inner: unknown): void {
+  const { applyGradients, iterations } = (inner as Partial<tfc.Optimizer> | undefined | null) ?? {}
+  if (typeof applyGradients === 'function' && typeof iterations === 'number') return
+  const expected = 'an optimizer of tf.train'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'inner', value: describe(inner), expected })
 }

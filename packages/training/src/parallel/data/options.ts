@@ -1,6 +1,7 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import { matchName, matchNames, type NamePatterns } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
+import { describe } from '../check-group.ts'
 import type { Averaging } from './averaging.ts'
 import type { BucketSizes } from './buckets.ts'
 import { wireFormats, type WireFormat } from './wire.ts'
@@ -94,9 +95,14 @@ export function checkChoice(name: string, value: unknown, choices: readonly unkn
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: `one of ${expected}` })
 }
 
-/** All parameters, a tied one once. @throws ERR_TSR_ARGUMENT when two have the same name */
-export function distinctParameters({ parameters }: Replicated): Parameter[] {
-  const distinct = [...new Set(parameters)]
+/**
+ * All parameters, a tied one once.
+ *
+ * @throws ERR_TSR_ARGUMENT when two have the same name, or it is no module
+ */
+export function distinctParameters(module: Replicated): Parameter[] {
+  checkModule(module)
+  const distinct = [...new Set(module.parameters)]
   const names = new Set<string>()
   for (const { name } of distinct) {
     if (names.has(name)) {
@@ -109,6 +115,18 @@ export function distinctParameters({ parameters }: Replicated): Parameter[] {
     names.add(name)
   }
   return distinct
+}
+
+function checkModule(module: Replicated): void {
+  const { parameters } = (module as Partial<Replicated> | undefined | null) ?? {}
+  if (Array.isArray(parameters)) return
+  const value = describe(module)
+  const advice = {
+    'a recipe': 'a module: build() makes one of a recipe, or a pipeline',
+    'a model of tf.layers': 'a module; for a model of tf.layers there is DistributedOptimizer',
+  }[value]
+  const expected = advice ?? 'a module, which has parameters'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'module', value, expected })
 }
 
 /** Those of `parameters` that get gradients. @throws ERR_TSR_ARGUMENT */
@@ -128,6 +146,20 @@ export function trainedParameters(
   }
   const isFrozen = matchNames(frozen)
   return parameters.filter(({ name }) => !isFrozen(name))
+}
+
+/**
+ * That there is something to train; a rank's part of a pipeline may have nothing.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function checkTrained(module: Replicated, trained: readonly Parameter[]): void {
+  if (trained.length > 0 || 'averageBy' in module) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'module',
+    value: 'one without a parameter that is trained',
+    expected: 'one with one or more',
+  })
 }
 
 function patternsOf(patterns: unknown): string[] {

@@ -11,6 +11,7 @@ import {
 } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { blockingBackend } from '../blocking.ts'
+import { checkGroup } from '../check-group.ts'
 import { shareLargest } from './largest-scores.ts'
 
 /**
@@ -20,7 +21,7 @@ import { shareLargest } from './largest-scores.ts'
  * loss, and each the gradient of its scores. In a group of one rank it is `crossEntropy`.
  *
  * @param reduction - `mean` over the examples (default), or their `sum`, as a pipeline needs it
- * @throws ERR_TSR_ARGUMENT for a reduction that is neither; the loss, on all ranks, when shapes do not
+ * @throws ERR_TSR_ARGUMENT for a reduction that is neither, and without a group; the loss, on all ranks, when shapes do not
  *   fit or a label is none of all ranks' classes
  *
  * @example
@@ -30,6 +31,7 @@ export function vocabParallelCrossEntropy(
   group: ProcessGroup,
   reduction: Reduction = 'mean',
 ): Loss {
+  checkGroup(group)
   const whole = { mean: crossEntropy, sum: summedCrossEntropy }[reduction] as Loss | undefined
   if (whole === undefined) {
     const expected = "'mean' or 'sum'"

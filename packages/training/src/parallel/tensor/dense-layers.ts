@@ -6,6 +6,8 @@ import type { LayersModelLike } from '../../checkpoint/layers.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'
 import type { Parameter, Shard } from '../../nn/parameter.ts'
+import { checkGroup } from '../check-group.ts'
+import { checkPlan } from './check-plan.ts'
 import { checkDense, type DenseOptions } from './dense-checks.ts'
 import type { ParallelPlan } from './parallelize.ts'
 import { connect, connectRow } from './partial-gathers.ts'
@@ -37,13 +39,14 @@ interface DenseLayer extends DenseOptions {
  * `fit`, `predict` and `evaluate` work as before, on the same batches on all ranks of the group; dropout
  * drops the same values on all of them.
  *
- * The model must be built: give its first layer an `inputShape`.
+ * The model must be built: give its first layer an `inputShape`. After `fit`, compile it again with a
+ * new optimizer: what the old one keeps is of whole weights.
  *
  * @example
  * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
  * await model.fit(x, y, { shuffle: false })
  *
- * @throws ERR_TSR_ARGUMENT when the plan names no layer or one that is not dense, a layer does not
+ * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer or one that is not dense, a layer does not
  *   divide, or a part of one would not do what the whole does: with an activation that needs all
  *   outputs, with a regularizer, with a constraint other than `nonNeg`; when a layer adds random noise
  */
@@ -52,6 +55,8 @@ export function parallelizeLayers<M extends LayersModelLike & { getClassName(): 
   plan: ParallelPlan,
   group: ProcessGroup,
 ): M {
+  checkPlan(plan)
+  checkGroup(group)
   const layers = model.layers as unknown as readonly DenseLayer[]
   const entries = Object.entries(plan).map(([glob, style]) => ({
     glob,

@@ -5,6 +5,8 @@ import { matchName } from '../../nn/name-patterns.ts'
 import { modulesOf } from '../../nn/tree.ts'
 import type { PipelineModel } from '../pipeline/model.ts'
 import { isReplicated } from '../data/replicated.ts'
+import { checkGroup } from '../check-group.ts'
+import { checkPlan } from './check-plan.ts'
 import { connectPartialGathers } from './partial-gathers.ts'
 import { planError } from './plan-error.ts'
 import { isCut } from './shard.ts'
@@ -32,7 +34,7 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * const model = parallelize(new GPT(), gptPlan(), mesh.tp)
  * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
- * @throws ERR_TSR_ARGUMENT when the plan names no layer, a layer cannot be divided, a gather `partial`
+ * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer, a layer cannot be divided, a gather `partial`
  *   is in front of another kind of layer, a tied parameter would be cut for one of its layers only, or
  *   the model is replicated already
  */
@@ -47,6 +49,8 @@ export function parallelize(
   plan: ParallelPlan,
   group: ProcessGroup,
 ): Module | PipelineModel {
+  checkPlan(plan)
+  checkGroup(group)
   if (!('slice' in target)) {
     refuseUnmatched(target, plan)
     return share(target, plan, group)

@@ -66,6 +66,11 @@ export function sequenceParallel(): ParallelStyle {
   }
 }
 
+/** What makes a style, and is none itself. */
+export const styles: readonly unknown[] = [
+  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel, gptPlan],
+]
+
 export interface GptPlanOptions {
   /**
    * Whether ranks have a part of each sequence only between the shared layers (Korthikanti et al.,

@@ -8,6 +8,7 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { labelOf, planBuckets } from '../data/buckets.ts'
 import {
   checkOptions,
+  checkTrained,
   distinctParameters,
   trainedParameters,
   type Replicated,
@@ -134,6 +135,7 @@ export async function fullyShard<M extends Replicated>(
   })
   for (const axis of axesOf(groups)) {
     await checkFacts(facts, axis)
+    checkTrained(module, trained)
     await broadcastParameters(all, axis, 0)
   }
   markReplicated(all)

@@ -9,7 +9,14 @@ export interface ShardingGroups {
 }
 
 export function shardingGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
-  return 'shard' in group ? group : { shard: group }
+  return isShardingGroups(group) ? group : { shard: group }
+}
+
+/** Whether it names axes; what is no object does not. */
+export function isShardingGroups(
+  group: ProcessGroup | ShardingGroups | null | undefined,
+): group is ShardingGroups {
+  return typeof group === 'object' && group !== null && 'shard' in group
 }
 
 /** The axes over which gradients are averaged. */

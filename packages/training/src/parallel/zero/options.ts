@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../nn/module.ts'
+import { checkGroup } from '../check-group.ts'
 import { checkChoice, type DataParallelOptions } from '../data/options.ts'
-import { shardingGroups, type ShardingGroups } from './groups.ts'
+import { isShardingGroups, shardingGroups, type ShardingGroups } from './groups.ts'
 import type { Stage } from './formulas.ts'
 
 export interface FullyShardOptions extends DataParallelOptions {
@@ -43,10 +44,14 @@ export function checkStage({ stage = 3, ...options }: FullyShardOptions): Stage 
   return stage
 }
 
-/** @throws ERR_TSR_ARGUMENT unless the groups are two axes of a mesh */
+/** @throws ERR_TSR_ARGUMENT unless there is a group, or the groups are two axes of a mesh */
 export function checkGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
+  if (!isShardingGroups(group)) checkGroup(group)
   const groups = shardingGroups(group)
   const { shard, replicate } = groups
+  checkGroup(shard, 'shard')
+  // one that is there and undefined is the misspelt axis of a mesh
+  if ('replicate' in groups) checkGroup(replicate, 'replicate')
   if (replicate === undefined) return groups
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))
   if (shared.length === 1) return replicate.size === 1 ? { shard } : groups
