@@ -11,11 +11,14 @@ import {
   DistributedOptimizer,
   fullyShard,
   GPT,
+  gptPlan,
   loadBackend,
   parallelize,
   parallelizeLayers,
+  rowParallel,
   shardedMLP,
   tf,
+  vocabParallel,
   vocabParallelCrossEntropy,
   zigzagPositions,
   type ParallelPlan,
@@ -146,6 +149,19 @@ describe('a plan', () => {
       }
       disposeModule(module)
     })
+  })
+})
+
+describe('options of a style', () => {
+  it.each<[string, () => unknown]>([
+    ['gathers', () => columnParallel({ gathers: 'replicated' } as object)],
+    ['inputs', () => rowParallel({ inputs: 'replicated' } as object)],
+    ['sequenced', () => vocabParallel({ sequenced: true } as object)],
+    ['sequenced', () => gptPlan({ sequenced: true } as object)],
+  ])('are those that there are: %s', async (name, make) => {
+    const error = await refusalOf(make)
+    expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    expect(error?.message).toContain(`one with ${name}`)
   })
 })
 

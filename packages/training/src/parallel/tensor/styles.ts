@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/head.ts'
@@ -25,16 +25,38 @@ import {
  */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
-/** By columns of the weight: every rank has all inputs and some outputs. */
+const OF_COLUMNS = Object.keys({
+  gather: true,
+  input: true,
+} satisfies Record<keyof ColumnParallelOptions, true>)
+
+const OF_ROWS = Object.keys({
+  input: true,
+  output: true,
+} satisfies Record<keyof RowParallelOptions, true>)
+
+const OF_WORDS = Object.keys({ sequence: true } satisfies Record<keyof VocabParallelOptions, true>)
+
+/**
+ * By columns of the weight: every rank has all inputs and some outputs.
+ *
+ * @throws ERR_TSR_ARGUMENT for an option that there is not
+ */
 export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
+  refuseUnknown(options, OF_COLUMNS)
   return (layer, group, name) => {
     if (!isLinear(layer) && !isJoint(layer)) throw misfit('columnParallel', name, 'a linear layer')
     return group.size === 1 ? layer : new ColumnParallelLinear(layer, { group, name }, options)
   }
 }
 
-/** By rows of the weight: every rank has some inputs and, after a sum, all outputs. */
+/**
+ * By rows of the weight: every rank has some inputs and, after a sum, all outputs.
+ *
+ * @throws ERR_TSR_ARGUMENT for an option that there is not
+ */
 export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
+  refuseUnknown(options, OF_ROWS)
   return (layer, group, name) => {
     if (!isLinear(layer)) throw misfit('rowParallel', name, 'a linear layer')
     return group.size === 1 ? layer : new RowParallelLinear(layer, { group, name }, options)
@@ -44,8 +66,11 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
 /**
  * By tokens: every rank has some rows of an embedding, or makes the scores of some tokens. Those are
  * never gathered: see `vocabParallelCrossEntropy`.
+ *
+ * @throws ERR_TSR_ARGUMENT for an option that there is not
  */
 export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
+  refuseUnknown(options, OF_WORDS)
   return (layer, group, name) => {
     if (!isHead(layer) && !isEmbedding(layer)) {
       throw misfit('vocabParallel', name, 'an Embedding or a Head')
@@ -80,8 +105,16 @@ export interface GptPlanOptions {
   readonly sequence?: boolean
 }
 
-/** How a `GPT` is shared: attention by heads, feed-forward networks by hidden units, tokens by rows. */
-export function gptPlan({ sequence = false }: GptPlanOptions = {}): ParallelPlan {
+const OF_PLANS = Object.keys({ sequence: true } satisfies Record<keyof GptPlanOptions, true>)
+
+/**
+ * How a `GPT` is shared: attention by heads, feed-forward networks by hidden units, tokens by rows.
+ *
+ * @throws ERR_TSR_ARGUMENT for an option that there is not
+ */
+export function gptPlan(options: GptPlanOptions = {}): ParallelPlan {
+  refuseUnknown(options, OF_PLANS)
+  const { sequence = false } = options
   const column = columnParallel({ input: sequence ? 'sequence' : 'replicated' })
   const row = rowParallel({ output: sequence ? 'sequence' : 'replicated' })
   const between = sequenceParallel()
