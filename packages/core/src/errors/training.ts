@@ -85,7 +85,8 @@ export const trainingErrors = {
   ERR_TSR_PIPELINE_BUSY: {
     category: 'user',
     message: 'Rank {rank}: {call} of the pipeline over group {group} while its {running} runs',
-    advice: 'Await each call before the next one.',
+    advice:
+      'Await each call before the next one, also where it is that of another pipeline over the same group.',
   },
   ERR_TSR_STAGES: {
     category: 'user',

@@ -8,6 +8,7 @@ import type { Parameter } from '../../nn/parameter.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaging } from '../data/averaging.ts'
+import { Calls } from './calls.ts'
 import { checkSearch } from './check-search.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
@@ -76,6 +77,7 @@ export class Pipeline {
   readonly #plan: Plan
   readonly #optimizer: Optimizer | undefined
   readonly #clip: PipelineOptions['clip']
+  readonly #calls: Calls
   readonly #worker: StageWorker
   readonly #tied: TiedParameters
   readonly #figures: Float64Array
@@ -83,10 +85,6 @@ export class Pipeline {
   readonly #lastRank: number
   #averaging: Averaging | undefined
   #isChecked = false
-  /** The call that is under way. */
-  #running: string | undefined
-  /** Why the first pass that failed did. */
-  #failure: Error | undefined
 
   constructor(
     model: PipelineModel,
@@ -111,6 +109,7 @@ export class Pipeline {
     this.#plan = plan
     this.#optimizer = optimizer
     this.#clip = clip
+    this.#calls = new Calls(group)
     this.#worker = new StageWorker(
       modules,
       plan.placement,
@@ -138,9 +137,9 @@ export class Pipeline {
    * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over
    * that group while the backwards run.
    *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, or when the batch is not what it says;
-   *   ERR_TSR_PIPELINE_BUSY while another call is under way; ERR_TSR_PIPELINE_FAILED after a call that
-   *   failed in the middle
+   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch is not what it says, or after
+   *   `dispose`; ERR_TSR_PIPELINE_BUSY while another call is under way over the group;
+   *   ERR_TSR_PIPELINE_FAILED after a call that failed in the middle
    */
   async step(batch: Batch): Promise<StepResult> {
     const optimizer = this.#optimizer
@@ -151,7 +150,7 @@ export class Pipeline {
         expected: 'one in the options of pipeline(); forwardBackward() needs none',
       })
     }
-    return await this.#alone('step', async () => {
+    return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
       const trained = await this.#train(batch, averaging?.onGradient, isSum)
@@ -178,7 +177,7 @@ export class Pipeline {
    *   Default: they are in the result.
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
-    return await this.#alone('forwardBackward', async () => {
+    return await this.#calls.alone('forwardBackward', async () => {
       const { gradients, peakInFlight, ...sum } = await this.#train(batch, onGradient)
       const [loss] = await this.#share(sum.loss / sum.examples, 0)
       return { loss, gradients, peakInFlight }
@@ -187,7 +186,7 @@ export class Pipeline {
 
   /** Runs a batch of class scores forward only, in at least 4 x ranks parts, and judges it. */
   async evaluate(batch: Batch): Promise<Evaluation> {
-    return await this.#alone('evaluate', async () => {
+    return await this.#calls.alone('evaluate', async () => {
       const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
@@ -199,8 +198,13 @@ export class Pipeline {
     })
   }
 
-  /** Frees the parameters and the buffers. */
+  /**
+   * Frees the parameters and the buffers; once more, it does nothing.
+   *
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way: nothing is freed then, and it goes on
+   */
   dispose(): void {
+    if (!this.#calls.end()) return
     this.#worker.dispose()
     this.#tied.dispose()
     this.#group.free(this.#figures)
@@ -244,48 +248,18 @@ export class Pipeline {
     return await clipGradients(parameters, gradients, { ...this.#clip, ...groups })
   }
 
-  /**
-   * Two calls at a time would take each other's messages.
-   *
-   * @throws ERR_TSR_PIPELINE_BUSY
-   */
-  async #alone<T>(call: string, run: () => Promise<T>): Promise<T> {
-    const running = this.#running
-    if (running !== undefined) {
-      const { rank, name: group } = this.#group
-      throw tsrError('ERR_TSR_PIPELINE_BUSY', { rank, group, call, running })
-    }
-    this.#running = call
-    try {
-      return await run()
-    } finally {
-      this.#running = undefined
-    }
-  }
-
-  /**
-   * A pass that fails leaves receives behind that would take the messages of the next one.
-   *
-   * @throws ERR_TSR_PIPELINE_FAILED after it
-   */
   async #pass<T>(run: () => Promise<T>): Promise<T> {
-    const { rank, name: group } = this.#group
-    if (this.#failure !== undefined) {
-      const { message: reason } = this.#failure
-      throw tsrError('ERR_TSR_PIPELINE_FAILED', { rank, group, reason }, { cause: this.#failure })
-    }
-    try {
-      if (!this.#isChecked) await checkSearch(this.#model, this.#group)
-      this.#isChecked = true
-      await this.#averaging?.gather()
-      await this.#tied.prepare()
-      return await run()
-    } catch (error) {
-      this.#failure = error instanceof Error ? error : new Error(String(error))
-      throw error
-    } finally {
-      this.#averaging?.release()
-    }
+    return await this.#calls.pass(async () => {
+      try {
+        if (!this.#isChecked) await checkSearch(this.#model, this.#group)
+        this.#isChecked = true
+        await this.#averaging?.gather()
+        await this.#tied.prepare()
+        return await run()
+      } finally {
+        this.#averaging?.release()
+      }
+    })
   }
 
   /** What the rank of the last stage says, on every rank. */
