@@ -53,8 +53,7 @@ export const trainingErrors = {
   ERR_TSR_REPLICA: {
     category: 'user',
     message: 'Rank {rank} has other {what} than rank {first}: {has}, not {wanted}',
-    advice:
-      'Build the same model, with the same sizes and options, on all ranks of a data parallel group.',
+    advice: 'Build the same model, with the same sizes and options, on all ranks of the group.',
   },
   ERR_TSR_GRADIENT_TWICE: {
     category: 'user',

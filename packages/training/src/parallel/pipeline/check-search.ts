@@ -1,18 +1,15 @@
-import type { ProcessGroup } from '@tsrun/distributed'
 import { planError } from '../tensor/plan-error.ts'
-import type { PipelineModel } from './model.ts'
+import type { LayerSearch } from './model.ts'
 
 /**
- * Whether every layer that somebody has named is on one of the ranks. All of them call it.
+ * Whether every layer that somebody has named is on one of the ranks.
  *
- * @throws ERR_TSR_ARGUMENT on all ranks
+ * @param searches - of each rank
+ * @throws ERR_TSR_ARGUMENT
  */
-export async function checkSearch(model: PipelineModel, group: ProcessGroup): Promise<void> {
-  const own = model.search?.()
-  if (own === undefined) return
-  const all = await group.allGatherObject(own.missing, { label: 'layers of the plan' })
-  const glob = own.missing.find((each) => all.every((missing) => missing.includes(each)))
+export function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
+  const all = searches.filter((search) => search !== undefined)
+  const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))
   if (glob === undefined) return
-  const names = await group.allGatherObject(own.names, { label: 'names of layers' })
-  throw planError(glob, [...new Set(names.flat())])
+  throw planError(glob, [...new Set(all.flatMap(({ names }) => names))])
 }

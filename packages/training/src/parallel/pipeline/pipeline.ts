@@ -9,7 +9,7 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaging } from '../data/averaging.ts'
 import { Calls } from './calls.ts'
-import { checkSearch } from './check-search.ts'
+import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
 import type { Batch, PipelineModel } from './model.ts'
@@ -49,10 +49,8 @@ export function pipeline(
   const chunks = checkPipelineOptions(options)
   const { schedule: choice = '1f1b', microbatches } = options
   const plan = new Plan(choice, group.size, { microbatches, chunks })
-  const ranges = splitAs(options.split, model.layers, plan.stages).filter(
-    (_, stage) => plan.placement[stage] === group.rank,
-  )
-  return new Pipeline(model, ranges, group, plan, options)
+  const split = splitAs(options.split, model.layers, plan.stages)
+  return new Pipeline(model, split, group, plan, options)
 }
 
 /** One rank's part of a pipeline; made by `pipeline()`. */
@@ -72,7 +70,6 @@ export class Pipeline {
   readonly isLast: boolean
   /** Spans of compute, messages and waiting. */
   readonly recorder: SpanRecorder
-  readonly #model: PipelineModel
   readonly #group: ProcessGroup
   readonly #plan: Plan
   readonly #optimizer: Optimizer | undefined
@@ -84,17 +81,22 @@ export class Pipeline {
   /** The rank of the last stage. */
   readonly #lastRank: number
   #averaging: Averaging | undefined
-  #isChecked = false
+  /** What this rank tells the others before the first pass. */
+  readonly #describe: () => RankFacts
+  /** What all of them have told. */
+  #told: readonly RankFacts[] | undefined
 
+  /** @param split - the layers of all stages */
   constructor(
     model: PipelineModel,
-    chunks: readonly LayerRange[],
+    split: readonly LayerRange[],
     group: ProcessGroup,
     plan: Plan,
-    { optimizer, clip, recorder, loss = summedCrossEntropy, recompute = false }: PipelineOptions,
+    options: PipelineOptions,
   ) {
+    const { optimizer, clip, recorder, loss = summedCrossEntropy, recompute = false } = options
+    const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
     const modules = chunks.map(({ from, to }) => model.slice(from, to))
-    this.#model = model
     this.module = modules[0]!
     this.modules = modules
     this.layers = chunks[0]!
@@ -118,6 +120,11 @@ export class Pipeline {
       this.recorder,
     )
     this.#figures = group.alloc('float64', 2)
+    this.#describe = () => ({
+      options: describeOptions(plan, split, options),
+      search: model.search?.(),
+      parameters: this.parameters.map(({ name, shape }) => ({ name, shape })),
+    })
   }
 
   /** For `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
@@ -138,8 +145,9 @@ export class Pipeline {
    * that group while the backwards run.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch is not what it says, or after
-   *   `dispose`; ERR_TSR_PIPELINE_BUSY while another call is under way over the group;
-   *   ERR_TSR_PIPELINE_FAILED after a call that failed in the middle
+   *   `dispose`; ERR_TSR_REPLICA from the first call, when the ranks have other options;
+   *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group; ERR_TSR_PIPELINE_FAILED
+   *   after a call that failed in the middle
    */
   async step(batch: Batch): Promise<StepResult> {
     const optimizer = this.#optimizer
@@ -251,10 +259,9 @@ export class Pipeline {
   async #pass<T>(run: () => Promise<T>): Promise<T> {
     return await this.#calls.pass(async () => {
       try {
-        if (!this.#isChecked) await checkSearch(this.#model, this.#group)
-        this.#isChecked = true
+        this.#told ??= await compareRanks(this.#describe(), this.#group)
         await this.#averaging?.gather()
-        await this.#tied.prepare()
+        await this.#tied.prepare(this.#told)
         return await run()
       } finally {
         this.#averaging?.release()

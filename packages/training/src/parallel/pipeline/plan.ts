@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { formatActions } from './schedule/action.ts'
 import {
   customSchedule,
   schedule,
@@ -51,6 +52,17 @@ export class Plan {
       this.placement = own.placement
       this.#made.set(own.microbatches, own)
     }
+  }
+
+  /** What is the same on all ranks, in words. */
+  describe(): string[] {
+    const microbatches = `microbatches ${this.microbatches}`
+    if (this.#name !== undefined) {
+      return [`schedule ${this.#name}`, `chunks ${this.stages / this.#ranks}`, microbatches]
+    }
+    const lists = formatActions(this.for(this.microbatches).actions).trim().split('\n')
+    const own = lists.map((list, rank) => `schedule of rank ${rank}: ${list}`)
+    return ['schedule of actions', microbatches, ...own]
   }
 
   /** @throws ERR_TSR_ARGUMENT when the pipeline's own schedule has another number of micro-batches */

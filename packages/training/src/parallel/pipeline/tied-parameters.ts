@@ -5,6 +5,7 @@ import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
 import { replaceValue, type Parameter } from '../../nn/parameter.ts'
 import { checkTied } from './check-tied.ts'
+import type { RankFacts } from './compare-ranks.ts'
 
 /** A parameter that several ranks have, by its name, and the group of those. */
 interface Tie {
@@ -42,35 +43,27 @@ export class TiedParameters {
   }
 
   /**
-   * Finds out, once, which parameters other ranks have too, and gives them the values of the first of
-   * these, which counts them from now on. All ranks of the pipeline call it.
+   * Once: gives parameters that other ranks have too the values of the first of these, which counts
+   * them from now on. All ranks of the pipeline call it.
    *
-   * @throws ERR_TSR_ARGUMENT when two of one name have different shapes, on all ranks
+   * @param ranks - what each rank has
    */
-  async prepare(): Promise<void> {
+  async prepare(ranks: readonly Pick<RankFacts, 'parameters'>[]): Promise<void> {
     if (this.#ties !== undefined) return
-    if (this.#group.size === 1) {
-      this.#ties = []
-      return
-    }
-    const own = this.parameters.map(({ name, shape }) => ({ name, shape }))
-    const label = 'names of parameters'
-    const lists = await this.#group.allGatherObject(own, { label })
     const owners = new Map<string, number[]>()
-    lists.forEach((list, rank) => {
-      for (const { name } of list) owners.set(name, [...(owners.get(name) ?? []), rank])
+    ranks.forEach(({ parameters }, rank) => {
+      for (const { name } of parameters) owners.set(name, [...(owners.get(name) ?? []), rank])
     })
-    checkTied(lists)
     const shared = [...owners].filter(([, ranks]) => ranks.length > 1)
     for (const [name] of shared) this.#shared.add(name)
     const groups = new Map<string, ProcessGroup | undefined>()
-    for (const ranks of new Map(shared.map(([, set]) => [set.join(), set])).values()) {
-      const isIn = ranks.includes(this.#group.rank)
-      groups.set(ranks.join(), await this.#group.split(isIn ? 0 : null))
+    for (const set of new Map(shared.map(([, set]) => [set.join(), set])).values()) {
+      const isIn = set.includes(this.#group.rank)
+      groups.set(set.join(), await this.#group.split(isIn ? 0 : null))
     }
     this.#groups = [...groups.values()].filter((group) => group !== undefined)
-    this.#ties = shared.flatMap(([name, ranks]) => {
-      const group = groups.get(ranks.join())
+    this.#ties = shared.flatMap(([name, set]) => {
+      const group = groups.get(set.join())
       const parameter = this.parameters.find((each) => each.name === name)
       return group === undefined || parameter === undefined ? [] : [{ group, parameter }]
     })
