@@ -7,7 +7,7 @@ import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
 import { cutBatch, type Microbatches } from './microbatches.ts'
-import type { Batch, PipelineModel } from './model.ts'
+import { checkModel, type Batch, type PipelineModel } from './model.ts'
 
 export interface MeasureCostsOptions {
   /** As for the pipeline: the costs are those of one of them. Default 8. */
@@ -49,6 +49,7 @@ export async function measureCosts(
   batch: Batch,
   options: MeasureCostsOptions = {},
 ): Promise<number[]> {
+  checkModel(model)
   refuseUnknown(options, KNOWN)
   const { microbatches = 8, repeats = 5, loss = summedCrossEntropy, peers = [] } = options
   for (const [name, value] of Object.entries({ microbatches, repeats })) {

@@ -1,5 +1,7 @@
+import { tsrError } from '@tsrun/core'
 import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Module } from '../../nn/module.ts'
+import { shown } from './shown.ts'
 
 /** A recipe for a model that can be built in runs of layers; `shardedMLP(...)` is one. */
 export interface PipelineModel {
@@ -12,6 +14,17 @@ export interface PipelineModel {
    * that it had. A pipeline refuses what no rank has found.
    */
   search?(): LayerSearch
+}
+
+/** @throws ERR_TSR_ARGUMENT unless it is a recipe, as when somebody has built the model already */
+export function checkModel(model: Partial<PipelineModel> | null | undefined): void {
+  if (typeof model?.slice === 'function') return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: shown(model),
+    expected:
+      'a recipe that builds parts of it, such as shardedMLP(...), and not what build() makes',
+  })
 }
 
 export interface LayerSearch {

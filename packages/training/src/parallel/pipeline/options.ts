@@ -4,8 +4,10 @@ import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Loss } from '../../nn/loss.ts'
 import type { ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import { checkChoice } from '../data/options.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
+import { shown } from './shown.ts'
 import type { Split } from './split-layers.ts'
 
 export interface PipelineOptions {
@@ -76,18 +78,63 @@ const KNOWN = Object.keys({
   recorder: true,
 } satisfies Record<keyof PipelineOptions, true>)
 
-/** @returns stages a rank @throws ERR_TSR_ARGUMENT for an option that there is not, `chunks` or `loss` */
+const KNOWN_OF_CLIP = Object.keys({
+  maxNorm: true,
+  norm: true,
+  tensor: true,
+} satisfies Record<keyof NonNullable<PipelineOptions['clip']>, true>)
+
+/** @returns stages a rank @throws ERR_TSR_ARGUMENT for an option that there is not, or that is none */
 export function checkPipelineOptions(options: PipelineOptions): number {
   refuseUnknown(options, KNOWN)
-  checkLoss(options.loss)
-  return checkChunks(options.schedule ?? '1f1b', options.chunks)
+  const { schedule = '1f1b', chunks, optimizer, clip, recompute = false, loss } = options
+  if (optimizer !== undefined) checkOptimizer(optimizer)
+  if (clip !== undefined) checkClip(clip)
+  if (loss !== undefined) checkLoss(loss)
+  checkChoice('recompute', recompute, [true, false])
+  checkSchedule(schedule)
+  return checkChunks(schedule, chunks)
+}
+
+function checkOptimizer(optimizer: Partial<Optimizer> | null): void {
+  if (typeof optimizer?.step === 'function') return
+  const expected = 'an optimizer, for example new SGD({ learningRate: 0.1 })'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'optimizer', value: shown(optimizer), expected })
+}
+
+function checkClip(clip: unknown): void {
+  if (typeof clip !== 'object' || clip === null) {
+    const expected = 'an object, for example { maxNorm: 1 }'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'clip', value: shown(clip), expected })
+  }
+  refuseUnknown(clip, KNOWN_OF_CLIP)
+  const { maxNorm, norm = 2 } = clip as Partial<ClipOptions>
+  if (maxNorm === undefined || !(maxNorm > 0)) {
+    const expected = 'a number above 0'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: String(maxNorm), expected })
+  }
+  checkNorm(norm)
+}
+
+function checkNorm(norm: unknown): void {
+  if (norm === 2 || norm === Infinity) return
+  const expected = '2 or Infinity'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'norm', value: shown(norm), expected })
 }
 
 /** The mean of a micro-batch would be divided again by the size of the batch. */
-function checkLoss(loss: Loss | undefined): void {
-  if (loss?.reduction !== 'mean') return
+function checkLoss(loss: unknown): void {
+  const isFunction = typeof loss === 'function'
+  if (isFunction && (loss as Loss).reduction !== 'mean') return
   const expected = 'a sum over examples, for example summedCrossEntropy'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'loss', value: 'a mean over examples', expected })
+  const value = isFunction ? 'a mean over examples' : shown(loss)
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'loss', value, expected })
+}
+
+function checkSchedule(choice: Partial<Exclude<ScheduleChoice, string>> | string | null): void {
+  if (typeof choice === 'string' || Array.isArray(choice?.actions)) return
+  const expected = 'a name, or lists of actions, for example parseSchedule(text)'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'schedule', value: shown(choice), expected })
 }
 
 function checkChunks(choice: ScheduleChoice, chunks: number | undefined): number {

@@ -12,7 +12,7 @@ import { Calls } from './calls.ts'
 import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch } from './microbatches.ts'
-import type { Batch, PipelineModel } from './model.ts'
+import { checkModel, type Batch, type PipelineModel } from './model.ts'
 import {
   checkPipelineOptions,
   type Evaluation,
@@ -46,6 +46,7 @@ export function pipeline(
   group: ProcessGroup,
   options: PipelineOptions = {},
 ): Pipeline {
+  checkModel(model)
   const chunks = checkPipelineOptions(options)
   const { schedule: choice = '1f1b', microbatches } = options
   const plan = new Plan(choice, group.size, { microbatches, chunks })

@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import { leastLargest } from './balance.ts'
+import { shown } from './shown.ts'
 
 /** Layers `from` up to, but without, `to`. */
 export interface LayerRange {
@@ -11,6 +12,8 @@ export interface SplitOptions {
   /** How much each layer costs, in any unit: time, see `measureCosts`, or bytes. */
   readonly costs?: readonly number[]
 }
+
+const KNOWN = Object.keys({ costs: true } satisfies Record<keyof SplitOptions, true>)
 
 /**
  * Cuts `layers` layers into `stages` runs of neighbours, as even as can be; the first stages take
@@ -26,8 +29,10 @@ export interface SplitOptions {
 export function splitLayers(
   layers: number,
   stages: number,
-  { costs }: SplitOptions = {},
+  options: SplitOptions = {},
 ): LayerRange[] {
+  refuseUnknown(options, KNOWN)
+  const { costs } = options
   for (const [name, value] of Object.entries({ layers, stages })) {
     if (!Number.isSafeInteger(value) || value < 1) {
       throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a whole number from 1' })
@@ -49,10 +54,15 @@ export type Split = readonly number[] | { readonly costs: readonly number[] }
 /**
  * `splitLayers` for a split that was given, or the even one.
  *
- * @throws ERR_TSR_ARGUMENT when the numbers are not one a stage, from 1, all layers together
+ * @throws ERR_TSR_ARGUMENT when the numbers are not one a stage, from 1, all layers together; when it
+ *   is neither these nor costs
  */
 export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
-  if (!isSizes(split)) return splitLayers(layers, stages, split)
+  if (split === undefined) return splitLayers(layers, stages)
+  if (!isSizes(split)) {
+    requireSplit(split)
+    return splitLayers(layers, stages, split)
+  }
   const total = split.reduce((sum, size) => sum + size, 0)
   const areSizes = split.every((size) => Number.isSafeInteger(size) && size >= 1)
   if (areSizes && split.length === stages && total === layers) return rangesOf(split)
@@ -63,7 +73,17 @@ export function splitAs(split: Split | undefined, layers: number, stages: number
   })
 }
 
-function isSizes(split: Split | undefined): split is readonly number[] {
+function requireSplit(split: unknown): void {
+  const isObject = typeof split === 'object' && split !== null
+  if (isObject && Object.keys(split).join() === 'costs') return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'split',
+    value: shown(split),
+    expected: 'numbers of layers, one a stage, or { costs }, one a layer',
+  })
+}
+
+function isSizes(split: Split): split is readonly number[] {
   return Array.isArray(split)
 }
 
