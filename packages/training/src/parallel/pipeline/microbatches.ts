@@ -3,6 +3,7 @@ import { reachesTensors } from '../../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tensorflow.ts'
 import type { Batch } from './model.ts'
+import { shown } from './shown.ts'
 
 /** A batch cut into micro-batches of neighbouring rows; `dispose` it after use. */
 export interface Microbatches {
@@ -19,11 +20,24 @@ export interface Microbatches {
   dispose(): void
 }
 
+/** Which parts of a batch a rank reads: the first one the inputs, the last one the labels. */
+interface Reader {
+  readonly isFirst: boolean
+  readonly isLast: boolean
+}
+
 /**
  * @param count - number of micro-batches, at most; a smaller batch makes as many as it has examples
- * @throws ERR_TSR_ARGUMENT when the size is unknown or not what the tensors hold
+ * @param reader - default: who reads all of it
+ * @throws ERR_TSR_ARGUMENT when it is no batch, or without a part that is read; when the size is
+ *   unknown or not what the tensors hold
  */
-export function cutBatch(batch: Batch, count: number): Microbatches {
+export function cutBatch(
+  batch: Batch,
+  count: number,
+  reader: Reader = { isFirst: true, isLast: true },
+): Microbatches {
+  checkBatch(batch, reader)
   const size = sizeOf(batch)
   const parts = Math.min(count, size)
   const each = Math.floor(size / parts)
@@ -45,11 +59,40 @@ export function cutBatch(batch: Batch, count: number): Microbatches {
   }
 }
 
+function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
+  const { size, inputs, labels } = batch ?? {}
+  const isEmpty = (size ?? inputs ?? labels ?? undefined) === undefined
+  const isMissing = isEmpty || (isFirst && !inputs) || (isLast && !labels)
+  if (isMissing || isPart(batch)) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'batch',
+      value: shown(batch),
+      expected: 'one object { inputs, labels }, of tensors or functions that make them',
+    })
+  }
+  for (const [name, part] of Object.entries({ inputs, labels })) {
+    if (part && !isPart(part)) refusePart(name, shown(part))
+  }
+}
+
+/** A batch as somebody who does without types may give it. */
+type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
+
+function isPart(value: unknown): boolean {
+  return typeof value === 'function' || isTensor(value)
+}
+
+function isTensor(value: unknown): value is Tensor {
+  return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
+}
+
+function refusePart(name: string, value: string): never {
+  const expected = 'a tensor, or a function that makes one'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value, expected })
+}
+
 function sizeOf({ size, inputs, labels }: Batch): number {
-  const given =
-    size ??
-    (typeof inputs === 'function' ? undefined : inputs.shape[0]) ??
-    (typeof labels === 'function' ? undefined : labels.shape[0])
+  const given = size ?? rowsIn(inputs) ?? rowsIn(labels)
   if (given === undefined || !Number.isSafeInteger(given) || given < 1) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'batch.size',
@@ -58,6 +101,10 @@ function sizeOf({ size, inputs, labels }: Batch): number {
     })
   }
   return given
+}
+
+function rowsIn(part: Tensor | (() => Tensor) | undefined): number | undefined {
+  return isTensor(part) ? part.shape[0] : undefined
 }
 
 function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
@@ -101,7 +148,7 @@ class Source {
   }
 
   #whole(): Tensor {
-    this.#tensor ??= this.#make()
+    this.#tensor ??= this.#made()
     const { shape } = this.#tensor
     if (shape[0] !== this.#size) {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -111,5 +158,11 @@ class Source {
       })
     }
     return this.#tensor
+  }
+
+  #made(): Tensor {
+    const made = this.#make()
+    if (!isTensor(made)) refusePart(this.#name, `a function that made ${shown(made)}`)
+    return made
   }
 }

@@ -196,7 +196,7 @@ export class Pipeline {
   /** Runs a batch of class scores forward only, in at least 4 x ranks parts, and judges it. */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#calls.alone('evaluate', async () => {
-      const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size))
+      const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size), this)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
         const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
@@ -226,7 +226,7 @@ export class Pipeline {
     onGradient: GradientListener | undefined,
     isSum = false,
   ): Promise<TrainedBatch & { readonly examples: number }> {
-    const parts = cutBatch(batch, this.#plan.microbatches)
+    const parts = cutBatch(batch, this.#plan.microbatches, this)
     const plan: GradientPlan = {
       scale: isSum ? 1 : 1 / parts.size,
       isShared: (name) => this.#tied.isShared(name),
