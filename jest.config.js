@@ -26,6 +26,8 @@ export const shared = {
 /** @type {import('jest').Config} */
 export default {
   maxWorkers: 2,
+  // A limit for what hangs: on a loaded machine five seconds are short.
+  testTimeout: 60_000,
   testSequencer: '<rootDir>/test/sequencer.js',
   projects: [
     {
