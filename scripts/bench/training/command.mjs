@@ -2,7 +2,7 @@ import { readInteger, readList } from '../command-line.mjs'
 import { UsageError } from '../errors.mjs'
 import { overLink, readRate, whyNoLink } from '../link.mjs'
 import { printRows } from '../table.mjs'
-import { modesOf, networks } from './plan.mjs'
+import { engines, modesOf, networks } from './plan.mjs'
 import { formatRows, summarize } from './report.mjs'
 import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
 
@@ -17,6 +17,7 @@ export const training = {
     workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
     batch: { value: '<n>', description: 'examples of all ranks; default: as the workload says' },
     ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
+    engine: { value: '<name>', default: 'auto', description: 'of our ranks: auto, worker, inline' },
     link: { value: '<rate>', description: 'TCP over a link of so much, as 4gbit (Linux)' },
     bucket: { value: '<MiB>', default: '25', description: 'gradients that travel together' },
     peers: { value: '<list>', description: 'torch: measured too where installed' },
@@ -39,6 +40,8 @@ export const training = {
     const batch =
       values['batch'] === undefined ? undefined : readInteger('batch', values['batch'], 8, 65_536)
     const bucketMiB = readInteger('bucket', values['bucket'], 1, 1024)
+    const [engine] = readList('engine', values['engine'], engines)
+    if (engine === undefined) throw new UsageError('--engine is empty')
     const link = readRate('link', values['link'])
     const reason = link === undefined ? undefined : whyNoLink(link)
     if (reason !== undefined) {
@@ -55,8 +58,8 @@ export const training = {
       .filter(({ name }) => chosen.includes(name))
       .map((workload) => withOptions(workload, { batch, repeats }))
     const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
-    const { rounds, failures } = await measureInTurn(linked, sizes, { workloads, bucketMiB }, runs)
-    const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, link: link ?? null }))
+    const { rounds, failures } = await measureInTurn(linked, sizes, { workloads, bucketMiB, engine }, runs)
+    const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, engine, link: link ?? null }))
     printRows(rows, values.json !== undefined, formatRows)
     return failures === 0 ? 0 : 1
   },
@@ -82,7 +85,7 @@ function withOptions(workload, { batch = workload.batch, repeats = workload.repe
 /**
  * @param {readonly import('./systems.mjs').System[]} systems
  * @param {readonly number[]} sizes
- * @param {Pick<import('./plan.mjs').Plan, 'workloads' | 'bucketMiB'>} what
+ * @param {Pick<import('./plan.mjs').Plan, 'workloads' | 'bucketMiB' | 'engine'>} what
  * @param {number} runs
  */
 async function measureInTurn(systems, sizes, what, runs) {

@@ -1,5 +1,8 @@
 import { workloads } from '../steps/workloads.mjs'
 
+/** @typedef {(typeof engines)[number]} Engine */
+export const engines = /** @type {const} */ (['auto', 'worker', 'inline'])
+
 /**
  * How a network is trained. `alone`: by one process. `ddp`: replicas whose gradients travel during the
  * backward pass; `ddp-sequential`: after it; `ddp-silent`: not at all, to know what travelling costs.
@@ -12,19 +15,10 @@ import { workloads } from '../steps/workloads.mjs'
  * @property {readonly Mode[]} modes
  * @property {number} microbatches
  * @property {number} bucketMiB - gradients that travel together
+ * @property {Engine} engine - of our ranks
  */
 
 export const networks = workloads.filter(({ kind }) => kind === 'mlp')
-
-/**
- * A pipeline waits for all it sends, and needs no thread for it where ranks have no second core.
- *
- * @param {Mode} mode
- * @returns {'auto' | 'worker'}
- */
-export function engineOf(mode) {
-  return mode === '1f1b' ? 'auto' : 'worker'
-}
 
 /**
  * @param {number} ranks

@@ -14,7 +14,6 @@ import {
   sumInto,
   tf,
 } from '@tsrun/training'
-import { engineOf } from './plan.mjs'
 
 /**
  * @typedef {import('../steps/workloads.mjs').Workload} Workload
@@ -25,7 +24,7 @@ import { engineOf } from './plan.mjs'
 
 const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (process.argv.slice(2))
 /** @type {import('./plan.mjs').Plan} */
-const { workloads, modes, microbatches, bucketMiB } = JSON.parse(argument)
+const { workloads, modes, microbatches, bucketMiB, engine } = JSON.parse(argument)
 const bucketBytes = bucketMiB * 1024 * 1024
 const learningRate = 1e-3
 
@@ -44,13 +43,11 @@ let result
 let group
 try {
   const { device, threads } = await loadBackend(name)
+  group = await initProcessGroup({ engine })
   const samples = []
   for (const workload of workloads) {
-    for (const mode of modes) {
-      group = await initProcessGroup({ engine: engineOf(mode) })
+    for (const mode of modes)
       samples.push({ workload: workload.name, mode, ms: await run(workload, mode) })
-      await group.destroy()
-    }
   }
   result = { device, threads, samples }
 } catch (error) {
@@ -59,6 +56,7 @@ try {
   result = { skipped: cause?.message ?? code }
 }
 if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(result))
+await group?.destroy()
 
 /**
  * Milliseconds of each step on the slowest rank.
