@@ -58,7 +58,12 @@ export const training = {
       .filter(({ name }) => chosen.includes(name))
       .map((workload) => withOptions(workload, { batch, repeats }))
     const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
-    const { rounds, failures } = await measureInTurn(linked, sizes, { workloads, bucketMiB, engine }, runs)
+    const { rounds, failures } = await measureInTurn(
+      linked,
+      sizes,
+      { workloads, bucketMiB, engine },
+      runs,
+    )
     const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, engine, link: link ?? null }))
     printRows(rows, values.json !== undefined, formatRows)
     return failures === 0 ? 0 : 1
