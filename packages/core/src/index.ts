@@ -29,6 +29,7 @@ export {
   type SerializedTsrError,
 } from './errors/tsr-error.ts'
 export { refuseUnknown } from './known-options.ts'
+export { shown } from './shown.ts'
 export { restoreLegacyUtil } from './legacy-util.ts'
 export { createLogger, type Logger } from './logger.ts'
 export { parsePortRange, type PortRange } from './port-range.ts'

@@ -1,4 +1,5 @@
 import { tsrError } from './errors/tsr-error.ts'
+import { shown } from './shown.ts'
 
 /**
  * @param name - of the argument
@@ -8,7 +9,7 @@ import { tsrError } from './errors/tsr-error.ts'
 export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
   if (!isObject(options)) {
     const expected = `an object with ${known.join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name, value: describe(options), expected })
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(options), expected })
   }
   const unknown = Object.keys(options).find((option) => !known.includes(option))
   if (unknown === undefined) return
@@ -22,10 +23,4 @@ export function refuseUnknown(options: object, known: readonly string[], name = 
 /** Not so where the caller has no types, or has given its arguments in another order. */
 function isObject(options: unknown): boolean {
   return typeof options === 'object' && options !== null && !Array.isArray(options)
-}
-
-function describe(value: unknown): string {
-  if (Array.isArray(value)) return `an array of ${String(value.length)}`
-  if (typeof value === 'function') return 'a function'
-  return typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

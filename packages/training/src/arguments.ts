@@ -1,5 +1,4 @@
-import { isPromise } from 'node:util/types'
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 
 /** @throws ERR_TSR_ARGUMENT unless `value` is true or false */
 export function checkFlag(name: string, value: unknown): void {
@@ -18,13 +17,4 @@ export function checkWord(name: string, value: unknown, choices: readonly string
   if (choices.includes(value as string)) return
   const expected = choices.map((choice) => JSON.stringify(choice)).join(' or ')
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
-}
-
-/** A value of any kind, for the sentence of an error: a word in quotes, so that '1' is not 1. */
-export function shown(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value)
-  if (Array.isArray(value)) return `an array of ${String(value.length)}`
-  if (isPromise(value)) return 'a promise'
-  if (typeof value === 'function') return 'a function'
-  return String(value)
 }

@@ -1,6 +1,5 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { shown } from '../arguments.ts'
 
 /**
  * What comes before the state, or behind it; without types it is easily in another order.

@@ -37,7 +37,13 @@ export interface SaveOptions {
   readonly signal?: AbortSignal
 }
 
-const KNOWN: readonly (keyof SaveOptions)[] = ['keep', 'background', 'compare', 'timeout', 'signal']
+const KNOWN = Object.keys({
+  keep: true,
+  background: true,
+  compare: true,
+  timeout: true,
+  signal: true,
+} satisfies Record<keyof SaveOptions, true>)
 
 export interface SavedCheckpoint {
   /** Its folder, `<directory>/step-<step>`, as soon as it is done. */

@@ -1,6 +1,5 @@
 import { inspect, isDeepStrictEqual } from 'node:util'
-import { tsrError } from '@tsrun/core'
-import { shown } from '../arguments.ts'
+import { shown, tsrError } from '@tsrun/core'
 import type { CheckpointState } from './state.ts'
 
 /** What is saved beside tensors; that of rank 0 counts. */

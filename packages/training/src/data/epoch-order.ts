@@ -1,5 +1,5 @@
-import { tsrError } from '@tsrun/core'
-import { checkFlag, checkSeed, shown } from '../arguments.ts'
+import { shown, tsrError } from '@tsrun/core'
+import { checkFlag, checkSeed } from '../arguments.ts'
 import { permutation } from './permutation.ts'
 
 /** What decides the order of the examples in an epoch. */

@@ -1,5 +1,4 @@
-import { tsrError } from '@tsrun/core'
-import { shown } from '../arguments.ts'
+import { shown, tsrError } from '@tsrun/core'
 
 /** Number `index` of `count` equal parts. */
 export type Share = readonly [index: number, count: number]

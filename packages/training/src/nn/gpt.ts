@@ -1,6 +1,6 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkFlag, checkSeed, shown } from '../arguments.ts'
+import { checkFlag, checkSeed } from '../arguments.ts'
 import { Block } from './block.ts'
 import { Embedding, tableParameter } from './embedding.ts'
 import { Head } from './head.ts'

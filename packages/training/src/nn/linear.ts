@@ -1,6 +1,6 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed, checkWord, shown } from '../arguments.ts'
+import { checkSeed, checkWord } from '../arguments.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { tf } from '../backend/tensorflow.ts'
 import { heUniform, uniformValues } from '../random/initialize.ts'

@@ -1,6 +1,6 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed, shown } from '../arguments.ts'
+import { checkSeed } from '../arguments.ts'
 import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'

@@ -74,10 +74,7 @@ export async function clipGradients(
 ): Promise<number> {
   refuseUnknown(options, KNOWN)
   const { maxNorm, norm = 2, tensor, shard: flat, pipeline } = options
-  if (typeof maxNorm !== 'number' || !(maxNorm > 0)) {
-    const expected = 'a number above 0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: maxNorm, expected })
-  }
+  checkMaxNorm(maxNorm)
   // a parameter that is in the list twice has one gradient
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
   const parts: NormPart[] = []
@@ -99,6 +96,13 @@ export async function clipGradients(
   const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
   return total
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkMaxNorm(maxNorm: unknown): void {
+  if (typeof maxNorm === 'number' && maxNorm > 0) return
+  const expected = 'a number above 0'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: String(maxNorm), expected })
 }
 
 function checkWhole({ name, shape, shard }: ClippedParameter): void {

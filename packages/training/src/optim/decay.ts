@@ -1,5 +1,4 @@
-import { tsrError } from '@tsrun/core'
-import { shown } from '../arguments.ts'
+import { shown, tsrError } from '@tsrun/core'
 import { matchNames, type NamePatterns } from '../nn/name-patterns.ts'
 import { checkOption } from './optimizer.ts'
 

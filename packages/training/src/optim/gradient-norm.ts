@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { HostArray } from '../backend/bridge/bridge.ts'
@@ -46,9 +46,7 @@ export async function gradientNorm(
   parts: Iterable<NormPart>,
   { norm = 2, axes = [] }: GradientNormOptions = {},
 ): Promise<number> {
-  if (norm !== 2 && norm !== Infinity) {
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'norm', value: norm, expected: '2 or Infinity' })
-  }
+  checkNorm(norm)
   // a value that all ranks of an axis have comes from the first of them
   const counted = Array.from(parts).filter(({ spread }) =>
     axes.every((group) => group.rank === 0 || spread.includes(group)),
@@ -130,4 +128,11 @@ async function reduce(value: number, group: ProcessGroup, norm: number): Promise
   } finally {
     group.free(buffer)
   }
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function checkNorm(norm: unknown): void {
+  if (norm === 2 || norm === Infinity) return
+  const expected = '2 or Infinity'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'norm', value: shown(norm), expected })
 }

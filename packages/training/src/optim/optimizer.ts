@@ -1,6 +1,5 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { shown } from '../arguments.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'

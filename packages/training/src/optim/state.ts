@@ -27,8 +27,6 @@ export class StateOfParameters {
   readonly #vectors = new Map<string, Vector>()
   /** What has been loaded and not been used: only a step knows the shape of the parameter. */
   readonly #loaded = new Map<string, Float32Array>()
-  /** Values of each of the vectors of a parameter. */
-  readonly #sizes = new Map<string, number>()
 
   /** @param names - of the vectors that each parameter has */
   constructor(names: readonly string[]) {
@@ -42,7 +40,7 @@ export class StateOfParameters {
    */
   checkSizes(parameters: Iterable<Parameter>, gradients: Gradients): void {
     for (const { name, shape } of parameters) {
-      const kept = this.#sizes.get(name)
+      const kept = this.#sizeOf(name)
       if (kept === undefined || kept === sizeOf(shape) || !gradients.has(name)) continue
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: `what the optimizer keeps of ${name}`,
@@ -68,7 +66,6 @@ export class StateOfParameters {
     const loaded = this.#takeLoaded(parameter, name)
     if (loaded !== undefined) vector.values.set(loaded)
     this.#vectors.set(key, vector)
-    this.#sizes.set(parameter, length)
     return { vector, isNew: loaded === undefined }
   }
 
@@ -87,7 +84,6 @@ export class StateOfParameters {
     }
     const tensor = tf.keep(next(former))
     this.#vectors.set(key, tensor)
-    this.#sizes.set(parameter, tensor.size)
     former?.dispose()
     return tensor
   }
@@ -111,7 +107,6 @@ export class StateOfParameters {
   putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
     for (const [i, name] of this.#names.entries()) {
       this.#vectors.set(keyOf(parameter, name), tensors[i]!)
-      this.#sizes.set(parameter, tensors[i]!.size)
     }
   }
 
@@ -151,7 +146,6 @@ export class StateOfParameters {
       this.#steps.set(parameter, steps)
       for (const [name, array] of Object.entries(values)) {
         this.#loaded.set(keyOf(parameter, name), array.slice())
-        this.#sizes.set(parameter, array.length)
       }
     }
   }
@@ -162,7 +156,17 @@ export class StateOfParameters {
     this.#vectors.clear()
     this.#loaded.clear()
     this.#steps.clear()
-    this.#sizes.clear()
+  }
+
+  /** Values of each of the vectors of a parameter; undefined where nothing is kept of it. */
+  #sizeOf(parameter: string): number | undefined {
+    const [name] = this.#names
+    if (name === undefined) return undefined
+    const key = keyOf(parameter, name)
+    const vector = this.#vectors.get(key) ?? this.#loaded.get(key)
+    if (vector === undefined) return undefined
+    if (ArrayBuffer.isView(vector)) return vector.length
+    return 'values' in vector ? vector.values.length : vector.size
   }
 
   #takeLoaded(parameter: string, name: string): Float32Array | undefined {

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
@@ -19,9 +19,8 @@ export function checkGroup(
 
 /** What somebody has put in the place of something else, in a few words. */
 export function describe(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value)
   if (typeof value === 'function') return `the function ${value.name}`
-  if (typeof value !== 'object' || value === null) return String(value)
+  if (typeof value !== 'object' || value === null) return shown(value)
   if ('axes' in value && 'rankAt' in value) return `a mesh of ${String(value.axes)}`
   if ('rank' in value && 'ranks' in value) return 'a process group'
   if ('slice' in value && !('parameters' in value)) return 'a recipe'

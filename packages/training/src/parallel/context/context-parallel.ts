@@ -23,7 +23,8 @@ import { zigzagPositions } from './zigzag.ts'
  * const positions = zigzagPositions(64, mesh.cp)
  * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
  *
- * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or `parallelize` has shared its sequences
+ * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or `parallelize` has
+ *   shared its sequences
  */
 export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
 export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel

@@ -1,4 +1,4 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import { matchName, matchNames, type NamePatterns } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { describe } from '../check-group.ts'
@@ -181,11 +181,7 @@ export function checkTokens({ reduction }: GradientOptions, tokens: number | und
   if (isRight) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'tokens',
-    value: tokens === undefined ? 'undefined' : shown(tokens),
+    value: shown(tokens),
     expected: "a number >= 0 with reduction: 'token', and only there",
   })
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

@@ -2,7 +2,8 @@ import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '../../backend/tensorflow.ts'
 import type { Loss } from '../../nn/loss.ts'
-import type { ClipOptions } from '../../optim/clip.ts'
+import { checkMaxNorm, type ClipOptions } from '../../optim/clip.ts'
+import { checkNorm } from '../../optim/gradient-norm.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { checkChoice } from '../data/options.ts'
 import type { ScheduleChoice } from './plan.ts'
@@ -109,17 +110,8 @@ function checkClip(clip: unknown): void {
   }
   refuseUnknown(clip, KNOWN_OF_CLIP)
   const { maxNorm, norm = 2 } = clip as Partial<ClipOptions>
-  if (maxNorm === undefined || !(maxNorm > 0)) {
-    const expected = 'a number above 0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: String(maxNorm), expected })
-  }
+  checkMaxNorm(maxNorm)
   checkNorm(norm)
-}
-
-function checkNorm(norm: unknown): void {
-  if (norm === 2 || norm === Infinity) return
-  const expected = '2 or Infinity'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'norm', value: shown(norm), expected })
 }
 
 /** The mean of a micro-batch would be divided again by the size of the batch. */

@@ -1,8 +1,8 @@
-/** What somebody has given in the place of something else, in words for an error. */
+import { shown as shownValue } from '@tsrun/core'
+
+/** `shown` of the core, and of an object what it is. */
 export function shown(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value)
-  if (typeof value === 'function') return 'a function'
-  if (typeof value !== 'object' || value === null) return String(value)
+  if (typeof value !== 'object' || value === null) return shownValue(value)
   const { constructor: kind } = value as { constructor?: { name: string } }
   if (kind !== undefined && kind !== Object) return `an instance of ${kind.name}`
   const keys = Object.keys(value)

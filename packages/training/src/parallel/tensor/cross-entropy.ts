@@ -21,8 +21,8 @@ import { shareLargest } from './largest-scores.ts'
  * loss, and each the gradient of its scores. In a group of one rank it is `crossEntropy`.
  *
  * @param reduction - `mean` over the examples (default), or their `sum`, as a pipeline needs it
- * @throws ERR_TSR_ARGUMENT for a reduction that is neither, and without a group; the loss, on all ranks, when shapes do not
- *   fit or a label is none of all ranks' classes
+ * @throws ERR_TSR_ARGUMENT for a reduction that is neither, and without a group; the loss, on all
+ *   ranks, when shapes do not fit or a label is none of all ranks' classes
  *
  * @example
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })

@@ -29,7 +29,6 @@ interface DenseLayer extends DenseOptions {
   readonly bias: DenseVariable | null
   getClassName(): string
   call: (inputs: Tensor | Tensor[]) => Tensor
-  seed?: number
   inputSpec: readonly { readonly minNDim: number }[]
 }
 
@@ -46,8 +45,8 @@ interface DenseLayer extends DenseOptions {
  * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
  * await model.fit(x, y, { shuffle: false })
  *
- * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer or one that is not dense, a layer does not
- *   divide, or a part of one would not do what the whole does: with an activation that needs all
+ * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer or one
+ *   that is not dense, a layer does not divide, or a part of one would not do what the whole does: with an activation that needs all
  *   outputs, with a regularizer, with a constraint other than `nonNeg`; when a layer adds random noise
  */
 export function parallelizeLayers<M extends LayersModelLike & { getClassName(): string }>(
