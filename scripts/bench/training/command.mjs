@@ -40,8 +40,8 @@ export const training = {
     const batch =
       values['batch'] === undefined ? undefined : readInteger('batch', values['batch'], 8, 65_536)
     const bucketMiB = readInteger('bucket', values['bucket'], 1, 1024)
-    const [engine] = readList('engine', values['engine'], engines)
-    if (engine === undefined) throw new UsageError('--engine is empty')
+    const [engine, ...more] = readList('engine', values['engine'], engines)
+    if (engine === undefined || more.length > 0) throw new UsageError('--engine takes one name')
     const link = readRate('link', values['link'])
     const reason = link === undefined ? undefined : whyNoLink(link)
     if (reason !== undefined) {
