@@ -54,11 +54,32 @@ describe('TypeScript', () => {
   const typescript: Script = { path: '/train.ts', language: 'typescript' }
   const old = { typescript: undefined, version: 'v20.19.0', nodeOptions: '' }
 
-  it('needs nothing where Node strips types, or the user brings a loader', () => {
+  it('needs nothing where Node strips types, or for JavaScript', () => {
     expect(loaderArguments(typescript, { ...old, typescript: 'strip' }, [])).toEqual([])
-    expect(loaderArguments(typescript, { ...old, nodeOptions: '--import tsx' }, [])).toEqual([])
     expect(loaderArguments({ ...typescript, language: 'javascript' }, old, [])).toEqual([])
   })
+
+  it.each([
+    '--import tsx',
+    '--import=tsx/esm',
+    '-r ts-node/register',
+    '--require @swc-node/register',
+    '--import file:///home/me/node_modules/tsx/dist/loader.mjs',
+    '--max-old-space-size=4096 --import @oxc-node/core/register',
+    '--experimental-loader ./mine.mjs',
+  ])("takes the user's loader: %s", (nodeOptions) => {
+    const places = [join(cwd, 'any.js')]
+    expect(loaderArguments(typescript, { ...old, nodeOptions }, places)).toEqual([])
+  })
+
+  it.each(['--import ./telemetry.mjs', '-r dotenv/config', '--import /home/tsx-team/settings.mjs'])(
+    'takes tsx beside what is no loader, and leaves it to that where there is no tsx: %s',
+    (nodeOptions) => {
+      const node = { ...old, nodeOptions }
+      expect(loaderArguments(typescript, node, [join(cwd, 'any.js')])).toHaveLength(2)
+      expect(loaderArguments(typescript, node, ['/nowhere/any.js'])).toEqual([])
+    },
+  )
 
   it('takes tsx from the first place that has it', () => {
     const places = ['/nowhere/any.js', join(cwd, 'any.js')]

@@ -23,9 +23,18 @@ export function nodeAbilities(
   }
 }
 
+/** `--loader x`, `--import x`, `-r x`, each also with `=`. */
+const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
+
+/** Packages that run TypeScript, as a name, as a path and as a URL. */
+const LOADERS =
+  /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
+
 /**
  * The arguments with which Node runs the script's language: none where Node strips types itself or
- * the user brings a loader, else `--import` of tsx.
+ * the user brings a loader, else `--import` of tsx. What else the user preloads (a file of
+ * settings, instrumentation) goes beside tsx; where there is no tsx, it may be a loader that we do
+ * not know.
  *
  * @param places - files or URLs from where to look for tsx, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
@@ -37,13 +46,18 @@ export function loaderArguments(
 ): string[] {
   if (script.language === 'javascript') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
-  if (/(^|\s)(--import|--loader|--experimental-loader|--require|-r)[\s=]/.test(node.nodeOptions)) {
+  const preloaded = [...node.nodeOptions.matchAll(PRELOADED)]
+  if (
+    preloaded.some(
+      ([, option, name = '']) => option?.endsWith('loader') === true || LOADERS.test(name),
+    )
+  )
     return []
-  }
   for (const place of places) {
     const loader = resolveFrom(place, 'tsx')
     if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
   }
+  if (preloaded.length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
   const reason = `Node ${node.version} does not run ${language} by itself`
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
