@@ -31,7 +31,7 @@ This page is made by \`node scripts/errors-page.mjs\`.
 
 const parts = [introduction]
 for (const section of sections) {
-  const { [`${section}Errors`]: table } = await import(`../packages/core/dist/errors/${section}.js`)
+  const { [`${section}Errors`]: table } = await import(`../packages/core/src/errors/${section}.ts`)
   const entries = Object.entries(table)
   if (entries.length === 0) continue
   parts.push(`## ${section}`, ...entries.map(([code, definition]) => entry(code, definition)))

@@ -4,6 +4,7 @@ import type { JobOptions } from './args/job-options.ts'
 import { colourLevel, wantsColour } from './logs/colour.ts'
 import type { StreamName } from './logs/line.ts'
 import type { NodePlan } from './nodes/node-plan.ts'
+import { packageFolder } from './package-folder.ts'
 import { findDevices, type Devices } from './plan/devices.ts'
 import { planRanks, type RankPlan } from './plan/rank-plan.ts'
 import { makeRunIdentity, type RunIdentity } from './plan/run-identity.ts'
@@ -54,7 +55,7 @@ export function createJob(
   script: Script,
   { code, execArgv }: NodeSetup = { code: script, execArgv: [] },
 ): Job {
-  const preload = new URL('../dist/rank/preload.js', import.meta.url)
+  const preload = new URL('dist/preload.js', packageFolder)
   return {
     options,
     env,

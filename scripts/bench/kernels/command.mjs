@@ -1,4 +1,4 @@
-import { instantiateKernels } from '../../../packages/distributed/dist/kernels/kernels.js'
+import { instantiateKernels } from '../../../packages/distributed/dist/kernels.js'
 import { readInteger, splitList } from '../command-line.mjs'
 import { compile } from '../compile.mjs'
 import { RunError, UsageError } from '../errors.mjs'

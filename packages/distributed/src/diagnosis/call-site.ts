@@ -1,8 +1,9 @@
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../package-folder.ts'
 
 /** This package, compiled or not. */
-const own = fileURLToPath(new URL('../../', import.meta.url))
+const own = fileURLToPath(packageFolder)
 /** Frames above a call of a group that may be ours. */
 const DEEPEST = 30
 

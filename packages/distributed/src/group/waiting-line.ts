@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../package-folder.ts'
 
-const here = new URL('../../', import.meta.url)
-const ownPlaces = [here.pathname, fileURLToPath(here), '(node:', ' node:']
+const ownPlaces = [packageFolder.pathname, fileURLToPath(packageFolder), '(node:', ' node:']
 
 /**
  * Puts the lines of the script that waited first in the stack of an operation's error: the rest of

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
 import { dtypes, type DType } from '../dtype.ts'
+import { packageFolder } from '../package-folder.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /**
@@ -47,8 +48,8 @@ type Exports = Readonly<
     Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & { copy: Kernels['copy'] }
 >
 
-/** Where the build puts the kernels, as seen from both src/kernels and dist/kernels. */
-const file = new URL('../../dist/kernels.wasm', import.meta.url)
+/** Where the build puts the kernels. */
+const file = new URL('dist/kernels.wasm', packageFolder)
 
 let compiled: WebAssembly.Module | undefined
 

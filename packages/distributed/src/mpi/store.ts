@@ -11,6 +11,7 @@ import {
   ownAddresses,
   type Store,
 } from '@tsrun/store'
+import { packageFolder } from '../package-folder.ts'
 
 /** Where rank 0 hosts the store, and the secret of the job. */
 interface StoreAddress {
@@ -52,7 +53,7 @@ async function hostStore(
   host: string,
 ): Promise<{ readonly address: StoreAddress; close(): Promise<void> }> {
   const token = randomBytes(32).toString('hex')
-  const entry = new URL('../../dist/mpi/store-thread.js', import.meta.url)
+  const entry = new URL('dist/store-thread.js', packageFolder)
   const thread = new Worker(entry, { workerData: { host, token }, execArgv: [] })
   const [port] = (await once(thread, 'message')) as [number]
   thread.unref()

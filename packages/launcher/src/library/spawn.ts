@@ -6,6 +6,7 @@ import { createJob, type Job } from '../job.ts'
 import type { LogDestinations } from '../logs/rank-log.ts'
 import { createAlone } from '../nodes/alone.ts'
 import type { Verdict } from '../nodes/nodes.ts'
+import { packageFolder } from '../package-folder.ts'
 import { findScript } from '../plan/script.ts'
 import { hostStore, type HostedStore } from '../store/host-store.ts'
 import { checkOptions, type CompleteOptions, type SpawnOptions } from './options.ts'
@@ -72,7 +73,7 @@ export async function spawn(
 function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const { nproc, grace, output, execArgv } = options
   const env = { ...process.env, ...options.env }
-  const path = new URL('../../dist/rank/spawned.js', import.meta.url)
+  const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
   const shown: Pick<LogDestinations['options'], 'ranks'> = {
     ranks: output === 'inherit' ? undefined : new Set(),

@@ -1,6 +1,7 @@
 import { delimiter } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { TensorFlowManifest } from '@tsrun/core'
+import { packageFolder } from '../package-folder.ts'
 import { runTool, type ToolOutput, type Workshop } from './tool.ts'
 
 export type Proof =
@@ -19,7 +20,7 @@ export async function prove(
     libraryFolders,
   }: Pick<TensorFlowManifest, 'folder' | 'package' | 'libraryFolders'>,
 ): Promise<Proof> {
-  const program = fileURLToPath(new URL('./proof-process.js', import.meta.url))
+  const program = fileURLToPath(new URL('dist/proof-process.js', packageFolder))
   const path = [...libraryFolders, workshop.env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
   const output = await runTool(workshop, process.execPath, [program, folder, name], {
     limit: LONGEST,

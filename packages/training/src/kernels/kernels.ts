@@ -1,6 +1,7 @@
 /// <reference path="./webassembly.d.ts" />
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
+import { packageFolder } from '../package-folder.ts'
 
 /** What the AssemblyScript modules beside this file export; addresses are in bytes. */
 export interface KernelExports {
@@ -51,8 +52,8 @@ type ScatterAdd = (
   segments: number,
 ) => void
 
-/** Where the build puts the kernels, as seen from both src/kernels and dist/kernels. */
-const file = new URL('../../dist/kernels.wasm', import.meta.url)
+/** Where the build puts the kernels. */
+const file = new URL('dist/kernels.wasm', packageFolder)
 
 let compiled: WebAssembly.Module | undefined
 

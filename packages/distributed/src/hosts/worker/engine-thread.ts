@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
 import { signalEventfd } from '@tsrun/native'
+import { packageFolder } from '../../package-folder.ts'
 import type { Endpoint } from '../../transports/connect/mesh.ts'
 import type { ConnectOptions } from '../../transports/open-transport.ts'
 import {
@@ -166,5 +167,5 @@ function unexpected(message: StartMessage): Error {
 
 /** Workers start from compiled files: loaders for TypeScript do not reach into them everywhere. */
 function workerEntry(): URL {
-  return new URL('../../../dist/hosts/worker/worker-main.js', import.meta.url)
+  return new URL('dist/worker-main.js', packageFolder)
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { packageFolder } from '../../package-folder.ts'
 import { deviceEnvironment, findDevices } from '../../plan/devices.ts'
 import type { BackendFacts } from '../facts.ts'
 import { resolveFrom } from './node.ts'
@@ -7,7 +8,7 @@ import { run } from './run.ts'
 
 /** Milliseconds for loading a backend and a step. */
 const LIMIT = 120_000
-const probe = fileURLToPath(new URL('../probe.js', import.meta.url))
+const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
 
 /** Trains a step with every backend that is there, each in a process of its own, one by one. */
 export async function probeBackends(

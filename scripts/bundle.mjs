@@ -1,0 +1,107 @@
+// Bundles the JavaScript of every package into a few files in its dist: a rank loads some ten files
+// in place of some six hundred, which halves the time that it takes to start. The declarations are
+// those of tsc; what is imported from other packages stays outside.
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+
+const root = fileURLToPath(new URL('../packages/', import.meta.url))
+
+/**
+ * What is started, or loaded by its path, beside what a package exports. Bundles lie flat in dist,
+ * see `package-folder.ts`.
+ *
+ * @type {Record<string, Record<string, string>>}
+ */
+const programs = {
+  distributed: {
+    kernels: 'src/kernels/kernels.ts',
+    'store-thread': 'src/mpi/store-thread.ts',
+    'worker-main': 'src/hosts/worker/worker-main.ts',
+  },
+  launcher: {
+    main: 'src/main.ts',
+    preload: 'src/rank/preload.ts',
+    probe: 'src/doctor/probe.ts',
+    'proof-process': 'src/setup/proof-process.ts',
+    spawned: 'src/rank/spawned.ts',
+  },
+}
+
+await Promise.all(readdirSync(root).map(bundle))
+
+/** @param {string} name - of the package's folder */
+async function bundle(name) {
+  const folder = join(root, name)
+  const { outputFiles } = await build({
+    absWorkingDir: folder,
+    entryPoints: { ...exportsOf(folder), ...programs[name] },
+    outdir: 'dist',
+    write: false,
+    bundle: true,
+    splitting: true,
+    chunkNames: 'shared-[hash]',
+    packages: 'external',
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    sourcemap: true,
+    sourcesContent: false,
+    logLevel: 'warning',
+  })
+  for (const { path, contents } of outputFiles) put(path, contents)
+  removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
+}
+
+/**
+ * The exported modules of a package, by the name of their file in dist.
+ *
+ * @param {string} folder
+ */
+function exportsOf(folder) {
+  const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  return Object.fromEntries(
+    Object.values(manifest.exports).flatMap((target) =>
+      typeof target === 'string'
+        ? []
+        : [
+            [
+              /** @type {string} */ (target.default).slice('./dist/'.length, -'.js'.length),
+              target['@tsrun/source'],
+            ],
+          ],
+    ),
+  )
+}
+
+/**
+ * Leaves what has not changed, and replaces the rest at once: a process that starts meanwhile never
+ * reads half a file.
+ *
+ * @param {string} path
+ * @param {Uint8Array} contents
+ */
+function put(path, contents) {
+  try {
+    if (readFileSync(path).equals(contents)) return
+  } catch {
+    // a new one
+  }
+  const unfinished = `${path}.${process.pid}`
+  writeFileSync(unfinished, contents)
+  renameSync(unfinished, path)
+}
+
+/**
+ * Removes the code of former builds.
+ *
+ * @param {string} dist
+ * @param {ReadonlySet<string>} kept
+ */
+function removeOthers(dist, kept) {
+  for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name)
+    if (/\.js(\.map)?$/.test(entry.name) && !kept.has(path)) rmSync(path)
+  }
+}
