@@ -1,14 +1,14 @@
 import { jest } from '@jest/globals'
 import { runWorld, type CollectiveOptions, type DType, type ProcessGroup } from '@tsrun/distributed'
 import {
-  arrayOf,
   dtypes,
+  expectBits,
   fill,
+  newArray,
   placed,
   placements,
   reduced,
-  sameBits,
-  valueOf,
+  slicesOf,
   type Placement,
 } from '../support/values.ts'
 
@@ -60,22 +60,6 @@ function uneven(size: number, count: number, salt: number): number[] {
 
 const total = (lengths: readonly number[]): number => lengths.reduce((a, b) => a + b, 0)
 
-/** Slices of these lengths, each with the first values of a rank. */
-function slicesOf(
-  dtype: DType,
-  lengths: readonly number[],
-  rankOf: (slice: number) => number,
-  offsetOf: (slice: number) => number = () => 0,
-) {
-  const ends = lengths.map((_, slice) => total(lengths.slice(0, slice + 1)))
-  let slice = 0
-  return arrayOf(dtype, total(lengths), (at) => {
-    while (at >= ends[slice]!) slice++
-    const i = at - (ends[slice]! - lengths[slice]!)
-    return valueOf(dtype, rankOf(slice), offsetOf(slice) + i)
-  })
-}
-
 describe.each(sizes)('with %i ranks', (size) => {
   const ranks = Array.from({ length: size }, (_, rank) => rank)
 
@@ -91,14 +75,14 @@ describe.each(sizes)('with %i ranks', (size) => {
         const expected = slicesOf(
           dtype,
           ranks.map(() => count),
-          (slice) => slice,
+          (rank) => ({ rank }),
         )
-        expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+        if (isRoot) expectBits(whole.buffer, expected)
         fill(own.buffer, dtype, size)
         await group.scatter(own.buffer, isRoot ? whole.buffer : null, root, { dtype, ...options })
-        const mine = arrayOf(dtype, count, (i) => valueOf(dtype, group.rank, i))
-        expect(sameBits(own.buffer, mine)).toBe(true)
-        expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+        const mine = fill(newArray(dtype, count), dtype, group.rank)
+        expectBits(own.buffer, mine)
+        if (isRoot) expectBits(whole.buffer, expected)
         own.release()
         whole.release()
       }
@@ -112,21 +96,11 @@ describe.each(sizes)('with %i ranks', (size) => {
       const output = placed(group, placement, dtype, count * size)
       fill(input.buffer, dtype, group.rank)
       await group.allToAll(output.buffer, input.buffer, { dtype, ...options })
-      const expected = slicesOf(
-        dtype,
-        lengths,
-        (slice) => slice,
-        () => group.rank * count,
-      )
-      expect(sameBits(output.buffer, expected)).toBe(true)
-      expect(
-        sameBits(
-          input.buffer,
-          arrayOf(dtype, count * size, (i) => valueOf(dtype, group.rank, i)),
-        ),
-      ).toBe(true)
+      const expected = slicesOf(dtype, lengths, (rank) => ({ rank, at: group.rank * count }))
+      expectBits(output.buffer, expected)
+      expectBits(input.buffer, fill(newArray(dtype, count * size), dtype, group.rank))
       await group.allToAll(input.buffer, input.buffer, { dtype, ...options })
-      expect(sameBits(input.buffer, expected)).toBe(true)
+      expectBits(input.buffer, expected)
       input.release()
       output.release()
     })
@@ -139,12 +113,10 @@ describe.each(sizes)('with %i ranks', (size) => {
       fill(input.buffer, dtype, group.rank)
       await group.allGather(output.buffer, input.buffer, { dtype, ...options })
       const lengths = ranks.map(() => count)
-      expect(
-        sameBits(
-          output.buffer,
-          slicesOf(dtype, lengths, (slice) => slice),
-        ),
-      ).toBe(true)
+      expectBits(
+        output.buffer,
+        slicesOf(dtype, lengths, (rank) => ({ rank })),
+      )
       output.release()
       input.release()
     })
@@ -161,12 +133,12 @@ describe.each(sizes)('with %i ranks', (size) => {
           await group.reduceScatter(output.buffer, input.buffer, { ...options, op, dtype })
           const expected = reduced(dtype, op, size, count * size)
           const mine = expected.subarray(group.rank * count, (group.rank + 1) * count)
-          expect(sameBits(output.buffer, mine)).toBe(true)
+          expectBits(output.buffer, mine)
           // in place: the own slice of the input
           fill(input.buffer, dtype, group.rank)
           const slice = input.buffer.subarray(group.rank * count, (group.rank + 1) * count)
           await group.reduceScatter(slice, input.buffer, { ...options, op, dtype })
-          expect(sameBits(slice, mine)).toBe(true)
+          expectBits(slice, mine)
           input.release()
           output.release()
         }
@@ -181,19 +153,19 @@ describe.each(sizes)('with %i ranks', (size) => {
       const whole = placed(group, placement, dtype, total(lengths))
       const own = placed(group, placement, dtype, lengths[rank]!)
       fill(own.buffer, dtype, rank)
-      const expected = slicesOf(dtype, lengths, (slice) => slice)
+      const expected = slicesOf(dtype, lengths, (rank) => ({ rank }))
       await group.allGatherV(whole.buffer, own.buffer, lengths, { dtype })
-      expect(sameBits(whole.buffer, expected)).toBe(true)
+      expectBits(whole.buffer, expected)
       const root = count % size
       const isRoot = rank === root
       fill(whole.buffer, dtype, size)
       const list = isRoot ? lengths : null
       await group.gatherV(isRoot ? whole.buffer : null, own.buffer, list, root, { dtype })
-      expect(!isRoot || sameBits(whole.buffer, expected)).toBe(true)
+      if (isRoot) expectBits(whole.buffer, expected)
       fill(own.buffer, dtype, size)
       await group.scatterV(own.buffer, isRoot ? whole.buffer : null, list, root, { dtype })
-      const mine = arrayOf(dtype, lengths[rank]!, (i) => valueOf(dtype, rank, i))
-      expect(sameBits(own.buffer, mine)).toBe(true)
+      const mine = fill(newArray(dtype, lengths[rank]!), dtype, rank)
+      expectBits(own.buffer, mine)
       // what rank i sends to rank j
       const sent = ranks.map((from) => uneven(size, count, from))
       const coming = ranks.map((from) => sent[from]![rank]!)
@@ -201,13 +173,11 @@ describe.each(sizes)('with %i ranks', (size) => {
       const output = placed(group, placement, dtype, total(coming))
       fill(input.buffer, dtype, rank)
       await group.allToAllV(output.buffer, input.buffer, coming, sent[rank]!, { dtype })
-      const exchanged = slicesOf(
-        dtype,
-        coming,
-        (slice) => slice,
-        (slice) => total(sent[slice]!.slice(0, rank)),
-      )
-      expect(sameBits(output.buffer, exchanged)).toBe(true)
+      const exchanged = slicesOf(dtype, coming, (from) => ({
+        rank: from,
+        at: total(sent[from]!.slice(0, rank)),
+      }))
+      expectBits(output.buffer, exchanged)
       for (const { release } of [whole, own, input, output]) release()
     })
   })
@@ -222,7 +192,7 @@ describe.each(sizes)('with %i ranks', (size) => {
         { op: 'max', dtype },
       )
       for (const { buffer, release } of buffers) {
-        expect(sameBits(buffer, reduced(dtype, 'max', size, buffer.length))).toBe(true)
+        expectBits(buffer, reduced(dtype, 'max', size, buffer.length))
         release()
       }
     })
@@ -250,7 +220,7 @@ it.each(['direct', 'ring', 'halving-doubling'] as const)(
       for (const count of [200_000, 1_000_003]) {
         const buffer = fill(group.alloc('float32', count), 'float32', group.rank)
         await group.allReduce(buffer, { algorithm })
-        expect(sameBits(buffer, reduced('float32', 'sum', 3, count))).toBe(true)
+        expectBits(buffer, reduced('float32', 'sum', 3, count))
         group.free(buffer)
       }
     })

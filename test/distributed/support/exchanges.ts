@@ -1,6 +1,6 @@
 import type { CallOptions, DType, ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { arrayOf, dtypes, fill, newArray, reduced, sameBits, valueOf } from './values.ts'
+import { dtypes, fill, newArray, reduced, sameBits, slicesOf } from './values.ts'
 
 /** A step of a program in which every rank has a part of its own. */
 export interface Exchange {
@@ -52,21 +52,6 @@ export const exchanges: fc.Arbitrary<Exchange> = fc.record({
 })
 
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0)
-
-/** Slices of these lengths: the values of a rank from some place on. */
-function slicesOf(
-  dtype: DType,
-  counts: readonly number[],
-  from: (slice: number) => { readonly rank: number; readonly at: number },
-) {
-  const ends = counts.map((_, i) => total(counts.slice(0, i + 1)))
-  let slice = 0
-  return arrayOf(dtype, total(counts), (at) => {
-    while (at >= ends[slice]!) slice++
-    const place = from(slice)
-    return valueOf(dtype, place.rank, place.at + at - (ends[slice]! - counts[slice]!))
-  })
-}
 
 /** Starts the step on this rank. */
 export function startExchange(

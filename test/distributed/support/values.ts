@@ -42,6 +42,7 @@ interface Elements {
   readonly length: number
   [i: number]: Element
   copyWithin(target: number, start: number, end: number): unknown
+  set(from: AnyTypedArray, at?: number): void
 }
 
 export function newArray<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
@@ -57,16 +58,8 @@ const PERIOD = 5 * 61
  * so that sums wrap around.
  */
 export function valueOf(dtype: DType, rank: number, i: number): Element {
-  const ofRanks = values.get(dtype) ?? []
-  values.set(dtype, ofRanks)
-  const known = (ofRanks[rank] ??= Array.from({ length: PERIOD }, (_, at) =>
-    computeValue(dtype, rank, at),
-  ))
-  return known[i % PERIOD]!
+  return (periodOf(dtype, rank) as unknown as Elements)[i % PERIOD]!
 }
-
-/** What is computed already: by dtype and rank. */
-const values = new Map<DType, Element[][]>()
 
 function computeValue(dtype: DType, rank: number, i: number): Element {
   if (dtype.includes('float')) return encode(dtype, ((i * 7 + rank * 3) % 5) - 2)
@@ -76,26 +69,62 @@ function computeValue(dtype: DType, rank: number, i: number): Element {
   return encode(dtype, BigInt(word) * 0x1_0000_0001n + BigInt(rank * (i % 61)))
 }
 
-export function fill<T extends AnyTypedArray>(buffer: T, dtype: DType, rank: number): T {
-  return fillPeriodically(buffer, (i) => valueOf(dtype, rank, i))
+const periods = new Map<string, AnyTypedArray>()
+
+/** The values of a rank, PERIOD of them. */
+function periodOf(dtype: DType, rank: number): AnyTypedArray {
+  return remembered(`${dtype} ${rank}`, () =>
+    arrayOf(dtype, PERIOD, (i) => computeValue(dtype, rank, i)),
+  )
 }
 
-function fillPeriodically<T extends AnyTypedArray>(buffer: T, valueAt: (i: number) => Element): T {
+/** The values of a rank, from the one at `offset` on. */
+export function fill<T extends AnyTypedArray>(
+  buffer: T,
+  dtype: DType,
+  rank: number,
+  offset = 0,
+): T {
+  return repeat(buffer, periodOf(dtype, rank), offset)
+}
+
+/** Slices of these lengths: the values of a rank from some place on. */
+export function slicesOf<D extends DType>(
+  dtype: D,
+  lengths: readonly number[],
+  from: (slice: number) => { readonly rank: number; readonly at?: number },
+): TypedArrayOf[D] {
+  const slices = newArray(
+    dtype,
+    lengths.reduce((a, b) => a + b, 0),
+  )
+  let end = 0
+  lengths.forEach((length, slice) => {
+    const { rank, at } = from(slice)
+    fill(slices.subarray(end, (end += length)), dtype, rank, at)
+  })
+  return slices
+}
+
+function remembered(key: string, make: () => AnyTypedArray): AnyTypedArray {
+  const period = periods.get(key) ?? make()
+  periods.set(key, period)
+  return period
+}
+
+/** Copies, as tests fill many buffers: `period` from `offset` on, then the same again. */
+function repeat<T extends AnyTypedArray>(buffer: T, period: AnyTypedArray, offset = 0): T {
   const elements = buffer as unknown as Elements
-  for (let i = 0; i < Math.min(PERIOD, elements.length); i++) elements[i] = valueAt(i)
+  const start = offset % PERIOD
+  const head = period.subarray(start, start + elements.length)
+  elements.set(head)
+  const rest = Math.min(start, elements.length - head.length)
+  elements.set(period.subarray(0, rest), head.length)
   for (let done = PERIOD; done < elements.length; done *= 2) {
     elements.copyWithin(done, 0, elements.length - done)
   }
   return buffer
 }
-
-function fillWith<T extends AnyTypedArray>(buffer: T, valueAt: (i: number) => Element): T {
-  const elements = buffer as unknown as Elements
-  for (let i = 0; i < elements.length; i++) elements[i] = valueAt(i)
-  return buffer
-}
-
-const references = new Map<string, TypedArrayOf[DType]>()
 
 /** The reduction of the values of `size` ranks, in plain arithmetic. */
 export function reduced<D extends DType>(
@@ -104,20 +133,18 @@ export function reduced<D extends DType>(
   size: number,
   length: number,
 ): TypedArrayOf[D] {
-  const key = [dtype, JSON.stringify(op), size, length].join(' ')
-  const known = references.get(key)
-  if (known !== undefined) return known as TypedArrayOf[D]
   const inputOf = (rank: number, i: number): Element => {
     const value = valueOf(dtype, rank, i)
     return typeof op === 'object' ? scaled(dtype, value, op.premulSum) : value
   }
-  const result = fillPeriodically(newArray(dtype, length), (i) => {
-    let sum = inputOf(0, i)
-    for (let rank = 1; rank < size; rank++) sum = combine(dtype, op, sum, inputOf(rank, i))
-    return op === 'avg' ? quotient(dtype, sum, size) : sum
-  })
-  references.set(key, result)
-  return result
+  const period = remembered([dtype, JSON.stringify(op), size].join(' '), () =>
+    arrayOf(dtype, PERIOD, (i) => {
+      let sum = inputOf(0, i)
+      for (let rank = 1; rank < size; rank++) sum = combine(dtype, op, sum, inputOf(rank, i))
+      return op === 'avg' ? quotient(dtype, sum, size) : sum
+    }),
+  )
+  return repeat(newArray(dtype, length), period)
 }
 
 /** The four places where a caller may have a buffer. */
@@ -137,7 +164,7 @@ export function placed<D extends DType>(
     ? group.alloc(dtype, length + 2 * guard)
     : newArray(dtype, length + 2 * guard)
   const mark = encode(dtype, 77)
-  fillWith(whole, () => mark)
+  whole.fill(mark as never)
   const buffer = whole.subarray(guard, guard + length) as TypedArrayOf[D]
   return {
     buffer,
@@ -147,6 +174,13 @@ export function placed<D extends DType>(
       if (placement.endsWith('arena')) group.free(whole)
     },
   }
+}
+
+/** The same bits. Only a failure is worth a list of numbers, and the time that a matcher takes. */
+export function expectBits(found: AnyTypedArray, expected: AnyTypedArray): void {
+  if (sameBits(found, expected)) return
+  expect(found).toEqual(expected)
+  throw new Error('the bits differ')
 }
 
 /** The same bits: unlike `toEqual`, fast on long arrays and strict about the sign of zero. */
@@ -164,5 +198,8 @@ export function arrayOf<D extends DType>(
   length: number,
   valueAt: (i: number) => Element,
 ): TypedArrayOf[D] {
-  return fillWith(newArray(dtype, length), valueAt)
+  const array = newArray(dtype, length)
+  const elements = array as unknown as Elements
+  for (let i = 0; i < length; i++) elements[i] = valueAt(i)
+  return array
 }
