@@ -17,6 +17,8 @@ export interface TensorFlowManifest {
   readonly folder: string
   /** For LD_LIBRARY_PATH of the ranks. */
   readonly libraryFolders: readonly string[]
+  /** Of what tsrun adds to the binding; absent where that is the package's own, or older. */
+  readonly bindingRevision?: number
   /** What the proof computed on: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
   /** What it was made with, for people. */

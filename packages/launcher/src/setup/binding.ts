@@ -1,5 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../package-folder.ts'
 import type { Tool } from './toolchain.ts'
 import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 import type { Wheel } from './wheel.ts'
@@ -13,11 +15,17 @@ __attribute__((constructor)) static void quiet() {
 }
 `
 const QUIET = 'libtsrun_quiet.so'
+/** Of what we add to the binding: a set-up of another revision is made anew. */
+export const BINDING_REVISION = 1
+
+/** What we add to it: functions of several operations. */
+const additions = fileURLToPath(new URL('src/setup/native', packageFolder))
+const ENTRY = 'tsrun_binding_entry'
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
 /**
  * Compiles the sources of the binding that the npm package brings, against a wheel, to where the
- * package looks for it.
+ * package looks for it, with what is in `native` added.
  *
  * @param folder - of the npm package
  * @param headers - the folder of Node's
@@ -44,14 +52,25 @@ export async function compileBinding(
   // A wheel of another version may lack that function: then it stays talkative.
   const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
-  const args = [
-    ...[...general, '-DNAPI_VERSION=8'],
-    ...[headers, include, '..'].map((path) => `-I${path}`),
-    ...['binding/tfjs_backend.cc', 'binding/tfjs_binding.cc'],
-    ...['-o', join(target, 'tfjs_binding.node'), ...first],
-    ...[...paths, '-Wl,-rpath,$ORIGIN', '-l:libtensorflow_cc.so.2', FRAMEWORK],
-  ]
-  const output = await runTool(workshop, command, args, { cwd: folder })
+  const compile = (...added: readonly string[]) =>
+    runTool(
+      workshop,
+      command,
+      [
+        ...[...general, '-DNAPI_VERSION=8'],
+        ...[headers, include, '..', '.'].map((path) => `-I${path}`),
+        ...['binding/tfjs_backend.cc', 'binding/tfjs_binding.cc', ...added],
+        ...['-o', join(target, 'tfjs_binding.node'), ...first],
+        ...[...paths, '-Wl,-rpath,$ORIGIN', '-l:libtensorflow_cc.so.2', FRAMEWORK],
+      ],
+      { cwd: folder },
+    )
+  const whole = await compile(
+    ...[join(additions, 'functions.cc'), `-I${additions}`, '-fno-access-control'],
+    ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
+  )
+  // TensorFlow's own headers change between versions: without functions it computes as well.
+  const output = whole?.ok === true ? whole : await compile()
   if (output?.ok === true) return
   const reason = output === undefined ? 'it does not start' : reasonOf(output)
   throw setupError(

@@ -10,6 +10,7 @@ import {
   type TensorFlowRequest,
 } from '@tsrun/core'
 import { readSetupArguments, setupHelp } from './arguments.ts'
+import { BINDING_REVISION } from './binding.ts'
 import { install } from './install.ts'
 import { TFJS_VERSION } from './npm-packages.ts'
 import { prove, type Proof } from './proof.ts'
@@ -111,7 +112,9 @@ function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean
   const named = request.official || request.wheel !== null || request.python !== null
   const sameSource =
     official === request.official && wheel === request.wheel && python === request.python
-  return manifest.packageVersion === TFJS_VERSION && gpu === request.gpu && (!named || sameSource)
+  const isOurs = official || manifest.bindingRevision === BINDING_REVISION
+  const isCurrent = isOurs && manifest.packageVersion === TFJS_VERSION
+  return isCurrent && gpu === request.gpu && (!named || sameSource)
 }
 
 function describe(manifest: TensorFlowManifest): string {

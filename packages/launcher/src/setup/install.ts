@@ -7,7 +7,7 @@ import {
   type TensorFlowManifest,
   type TensorFlowRequest,
 } from '@tsrun/core'
-import { compileBinding } from './binding.ts'
+import { BINDING_REVISION, compileBinding } from './binding.ts'
 import { draftPrefix, removeAbandoned, removeReplaced } from './drafts.ts'
 import { installOfficially, installPackages, packageFolder, TFJS_VERSION } from './npm-packages.ts'
 import { prove } from './proof.ts'
@@ -84,6 +84,7 @@ async function build(
     ...draft,
     packageVersion: TFJS_VERSION,
     tensorflowVersion: proof.tensorflow,
+    ...(compiler === undefined ? {} : { bindingRevision: BINDING_REVISION }),
     devices: proof.devices,
     tools,
     system: thisSystem,

@@ -44,4 +44,12 @@ export interface Recording {
   dispose(): void
 }
 
-export type GradientListener = (parameter: Parameter, gradient: Tensor) => void
+export interface GradientListener {
+  (parameter: Parameter, gradient: Tensor): void
+
+  /**
+   * Gradients of former passes, by the parameter's name. A pass may add to one of them itself, in
+   * place of the call, where nothing else refers to its data.
+   */
+  readonly sums?: ReadonlyMap<string, Tensor>
+}

@@ -1,4 +1,5 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { encodeFunction, type FunctionDefinition } from './function-def.ts'
 import { tf } from './tensorflow.ts'
 
 /** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
@@ -8,7 +9,10 @@ export type Handle = number
 interface NodeBackend {
   readonly binding: Binding
   readonly isUsingGpuDevice: boolean
-  readonly tensorMap: { set(dataId: object, info: TensorData): void }
+  readonly tensorMap: {
+    get(dataId: object): TensorData | null
+    set(dataId: object, info: TensorData): void
+  }
   getInputTensorIds(tensors: readonly TensorInfo[]): Handle[]
 }
 
@@ -27,13 +31,15 @@ interface Binding {
   ): readonly { readonly id: Handle }[]
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   deleteTensor(id: Handle): void
+  /** What `tsrun setup` adds to it; not in the package's own. */
+  addFunction?(definition: Uint8Array): void
 }
 
 interface TensorData {
-  readonly id: Handle
+  id: Handle | null
   readonly shape: readonly number[]
   readonly dtype: number
-  readonly values: null
+  readonly values: unknown
   refCount: number
 }
 
@@ -89,9 +95,28 @@ export class Eager {
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
+  /** Whether `define` can be called. Not tried on a GPU, so not done there. */
+  get takesFunctions(): boolean {
+    return this.isOnHost && this.#binding.addFunction !== undefined
+  }
+
+  /** Gives TensorFlow a function, for as long as the backend lives. */
+  define(definition: FunctionDefinition): void {
+    this.#binding.addFunction!(encodeFunction(definition))
+  }
+
+  /** Calls a defined function; its results in the order of its outputs. */
+  call(name: string, inputs: readonly Handle[], outputs: number): Handle[] {
+    return this.#binding.executeOp(name, [], inputs, outputs).map(({ id }) => id)
+  }
+
   /** The tensor's own handle; lives as long as the tensor. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!
+  }
+
+  handlesOf(tensors: readonly TensorInfo[]): Handle[] {
+    return this.#backend.getInputTensorIds(tensors)
   }
 
   /** Makes a tensor of a handle, which it frees in the end. It outlives any tf.tidy. */
@@ -101,6 +126,19 @@ export class Eager {
     this.#backend.tensorMap.set(dataId, { id, shape, dtype, values: null, refCount: 1 })
     const info: TensorInfo = { dataId, shape: [...shape], dtype: 'float32' }
     return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
+  }
+
+  /** Whether `replace` changes this tensor only. */
+  isAlone({ dataId }: TensorInfo): boolean {
+    const data = this.#backend.tensorMap.get(dataId)
+    return data?.refCount === 1 && data.id !== null && data.values === null
+  }
+
+  /** Gives a tensor that `isAlone` another handle, of the same shape, and frees its own. */
+  replace({ dataId }: TensorInfo, handle: Handle): void {
+    const data = this.#backend.tensorMap.get(dataId)!
+    this.free(data.id!)
+    data.id = handle
   }
 
   free(handle: Handle): void {

@@ -12,7 +12,7 @@ import { currentHeap } from '../backend/wasm-heap.ts'
  * optimizer.step(model.parameters, gradients)
  */
 export function sumInto(gradients: Map<string, Tensor>): GradientListener {
-  return ({ name }, gradient) => {
+  const listener: GradientListener = ({ name }, gradient) => {
     const sum = gradients.get(name)
     if (sum === undefined) gradients.set(name, gradient)
     else if (addInto(sum, gradient)) gradient.dispose()
@@ -22,6 +22,7 @@ export function sumInto(gradients: Map<string, Tensor>): GradientListener {
       gradient.dispose()
     }
   }
+  return Object.assign(listener, { sums: gradients })
 }
 
 /** sum += gradient without a new tensor, where the memory is in reach and nobody else's. */

@@ -203,7 +203,7 @@ export class Stage {
 
   #sink(isLast: boolean): GradientListener {
     const add = sumInto(this.#gradients)
-    if (!isLast) return add
+    if (!isLast || this.#plan.onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
       this.#handOver(parameter)
