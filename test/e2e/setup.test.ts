@@ -10,7 +10,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest } from '@tsrun/core'
+import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
 import { fakeTools } from '../launcher/support/fake-tools.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 
@@ -76,6 +76,17 @@ describe('tsrun setup tensorflow', () => {
     expect((await setUp(env)).code).toBe(0)
     expect(readTensorFlowManifest(env)?.folder).not.toBe(manifest!.folder)
     expect(contents(env)).toHaveLength(3)
+  })
+
+  it('does without functions where they do not compile, and adds them to an older set-up', async () => {
+    const env = fakeTools(folder, all)
+    expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
+    const { bindingRevision, ...older } = readTensorFlowManifest(env)!
+    expect(bindingRevision).toBe(1)
+    writeTensorFlowManifest(older, env)
+    expect((await setUp(env)).stdout).toContain('compiles the binding')
+    expect(readTensorFlowManifest(env)?.bindingRevision).toBe(1)
+    expect((await setUp(env)).stdout).toContain('nothing is to be done')
   })
 
   it('takes the TensorFlow that the user names, without pip', async () => {

@@ -187,22 +187,39 @@ describe('the backend tensorflow, where it is set up', () => {
     expect(stdout).toBe('tensorflow -2,5,1,9 0,5,1,9')
   })
 
-  it('takes linear layers and their loss through it with the gradients of the tape', async () => {
-    const { stdout } = await run(passes, env)
-    expect(JSON.parse(stdout)).toEqual({ halvesDiffer: 0, worst: expect.any(Number), left: 0 })
-    expect((JSON.parse(stdout) as { worst: number }).worst).toBeLessThan(1e-5)
-  })
+  it.each([
+    ['a function for each pass', ''],
+    [
+      'an operation after the other',
+      "Object.defineProperty(tf.backend().binding, 'addFunction', { value: undefined })",
+    ],
+  ])(
+    'takes linear layers and their loss through it by %s: the gradients of the tape',
+    async (_, before) => {
+      const { stdout } = await run(`await loadBackend()\n${before}\n${passes}`, env)
+      const found = JSON.parse(stdout) as Record<'worst' | 'sums', number>
+      expect(found).toEqual({ ...found, halvesDiffer: 0, cloneDiffers: 0, left: 0 })
+      expect(found.worst).toBeLessThan(1e-5)
+      expect(found.sums).toBeLessThan(1e-5)
+      expect('functions' in found).toBe(before === '')
+    },
+  )
 })
 
 /** Compares gradients, and counts the tensors of TensorFlow that are left when all is freed. */
 const passes = `
   import { crossEntropy, recordLoss, recordModule, ShardedMLP, SGD, sumInto } from ${JSON.stringify(entry)}
-  await loadBackend()
   const backend = tf.backend()
   let left = 0
+  let functions
   const counted = ([name, change]) => {
     const stock = backend.binding[name].bind(backend.binding)
-    const value = (...args) => { const out = stock(...args); left += change(out); return out }
+    const value = (...args) => {
+      if (String(args[0]).startsWith('tsrun_sum')) functions = true
+      const out = stock(...args)
+      left += change(out)
+      return out
+    }
     return [name, { value }]
   }
   const counts = [['executeOp', (out) => out.length], ['createTensor', () => 1], ['deleteTensor', () => -1]]
@@ -229,15 +246,31 @@ const passes = `
     const all = [gradientsOf(whole, dy, false), gradientsOf(halved, dy, true), gradientsOf(taped, one, false)]
     const [a, b, c] = all.map((map) => new Map(Array.from(map, ([name, g]) => [name, g.dataSync()])))
     const apart = (p, q) => Math.max(...Array.from(p, ([name, v]) => Math.max(...v.map((y, i) => Math.abs(y - q.get(name)[i])))))
+    const [halvesDiffer, worst] = [apart(a, b), apart(a, c)]
+    // of three passes: the clone of the sum of two keeps its values
+    const sums = new Map()
+    let clone, ofTwo
+    for (const i of [0, 1, 2]) {
+      if (i === 2) { clone = tf.clone(sums.get('layers.1.weight') ?? sums.values().next().value); ofTwo = clone.dataSync().slice() }
+      const pass = recordModule(model, x, { needsInputGradient: true })
+      pass.backward(dy, sumInto(sums)).dispose()
+      pass.dispose()
+    }
+    const cloneDiffers = Math.max(...clone.dataSync().map((y, i) => Math.abs(y - ofTwo[i])))
+    clone.dispose()
+    const thirds = new Map(Array.from(sums, ([name, sum]) => [name, sum.dataSync().map((y) => y / 3)]))
+    for (const sum of sums.values()) sum.dispose()
+    a.delete('')
+    const summed = apart(a, thirds)
     const gradients = all.shift()
     gradients.get('').dispose()
     gradients.delete('')
     optimizer.step(model.parameters, gradients)
     dy.dispose()
     for (const map of all) for (const g of map.values()) g.dispose()
-    return { halvesDiffer: apart(a, b), worst: apart(a, c) }
+    return { halvesDiffer, worst, sums: summed, cloneDiffers }
   }
   step()
   const before = left
   const found = step()
-  process.stdout.write(JSON.stringify({ ...found, left: left - before }))`
+  process.stdout.write(JSON.stringify({ ...found, left: left - before, functions }))`
