@@ -1,4 +1,4 @@
-// Writes docs/errors.md from the error table of packages/core.
+// Writes docs/errors.md from the error table of packages/core: npm run docs.
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { format, resolveConfig } from 'prettier'
@@ -26,7 +26,7 @@ The category says who has to act: the **user** (a wrong call or flag), the **inf
 memory, a dead process), or us (**internal**: a bug, please report it). A **consequence** only follows
 from another rank's failure; the failure report names the first error that is none.
 
-This page is made by \`node scripts/errors-page.mjs\`.
+This page is made by \`npm run docs\`.
 `
 
 const parts = [introduction]

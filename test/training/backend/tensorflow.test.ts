@@ -198,7 +198,7 @@ describe('the backend tensorflow, where it is set up', () => {
     async (_, before) => {
       const { stdout } = await run(`await loadBackend()\n${before}\n${passes}`, env)
       const found = JSON.parse(stdout) as Record<'worst' | 'sums', number>
-      expect(found).toEqual({ ...found, halvesDiffer: 0, cloneDiffers: 0, left: 0 })
+      expect(found).toMatchObject({ halvesDiffer: 0, cloneDiffers: 0, left: 0 })
       expect(found.worst).toBeLessThan(1e-5)
       expect(found.sums).toBeLessThan(1e-5)
       expect('functions' in found).toBe(before === '')
@@ -251,7 +251,7 @@ const passes = `
     const sums = new Map()
     let clone, ofTwo
     for (const i of [0, 1, 2]) {
-      if (i === 2) { clone = tf.clone(sums.get('layers.1.weight') ?? sums.values().next().value); ofTwo = clone.dataSync().slice() }
+      if (i === 2) { clone = tf.clone(sums.values().next().value); ofTwo = clone.dataSync().slice() }
       const pass = recordModule(model, x, { needsInputGradient: true })
       pass.backward(dy, sumInto(sums)).dispose()
       pass.dispose()

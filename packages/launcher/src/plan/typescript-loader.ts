@@ -47,12 +47,9 @@ export function loaderArguments(
   if (script.language === 'javascript') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
   const preloaded = [...node.nodeOptions.matchAll(PRELOADED)]
-  if (
-    preloaded.some(
-      ([, option, name = '']) => option?.endsWith('loader') === true || LOADERS.test(name),
-    )
-  )
-    return []
+  const isLoader = ([, option = '', name = '']: readonly string[]) =>
+    option.endsWith('loader') || LOADERS.test(name)
+  if (preloaded.some(isLoader)) return []
   for (const place of places) {
     const loader = resolveFrom(place, 'tsx')
     if (loader !== undefined) return ['--import', pathToFileURL(loader).href]

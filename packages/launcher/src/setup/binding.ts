@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../package-folder.ts'
@@ -6,20 +6,12 @@ import type { Tool } from './toolchain.ts'
 import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 import type { Wheel } from './wheel.ts'
 
-/** TensorFlow heeds this variable only after it has told every process about its instruction sets. */
-const quiet = `#include <cstdlib>
-#include "absl/log/globals.h"
-__attribute__((constructor)) static void quiet() {
-  const char* level = getenv("TF_CPP_MIN_LOG_LEVEL");
-  if (level) absl::SetMinLogLevel(static_cast<absl::LogSeverityAtLeast>(atoi(level)));
-}
-`
-const QUIET = 'libtsrun_quiet.so'
 /** Of what we add to the binding: a set-up of another revision is made anew. */
 export const BINDING_REVISION = 1
 
-/** What we add to it: functions of several operations. */
-const additions = fileURLToPath(new URL('src/setup/native', packageFolder))
+/** What we compile beside the binding, and with it. */
+const native = fileURLToPath(new URL('src/setup/native', packageFolder))
+const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
@@ -44,11 +36,15 @@ export async function compileBinding(
   const include = join(wheel.folder, 'include')
   const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
 
-  writeFileSync(join(target, 'quiet.cc'), quiet)
-  const quietArgs = [`-I${include}`, 'quiet.cc', '-o', QUIET, '-Wl,-z,initfirst', ...paths]
-  const silenced = await runTool(workshop, command, [...general, ...quietArgs, FRAMEWORK], {
-    cwd: target,
-  })
+  const silenced = await runTool(
+    workshop,
+    command,
+    [
+      ...[...general, `-I${include}`, join(native, 'quiet.cc'), '-o', QUIET],
+      ...['-Wl,-z,initfirst', ...paths, FRAMEWORK],
+    ],
+    { cwd: target },
+  )
   // A wheel of another version may lack that function: then it stays talkative.
   const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
@@ -66,7 +62,7 @@ export async function compileBinding(
       { cwd: folder },
     )
   const whole = await compile(
-    ...[join(additions, 'functions.cc'), `-I${additions}`, '-fno-access-control'],
+    ...[join(native, 'functions.cc'), `-I${native}`, '-fno-access-control'],
     ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
   )
   // TensorFlow's own headers change between versions: without functions it computes as well.

@@ -9,7 +9,12 @@ import {
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import { draftPrefix, removeAbandoned, removeReplaced } from './drafts.ts'
-import { installOfficially, installPackages, packageFolder, TFJS_VERSION } from './npm-packages.ts'
+import {
+  folderOfPackage,
+  installOfficially,
+  installPackages,
+  TFJS_VERSION,
+} from './npm-packages.ts'
 import { prove } from './proof.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
 import { setupError, type Workshop } from './tool.ts'
@@ -53,7 +58,7 @@ async function build(
 
   say(`2/5 npm installs ${name} ${TFJS_VERSION}, without its install script`)
   await installPackages(workshop, npm.command, folder, name)
-  const source = packageFolder(folder, name)
+  const source = folderOfPackage(folder, name)
   const libraryFolders: string[] = []
   if (compiler === undefined) {
     say('3/5 its install script downloads its own TensorFlow')

@@ -7,7 +7,7 @@ import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 export const TFJS_VERSION = '4.22.0'
 
 /** Where npm puts the package. */
-export function packageFolder(folder: string, name: TensorFlowManifest['package']): string {
+export function folderOfPackage(folder: string, name: TensorFlowManifest['package']): string {
   return join(folder, 'node_modules', name)
 }
 
@@ -43,7 +43,7 @@ export async function installPackages(
 
 function isInstalled(folder: string, name: TensorFlowManifest['package']): boolean {
   try {
-    const text = readFileSync(join(packageFolder(folder, name), 'package.json'), 'utf8')
+    const text = readFileSync(join(folderOfPackage(folder, name), 'package.json'), 'utf8')
     return (JSON.parse(text) as { version?: string }).version === TFJS_VERSION
   } catch {
     return false
@@ -59,7 +59,7 @@ export async function installOfficially(
   const args = name === '@tensorflow/tfjs-node-gpu' ? ['gpu', 'download'] : []
   const path = [join(folder, 'node_modules/.bin'), workshop.env['PATH'] ?? ''].join(delimiter)
   const output = await runTool(workshop, process.execPath, ['scripts/install.js', ...args], {
-    cwd: packageFolder(folder, name),
+    cwd: folderOfPackage(folder, name),
     env: { PATH: path },
   })
   if (output?.ok === true) return

@@ -36,7 +36,7 @@ interface Binding {
 }
 
 interface TensorData {
-  id: Handle | null
+  id: Handle
   readonly shape: readonly number[]
   readonly dtype: number
   readonly values: unknown
@@ -131,13 +131,13 @@ export class Eager {
   /** Whether `replace` changes this tensor only. */
   isAlone({ dataId }: TensorInfo): boolean {
     const data = this.#backend.tensorMap.get(dataId)
-    return data?.refCount === 1 && data.id !== null && data.values === null
+    return data?.refCount === 1 && data.values === null
   }
 
   /** Gives a tensor that `isAlone` another handle, of the same shape, and frees its own. */
   replace({ dataId }: TensorInfo, handle: Handle): void {
     const data = this.#backend.tensorMap.get(dataId)!
-    this.free(data.id!)
+    this.free(data.id)
     data.id = handle
   }
 

@@ -203,6 +203,7 @@ export class Stage {
 
   #sink(isLast: boolean): GradientListener {
     const add = sumInto(this.#gradients)
+    // where nobody waits for the sums, passes may add to them themselves
     if (!isLast || this.#plan.onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)

@@ -46,8 +46,9 @@ interface DenseLayer extends DenseOptions {
  * await model.fit(x, y, { shuffle: false })
  *
  * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer or one
- *   that is not dense, a layer does not divide, or a part of one would not do what the whole does: with an activation that needs all
- *   outputs, with a regularizer, with a constraint other than `nonNeg`; when a layer adds random noise
+ *   that is not dense, a layer does not divide, or a part of one would not do what the whole does: with
+ *   an activation that needs all outputs, with a regularizer, with a constraint other than `nonNeg`;
+ *   when a layer adds random noise
  */
 export function parallelizeLayers<M extends LayersModelLike & { getClassName(): string }>(
   model: M,

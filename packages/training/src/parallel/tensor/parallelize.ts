@@ -35,8 +35,8 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
  * @throws ERR_TSR_ARGUMENT without a plan of styles or a group, when the plan names no layer, a layer
- *   cannot be divided, a gather `partial` is in front of another kind of layer, a tied parameter would be cut for one of its layers only, or
- *   the model is replicated already
+ *   cannot be divided, a gather `partial` is in front of another kind of layer, a tied parameter would
+ *   be cut for one of its layers only, or the model is replicated already
  */
 export function parallelize<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M
 export function parallelize(
