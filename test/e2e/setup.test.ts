@@ -82,10 +82,10 @@ describe('tsrun setup tensorflow', () => {
     const env = fakeTools(folder, all)
     expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
     const { bindingRevision, ...older } = readTensorFlowManifest(env)!
-    expect(bindingRevision).toBe(1)
+    expect(bindingRevision).toBe(2)
     writeTensorFlowManifest(older, env)
     expect((await setUp(env)).stdout).toContain('compiles the binding')
-    expect(readTensorFlowManifest(env)?.bindingRevision).toBe(1)
+    expect(readTensorFlowManifest(env)?.bindingRevision).toBe(2)
     expect((await setUp(env)).stdout).toContain('nothing is to be done')
   })
 

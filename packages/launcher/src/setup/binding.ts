@@ -7,12 +7,19 @@ import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 import type { Wheel } from './wheel.ts'
 
 /** Of what we add to the binding: a set-up of another revision is made anew. */
-export const BINDING_REVISION = 1
+export const BINDING_REVISION = 2
 
 /** What we compile beside the binding, and with it. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))
 const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
+/** Sets of instructions for which the kernels are compiled; `passes.cc` takes the first that fits. */
+const INSTRUCTIONS = {
+  avx512: ['-mavx512f', '-mavx512dq', '-mavx512vl', '-mavx512bw', '-mavx2', '-mfma'],
+  avx2: ['-mavx2', '-mfma'],
+  any: [],
+}
+const GENERAL = ['-O2', '-std=c++17', '-fPIC', '-shared', '-w']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
 /**
@@ -32,7 +39,6 @@ export async function compileBinding(
 ): Promise<void> {
   const target = join(folder, 'lib/napi-v8')
   mkdirSync(target, { recursive: true })
-  const general = ['-O2', '-std=c++17', '-fPIC', '-shared', '-w']
   const include = join(wheel.folder, 'include')
   const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
 
@@ -40,7 +46,7 @@ export async function compileBinding(
     workshop,
     command,
     [
-      ...[...general, `-I${include}`, join(native, 'quiet.cc'), '-o', QUIET],
+      ...[...GENERAL, `-I${include}`, join(native, 'quiet.cc'), '-o', QUIET],
       ...['-Wl,-z,initfirst', ...paths, FRAMEWORK],
     ],
     { cwd: target },
@@ -53,7 +59,7 @@ export async function compileBinding(
       workshop,
       command,
       [
-        ...[...general, '-DNAPI_VERSION=8'],
+        ...[...GENERAL, '-DNAPI_VERSION=8'],
         ...[headers, include, '..', '.'].map((path) => `-I${path}`),
         ...['binding/tfjs_backend.cc', 'binding/tfjs_binding.cc', ...added],
         ...['-o', join(target, 'tfjs_binding.node'), ...first],
@@ -61,11 +67,14 @@ export async function compileBinding(
       ],
       { cwd: folder },
     )
-  const whole = await compile(
-    ...[join(native, 'functions.cc'), `-I${native}`, '-fno-access-control'],
-    ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
-  )
-  // TensorFlow's own headers change between versions: without functions it computes as well.
+  const [whole] = await Promise.all([
+    compile(
+      ...[join(native, 'passes.cc'), `-I${native}`, '-fno-access-control'],
+      ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
+    ),
+    compileKernels(workshop, command, include, target),
+  ])
+  // TensorFlow's own headers change between versions: without kernels it computes as well.
   const output = whole?.ok === true ? whole : await compile()
   if (output?.ok === true) return
   const reason = output === undefined ? 'it does not start' : reasonOf(output)
@@ -74,4 +83,24 @@ export async function compileBinding(
       'does not fit (2.16 to 2.21 do), or the compiler too old for C++17: name others with --wheel ' +
       `and CXX; all output is in ${workshop.log}`,
   )
+}
+
+/** What a machine of another kind cannot compile, it cannot run either: no failure. */
+async function compileKernels(
+  workshop: Workshop,
+  command: string,
+  include: string,
+  target: string,
+): Promise<void> {
+  for (const [name, flags] of Object.entries(INSTRUCTIONS)) {
+    await runTool(
+      workshop,
+      command,
+      [
+        ...[...GENERAL, '-fvisibility=hidden', ...flags, `-I${include}`],
+        ...[join(native, 'kernels.cc'), '-o', `libtsrun_kernels_${name}.so`],
+      ],
+      { cwd: target },
+    )
+  }
 }

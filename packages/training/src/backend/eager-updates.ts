@@ -1,5 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
+
+/** Elements (1 MiB) up to which one thread updates as fast as all. */
+const LARGEST_CALL = 2 ** 18
 
 /** Gets what has become of the tensors, in their order; also when an update fails: the former values. */
 export type Store = (tensors: Tensor[]) => void
@@ -13,15 +17,16 @@ export interface AdamFactors {
 }
 
 /**
- * Updates by TensorFlow's own optimizers: one operation that goes through memory once, and in place
- * where nothing else refers to a tensor's values. Each takes the tensors that it updates: they are
- * disposed, and `store` gets others of the same shapes.
+ * Updates that go through memory once, and in place where nothing else refers to a tensor's values:
+ * by the binding's kernels, or by TensorFlow's own optimizers. Each takes the tensors that it updates:
+ * they are disposed, and `store` gets others of the same shapes.
  */
 export class EagerUpdates {
   readonly #eager: Eager
   readonly #variables: readonly [Handle, Handle, Handle]
   readonly #empty: Handle
   readonly #scalars = new Map<number, Handle>()
+  #areVariablesEmpty = true
 
   constructor(eager: Eager) {
     this.#eager = eager
@@ -31,6 +36,10 @@ export class EagerUpdates {
 
   /** value = value - rate gradient */
   descend(value: Tensor, gradient: Tensor, rate: number, store: Store): void {
+    const isDone = this.#call([value], gradient, store, (kernels, handles) =>
+      kernels.descend(handles, rate),
+    )
+    if (isDone) return
     this.#update([value], store, ([variable]) => {
       const inputs = [variable!, this.#scalar(rate), this.#eager.handleOf(gradient)]
       this.#eager.apply('ResourceApplyGradientDescent', inputs)
@@ -44,6 +53,10 @@ export class EagerUpdates {
     { rate, momentum }: { readonly rate: number; readonly momentum: number },
     store: Store,
   ): void {
+    const isDone = this.#call([value, velocity], gradient, store, (kernels, handles) =>
+      kernels.descendWithMomentum(handles, rate, momentum),
+    )
+    if (isDone) return
     this.#update([value, velocity], store, (variables) => {
       const [given, by] = [this.#eager.handleOf(gradient), this.#scalar(momentum)]
       this.#eager.apply('ResourceApplyMomentum', [...variables, this.#scalar(rate), given, by])
@@ -61,7 +74,12 @@ export class EagerUpdates {
     store: Store,
   ): void {
     const [power1, power2] = [beta1 ** step, beta2 ** step]
-    const corrected = epsilon * Math.sqrt(1 - power2)
+    const deviation = Math.sqrt(1 - power2)
+    const isDone = this.#call(tensors, gradient, store, (kernels, handles) =>
+      kernels.adam(handles, beta1, beta2, learningRate / (1 - power1), 1 / deviation, epsilon),
+    )
+    if (isDone) return
+    const corrected = epsilon * deviation
     const factors = [power1, power2, learningRate, beta1, beta2, corrected]
     this.#update(tensors, store, (variables) => {
       const scalars = factors.map((factor) => this.#scalar(factor))
@@ -72,9 +90,27 @@ export class EagerUpdates {
 
   /** After a step: lets go of the values of the last parameter. */
   finish(): void {
+    if (this.#areVariablesEmpty) return
+    this.#areVariablesEmpty = true
     for (const variable of this.#variables) this.#eager.assign(variable, this.#empty)
     for (const scalar of this.#scalars.values()) this.#eager.free(scalar)
     this.#scalars.clear()
+  }
+
+  /** Whether the kernels could change the tensors' own values. */
+  #call(
+    tensors: readonly Tensor[],
+    gradient: Tensor,
+    store: Store,
+    update: (kernels: BindingKernels, handles: Int32Array) => boolean,
+  ): boolean {
+    const eager = this.#eager
+    const { kernels } = eager
+    if (kernels === undefined || gradient.size > LARGEST_CALL) return false
+    if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
+    if (!update(kernels, Int32Array.from(eager.handlesOf([...tensors, gradient])))) return false
+    store(tensors.map((tensor) => eager.retake(tensor)))
+    return true
   }
 
   #update(
@@ -84,6 +120,7 @@ export class EagerUpdates {
   ): void {
     const eager = this.#eager
     const variables = this.#variables.slice(0, tensors.length)
+    this.#areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }

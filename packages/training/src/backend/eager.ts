@@ -1,5 +1,5 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
-import { encodeFunction, type FunctionDefinition } from './function-def.ts'
+import type { BindingKernels } from './binding-kernels.ts'
 import { tf } from './tensorflow.ts'
 
 /** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
@@ -14,6 +14,7 @@ interface NodeBackend {
     set(dataId: object, info: TensorData): void
   }
   getInputTensorIds(tensors: readonly TensorInfo[]): Handle[]
+  incRef(dataId: object): void
 }
 
 interface Binding {
@@ -31,12 +32,12 @@ interface Binding {
   ): readonly { readonly id: Handle }[]
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   deleteTensor(id: Handle): void
-  /** What `tsrun setup` adds to it; not in the package's own. */
-  addFunction?(definition: Uint8Array): void
+  /** Not in the package's own. */
+  readonly kernels?: BindingKernels
 }
 
 interface TensorData {
-  id: Handle
+  readonly id: Handle
   readonly shape: readonly number[]
   readonly dtype: number
   readonly values: unknown
@@ -57,10 +58,10 @@ export class Eager {
   readonly #backend: NodeBackend
   readonly #binding: Binding
   readonly #float: readonly Attribute[]
-  readonly #products: readonly (readonly Attribute[])[]
+  readonly #product: string
+  readonly #transpositions: readonly (readonly Attribute[])[]
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
-  readonly #expansions: readonly Attribute[]
   readonly #variables: readonly Attribute[]
   /** [0]: the axis of a sum over a vector, the first row; lives as long as the backend. */
   readonly #firstAxis: Handle
@@ -83,31 +84,26 @@ export class Eager {
       value,
     })
     this.#float = [dtype('T', binding.TF_FLOAT)]
-    this.#products = [0, 1, 2, 3].map((which) => [
-      flag('adj_x', (which & 1) !== 0),
-      flag('adj_y', (which & 2) !== 0),
+    // MatMul is 10 % faster, but it corrupts the heap of a process that runs V8's CPU profiler, unless
+    // signals have a stack of their own: the kernels come with one.
+    const [operation, ...flags] =
+      this.kernels === undefined
+        ? ['BatchMatMulV2', 'adj_x', 'adj_y']
+        : ['MatMul', 'transpose_a', 'transpose_b']
+    this.#product = operation!
+    this.#transpositions = [0, 1, 2, 3].map((which) => [
+      ...flags.map((name, i) => flag(name, (which & (1 << i)) !== 0)),
       ...this.#float,
     ])
     this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
     this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
-    this.#expansions = [...this.#float, dtype('Tdim', binding.TF_INT32)]
     this.#variables = [dtype('dtype', binding.TF_FLOAT)]
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
-  /** Whether `define` can be called. Not tried on a GPU, so not done there. */
-  get takesFunctions(): boolean {
-    return this.isOnHost && this.#binding.addFunction !== undefined
-  }
-
-  /** Gives TensorFlow a function, for as long as the backend lives. */
-  define(definition: FunctionDefinition): void {
-    this.#binding.addFunction!(encodeFunction(definition))
-  }
-
-  /** Calls a defined function; its results in the order of its outputs. */
-  call(name: string, inputs: readonly Handle[], outputs: number): Handle[] {
-    return this.#binding.executeOp(name, [], inputs, outputs).map(({ id }) => id)
+  /** Where the binding has them, and tensors are in memory that they reach. */
+  get kernels(): BindingKernels | undefined {
+    return this.isOnHost ? this.#binding.kernels : undefined
   }
 
   /** The tensor's own handle; lives as long as the tensor. */
@@ -128,17 +124,19 @@ export class Eager {
     return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
   }
 
-  /** Whether `replace` changes this tensor only. */
+  /** Another tensor with the same memory; the former is disposed. */
+  retake(tensor: Tensor): Tensor {
+    const { dataId, shape, dtype } = tensor
+    this.#backend.incRef(dataId)
+    const next = tf.keep(tf.engine().makeTensorFromTensorInfo({ dataId, shape, dtype }))
+    tensor.dispose()
+    return next
+  }
+
+  /** Whether no other tensor of TensorFlow.js has these values. */
   isAlone({ dataId }: TensorInfo): boolean {
     const data = this.#backend.tensorMap.get(dataId)
     return data?.refCount === 1 && data.values === null
-  }
-
-  /** Gives a tensor that `isAlone` another handle, of the same shape, and frees its own. */
-  replace({ dataId }: TensorInfo, handle: Handle): void {
-    const data = this.#backend.tensorMap.get(dataId)!
-    this.free(data.id)
-    data.id = handle
   }
 
   free(handle: Handle): void {
@@ -149,35 +147,10 @@ export class Eager {
     return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
   }
 
-  /**
-   * A tensor in the array's own memory, where that is aligned to 64 bytes; elsewhere in a copy of it.
-   * Free it before the array's memory is used for something else.
-   */
-  aliasOf(values: Float32Array, shape: readonly number[]): Handle {
-    return this.#binding.createTensor(shape, this.#binding.TF_FLOAT, values)
-  }
-
-  /** The same values in memory of TensorFlow's. */
-  copy(x: Handle): Handle {
-    return this.#run('DeepCopy', this.#float, [x])
-  }
-
-  /** Writes values into the memory of a tensor of the same shape with a 1 before it. */
-  overwrite(target: Handle, values: Handle): void {
-    const row = this.#run('ExpandDims', this.#expansions, [values, this.#firstAxis])
-    try {
-      this.free(this.#run('InplaceUpdate', this.#float, [target, this.#firstAxis, row]))
-    } finally {
-      this.free(row)
-    }
-  }
-
   /** a b, both matrices, either of them transposed first. */
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
-    const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
-    // MatMul is 10 % faster, but with TensorFlow 2.21 it corrupts the heap of a process that runs V8's
-    // CPU profiler.
-    return this.#run('BatchMatMulV2', attributes, [a, b])
+    const attributes = this.#transpositions[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
+    return this.#run(this.#product, attributes, [a, b])
   }
 
   /** Each row of a matrix plus the bias. */

@@ -1,20 +1,21 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
+import type { BindingKernels } from '../backend/binding-kernels.ts'
 import type { Eager, Handle } from '../backend/eager.ts'
 import { tf } from '../backend/tensorflow.ts'
-import { linearFunctions, type LinearFunctions } from './linear-functions.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
 
 /**
- * The passes with a function of TensorFlow's for each: its operations follow one another without
- * JavaScript in between. All gradients come at the end of a backward pass.
+ * The passes with a call of the binding's kernels for each. All gradients come at the end of a
+ * backward pass.
  */
 export class CalledPasses implements LinearPasses {
   readonly output: Tensor
   readonly #eager: Eager
-  readonly #functions: LinearFunctions
+  readonly #kernels: BindingKernels
   readonly #layers: readonly Linear[]
+  readonly #relu: Uint8Array
   readonly #needsInputGradient: boolean
   readonly #input: Tensor
   /** Of each layer but the last, whose output is a tensor. */
@@ -22,44 +23,51 @@ export class CalledPasses implements LinearPasses {
   /** By layer: the gradient before its activation, between the halves of a backward pass. */
   #saved: readonly Handle[] = []
 
-  constructor(eager: Eager, layers: readonly Linear[], x: Tensor, needsInputGradient: boolean) {
+  constructor(
+    eager: Eager,
+    kernels: BindingKernels,
+    layers: readonly Linear[],
+    x: Tensor,
+    needsInputGradient: boolean,
+  ) {
     this.#eager = eager
-    this.#functions = linearFunctions(eager, layers, needsInputGradient)
+    this.#kernels = kernels
     this.#layers = layers
+    this.#relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
     this.#needsInputGradient = needsInputGradient
     this.#input = tf.keep(tf.clone(x))
     const inputs = [this.#input, ...this.#weights(), ...layers.map(({ bias }) => bias.value)]
-    const outputs = eager.call(this.#functions.forward, eager.handlesOf(inputs), layers.length)
+    const outputs = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), this.#relu)
     this.#outputs = outputs.slice(0, -1)
     this.output = eager.take(outputs.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
   }
 
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-    const count = 2 * this.#layers.length
+    const inputs = [...this.#eager.handlesOf([this.#input, dy]), ...this.#layersForBackward()]
+    const run = (sums: readonly Handle[]): Handle[] | false =>
+      this.#kernels.linearBackward(
+        Int32Array.from([...inputs, ...sums]),
+        this.#relu,
+        this.#needsInputGradient,
+      )
     const sums = this.#sumsOf(onGradient)
-    const { backward, backwardSum } = this.#functions
-    const results = this.#call(sums === undefined ? backward : backwardSum, dy, count, sums)
-    if (sums === undefined) this.#announce(results.slice(0, count), onGradient)
-    else
-      sums.forEach((sum, i) => {
-        this.#eager.replace(sum, results[i]!)
-      })
-    return this.#inputGradient(results[count])
+    const added = sums !== undefined && run(this.#eager.handlesOf(sums))
+    if (added !== false) return this.#inputGradient(added[0])
+    const results = run([]) as Handle[]
+    this.#announce(results, onGradient)
+    return this.#inputGradient(results[2 * this.#layers.length])
   }
 
   backwardInput(dy: Tensor): Tensor | undefined {
-    const count = this.#layers.length
-    const results = this.#call(this.#functions.backwardInput, dy, count)
-    this.#saved = results.slice(0, count)
-    return this.#inputGradient(results[count])
+    const inputs = Int32Array.of(this.#eager.handleOf(dy), ...this.#layersForBackward())
+    const results = this.#kernels.linearBackwardInput(inputs, this.#relu, this.#needsInputGradient)
+    this.#saved = results.slice(0, this.#layers.length)
+    return this.#inputGradient(results[this.#layers.length])
   }
 
   backwardParameters(onGradient: GradientListener): void {
-    const eager = this.#eager
-    const [input, output] = eager.handlesOf([this.#input, this.output])
-    const inputs = [input!, ...this.#saved, ...this.#outputs, output!]
-    const count = 2 * this.#layers.length
-    this.#announce(eager.call(this.#functions.backwardParameters, inputs, count), onGradient)
+    const inputs = [this.#eager.handleOf(this.#input), ...this.#saved, ...this.#outputs]
+    this.#announce(this.#kernels.linearBackwardParameters(Int32Array.from(inputs)), onGradient)
   }
 
   dispose(): void {
@@ -68,13 +76,11 @@ export class CalledPasses implements LinearPasses {
     this.#input.dispose()
   }
 
-  /** @param count - of results besides the gradient of the input */
-  #call(name: string, dy: Tensor, count: number, sums: readonly Tensor[] = []): readonly Handle[] {
-    const eager = this.#eager
-    const tensors = eager.handlesOf([this.#input, dy, ...this.#weights(), this.output])
-    const output = tensors.pop()!
-    const inputs = [...tensors, ...this.#outputs, output, ...eager.handlesOf(sums)]
-    return eager.call(name, inputs, this.#needsInputGradient ? count + 1 : count)
+  /** Weights and outputs, as the kernels take them. */
+  #layersForBackward(): Handle[] {
+    const handles = this.#eager.handlesOf([...this.#weights(), this.output])
+    const output = handles.pop()!
+    return [...handles, ...this.#outputs, output]
   }
 
   /** Of the weights, then of the biases, where there is one of each to add to. */

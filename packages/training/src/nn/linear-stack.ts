@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
-import { currentEager, type Eager } from '../backend/eager.ts'
+import { currentEager } from '../backend/eager.ts'
 import { currentHeap } from '../backend/wasm-heap.ts'
 import { CalledPasses } from './linear-calls.ts'
 import { EagerPasses } from './linear-eager.ts'
@@ -11,9 +11,8 @@ import type { LinearPasses } from './linear-passes.ts'
 import { tensorPasses } from './linear-tensors.ts'
 import type { Linear } from './linear.ts'
 
-/** Elements of weights (4 MiB), and layers: the operations of a call are nested. */
-const LARGEST_CALL = 2 ** 20
-const DEEPEST_CALL = 64
+/** Multiplications of a forward pass in one call, 0.3 ms or so: it computes in one thread. */
+const LARGEST_CALL = 2 ** 24
 
 /**
  * Forward and backward passes of linear layers in a row, written out: the tape's gradients without
@@ -74,18 +73,19 @@ function passesFor(
   if (heap !== undefined) return new HeapPasses(heap, layers, x, needsInputGradient)
   const eager = currentEager()
   if (eager === undefined) return tensorPasses(layers, x, needsInputGradient)
-  const Passes = suitsCalls(eager, layers) ? CalledPasses : EagerPasses
-  return new Passes(eager, layers, x, needsInputGradient)
+  const { kernels } = eager
+  return kernels !== undefined && suitsCalls(layers, x)
+    ? new CalledPasses(eager, kernels, layers, x, needsInputGradient)
+    : new EagerPasses(eager, layers, x, needsInputGradient)
 }
 
 /**
  * Whether a call for each pass is worth that gradients come at its end: those of small layers do not
  * fill a bucket that could be sent meanwhile.
  */
-function suitsCalls(eager: Eager, layers: readonly Linear[]): boolean {
-  if (!eager.takesFunctions || layers.length > DEEPEST_CALL) return false
+function suitsCalls(layers: readonly Linear[], x: Tensor): boolean {
   const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
-  return elements <= LARGEST_CALL
+  return elements * x.shape[0] <= LARGEST_CALL
 }
 
 /** Kernels trust shapes, and would read beyond the end. */

@@ -1,0 +1,473 @@
+// Adds `kernels` to the binding of @tensorflow/tfjs-node, and is compiled with it: functions that compute
+// at once, in the calling thread, on the memory of tensors. Nothing of TensorFlow's is called but to
+// allocate: where ranks share cores, its ways through an operation have left the caches at each turn.
+#include <dlfcn.h>
+#include <node_api.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "binding/tfjs_backend.h"
+#include "kernels.h"
+#include "tensorflow/c/eager/tfe_tensorhandle_internal.h"
+#include "tensorflow/core/common_runtime/eager/tensor_handle.h"
+
+// The command line renames the binding's own entry to BINDING_ENTRY: this file has Node's.
+#undef napi_register_module_v1
+extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
+
+namespace {
+
+const Kernels* kernels = nullptr;
+
+// TensorFlow's products use the stack pointer for something else for a while: the handler of a signal,
+// such as that of V8's CPU profiler, would write its frame into the heap. It gets a stack of its own.
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t stack;
+    if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+    void* memory = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    memory_ = memory;
+    stack = {};
+    stack.ss_sp = memory_;
+    stack.ss_size = kSize;
+    sigaltstack(&stack, nullptr);
+  }
+
+  ~SignalStack() {
+    if (memory_ == nullptr) return;
+    stack_t none = {};
+    none.ss_flags = SS_DISABLE;
+    if (sigaltstack(&none, nullptr) == 0) munmap(memory_, kSize);
+  }
+
+ private:
+  static constexpr size_t kSize = 256 * 1024;
+  void* memory_ = nullptr;
+};
+
+// The library for the widest instructions that this machine has, of those that could be compiled.
+const Kernels* LoadKernels() {
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&LoadKernels), &self) == 0) return nullptr;
+  const std::string path = self.dli_fname;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  std::vector<std::string> names;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
+    names.push_back("avx512");
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) names.push_back("avx2");
+#endif
+  names.push_back("any");
+  for (const auto& name : names) {
+    void* library = dlopen((folder + "libtsrun_kernels_" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    return static_cast<const Kernels*>(dlsym(library, "tsrun_kernels"));
+  }
+  return nullptr;
+}
+
+void Check(bool holds, const char* expected) {
+  if (!holds) throw std::invalid_argument(expected);
+}
+
+// Of a tensor's memory, by all who share it.
+int64_t References(const tensorflow::Tensor& tensor) { return tensor.buf_->RefCount(); }
+
+// How many of them a handle has by itself: it also protects its memory from being passed on.
+int64_t ReferencesOfHandle() {
+  static const int64_t count = [] {
+    auto* handle = tensorflow::TensorHandle::CreateLocalHandle(tensorflow::Tensor(tensorflow::DT_FLOAT, {1}));
+    const tensorflow::Tensor* tensor = nullptr;
+    const int64_t references = handle->Tensor(&tensor).ok() ? References(*tensor) : 0;
+    handle->Unref();
+    return references;
+  }();
+  return count;
+}
+
+// A tensor's memory; the last dimension counts the columns, and a vector is one row.
+struct Matrix {
+  const tensorflow::Tensor* tensor;
+  float* data;
+  int64_t rows, columns;
+
+  int64_t size() const { return rows * columns; }
+  // Whether nobody else sees what is written into it.
+  bool IsAlone() const {
+    tensorflow::TensorBuffer* buffer = tensor->buf_;
+    if (buffer == nullptr || buffer->root_buffer() != buffer || !buffer->OwnsMemory()) return false;
+    return References(*tensor) == ReferencesOfHandle();
+  }
+};
+
+// The arguments of a call from JavaScript, and what it makes.
+class Call {
+ public:
+  Call(napi_env env, napi_callback_info info) : env_(env) {
+    size_t count = arguments_.size();
+    void* backend = nullptr;
+    napi_get_cb_info(env, info, &count, arguments_.data(), nullptr, nullptr);
+    napi_get_instance_data(env, &backend);
+    backend_ = static_cast<tfnodejs::TFJSBackend*>(backend);
+    Check(backend_ != nullptr && count > 0, "a backend and arguments");
+    void* handles = nullptr;
+    Read(0, napi_int32_array, &handles, &count_);
+    handles_ = static_cast<const int32_t*>(handles);
+  }
+
+  // How many tensors were given.
+  size_t count() const { return count_; }
+  int32_t handle(size_t i) const { return handles_[i]; }
+
+  float* Floats(size_t argument, int64_t size) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_float32_array, &data, &length);
+    Check(static_cast<int64_t>(length) == size, "an array as long as the tensor");
+    return static_cast<float*>(data);
+  }
+
+  Matrix Tensor(size_t i) const {
+    Check(i < count_, "more tensors");
+    const auto found = backend_->tfe_handle_map_.find(handles_[i]);
+    Check(found != backend_->tfe_handle_map_.end(), "handles of tensors");
+    const tensorflow::Tensor* tensor = nullptr;
+    auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(found->second));
+    Check(handle->Tensor(&tensor).ok() && tensor->dtype() == tensorflow::DT_FLOAT, "float32 in memory");
+    const int dims = tensor->dims();
+    const int64_t columns = dims == 0 ? 1 : tensor->dim_size(dims - 1);
+    const int64_t rows = columns == 0 ? 0 : tensor->NumElements() / columns;
+    return {tensor, const_cast<float*>(tensor->flat<float>().data()), rows, columns};
+  }
+
+  Matrix Tensor(size_t i, int64_t rows, int64_t columns) const {
+    const Matrix matrix = Tensor(i);
+    Check(matrix.rows == rows && matrix.columns == columns, "tensors whose shapes fit one another");
+    return matrix;
+  }
+
+  // A tensor among the results.
+  float* Add(const tensorflow::TensorShape& shape) {
+    tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
+    Check(tensor.IsInitialized(), "memory for a result");
+    float* data = tensor.flat<float>().data();
+    results_.push_back(tensorflow::wrap(tensorflow::TensorHandle::CreateLocalHandle(tensor)));
+    return data;
+  }
+
+  std::vector<bool> Flags(size_t argument) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_uint8_array, &data, &length);
+    const auto* flags = static_cast<const uint8_t*>(data);
+    return std::vector<bool>(flags, flags + length);
+  }
+
+  bool Flag(size_t argument) const {
+    bool value = false;
+    Check(napi_get_value_bool(env_, arguments_[argument], &value) == napi_ok, "true or false");
+    return value;
+  }
+
+  float Number(size_t argument) const {
+    double value = 0;
+    Check(napi_get_value_double(env_, arguments_[argument], &value) == napi_ok, "numbers");
+    return static_cast<float>(value);
+  }
+
+  // The handles of the results, in their order.
+  napi_value Results() {
+    napi_value array;
+    napi_create_array_with_length(env_, results_.size(), &array);
+    for (size_t i = 0; i < results_.size(); i++) {
+      napi_value id;
+      napi_create_int32(env_, backend_->InsertHandle(results_[i]), &id);
+      napi_set_element(env_, array, i, id);
+    }
+    results_.clear();
+    return array;
+  }
+
+  napi_value Boolean(bool value) const {
+    napi_value result;
+    napi_get_boolean(env_, value, &result);
+    return result;
+  }
+
+  ~Call() {
+    for (TFE_TensorHandle* handle : results_) TFE_DeleteTensorHandle(handle);
+  }
+
+ private:
+  void Read(size_t argument, napi_typedarray_type expected, void** data, size_t* length) const {
+    napi_typedarray_type type;
+    const napi_status status =
+        napi_get_typedarray_info(env_, arguments_[argument], &type, length, data, nullptr, nullptr);
+    Check(status == napi_ok && type == expected, "typed arrays: handles as Int32Array, flags as Uint8Array, values as Float32Array");
+  }
+
+  napi_env env_;
+  std::array<napi_value, 6> arguments_{};
+  tfnodejs::TFJSBackend* backend_ = nullptr;
+  const int32_t* handles_ = nullptr;
+  size_t count_ = 0;
+  std::vector<TFE_TensorHandle*> results_;
+};
+
+// copyOut([tensor], target)
+napi_value CopyOut(Call& call) {
+  const Matrix tensor = call.Tensor(0);
+  float* target = call.Floats(1, tensor.size());
+  std::copy(tensor.data, tensor.data + tensor.size(), target);
+  return call.Results();
+}
+
+// copyIn(shape, source) -> a tensor of that shape
+napi_value CopyIn(Call& call) {
+  tensorflow::TensorShape shape;
+  for (size_t i = 0; i < call.count(); i++) shape.AddDim(call.handle(i));
+  const float* source = call.Floats(1, shape.num_elements());
+  std::copy(source, source + shape.num_elements(), call.Add(shape));
+  return call.Results();
+}
+
+// linearForward([x, weights..., biases...], relu) -> the output of each layer
+napi_value LinearForward(Call& call) {
+  const std::vector<bool> relu = call.Flags(1);
+  const size_t layers = relu.size();
+  Matrix input = call.Tensor(0);
+  const float* x = input.data;
+  Product product = {input.rows, 0, input.columns};
+  for (size_t i = 0; i < layers; i++) {
+    const Matrix weight = call.Tensor(1 + i);
+    product = {product.rows, product.outputs, weight.columns};
+    Check(weight.rows == product.inputs, "layers that fit one another");
+    const Matrix bias = call.Tensor(1 + layers + i, 1, product.outputs);
+    float* y = call.Add({product.rows, product.outputs});
+    kernels->forward(product, x, weight.data, bias.data, relu[i], y);
+    x = y;
+  }
+  return call.Results();
+}
+
+// Where the gradients of weights and biases go, in this order: to new tensors, or to sums that are there.
+class ParameterSink {
+ public:
+  // `first`: of the sums among the tensors of the call, where there are any.
+  ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first) {
+    const size_t layers = weights.size();
+    adds_ = call.count() > first;
+    for (size_t i = 0; i < 2 * layers; i++) {
+      const Matrix& weight = weights[i % layers];
+      const bool is_bias = i >= layers;
+      if (adds_) {
+        targets_.push_back(call.Tensor(first + i, is_bias ? 1 : weight.rows, weight.columns));
+      } else {
+        const auto shape = is_bias ? tensorflow::TensorShape({weight.columns})
+                                   : tensorflow::TensorShape({weight.rows, weight.columns});
+        targets_.push_back({nullptr, call.Add(shape), is_bias ? 1 : weight.rows, weight.columns});
+      }
+    }
+  }
+
+  bool IsAlone() const {
+    for (const Matrix& target : targets_) {
+      if (adds_ && !target.IsAlone()) return false;
+    }
+    return true;
+  }
+
+  void Take(size_t layer, Product product, const float* x, const float* dz) const {
+    float* dw = targets_[layer].data;
+    float* db = targets_[targets_.size() / 2 + layer].data;
+    kernels->parameter_gradients(product, x, dz, adds_, dw, db);
+  }
+
+ private:
+  bool adds_;
+  std::vector<Matrix> targets_;
+};
+
+// linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient)
+//   -> gradients of the weights, of the biases, of x if that is needed; where sums are given, the
+//      gradients are added to them: then only that of x; or false, if somebody else sees the sums too
+napi_value LinearBackward(Call& call) {
+  const std::vector<bool> relu = call.Flags(1);
+  const bool needs_input_gradient = call.Flag(2);
+  const size_t layers = relu.size();
+  const Matrix input = call.Tensor(0);
+  std::vector<Matrix> weights, outputs;
+  for (size_t i = 0; i < layers; i++) {
+    const int64_t inputs = i == 0 ? input.columns : weights.back().columns;
+    weights.push_back(call.Tensor(2 + i));
+    Check(weights.back().rows == inputs, "layers that fit one another");
+    outputs.push_back(call.Tensor(2 + layers + i, input.rows, weights.back().columns));
+  }
+  const ParameterSink sink(call, weights, 2 + 2 * layers);
+  if (!sink.IsAlone()) return call.Boolean(false);
+
+  int64_t widest = input.columns;
+  for (const Matrix& weight : weights) widest = std::max(widest, weight.columns);
+  std::vector<float> current(input.rows * widest), next(input.rows * widest);
+  const float* gradient = call.Tensor(1, input.rows, outputs.back().columns).data;
+  for (size_t i = layers; i-- > 0;) {
+    const Product product = {input.rows, weights[i].rows, weights[i].columns};
+    if (relu[i]) {
+      kernels->mask(outputs[i].size(), gradient, outputs[i].data, current.data());
+      gradient = current.data();
+    }
+    sink.Take(i, product, i == 0 ? input.data : outputs[i - 1].data, gradient);
+    if (i == 0 && !needs_input_gradient) break;
+    float* dx = i == 0 ? call.Add({input.rows, input.columns}) : next.data();
+    kernels->input_gradient(product, gradient, weights[i].data, dx);
+    current.swap(next);
+    gradient = dx;
+  }
+  return call.Results();
+}
+
+// linearBackwardInput([dy, weights..., outputs...], relu, needsInputGradient)
+//   -> the gradient before each activation, of x if that is needed
+napi_value LinearBackwardInput(Call& call) {
+  const std::vector<bool> relu = call.Flags(1);
+  const bool needs_input_gradient = call.Flag(2);
+  const size_t layers = relu.size();
+  const int64_t rows = call.Tensor(0).rows;
+  std::vector<Matrix> weights;
+  std::vector<float*> dz;
+  for (size_t i = 0; i < layers; i++) {
+    weights.push_back(call.Tensor(1 + i));
+    Check(i == 0 || weights[i].rows == weights[i - 1].columns, "layers that fit one another");
+    dz.push_back(call.Add({rows, weights[i].columns}));
+  }
+  const Matrix given = call.Tensor(0, rows, weights.back().columns);
+  std::vector<float> after(given.data, given.data + given.size());
+  for (size_t i = layers; i-- > 0;) {
+    const Product product = {rows, weights[i].rows, weights[i].columns};
+    const Matrix output = call.Tensor(1 + layers + i, rows, product.outputs);
+    if (relu[i]) {
+      kernels->mask(output.size(), after.data(), output.data, dz[i]);
+    } else {
+      std::copy(after.begin(), after.end(), dz[i]);
+    }
+    if (i == 0) {
+      if (!needs_input_gradient) break;
+      kernels->input_gradient(product, dz[i], weights[i].data, call.Add({rows, product.inputs}));
+    } else {
+      after.resize(rows * product.inputs);
+      kernels->input_gradient(product, dz[i], weights[i].data, after.data());
+    }
+  }
+  return call.Results();
+}
+
+// linearBackwardParameters([x, gradients before each activation..., outputs of all but the last...])
+//   -> gradients of the weights, of the biases
+napi_value LinearBackwardParameters(Call& call) {
+  const size_t layers = call.count() / 2;
+  const Matrix input = call.Tensor(0);
+  std::vector<Matrix> weights, dz;
+  for (size_t i = 0; i < layers; i++) {
+    dz.push_back(call.Tensor(1 + i));
+    Check(dz[i].rows == input.rows, "the same rows");
+    weights.push_back({nullptr, nullptr, i == 0 ? input.columns : dz[i - 1].columns, dz[i].columns});
+  }
+  const ParameterSink sink(call, weights, call.count());
+  for (size_t i = 0; i < layers; i++) {
+    const Product product = {input.rows, weights[i].rows, weights[i].columns};
+    const Matrix x = i == 0 ? input : call.Tensor(layers + i, input.rows, product.inputs);
+    sink.Take(i, product, x.data, dz[i].data);
+  }
+  return call.Results();
+}
+
+// Of an optimizer: the first `changed` tensors are written into; the last is the gradient.
+bool ReadUpdate(const Call& call, size_t changed, std::vector<Matrix>& tensors) {
+  const Matrix gradient = call.Tensor(changed);
+  for (size_t i = 0; i < changed; i++) {
+    tensors.push_back(call.Tensor(i));
+    Check(tensors[i].size() == gradient.size(), "tensors of one size");
+    if (!tensors[i].IsAlone()) return false;
+  }
+  tensors.push_back(gradient);
+  return true;
+}
+
+// descend([value, gradient], rate) -> whether it was done: false if somebody else sees the value too
+napi_value Descend(Call& call) {
+  std::vector<Matrix> t;
+  if (!ReadUpdate(call, 1, t)) return call.Boolean(false);
+  kernels->descend(t[0].size(), call.Number(1), t[1].data, t[0].data);
+  return call.Boolean(true);
+}
+
+// descendWithMomentum([value, velocity, gradient], rate, momentum) -> as descend
+napi_value DescendWithMomentum(Call& call) {
+  std::vector<Matrix> t;
+  if (!ReadUpdate(call, 2, t)) return call.Boolean(false);
+  kernels->descend_with_momentum(t[0].size(), call.Number(1), call.Number(2), t[2].data, t[1].data, t[0].data);
+  return call.Boolean(true);
+}
+
+// adam([value, mean, square, gradient], beta1, beta2, rate, scale, epsilon) -> as descend
+napi_value Adam(Call& call) {
+  std::vector<Matrix> t;
+  if (!ReadUpdate(call, 3, t)) return call.Boolean(false);
+  const AdamFactors factors = {call.Number(1), call.Number(2), call.Number(3), call.Number(4), call.Number(5)};
+  kernels->adam(t[0].size(), factors, t[3].data, t[1].data, t[2].data, t[0].data);
+  return call.Boolean(true);
+}
+
+template <napi_value (*Function)(Call&)>
+napi_value Guarded(napi_env env, napi_callback_info info) {
+  try {
+    Call call(env, info);
+    return Function(call);
+  } catch (const std::exception& error) {
+    napi_throw_error(env, nullptr, (std::string("a kernel of the binding takes ") + error.what()).c_str());
+    return nullptr;
+  }
+}
+
+void Define(napi_env env, napi_value exports) {
+  const std::pair<const char*, napi_callback> functions[] = {
+      {"copyOut", Guarded<CopyOut>},
+      {"copyIn", Guarded<CopyIn>},
+      {"linearForward", Guarded<LinearForward>},
+      {"linearBackward", Guarded<LinearBackward>},
+      {"linearBackwardInput", Guarded<LinearBackwardInput>},
+      {"linearBackwardParameters", Guarded<LinearBackwardParameters>},
+      {"descend", Guarded<Descend>},
+      {"descendWithMomentum", Guarded<DescendWithMomentum>},
+      {"adam", Guarded<Adam>},
+  };
+  napi_value object;
+  napi_create_object(env, &object);
+  for (const auto& [name, callback] : functions) {
+    napi_value function;
+    napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &function);
+    napi_set_named_property(env, object, name, function);
+  }
+  napi_set_named_property(env, exports, "kernels", object);
+}
+
+}  // namespace
+
+extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports) {
+  napi_value binding = BINDING_ENTRY(env, exports);
+  static thread_local SignalStack signal_stack;
+  if (kernels == nullptr) kernels = LoadKernels();
+  if (kernels != nullptr) Define(env, exports);
+  return binding;
+}

@@ -1,0 +1,62 @@
+import type { Handle } from './eager.ts'
+
+/**
+ * What `tsrun setup` compiles into the binding beside the package's own: functions that compute at
+ * once, in the calling thread, on the memory of float32 tensors of the CPU.
+ *
+ * Each takes the handles of all its tensors in one array; layers are in the order of the forward
+ * pass, and `relu` has a 1 for each that ends in one. They throw an Error where shapes do not fit.
+ *
+ * Source: packages/launcher/src/setup/native/passes.cc
+ */
+export interface BindingKernels {
+  /** Values of [tensor] into an array of as many. */
+  copyOut(tensors: Int32Array, target: Float32Array): void
+
+  /** A tensor with the array's values: a list of one. */
+  copyIn(shape: Int32Array, source: Float32Array): [Handle]
+
+  /** [x, weights..., biases...] -> the output of each layer. */
+  linearForward(tensors: Int32Array, relu: Uint8Array): Handle[]
+
+  /**
+   * [x, dy, weights..., outputs...] -> gradients of the weights, of the biases, and of x if that is
+   * needed. With sums for the weights and the biases as well, the gradients are added to those, and
+   * only that of x is a result; false, and nothing done, where somebody else sees a sum's values.
+   */
+  linearBackward(
+    tensors: Int32Array,
+    relu: Uint8Array,
+    needsInputGradient: boolean,
+  ): Handle[] | false
+
+  /** [dy, weights..., outputs...] -> gradients before each activation, of x if that is needed. */
+  linearBackwardInput(tensors: Int32Array, relu: Uint8Array, needsInputGradient: boolean): Handle[]
+
+  /**
+   * [x, gradients before each activation..., outputs of all layers but the last...] -> gradients of
+   * the weights, of the biases.
+   */
+  linearBackwardParameters(tensors: Int32Array): Handle[]
+
+  /** [value, gradient]: value = value - rate gradient. False as in `linearBackward`. */
+  descend(tensors: Int32Array, rate: number): boolean
+
+  /** [value, velocity, gradient]; false as in `linearBackward`. */
+  descendWithMomentum(tensors: Int32Array, rate: number, momentum: number): boolean
+
+  /**
+   * [value, mean, square, gradient]; false as in `linearBackward`.
+   *
+   * @param rate - the learning rate / (1 - beta1^step)
+   * @param scale - 1 / sqrt(1 - beta2^step)
+   */
+  adam(
+    tensors: Int32Array,
+    beta1: number,
+    beta2: number,
+    rate: number,
+    scale: number,
+    epsilon: number,
+  ): boolean
+}

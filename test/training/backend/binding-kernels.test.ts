@@ -1,0 +1,152 @@
+import { jest } from '@jest/globals'
+import { readTensorFlowManifest } from '@tsrun/core'
+import { runModule } from './support/process.ts'
+
+jest.setTimeout(120_000)
+
+const usersHome = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
+const isSetUp = readTensorFlowManifest(usersHome) !== undefined
+
+/** Runs a script that has the binding and its kernels, and gives `found` of what comes of it. */
+async function found(script: string): Promise<unknown> {
+  const { code, stdout, stderr } = await runModule(
+    `const { tf, tensorFrom, loadBackend, recordModule, ShardedMLP } = training
+     await loadBackend()
+     const backend = tf.backend()
+     const { binding } = backend
+     const { kernels } = binding
+     const float = [{ name: 'T', type: binding.TF_ATTR_TYPE, value: binding.TF_FLOAT }]
+     const tensor = (values, ...shape) => backend.getInputTensorIds([
+       tensorFrom(Float32Array.from(values), shape.length === 0 ? [values.length] : shape),
+     ])[0]
+     const valuesOf = (handle) => [...binding.tensorDataSync(handle)]
+     const failure = (call) => { try { call() } catch (error) { return error.message } }
+     let found
+     ${script}
+     console.log(JSON.stringify(found))`,
+    { ...usersHome, TSRUN_BACKEND: 'tensorflow' },
+  )
+  expect({ code, stderr }).toMatchObject({ code: 0 })
+  return JSON.parse(stdout.trim().split('\n').at(-1)!)
+}
+
+const describeIt = isSetUp ? describe : describe.skip
+
+if (!isSetUp) {
+  it('skipped: no TensorFlow (npx tsrun setup tensorflow)', () => {
+    expect(isSetUp).toBe(false)
+  })
+}
+
+describeIt('the kernels of the binding', () => {
+  it('change values that nobody else has, and no others', async () => {
+    const outcome = await found(`
+      const [value, gradient] = [tensor([1, 2]), tensor([10, 20])]
+      const update = () => kernels.descend(Int32Array.of(value, gradient), 0.5)
+      const alone = [update(), valuesOf(value)]
+      const other = binding.executeOp('Identity', float, [value], 1)[0].id
+      const shared = [update(), valuesOf(value), valuesOf(other)]
+      binding.deleteTensor(other)
+      found = { alone, shared, again: [update(), valuesOf(value)] }`)
+    expect(outcome).toEqual({
+      alone: [true, [-4, -8]],
+      shared: [false, [-4, -8], [-4, -8]],
+      again: [true, [-9, -18]],
+    })
+  })
+
+  it('leave the memory of an array alone that a tensor was made of', async () => {
+    const outcome = await found(`
+      const gradient = tensor(Array(64).fill(1))
+      const arrays = Array.from({ length: 16 }, (_, i) => new Float32Array(new ArrayBuffer(512), 4 * i, 64))
+      for (const array of arrays) {
+        const handle = binding.createTensor([64], binding.TF_FLOAT, array)
+        kernels.descend(Int32Array.of(handle, gradient), 1)
+        kernels.adam(Int32Array.of(handle, tensor(array), tensor(array), gradient), 0.9, 0.999, 1, 1, 1)
+      }
+      found = arrays.every((array) => array.every((value) => value === 0))`)
+    expect(outcome).toBe(true)
+  })
+
+  it('add to sums in place, and to none of them where one is shared', async () => {
+    const outcome = await found(`
+      const [x, w, b] = [tensor([1, 2, 3, 4], 2, 2), tensor([1, 0, 0, 1], 2, 2), tensor([0, 0])]
+      const relu = Uint8Array.of(1)
+      const [y] = kernels.linearForward(Int32Array.of(x, w, b), relu)
+      const run = (...sums) => kernels.linearBackward(Int32Array.of(x, y, w, y, ...sums), relu, true)
+      const [dw, db, dx] = run()
+      const once = [dw, db, dx].map(valuesOf)
+      const added = run(dw, db)
+      const twice = [dw, db, ...added].map(valuesOf)
+      binding.executeOp('Identity', float, [db], 1)
+      found = { once, twice, shared: run(dw, db), still: [dw, db].map(valuesOf) }`)
+    const dx = [1, 2, 3, 4]
+    const twice = [
+      [20, 28, 28, 40],
+      [8, 12],
+    ]
+    expect(outcome).toEqual({
+      once: [[10, 14, 14, 20], [4, 6], dx],
+      twice: [...twice, dx],
+      shared: false,
+      still: twice,
+    })
+  })
+
+  it('keep what is not a number through a relu', async () => {
+    const outcome = await found(`
+      const [x, w, b] = [tensor([NaN, -1, 1], 3, 1), tensor([1], 1, 1), tensor([0])]
+      const [y] = kernels.linearForward(Int32Array.of(x, w, b), Uint8Array.of(1))
+      found = valuesOf(y).map(String)`)
+    expect(outcome).toEqual(['NaN', '0', '1'])
+  })
+
+  it('refuse what does not fit with an error that names it', async () => {
+    const outcome = await found(`
+      const [x, w, b] = [tensor([1, 2], 1, 2), tensor([1, 0, 0, 1], 2, 2), tensor([0, 0, 0])]
+      const forward = (...tensors) => failure(() => kernels.linearForward(Int32Array.of(...tensors), Uint8Array.of(0)))
+      found = [
+        forward(x, w, b),
+        forward(x, x, b),
+        forward(x, w),
+        forward(x, w, 4711),
+        failure(() => kernels.linearForward([x, w, b], Uint8Array.of(0))),
+        failure(() => kernels.linearForward()),
+        failure(() => kernels.adam(Int32Array.of(x, x, x, w), 0, 0, 0, 0, 0)),
+        failure(() => kernels.copyOut(Int32Array.of(x), new Float32Array(3))),
+        failure(() => kernels.copyIn(Int32Array.of(2, 2), new Float32Array(3))),
+      ]`)
+    const expected = [
+      'tensors whose shapes fit one another',
+      'layers that fit one another',
+      'more tensors',
+      'handles of tensors',
+      'typed arrays: handles as Int32Array, flags as Uint8Array, values as Float32Array',
+      'a backend and arguments',
+      'tensors of one size',
+      'an array as long as the tensor',
+      'an array as long as the tensor',
+    ]
+    expect(outcome).toEqual(expected.map((what) => `a kernel of the binding takes ${what}`))
+  })
+
+  it('come with a stack for signals: products under the CPU profiler leave the heap whole', async () => {
+    const outcome = await found(`
+      const { Session } = await import('node:inspector')
+      const profiler = new Session()
+      profiler.connect()
+      profiler.post('Profiler.enable')
+      profiler.post('Profiler.setSamplingInterval', { interval: 50 })
+      profiler.post('Profiler.start')
+      const [a, b] = [tensor(Array(4096).fill(1), 32, 128), tensor(Array(16384).fill(1), 128, 128)]
+      const flag = (name) => ({ name, type: binding.TF_ATTR_BOOL, value: false })
+      const attributes = [flag('transpose_a'), flag('transpose_b'), ...float]
+      const end = performance.now() + 5000
+      while (performance.now() < end) {
+        binding.deleteTensor(binding.executeOp('MatMul', attributes, [a, b], 1)[0].id)
+      }
+      profiler.post('Profiler.stop')
+      found = 'whole'`)
+    expect(outcome).toBe('whole')
+  })
+})
