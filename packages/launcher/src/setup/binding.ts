@@ -19,7 +19,9 @@ const INSTRUCTIONS = {
   avx2: ['-mavx2', '-mfma'],
   any: [],
 }
-const GENERAL = ['-O2', '-std=c++17', '-fPIC', '-shared', '-w']
+const GENERAL = ['-O2', '-DNDEBUG', '-std=c++17', '-fPIC', '-shared', '-w']
+/** The same bits for the same values, whatever the instructions. */
+const EXACT = ['-ffp-contract=off', '-DEIGEN_FAST_MATH=0']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
 /**
@@ -85,7 +87,7 @@ export async function compileBinding(
   )
 }
 
-/** What a machine of another kind cannot compile, it cannot run either: no failure. */
+/** Sets of instructions that the compiler does not know are left out. */
 async function compileKernels(
   workshop: Workshop,
   command: string,
@@ -97,7 +99,7 @@ async function compileKernels(
       workshop,
       command,
       [
-        ...[...GENERAL, '-fvisibility=hidden', ...flags, `-I${include}`],
+        ...[...GENERAL, ...EXACT, '-fvisibility=hidden', ...flags, `-I${include}`],
         ...[join(native, 'kernels.cc'), '-o', `libtsrun_kernels_${name}.so`],
       ],
       { cwd: target },

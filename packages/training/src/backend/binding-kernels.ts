@@ -39,24 +39,23 @@ export interface BindingKernels {
    */
   linearBackwardParameters(tensors: Int32Array): Handle[]
 
-  /** [value, gradient]: value = value - rate gradient. False as in `linearBackward`. */
+  /**
+   * [value, gradient]: value = value - rate gradient. As the next two it gives the bits of
+   * TensorFlow's operation, and is false as in `linearBackward`.
+   */
   descend(tensors: Int32Array, rate: number): boolean
 
-  /** [value, velocity, gradient]; false as in `linearBackward`. */
+  /** [value, velocity, gradient]: velocity = momentum velocity + gradient, value = value - rate velocity. */
   descendWithMomentum(tensors: Int32Array, rate: number, momentum: number): boolean
 
-  /**
-   * [value, mean, square, gradient]; false as in `linearBackward`.
-   *
-   * @param rate - the learning rate / (1 - beta1^step)
-   * @param scale - 1 / sqrt(1 - beta2^step)
-   */
+  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. */
   adam(
     tensors: Int32Array,
+    power1: number,
+    power2: number,
+    learningRate: number,
     beta1: number,
     beta2: number,
-    rate: number,
-    scale: number,
     epsilon: number,
   ): boolean
 }

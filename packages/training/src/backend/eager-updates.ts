@@ -2,7 +2,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 
-/** Elements (1 MiB) up to which one thread updates as fast as all. */
+/** Elements (1 MiB) up to which one thread updates as fast as all; the bits are the same. */
 const LARGEST_CALL = 2 ** 18
 
 /** Gets what has become of the tensors, in their order; also when an update fails: the former values. */
@@ -74,13 +74,12 @@ export class EagerUpdates {
     store: Store,
   ): void {
     const [power1, power2] = [beta1 ** step, beta2 ** step]
-    const deviation = Math.sqrt(1 - power2)
+    const corrected = epsilon * Math.sqrt(1 - power2)
+    const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
     const isDone = this.#call(tensors, gradient, store, (kernels, handles) =>
-      kernels.adam(handles, beta1, beta2, learningRate / (1 - power1), 1 / deviation, epsilon),
+      kernels.adam(handles, ...factors),
     )
     if (isDone) return
-    const corrected = epsilon * deviation
-    const factors = [power1, power2, learningRate, beta1, beta2, corrected]
     this.#update(tensors, store, (variables) => {
       const scalars = factors.map((factor) => this.#scalar(factor))
       const inputs = [...variables, ...scalars, this.#eager.handleOf(gradient)]
@@ -108,9 +107,15 @@ export class EagerUpdates {
     const { kernels } = eager
     if (kernels === undefined || gradient.size > LARGEST_CALL) return false
     if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
-    if (!update(kernels, Int32Array.from(eager.handlesOf([...tensors, gradient])))) return false
-    store(tensors.map((tensor) => eager.retake(tensor)))
-    return true
+    let isDone = false
+    try {
+      isDone = update(kernels, Int32Array.from(eager.handlesOf([...tensors, gradient])))
+    } catch (error) {
+      store([...tensors])
+      throw error
+    }
+    if (isDone) store(tensors.map((tensor) => eager.retake(tensor)))
+    return isDone
   }
 
   #update(

@@ -5,6 +5,7 @@ import type { Eager, Handle } from '../backend/eager.ts'
 import { tf } from '../backend/tensorflow.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
+import type { Parameter } from './parameter.ts'
 
 /**
  * The passes with a call of the binding's kernels for each. All gradients come at the end of a
@@ -35,9 +36,9 @@ export class CalledPasses implements LinearPasses {
     this.#layers = layers
     this.#relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
     this.#needsInputGradient = needsInputGradient
-    this.#input = tf.keep(tf.clone(x))
-    const inputs = [this.#input, ...this.#weights(), ...layers.map(({ bias }) => bias.value)]
+    const inputs = [x, ...this.#weights(), ...layers.map(({ bias }) => bias.value)]
     const outputs = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), this.#relu)
+    this.#input = tf.keep(tf.clone(x))
     this.#outputs = outputs.slice(0, -1)
     this.output = eager.take(outputs.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
   }
@@ -54,8 +55,15 @@ export class CalledPasses implements LinearPasses {
     const added = sums !== undefined && run(this.#eager.handlesOf(sums))
     if (added !== false) return this.#inputGradient(added[0])
     const results = run([]) as Handle[]
-    this.#announce(results, onGradient)
-    return this.#inputGradient(results[2 * this.#layers.length])
+    const count = 2 * this.#layers.length
+    const dx = this.#inputGradient(results[count])
+    try {
+      this.#announce(results.slice(0, count), onGradient)
+    } catch (error) {
+      dx?.dispose()
+      throw error
+    }
+    return dx
   }
 
   backwardInput(dy: Tensor): Tensor | undefined {
@@ -96,13 +104,22 @@ export class CalledPasses implements LinearPasses {
     return isWhole && found.every((sum) => this.#eager.isAlone(sum)) ? found : undefined
   }
 
-  #announce(gradients: readonly Handle[], onGradient: GradientListener): void {
-    const eager = this.#eager
+  /** @param results - gradients of the weights, of the biases; what is not handed over is freed */
+  #announce(results: readonly Handle[], onGradient: GradientListener): void {
     const layers = this.#layers
-    for (let i = layers.length - 1; i >= 0; i--) {
-      const { weight, bias } = layers[i]!
-      onGradient(bias, eager.take(gradients[layers.length + i]!, bias.shape))
-      onGradient(weight, eager.take(gradients[i]!, weight.shape))
+    const left = new Set(results)
+    const hand = (parameter: Parameter, handle: Handle): void => {
+      left.delete(handle)
+      onGradient(parameter, this.#eager.take(handle, parameter.shape))
+    }
+    try {
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const { weight, bias } = layers[i]!
+        hand(bias, results[layers.length + i]!)
+        hand(weight, results[i]!)
+      }
+    } finally {
+      for (const handle of left) this.#eager.free(handle)
     }
   }
 

@@ -12,7 +12,9 @@ import { tensorPasses } from './linear-tensors.ts'
 import type { Linear } from './linear.ts'
 
 /** Multiplications of a forward pass in one call, 0.3 ms or so: it computes in one thread. */
-const LARGEST_CALL = 2 ** 24
+const LONGEST_CALL = 2 ** 24
+/** Elements of its weights, 4 MiB. */
+const LARGEST_CALL = 2 ** 20
 
 /**
  * Forward and backward passes of linear layers in a row, written out: the tape's gradients without
@@ -85,7 +87,7 @@ function passesFor(
  */
 function suitsCalls(layers: readonly Linear[], x: Tensor): boolean {
   const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
-  return elements * x.shape[0] <= LARGEST_CALL
+  return elements <= LARGEST_CALL && elements * x.shape[0] <= LONGEST_CALL
 }
 
 /** Kernels trust shapes, and would read beyond the end. */

@@ -25,14 +25,14 @@ export function addDecay(gradient: Tensor, share: number, value: Tensor): Tensor
   return share === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, share)))
 }
 
-/** The update of a parameter by TensorFlow; it gives the parameter its value. */
+/** The update of a parameter on TensorFlow's CPU; it gives the parameter its value. */
 export type UpdateInPlace = (
   parameter: Parameter,
   gradient: Tensor,
   store: (value: Tensor) => void,
 ) => void
 
-/** `updateOnDevice` by TensorFlow's own optimizers. */
+/** `updateOnDevice` by what goes through memory once. */
 export function updateInPlace(
   parameters: readonly Parameter[],
   gradients: Gradients,

@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include <Eigen/Core>
+#include <cmath>
 
 namespace {
 
@@ -27,7 +28,8 @@ void Forward(Product p, const float* x, const float* w, const float* bias, bool 
 }
 
 void Mask(int64_t size, const float* dy, const float* y, float* dz) {
-  Out<Values>(dz, size) = (In<Values>(y, size) > 0.0f).select(In<Values>(dy, size), 0.0f);
+  // a product, so that what is not finite shows
+  Out<Values>(dz, size) = In<Values>(dy, size) * (In<Values>(y, size) > 0.0f).cast<float>();
 }
 
 void InputGradient(Product p, const float* dz, const float* w, float* dx) {
@@ -35,40 +37,35 @@ void InputGradient(Product p, const float* dz, const float* w, float* dx) {
       In<Matrix>(dz, p.rows, p.outputs) * In<Matrix>(w, p.inputs, p.outputs).transpose();
 }
 
-void ParameterGradients(Product p, const float* x, const float* dz, bool add, float* dw, float* db) {
+void ParameterGradients(Product p, const float* x, const float* dz, float* dw, float* db) {
   const In<Matrix> gradient(dz, p.rows, p.outputs);
-  const auto input = In<Matrix>(x, p.rows, p.inputs).transpose();
-  Out<Matrix> weights(dw, p.inputs, p.outputs);
-  Out<Row> biases(db, p.outputs);
-  if (add) {
-    weights.noalias() += input * gradient;
-    biases += gradient.colwise().sum();
-  } else {
-    weights.noalias() = input * gradient;
-    biases = gradient.colwise().sum();
-  }
+  Out<Matrix>(dw, p.inputs, p.outputs).noalias() = In<Matrix>(x, p.rows, p.inputs).transpose() * gradient;
+  Out<Row>(db, p.outputs) = gradient.colwise().sum();
 }
 
+void Add(int64_t size, const float* values, float* sum) { Out<Values>(sum, size) += In<Values>(values, size); }
+
 void Descend(int64_t size, float rate, const float* gradient, float* value) {
-  Out<Values>(value, size) -= rate * In<Values>(gradient, size);
+  Out<Values>(value, size) -= In<Values>(gradient, size) * rate;
 }
 
 void DescendWithMomentum(int64_t size, float rate, float momentum, const float* gradient,
                          float* velocity, float* value) {
   Out<Values> v(velocity, size);
-  v = momentum * v + In<Values>(gradient, size);
-  Out<Values>(value, size) -= rate * v;
+  v = v * momentum + In<Values>(gradient, size);
+  Out<Values>(value, size) -= v * rate;
 }
 
 void Adam(int64_t size, AdamFactors f, const float* gradient, float* mean, float* square, float* value) {
+  const float rate = f.learning_rate * std::sqrt(1.0f - f.power2) / (1.0f - f.power1);
   const In<Values> g(gradient, size);
-  Out<Values> m(mean, size), s(square, size);
-  m = f.beta1 * m + (1 - f.beta1) * g;
-  s = f.beta2 * s + (1 - f.beta2) * g.square();
-  Out<Values>(value, size) -= f.rate * m / (s.sqrt() * f.scale + f.epsilon);
+  Out<Values> m(mean, size), v(square, size);
+  m += (g - m) * (1.0f - f.beta1);
+  v += (g.square() - v) * (1.0f - f.beta2);
+  Out<Values>(value, size) -= (m * rate) / (v.sqrt() + f.epsilon);
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Kernels tsrun_kernels = {
-    Forward, Mask, InputGradient, ParameterGradients, Descend, DescendWithMomentum, Adam};
+    Forward, Mask, InputGradient, ParameterGradients, Add, Descend, DescendWithMomentum, Adam};

@@ -6,30 +6,31 @@ struct Product {
   int64_t rows, inputs, outputs;
 };
 
+// The powers are those of the betas, by the number of the step.
 struct AdamFactors {
-  float beta1, beta2;
-  // learning rate / (1 - beta1^step)
-  float rate;
-  // 1 / sqrt(1 - beta2^step)
-  float scale;
-  float epsilon;
+  float power1, power2, learning_rate, beta1, beta2, epsilon;
 };
 
 struct Kernels {
   // y = x w + bias, and 0 where that is negative if relu: [rows, inputs] [inputs, outputs] + [outputs]
   void (*forward)(Product, const float* x, const float* w, const float* bias, bool relu, float* y);
-  // dz = dy where y > 0, elsewhere 0
+  // dz = dy where y > 0, elsewhere dy times 0
   void (*mask)(int64_t size, const float* dy, const float* y, float* dz);
   // dx = dz w^T
   void (*input_gradient)(Product, const float* dz, const float* w, float* dx);
-  // dw = x^T dz, and db = the sum of the rows of dz; or is added to what is there
-  void (*parameter_gradients)(Product, const float* x, const float* dz, bool add, float* dw, float* db);
+  // dw = x^T dz, db = the sum of the rows of dz
+  void (*parameter_gradients)(Product, const float* x, const float* dz, float* dw, float* db);
+  // sum += values
+  void (*add)(int64_t size, const float* values, float* sum);
 
-  // value -= rate gradient
+  // These round as TensorFlow's operations of these names do, whichever processor and wherever in a
+  // vector an element is.
+
+  // ResourceApplyGradientDescent: value -= rate gradient
   void (*descend)(int64_t size, float rate, const float* gradient, float* value);
-  // velocity = momentum velocity + gradient, value -= rate velocity
+  // ResourceApplyMomentum: velocity = momentum velocity + gradient, value -= rate velocity
   void (*descend_with_momentum)(int64_t size, float rate, float momentum, const float* gradient,
                                 float* velocity, float* value);
-  // as torch.optim.Adam
+  // ResourceApplyAdam
   void (*adam)(int64_t size, AdamFactors, const float* gradient, float* mean, float* square, float* value);
 };

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,10 +27,9 @@ extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
 
 namespace {
 
-const Kernels* kernels = nullptr;
-
-// TensorFlow's products use the stack pointer for something else for a while: the handler of a signal,
-// such as that of V8's CPU profiler, would write its frame into the heap. It gets a stack of its own.
+// A process whose TensorFlow runs the operation MatMul under V8's CPU profiler dies of a broken heap, but
+// not where signals have a stack of their own: as it seems, products use the stack pointer for something
+// else for a while. It serves handlers that ask for it (SA_ONSTACK), as the profiler's does.
 class SignalStack {
  public:
   SignalStack() {
@@ -77,6 +79,12 @@ const Kernels* LoadKernels() {
   return nullptr;
 }
 
+// Of this process, once.
+const Kernels* FindKernels() {
+  static const Kernels* const found = LoadKernels();
+  return found;
+}
+
 void Check(bool holds, const char* expected) {
   if (!holds) throw std::invalid_argument(expected);
 }
@@ -114,6 +122,8 @@ struct Matrix {
 // The arguments of a call from JavaScript, and what it makes.
 class Call {
  public:
+  const Kernels* const kernels = FindKernels();
+
   Call(napi_env env, napi_callback_info info) : env_(env) {
     size_t count = arguments_.size();
     void* backend = nullptr;
@@ -148,7 +158,7 @@ class Call {
     const int dims = tensor->dims();
     const int64_t columns = dims == 0 ? 1 : tensor->dim_size(dims - 1);
     const int64_t rows = columns == 0 ? 0 : tensor->NumElements() / columns;
-    return {tensor, const_cast<float*>(tensor->flat<float>().data()), rows, columns};
+    return {tensor, static_cast<float*>(tensor->data()), rows, columns};
   }
 
   Matrix Tensor(size_t i, int64_t rows, int64_t columns) const {
@@ -158,18 +168,20 @@ class Call {
   }
 
   // A tensor among the results.
-  float* Add(const tensorflow::TensorShape& shape) {
+  float* Create(const tensorflow::TensorShape& shape) {
     tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
-    Check(tensor.IsInitialized(), "memory for a result");
-    float* data = tensor.flat<float>().data();
+    if (!tensor.IsInitialized()) throw std::bad_alloc();
+    auto* data = static_cast<float*>(tensor.data());
     results_.push_back(tensorflow::wrap(tensorflow::TensorHandle::CreateLocalHandle(tensor)));
     return data;
   }
 
+  // Of each layer.
   std::vector<bool> Flags(size_t argument) const {
     void* data = nullptr;
     size_t length = 0;
     Read(argument, napi_uint8_array, &data, &length);
+    Check(length > 0, "one layer at least");
     const auto* flags = static_cast<const uint8_t*>(data);
     return std::vector<bool>(flags, flags + length);
   }
@@ -218,7 +230,7 @@ class Call {
   }
 
   napi_env env_;
-  std::array<napi_value, 6> arguments_{};
+  std::array<napi_value, 7> arguments_{};
   tfnodejs::TFJSBackend* backend_ = nullptr;
   const int32_t* handles_ = nullptr;
   size_t count_ = 0;
@@ -236,9 +248,11 @@ napi_value CopyOut(Call& call) {
 // copyIn(shape, source) -> a tensor of that shape
 napi_value CopyIn(Call& call) {
   tensorflow::TensorShape shape;
-  for (size_t i = 0; i < call.count(); i++) shape.AddDim(call.handle(i));
+  for (size_t i = 0; i < call.count(); i++) {
+    Check(shape.AddDimWithStatus(call.handle(i)).ok(), "a shape");
+  }
   const float* source = call.Floats(1, shape.num_elements());
-  std::copy(source, source + shape.num_elements(), call.Add(shape));
+  std::copy(source, source + shape.num_elements(), call.Create(shape));
   return call.Results();
 }
 
@@ -254,8 +268,8 @@ napi_value LinearForward(Call& call) {
     product = {product.rows, product.outputs, weight.columns};
     Check(weight.rows == product.inputs, "layers that fit one another");
     const Matrix bias = call.Tensor(1 + layers + i, 1, product.outputs);
-    float* y = call.Add({product.rows, product.outputs});
-    kernels->forward(product, x, weight.data, bias.data, relu[i], y);
+    float* y = call.Create({product.rows, product.outputs});
+    call.kernels->forward(product, x, weight.data, bias.data, relu[i], y);
     x = y;
   }
   return call.Results();
@@ -265,38 +279,50 @@ napi_value LinearForward(Call& call) {
 class ParameterSink {
  public:
   // `first`: of the sums among the tensors of the call, where there are any.
-  ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first) {
+  ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first)
+      : call_(call), adds_(call.count() > first) {
     const size_t layers = weights.size();
-    adds_ = call.count() > first;
+    int64_t largest = 0;
     for (size_t i = 0; i < 2 * layers; i++) {
       const Matrix& weight = weights[i % layers];
       const bool is_bias = i >= layers;
+      const int64_t rows = is_bias ? 1 : weight.rows;
+      largest = std::max(largest, weight.size() + weight.columns);
       if (adds_) {
-        targets_.push_back(call.Tensor(first + i, is_bias ? 1 : weight.rows, weight.columns));
+        targets_.push_back(call.Tensor(first + i, rows, weight.columns));
       } else {
         const auto shape = is_bias ? tensorflow::TensorShape({weight.columns})
                                    : tensorflow::TensorShape({weight.rows, weight.columns});
-        targets_.push_back({nullptr, call.Add(shape), is_bias ? 1 : weight.rows, weight.columns});
+        targets_.push_back({nullptr, call.Create(shape), rows, weight.columns});
       }
     }
+    if (adds_) scratch_.reset(new float[largest]);
   }
 
   bool IsAlone() const {
-    for (const Matrix& target : targets_) {
-      if (adds_ && !target.IsAlone()) return false;
-    }
-    return true;
+    return !adds_ || std::all_of(targets_.begin(), targets_.end(), [](const Matrix& sum) { return sum.IsAlone(); });
   }
 
+  // A gradient is whole before it is added, so that its bits are those of one that is not added.
   void Take(size_t layer, Product product, const float* x, const float* dz) const {
-    float* dw = targets_[layer].data;
-    float* db = targets_[targets_.size() / 2 + layer].data;
-    kernels->parameter_gradients(product, x, dz, adds_, dw, db);
+    const Matrix& weight = targets_[layer];
+    const Matrix& bias = targets_[targets_.size() / 2 + layer];
+    if (!adds_) {
+      call_.kernels->parameter_gradients(product, x, dz, weight.data, bias.data);
+      return;
+    }
+    float* dw = scratch_.get();
+    float* db = dw + weight.size();
+    call_.kernels->parameter_gradients(product, x, dz, dw, db);
+    call_.kernels->add(weight.size(), dw, weight.data);
+    call_.kernels->add(bias.size(), db, bias.data);
   }
 
  private:
-  bool adds_;
+  Call& call_;
+  const bool adds_;
   std::vector<Matrix> targets_;
+  std::unique_ptr<float[]> scratch_;
 };
 
 // linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient)
@@ -317,20 +343,20 @@ napi_value LinearBackward(Call& call) {
   const ParameterSink sink(call, weights, 2 + 2 * layers);
   if (!sink.IsAlone()) return call.Boolean(false);
 
-  int64_t widest = input.columns;
+  int64_t widest = 0;
   for (const Matrix& weight : weights) widest = std::max(widest, weight.columns);
-  std::vector<float> current(input.rows * widest), next(input.rows * widest);
+  std::unique_ptr<float[]> current(new float[input.rows * widest]), next(new float[input.rows * widest]);
   const float* gradient = call.Tensor(1, input.rows, outputs.back().columns).data;
   for (size_t i = layers; i-- > 0;) {
     const Product product = {input.rows, weights[i].rows, weights[i].columns};
     if (relu[i]) {
-      kernels->mask(outputs[i].size(), gradient, outputs[i].data, current.data());
-      gradient = current.data();
+      call.kernels->mask(outputs[i].size(), gradient, outputs[i].data, current.get());
+      gradient = current.get();
     }
     sink.Take(i, product, i == 0 ? input.data : outputs[i - 1].data, gradient);
     if (i == 0 && !needs_input_gradient) break;
-    float* dx = i == 0 ? call.Add({input.rows, input.columns}) : next.data();
-    kernels->input_gradient(product, gradient, weights[i].data, dx);
+    float* dx = i == 0 ? call.Create({input.rows, input.columns}) : next.get();
+    call.kernels->input_gradient(product, gradient, weights[i].data, dx);
     current.swap(next);
     gradient = dx;
   }
@@ -349,7 +375,7 @@ napi_value LinearBackwardInput(Call& call) {
   for (size_t i = 0; i < layers; i++) {
     weights.push_back(call.Tensor(1 + i));
     Check(i == 0 || weights[i].rows == weights[i - 1].columns, "layers that fit one another");
-    dz.push_back(call.Add({rows, weights[i].columns}));
+    dz.push_back(call.Create({rows, weights[i].columns}));
   }
   const Matrix given = call.Tensor(0, rows, weights.back().columns);
   std::vector<float> after(given.data, given.data + given.size());
@@ -357,16 +383,16 @@ napi_value LinearBackwardInput(Call& call) {
     const Product product = {rows, weights[i].rows, weights[i].columns};
     const Matrix output = call.Tensor(1 + layers + i, rows, product.outputs);
     if (relu[i]) {
-      kernels->mask(output.size(), after.data(), output.data, dz[i]);
+      call.kernels->mask(output.size(), after.data(), output.data, dz[i]);
     } else {
       std::copy(after.begin(), after.end(), dz[i]);
     }
     if (i == 0) {
       if (!needs_input_gradient) break;
-      kernels->input_gradient(product, dz[i], weights[i].data, call.Add({rows, product.inputs}));
+      call.kernels->input_gradient(product, dz[i], weights[i].data, call.Create({rows, product.inputs}));
     } else {
       after.resize(rows * product.inputs);
-      kernels->input_gradient(product, dz[i], weights[i].data, after.data());
+      call.kernels->input_gradient(product, dz[i], weights[i].data, after.data());
     }
   }
   return call.Results();
@@ -377,6 +403,7 @@ napi_value LinearBackwardInput(Call& call) {
 napi_value LinearBackwardParameters(Call& call) {
   const size_t layers = call.count() / 2;
   const Matrix input = call.Tensor(0);
+  Check(layers > 0, "one layer at least");
   std::vector<Matrix> weights, dz;
   for (size_t i = 0; i < layers; i++) {
     dz.push_back(call.Tensor(1 + i));
@@ -408,7 +435,7 @@ bool ReadUpdate(const Call& call, size_t changed, std::vector<Matrix>& tensors) 
 napi_value Descend(Call& call) {
   std::vector<Matrix> t;
   if (!ReadUpdate(call, 1, t)) return call.Boolean(false);
-  kernels->descend(t[0].size(), call.Number(1), t[1].data, t[0].data);
+  call.kernels->descend(t[0].size(), call.Number(1), t[1].data, t[0].data);
   return call.Boolean(true);
 }
 
@@ -416,16 +443,19 @@ napi_value Descend(Call& call) {
 napi_value DescendWithMomentum(Call& call) {
   std::vector<Matrix> t;
   if (!ReadUpdate(call, 2, t)) return call.Boolean(false);
-  kernels->descend_with_momentum(t[0].size(), call.Number(1), call.Number(2), t[2].data, t[1].data, t[0].data);
+  call.kernels->descend_with_momentum(t[0].size(), call.Number(1), call.Number(2), t[2].data, t[1].data, t[0].data);
   return call.Boolean(true);
 }
 
-// adam([value, mean, square, gradient], beta1, beta2, rate, scale, epsilon) -> as descend
+// adam([value, mean, square, gradient], power1, power2, learningRate, beta1, beta2, epsilon) -> as descend
 napi_value Adam(Call& call) {
   std::vector<Matrix> t;
   if (!ReadUpdate(call, 3, t)) return call.Boolean(false);
-  const AdamFactors factors = {call.Number(1), call.Number(2), call.Number(3), call.Number(4), call.Number(5)};
-  kernels->adam(t[0].size(), factors, t[3].data, t[1].data, t[2].data, t[0].data);
+  AdamFactors factors;
+  float* const numbers[] = {&factors.power1, &factors.power2, &factors.learning_rate,
+                            &factors.beta1,  &factors.beta2,  &factors.epsilon};
+  for (size_t i = 0; i < std::size(numbers); i++) *numbers[i] = call.Number(1 + i);
+  call.kernels->adam(t[0].size(), factors, t[3].data, t[1].data, t[2].data, t[0].data);
   return call.Boolean(true);
 }
 
@@ -434,10 +464,12 @@ napi_value Guarded(napi_env env, napi_callback_info info) {
   try {
     Call call(env, info);
     return Function(call);
-  } catch (const std::exception& error) {
+  } catch (const std::invalid_argument& error) {
     napi_throw_error(env, nullptr, (std::string("a kernel of the binding takes ") + error.what()).c_str());
-    return nullptr;
+  } catch (const std::exception& error) {
+    napi_throw_error(env, nullptr, error.what());
   }
+  return nullptr;
 }
 
 void Define(napi_env env, napi_value exports) {
@@ -467,7 +499,6 @@ void Define(napi_env env, napi_value exports) {
 extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports) {
   napi_value binding = BINDING_ENTRY(env, exports);
   static thread_local SignalStack signal_stack;
-  if (kernels == nullptr) kernels = LoadKernels();
-  if (kernels != nullptr) Define(env, exports);
+  if (FindKernels() != nullptr) Define(env, exports);
   return binding;
 }
