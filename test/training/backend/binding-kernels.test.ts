@@ -135,6 +135,34 @@ describeIt('the kernels of the binding', () => {
     })
   })
 
+  it('give the same bits whole, in halves, and added to zeros, wherever memory begins', async () => {
+    const outcome = await found(`
+      const [rows, widths, relu] = [700, [19, 37, 11], Uint8Array.of(1, 0)]
+      const values = (seed, ...shape) =>
+        tensor(Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(seed * (i + 1))), ...shape)
+      const [x, dy] = [values(0.1, rows, widths[0]), values(0.2, rows, widths[2])]
+      const weights = [0, 1].map((i) => values(0.3 + i, widths[i], widths[i + 1]))
+      const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
+      const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)
+      const whole = kernels.linearBackward(Int32Array.of(x, dy, ...weights, ...outputs), relu, true)
+      const [first, second, dx] =
+        kernels.linearBackwardInput(Int32Array.of(dy, ...weights, ...outputs), relu, true)
+      const halves = kernels.linearBackwardParameters(Int32Array.of(x, first, second, outputs[0]))
+      const wanted = JSON.stringify(whole.map(valuesOf))
+      const texts = [JSON.stringify([...halves, dx].map(valuesOf))]
+      for (let time = 0; time < 8; time++) {
+        const sums = [...weights, ...biases].map((_, i) => {
+          const shape = i < 2 ? [widths[i], widths[i + 1]] : [widths[i - 1]]
+          return kernels.copyIn(Int32Array.from(shape), new Float32Array(shape.reduce((a, b) => a * b)))[0]
+        })
+        const [added] =
+          kernels.linearBackward(Int32Array.of(x, dy, ...weights, ...outputs, ...sums), relu, true)
+        texts.push(JSON.stringify([...sums, added].map(valuesOf)))
+      }
+      found = texts.map((each) => each === wanted)`)
+    expect(outcome).toEqual(Array(9).fill(true))
+  })
+
   it('keep what is not a number through a relu and its gradient', async () => {
     const outcome = await found(`
       const rows = (values) => tensor(Array.from({ length: 19 }, () => values).flat(), 19, 3)

@@ -38,9 +38,12 @@ void InputGradient(Product p, const float* dz, const float* w, float* dx) {
 }
 
 void ParameterGradients(Product p, const float* x, const float* dz, float* dw, float* db) {
-  const In<Matrix> gradient(dz, p.rows, p.outputs);
-  Out<Matrix>(dw, p.inputs, p.outputs).noalias() = In<Matrix>(x, p.rows, p.inputs).transpose() * gradient;
-  Out<Row>(db, p.outputs) = gradient.colwise().sum();
+  Out<Matrix>(dw, p.inputs, p.outputs).noalias() =
+      In<Matrix>(x, p.rows, p.inputs).transpose() * In<Matrix>(dz, p.rows, p.outputs);
+  // row by row: Eigen's sum of columns adds in an order that depends on where their memory begins
+  Out<Values> sum(db, p.outputs);
+  sum.setZero();
+  for (int64_t row = 0; row < p.rows; row++) sum += In<Values>(dz + row * p.outputs, p.outputs);
 }
 
 void Add(int64_t size, const float* values, float* sum) { Out<Values>(sum, size) += In<Values>(values, size); }
