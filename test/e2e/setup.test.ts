@@ -78,7 +78,7 @@ describe('tsrun setup tensorflow', () => {
     expect(contents(env)).toHaveLength(3)
   })
 
-  it('does without functions where they do not compile, and adds them to an older set-up', async () => {
+  it('does without kernels where they do not compile, and adds them to an older set-up', async () => {
     const env = fakeTools(folder, all)
     expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
     const { bindingRevision, ...older } = readTensorFlowManifest(env)!

@@ -1,0 +1,166 @@
+// A call from JavaScript: the tensors and numbers that it gives, and the tensors that it gets.
+#pragma once
+#include <node_api.h>
+
+#include <array>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "binding/tfjs_backend.h"
+#include "load.h"
+#include "tensorflow/c/eager/tfe_tensorhandle_internal.h"
+#include "tensorflow/core/common_runtime/eager/tensor_handle.h"
+
+inline void Check(bool holds, const char* expected) {
+  if (!holds) throw std::invalid_argument(expected);
+}
+
+// Of a tensor's memory, by all who share it.
+inline int64_t References(const tensorflow::Tensor& tensor) { return tensor.buf_->RefCount(); }
+
+// How many of them a handle has by itself: it also protects its memory from being passed on.
+inline int64_t ReferencesOfHandle() {
+  static const int64_t count = [] {
+    auto* handle = tensorflow::TensorHandle::CreateLocalHandle(tensorflow::Tensor(tensorflow::DT_FLOAT, {1}));
+    const tensorflow::Tensor* tensor = nullptr;
+    const int64_t references = handle->Tensor(&tensor).ok() ? References(*tensor) : 0;
+    handle->Unref();
+    return references;
+  }();
+  return count;
+}
+
+// A tensor's memory; the last dimension counts the columns, and a vector is one row.
+struct Matrix {
+  const tensorflow::Tensor* tensor;
+  float* data;
+  int64_t rows, columns;
+
+  int64_t size() const { return rows * columns; }
+  // Whether nobody else sees what is written into it.
+  bool IsAlone() const {
+    tensorflow::TensorBuffer* buffer = tensor->buf_;
+    if (buffer == nullptr || buffer->root_buffer() != buffer || !buffer->OwnsMemory()) return false;
+    return References(*tensor) == ReferencesOfHandle();
+  }
+};
+
+// The arguments of a call from JavaScript, and what it makes.
+class Call {
+ public:
+  const Kernels* const kernels = FindKernels();
+
+  Call(napi_env env, napi_callback_info info) : env_(env) {
+    size_t count = arguments_.size();
+    void* backend = nullptr;
+    napi_get_cb_info(env, info, &count, arguments_.data(), nullptr, nullptr);
+    napi_get_instance_data(env, &backend);
+    backend_ = static_cast<tfnodejs::TFJSBackend*>(backend);
+    Check(backend_ != nullptr && count > 0, "a backend and arguments");
+    void* handles = nullptr;
+    Read(0, napi_int32_array, &handles, &count_);
+    handles_ = static_cast<const int32_t*>(handles);
+  }
+
+  // How many tensors were given.
+  size_t count() const { return count_; }
+  int32_t handle(size_t i) const { return handles_[i]; }
+
+  float* Floats(size_t argument, int64_t size) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_float32_array, &data, &length);
+    Check(static_cast<int64_t>(length) == size, "an array as long as the tensor");
+    return static_cast<float*>(data);
+  }
+
+  Matrix Tensor(size_t i) const {
+    Check(i < count_, "more tensors");
+    const auto found = backend_->tfe_handle_map_.find(handles_[i]);
+    Check(found != backend_->tfe_handle_map_.end(), "handles of tensors");
+    const tensorflow::Tensor* tensor = nullptr;
+    auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(found->second));
+    Check(handle->Tensor(&tensor).ok() && tensor->dtype() == tensorflow::DT_FLOAT, "float32 in memory");
+    const int dims = tensor->dims();
+    const int64_t columns = dims == 0 ? 1 : tensor->dim_size(dims - 1);
+    const int64_t rows = columns == 0 ? 0 : tensor->NumElements() / columns;
+    return {tensor, static_cast<float*>(tensor->data()), rows, columns};
+  }
+
+  Matrix Tensor(size_t i, int64_t rows, int64_t columns) const {
+    const Matrix matrix = Tensor(i);
+    Check(matrix.rows == rows && matrix.columns == columns, "tensors whose shapes fit one another");
+    return matrix;
+  }
+
+  // A tensor among the results.
+  float* Create(const tensorflow::TensorShape& shape) {
+    tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
+    if (!tensor.IsInitialized()) throw std::bad_alloc();
+    auto* data = static_cast<float*>(tensor.data());
+    results_.push_back(tensorflow::wrap(tensorflow::TensorHandle::CreateLocalHandle(tensor)));
+    return data;
+  }
+
+  // Of each layer.
+  std::vector<bool> Flags(size_t argument) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_uint8_array, &data, &length);
+    Check(length > 0, "one layer at least");
+    const auto* flags = static_cast<const uint8_t*>(data);
+    return std::vector<bool>(flags, flags + length);
+  }
+
+  bool Flag(size_t argument) const {
+    bool value = false;
+    Check(napi_get_value_bool(env_, arguments_[argument], &value) == napi_ok, "true or false");
+    return value;
+  }
+
+  float Number(size_t argument) const {
+    double value = 0;
+    Check(napi_get_value_double(env_, arguments_[argument], &value) == napi_ok, "numbers");
+    return static_cast<float>(value);
+  }
+
+  // The handles of the results, in their order.
+  napi_value Results() {
+    napi_value array;
+    napi_create_array_with_length(env_, results_.size(), &array);
+    for (size_t i = 0; i < results_.size(); i++) {
+      napi_value id;
+      napi_create_int32(env_, backend_->InsertHandle(results_[i]), &id);
+      napi_set_element(env_, array, i, id);
+    }
+    results_.clear();
+    return array;
+  }
+
+  napi_value Boolean(bool value) const {
+    napi_value result;
+    napi_get_boolean(env_, value, &result);
+    return result;
+  }
+
+  ~Call() {
+    for (TFE_TensorHandle* handle : results_) TFE_DeleteTensorHandle(handle);
+  }
+
+ private:
+  void Read(size_t argument, napi_typedarray_type expected, void** data, size_t* length) const {
+    napi_typedarray_type type;
+    const napi_status status =
+        napi_get_typedarray_info(env_, arguments_[argument], &type, length, data, nullptr, nullptr);
+    Check(status == napi_ok && type == expected, "typed arrays: handles as Int32Array, flags as Uint8Array, values as Float32Array");
+  }
+
+  napi_env env_;
+  std::array<napi_value, 7> arguments_{};
+  tfnodejs::TFJSBackend* backend_ = nullptr;
+  const int32_t* handles_ = nullptr;
+  size_t count_ = 0;
+  std::vector<TFE_TensorHandle*> results_;
+};
