@@ -1,6 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { BindingKernels } from './binding-kernels.ts'
 import { tf } from './tensorflow.ts'
+import { threadCount } from './threads.ts'
 
 /** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
 export type Handle = number
@@ -66,6 +67,8 @@ export class Eager {
   readonly #firstAxis: Handle
   /** Whether tensors are in memory that the host reaches too. */
   readonly isOnHost: boolean
+  /** With which an operation is computed. */
+  readonly threads = threadCount()
 
   constructor(backend: NodeBackend) {
     this.#backend = backend

@@ -1,5 +1,4 @@
 import { createRequire } from 'node:module'
-import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import {
   readTensorFlowManifest,
@@ -10,6 +9,7 @@ import {
 import type { BackendFacts } from './backend.ts'
 import { loadedModules, tf } from './tensorflow.ts'
 import { installFusedMatMul, installStep } from './tfjs-node-kernels.ts'
+import { threadCount } from './threads.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
 
@@ -63,9 +63,4 @@ function register({ folder, package: name }: TensorFlowManifest): void {
 function gpusAreHidden(): boolean {
   const visible = process.env['CUDA_VISIBLE_DEVICES']
   return visible === '' || visible === '-1'
-}
-
-function threadCount(): number {
-  const set = Number(process.env['TF_NUM_INTRAOP_THREADS'])
-  return set > 0 ? set : availableParallelism()
 }

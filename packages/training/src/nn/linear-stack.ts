@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
-import { currentEager } from '../backend/eager.ts'
+import { currentEager, type Eager } from '../backend/eager.ts'
 import { currentHeap } from '../backend/wasm-heap.ts'
 import { CalledPasses } from './linear-calls.ts'
 import { EagerPasses } from './linear-eager.ts'
@@ -11,7 +11,7 @@ import type { LinearPasses } from './linear-passes.ts'
 import { tensorPasses } from './linear-tensors.ts'
 import type { Linear } from './linear.ts'
 
-/** Multiplications of a forward pass in one call, 0.3 ms or so: it computes in one thread. */
+/** Multiplications of a forward pass in one call where TensorFlow would take several threads, 0.3 ms. */
 const LONGEST_CALL = 2 ** 24
 /** Elements of its weights, 4 MiB. */
 const LARGEST_CALL = 2 ** 20
@@ -76,7 +76,7 @@ function passesFor(
   const eager = currentEager()
   if (eager === undefined) return tensorPasses(layers, x, needsInputGradient)
   const { kernels } = eager
-  return kernels !== undefined && suitsCalls(layers, x)
+  return kernels !== undefined && suitsCalls(eager, layers, x)
     ? new CalledPasses(eager, kernels, layers, x, needsInputGradient)
     : new EagerPasses(eager, layers, x, needsInputGradient)
 }
@@ -85,9 +85,10 @@ function passesFor(
  * Whether a call for each pass is worth that gradients come at its end: those of small layers do not
  * fill a bucket that could be sent meanwhile.
  */
-function suitsCalls(layers: readonly Linear[], x: Tensor): boolean {
+function suitsCalls({ threads }: Eager, layers: readonly Linear[], x: Tensor): boolean {
   const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
-  return elements <= LARGEST_CALL && elements * x.shape[0] <= LONGEST_CALL
+  if (elements > LARGEST_CALL) return false
+  return threads === 1 || elements * x.shape[0] <= LONGEST_CALL
 }
 
 /** Kernels trust shapes, and would read beyond the end. */
