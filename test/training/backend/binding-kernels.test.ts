@@ -1,11 +1,13 @@
 import { jest } from '@jest/globals'
 import { readTensorFlowManifest } from '@tsrun/core'
+import { BINDING_REVISION } from '../../../packages/launcher/src/setup/binding.ts'
 import { runModule } from './support/process.ts'
 
 jest.setTimeout(120_000)
 
 const usersHome = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
-const isSetUp = readTensorFlowManifest(usersHome) !== undefined
+/** A set-up of another revision has no kernels, or others. */
+const isSetUp = readTensorFlowManifest(usersHome)?.bindingRevision === BINDING_REVISION
 
 /** Runs a script that has the binding and its kernels, and gives `found` of what comes of it. */
 async function found(script: string): Promise<unknown> {
@@ -33,7 +35,7 @@ async function found(script: string): Promise<unknown> {
 const describeIt = isSetUp ? describe : describe.skip
 
 if (!isSetUp) {
-  it('skipped: no TensorFlow (npx tsrun setup tensorflow)', () => {
+  it('skipped: no TensorFlow with these kernels (npx tsrun setup tensorflow)', () => {
     expect(isSetUp).toBe(false)
   })
 }

@@ -13,7 +13,7 @@ export const BINDING_REVISION = 2
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))
 const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
-/** Sets of instructions for which the kernels are compiled; `passes.cc` takes the first that fits. */
+/** Sets of instructions for which the kernels are compiled; `native/load.h` takes the first that fits. */
 const INSTRUCTIONS = {
   avx512: ['-mavx512f', '-mavx512dq', '-mavx512vl', '-mavx512bw', '-mavx2', '-mfma'],
   avx2: ['-mavx2', '-mfma'],
