@@ -3,10 +3,10 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { configurations } from '../../scripts/parity/configurations.mjs'
+import { tensorflow } from '../training/backend/support/tensorflow.ts'
 
 jest.setTimeout(900_000)
 const main = fileURLToPath(new URL('../../scripts/parity/main.mjs', import.meta.url))
-const usersHome = process.env['TSRUN_TESTS_HOME'] ?? ''
 
 interface Row {
   readonly configuration: string
@@ -21,7 +21,7 @@ interface Row {
 }
 
 async function parity(...args: string[]): Promise<Row[]> {
-  const env = { ...process.env, TSRUN_HOME: usersHome }
+  const env = { ...process.env, ...tensorflow }
   const { stdout } = await promisify(execFile)(process.execPath, [main, '--json', ...args], { env })
   return stdout
     .trimEnd()

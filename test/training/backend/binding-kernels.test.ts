@@ -1,13 +1,8 @@
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest } from '@tsrun/core'
-import { BINDING_REVISION } from '../../../packages/launcher/src/setup/binding.ts'
 import { runModule } from './support/process.ts'
+import { hasKernels, tensorflow } from './support/tensorflow.ts'
 
 jest.setTimeout(120_000)
-
-const usersHome = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
-/** A set-up of another revision has no kernels, or others. */
-const isSetUp = readTensorFlowManifest(usersHome)?.bindingRevision === BINDING_REVISION
 
 /** Runs a script that has the binding and its kernels, and gives `found` of what comes of it. */
 async function found(script: string): Promise<unknown> {
@@ -26,17 +21,17 @@ async function found(script: string): Promise<unknown> {
      let found
      ${script}
      console.log(JSON.stringify(found))`,
-    { ...usersHome, TSRUN_BACKEND: 'tensorflow' },
+    { ...tensorflow, TSRUN_BACKEND: 'tensorflow' },
   )
   expect({ code, stderr }).toMatchObject({ code: 0 })
   return JSON.parse(stdout.trim().split('\n').at(-1)!)
 }
 
-const describeIt = isSetUp ? describe : describe.skip
+const describeIt = hasKernels ? describe : describe.skip
 
-if (!isSetUp) {
+if (!hasKernels) {
   it('skipped: no TensorFlow with these kernels (npx tsrun setup tensorflow)', () => {
-    expect(isSetUp).toBe(false)
+    expect(hasKernels).toBe(false)
   })
 }
 

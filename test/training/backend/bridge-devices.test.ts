@@ -1,12 +1,9 @@
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest } from '@tsrun/core'
 import { runModule } from './support/process.ts'
+import { tensorflow } from './support/tensorflow.ts'
 import { vulkan } from './support/vulkan.ts'
 
 jest.setTimeout(120_000)
-
-const usersHome = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
-const tensorflow = readTensorFlowManifest(usersHome) === undefined ? undefined : usersHome
 
 /** Backends whose tensors the host does not reach, with what a process needs for them. */
 const backends = [

@@ -1,16 +1,13 @@
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest } from '@tsrun/core'
 import { fileURLToPath } from 'node:url'
 import { runModule } from './support/process.ts'
 import type { Held, Trained } from './support/steps.ts'
+import { tensorflow } from './support/tensorflow.ts'
 import { vulkan } from './support/vulkan.ts'
 
 jest.setTimeout(300_000)
 
 const steps = fileURLToPath(new URL('./support/steps.ts', import.meta.url))
-
-/** Where TensorFlow is set up, if it is: these tests run with an empty TSRUN_HOME. */
-const tensorflow = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
 
 interface Candidate {
   readonly backend: string
@@ -21,11 +18,7 @@ interface Candidate {
 
 const candidates: Candidate[] = [
   { backend: 'wasm', env: {}, missing: '' },
-  {
-    backend: 'tensorflow',
-    env: readTensorFlowManifest(tensorflow) === undefined ? undefined : tensorflow,
-    missing: 'TensorFlow (tsrun setup tensorflow)',
-  },
+  { backend: 'tensorflow', env: tensorflow, missing: 'TensorFlow (tsrun setup tensorflow)' },
   { backend: 'webgpu', env: vulkan, missing: 'Vulkan driver' },
 ]
 const here = candidates.filter(({ env }) => env !== undefined)
