@@ -1,5 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
+import type { Segment } from '../autograd/segment.ts'
 import type { Parameter } from './parameter.ts'
 
 /** A piece of a model: named parameters and a function of one tensor. */
@@ -20,6 +21,14 @@ export interface Module {
 
   /** Where `forward` is that of one module after the other: those, in their order. */
   readonly layers?: readonly Module[]
+
+  /**
+   * Where `forward` contains collectives: the parts between which they are, in their order, for
+   * `recordSegments`. `forward` does all of it at once.
+   *
+   * @throws ERR_TSR_BACKEND where it cannot be cut, and the backend cannot wait inside a pass
+   */
+  segments?(): readonly Segment[]
 
   /** What it is, for those who put others in its place. */
   readonly kind?: ModuleKind

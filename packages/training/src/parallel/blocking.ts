@@ -1,10 +1,16 @@
 import { tsrError } from '@tsrun/core'
 import { tf } from '../backend/tensorflow.ts'
 
-/** For passes that wait for other ranks. @throws ERR_TSR_BACKEND where values can be read asynchronously only */
-export function blockingBackend(): void {
+/**
+ * For passes that wait for other ranks.
+ *
+ * @param place - what the collective is inside of
+ * @throws ERR_TSR_BACKEND where values can be read asynchronously only
+ */
+export function blockingBackend(place = 'a forward or backward pass'): void {
   const backend = tf.getBackend()
   if (backend !== 'webgpu') return
-  const reason = 'it cannot wait for a collective inside a forward or backward pass'
+  const way = 'recordSegments awaits those of columnParallel and rowParallel layers in a chain'
+  const reason = `it cannot wait for a collective inside ${place}; ${way}`
   throw tsrError('ERR_TSR_BACKEND', { backend, reason })
 }

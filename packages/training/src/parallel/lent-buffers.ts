@@ -1,17 +1,14 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 
-/** Lends float32 buffers of a group's arena to `use`; they go back whatever becomes of it. */
-export function withBuffers<T>(
-  group: ProcessGroup,
-  lengths: readonly number[],
-  use: (...buffers: Float32Array[]) => T,
-): T {
+/** Float32 buffers of a group's arena, all or none: give each to `freeAfter`. */
+export function lend(group: ProcessGroup, lengths: readonly number[]): Float32Array[] {
   const buffers: Float32Array[] = []
   try {
     for (const length of lengths) buffers.push(group.alloc('float32', length))
-    return use(...buffers)
-  } finally {
+    return buffers
+  } catch (error) {
     for (const buffer of buffers) group.free(buffer)
+    throw error
   }
 }
 

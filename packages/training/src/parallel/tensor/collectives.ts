@@ -1,69 +1,106 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { blockingBackend } from '../blocking.ts'
-import { freeAfter, withBuffers } from '../lent-buffers.ts'
+import { sizeOf } from '../../backend/shape.ts'
+import { lend } from '../lent-buffers.ts'
 
 /*
- * Collectives on tensors that block: inside a forward or a backward pass nothing can be awaited.
- * Tensors of float32; a result belongs to the pass that is under way, as those of other operations
- * do. Labels name the operation in errors and reports.
+ * Collectives on float32 tensors, as what is done with arrays: the passes that block and those that
+ * are awaited share it (transfer.ts).
  */
 
-/** The sum of a tensor over the ranks, of its shape. */
-export function sum(x: Tensor, group: ProcessGroup, label: string): Tensor {
-  return sumWhile(x, group, label, () => undefined).sum
+/** One call of a collective, before it starts. */
+export interface Transfer {
+  /** Takes the values of the tensor. */
+  readonly input: Float32Array
+  /** @param label - names the operation in errors and reports */
+  readonly start: (label: string) => Work
+  /** The values of the result, once the work is done and until the buffers are freed. */
+  readonly output: () => Float32Array
+  /** Of the result. */
+  readonly shape: readonly number[]
+  /** Lent by the group. */
+  readonly buffers: readonly Float32Array[]
 }
 
-/** The same, with what `compute` makes while the numbers travel. */
-export function sumWhile<T>(
-  x: Tensor,
-  group: ProcessGroup,
-  label: string,
-  compute: () => T,
-): { readonly sum: Tensor; readonly result: T } {
-  blockingBackend()
-  const { shape } = x
-  const buffer = group.alloc('float32', x.size)
-  let work: Work | undefined
-  try {
-    void writeTo(x, buffer)
-    work = group.allReduce(buffer, { label })
-    const result = compute()
-    work.wait()
-    return { sum: scopedTensorFrom(buffer, shape), result }
-  } finally {
-    freeAfter(work, group, buffer)
+/** @param shape - of the tensor, the same on all ranks */
+export type Collective = (shape: readonly number[], group: ProcessGroup) => Transfer
+
+/** The sum of a tensor over the ranks, of its shape. */
+export const sum: Collective = (shape, group) => {
+  const buffers = lend(group, [sizeOf(shape)])
+  const [input] = buffers as [Float32Array]
+  return {
+    input,
+    start: (label) => group.allReduce(input, { label }),
+    output: () => input,
+    shape,
+    buffers,
   }
 }
 
 /** [..., columns] of each rank side by side: [..., size * columns], in the order of the ranks. */
-export function gatherColumns(x: Tensor, group: ProcessGroup, label: string): Tensor {
-  blockingBackend()
+export const gatherColumns: Collective = (shape, group) => {
   const { size } = group
-  const { rows, columns, shape } = matrixOf(x)
-  return withBuffers(group, [x.size, x.size * size], (own, all) => {
-    void writeTo(x, own)
-    group.allGatherSync(all, own, { label })
-    const whole = new Float32Array(x.size * size)
-    interleave(whole, all, { rows, columns, size }, 'whole')
-    return scopedTensorFrom(whole, [...shape.slice(0, -1), columns * size])
-  })
+  const { rows, columns } = matrixOf(shape)
+  const buffers = lend(group, [rows * columns, rows * columns * size])
+  const [input, all] = buffers as [Float32Array, Float32Array]
+  return {
+    input,
+    start: (label) => group.allGather(all, input, { label }),
+    output: () => {
+      const whole = new Float32Array(all.length)
+      interleave(whole, all, { rows, columns, size }, 'whole')
+      return whole
+    },
+    shape: [...shape.slice(0, -1), columns * size],
+    buffers,
+  }
 }
 
 /** This rank's part of the columns of [..., columns], summed over the ranks: [..., columns / size]. */
-export function reduceScatterColumns(x: Tensor, group: ProcessGroup, label: string): Tensor {
-  blockingBackend()
+export const reduceScatterColumns: Collective = (shape, group) => {
   const { size } = group
-  const { rows, columns: all, shape } = matrixOf(x)
+  const { rows, columns: all } = matrixOf(shape)
   const columns = all / size
-  const whole = new Float32Array(x.size)
-  void writeTo(x, whole)
-  return withBuffers(group, [x.size, x.size / size], (input, output) => {
-    interleave(whole, input, { rows, columns, size }, 'slices')
-    group.reduceScatterSync(output, input, { label })
-    return scopedTensorFrom(output, [...shape.slice(0, -1), columns])
-  })
+  const buffers = lend(group, [rows * all, rows * columns])
+  const [slices, output] = buffers as [Float32Array, Float32Array]
+  const input = new Float32Array(rows * all)
+  return {
+    input,
+    start: (label) => {
+      interleave(input, slices, { rows, columns, size }, 'slices')
+      return group.reduceScatter(output, slices, { label })
+    },
+    output: () => output,
+    shape: [...shape.slice(0, -1), columns],
+    buffers,
+  }
+}
+
+/** The parts of each sequence [batch, length, width] of all ranks, one behind the other. */
+export const gatherPositions: Collective = ([batch, length, width], group) => ({
+  ...gatherColumns([batch!, length! * width!], group),
+  shape: [batch!, length! * group.size, width!],
+})
+
+/**
+ * This rank's part of each sequence [batch, length, width], summed over the ranks.
+ *
+ * @throws ERR_TSR_ARGUMENT when the length does not divide
+ */
+export const reduceScatterPositions: Collective = ([batch, length, width], group) => {
+  const { size } = group
+  if (length! % size !== 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the length of a sequence',
+      value: length!,
+      expected: `a multiple of the ${String(size)} ranks that share it`,
+    })
+  }
+  return {
+    ...reduceScatterColumns([batch!, length! * width!], group),
+    shape: [batch!, length! / size, width!],
+  }
 }
 
 interface Layout {
@@ -92,7 +129,6 @@ function interleave(
   }
 }
 
-function matrixOf({ shape, size }: Tensor): { rows: number; columns: number; shape: number[] } {
-  const columns = shape.at(-1)!
-  return { rows: size / columns, columns, shape }
+function matrixOf(shape: readonly number[]): { rows: number; columns: number } {
+  return { rows: sizeOf(shape.slice(0, -1)), columns: shape.at(-1)! }
 }

@@ -11,6 +11,7 @@ export {
   sumOverRanks,
 } from './operations.ts'
 export { parallelize, type ParallelPlan } from './parallelize.ts'
+export { recordSegments } from './record-segments.ts'
 export {
   columnParallel,
   gptPlan,

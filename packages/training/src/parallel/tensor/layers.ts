@@ -1,6 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withLazyGradients } from '../../autograd/lazy-gradients.ts'
+import type { LocalSegment, Segment } from '../../autograd/segment.ts'
 import { tf } from '../../backend/tensorflow.ts'
 import type { JointLinear } from '../../nn/joint-linear.ts'
 import type { Linear } from '../../nn/linear.ts'
@@ -8,17 +9,12 @@ import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { markPartial } from '../../nn/partial-scores.ts'
 import { onRows } from '../../nn/project.ts'
-import { sumWhile } from './collectives.ts'
-import {
-  copyToRanks,
-  gatherPartial,
-  gatherReplicated,
-  gatherSequence,
-  scatterSequence,
-  scatterToRanks,
-  sumOverRanks,
-} from './operations.ts'
+import { sum } from './collectives.ts'
+import { exchange, through, type LayerSegment } from './exchange.ts'
+import { copyToRanks, operations } from './operations.ts'
+import { inOnePiece } from './segments.ts'
 import { shardOf } from './shard.ts'
+import { transferWhile } from './transfer.ts'
 
 export interface ColumnParallelOptions {
   /**
@@ -69,24 +65,47 @@ export class ColumnParallelLinear implements Module {
 
   /** @param x - [..., inputs], the same on all ranks; or [batch, length / size, inputs] */
   forward(x: Tensor): Tensor {
-    const { group, name } = this.#place
-    const whole = this.input === 'sequence' ? gatherSequence(x, group, `${name}: input`) : x
-    const y = onRows(whole, (rows) => this.#multiply(rows))
-    if (this.gather === 'none') return markPartial(y)
-    const gather = this.gather === 'replicated' ? gatherReplicated : gatherPartial
-    return gather(y, group, `${name}: output`)
+    return through(this.#describe('in one piece'), x)
   }
 
-  #multiply(x: Tensor): Tensor {
+  segments(): readonly Segment[] {
+    return this.#describe('cut')
+  }
+
+  /**
+   * In one piece, the gradient of the input is summed while that of the weight is computed: what is in
+   * front of the product when the layer is cut is a part of it then.
+   */
+  #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
+    const { group, name } = this.#place
+    const isSequence = this.input === 'sequence'
+    // a gather of sequences, or of the layer before, sums it as well
+    const isSummed = this.isBehindPartial || isSequence
+    const isCopied = !isSummed && form === 'cut'
+    const product = isSummed || isCopied ? multiply : multiplyAndSum
+    const local: LocalSegment = {
+      parameters: this.parameters,
+      forward: (x) => onRows(x, (rows) => this.#compute(rows, product)),
+    }
+    const { gatherSequence, copyToRanks } = operations
+    return [
+      ...(isSequence ? [exchange(gatherSequence, group, `${name}: input`)] : []),
+      ...(isCopied ? [exchange(copyToRanks, group, name, gradientLabel(name))] : []),
+      ...(this.gather === 'none'
+        ? [{ ...local, forward: (x: Tensor) => markPartial(local.forward(x)) }]
+        : [local, exchange(operations[GATHERS[this.gather]], group, `${name}: output`)]),
+    ]
+  }
+
+  #compute(x: Tensor, product: typeof multiplyAndSum): Tensor {
     const weight = tf.reshape(this.#weight.value, [this.#weight.shape[0]!, -1])
     const bias = tf.reshape(this.#bias.value, [-1])
-    // a gather of sequences sums it as well
-    const isSummed = this.isBehindPartial || this.input === 'sequence'
-    const product = isSummed ? tf.matMul(x, weight) : multiplyAndSum(x, weight, this.#place)
-    const y = tf.add(product, bias)
+    const y = tf.add(product(x, weight, this.#place), bias)
     return this.#activation === 'relu' ? tf.relu(y) : y
   }
 }
+
+const GATHERS = { replicated: 'gatherReplicated', partial: 'gatherPartial' } as const
 
 export function isColumnParallel(module: Module): module is ColumnParallelLinear {
   return module.kind === 'column-parallel'
@@ -120,27 +139,53 @@ export class RowParallelLinear implements Module {
 
   /** @param x - [..., inputs / size], or with `replicated` [..., inputs] */
   forward(x: Tensor): Tensor {
+    return through(this.#describe(), x)
+  }
+
+  segments(): readonly Segment[] {
+    // the gradient of its bias is summed as well, inside of a pass
+    if (this.#options.output === 'sequence') return inOnePiece(this, this.#place.name)
+    return this.#describe()
+  }
+
+  #describe(): readonly LayerSegment[] {
     const { input = 'sharded', output = 'replicated' } = this.#options
     const { group, name } = this.#place
-    const own = input === 'sharded' ? x : scatterToRanks(x, group, `${name}: input`)
-    const part = onRows(own, (rows) => tf.matMul(rows, this.#weight.value))
-    const bias = this.#bias.value
-    const label = `${name}: output`
-    const y =
-      output === 'sequence'
-        ? // each rank sees the bias at its positions only
-          tf.add(scatterSequence(part, group, label), copyToRanks(bias, group, `${name}.bias`))
-        : tf.add(sumOverRanks(part, group, label), bias)
-    return this.#activation === 'relu' ? tf.relu(y) : y
+    const isSequence = output === 'sequence'
+    const { scatterToRanks, scatterSequence, sumOverRanks } = operations
+    const product: LocalSegment = {
+      parameters: [this.#weight],
+      forward: (x) => onRows(x, (rows) => tf.matMul(rows, this.#weight.value)),
+    }
+    const shift: LocalSegment = {
+      parameters: [this.#bias],
+      forward: (x) => {
+        const bias = this.#bias.value
+        // each rank sees the bias at its positions only
+        const seen = isSequence ? copyToRanks(bias, group, `${name}.bias`) : bias
+        const y = tf.add(x, seen)
+        return this.#activation === 'relu' ? tf.relu(y) : y
+      },
+    }
+    return [
+      ...(input === 'sharded' ? [] : [exchange(scatterToRanks, group, `${name}: input`)]),
+      product,
+      exchange(isSequence ? scatterSequence : sumOverRanks, group, `${name}: output`),
+      shift,
+    ]
   }
 }
+
+const gradientLabel = (name: string): string => `${name}: gradient of the input`
+
+const multiply = (x: Tensor, w: Tensor): Tensor => tf.matMul(x, w)
 
 /**
  * x W, whose gradient for x is summed over the ranks while that for W is computed; nothing is sent
  * where nobody wants the gradient for x.
  */
 function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: SharedPlace): Tensor {
-  const label = `${name}: gradient of the input`
+  const label = gradientLabel(name)
   return withLazyGradients(
     { x, w },
     {
@@ -151,9 +196,9 @@ function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: SharedPlace): Ten
         return {
           x: () => {
             const part = tf.matMul(dy, saved.w, false, true)
-            const { sum, result } = sumWhile(part, group, label, ofWeight)
+            const { value, result } = transferWhile(sum, part, group, label, ofWeight)
             early = result
-            return sum
+            return value
           },
           // tf.grads has freed it
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),

@@ -1,8 +1,15 @@
-import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../../backend/tensorflow.ts'
-import { gatherColumns, reduceScatterColumns, sum } from './collectives.ts'
+import {
+  gatherColumns,
+  gatherPositions,
+  reduceScatterColumns,
+  reduceScatterPositions,
+  sum,
+  type Collective,
+} from './collectives.ts'
+import { awaitTransfer, transfer } from './transfer.ts'
 
 /*
  * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM",
@@ -10,32 +17,74 @@ import { gatherColumns, reduceScatterColumns, sum } from './collectives.ts'
  * rank pass tensors through. A label stands first in the errors of an operation's messages.
  */
 
-type Step = (x: Tensor, group: ProcessGroup, label: string) => Tensor
-
-const same: Step = (x) => tf.clone(x)
+/** What becomes of a tensor, in a pass and between passes. */
+interface Step {
+  /** Blocks; the result belongs to the pass that is under way. */
+  inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
+  /** The result is the caller's; `x` is to be kept until it is there. */
+  between(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
+}
 
 /** An operation whose gradient is another one. */
-function between(
+export interface Operation {
+  readonly forward: Step
+  readonly backward: Step
+}
+
+const step = (collective: Collective): Step => ({
+  inPass: (...of) => transfer(collective, ...of),
+  between: (...of) => awaitTransfer(collective, ...of),
+})
+
+/** Of this rank alone. */
+const alone = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Step => ({
+  inPass: compute,
+  between: (x, group) => Promise.resolve(tf.keep(compute(x, group))),
+})
+
+const same = alone((x) => tf.clone(x))
+const slice = alone(sliceOf)
+const sumAll = step(sum)
+const gather = step(gatherColumns)
+const reduceScatter = step(reduceScatterColumns)
+const gatherParts = step(gatherPositions)
+const reduceScatterParts = step(reduceScatterPositions)
+
+/** By the name of the function. */
+export const operations = {
+  copyToRanks: { forward: same, backward: sumAll },
+  sumOverRanks: { forward: sumAll, backward: same },
+  gatherReplicated: { forward: gather, backward: slice },
+  gatherPartial: { forward: gather, backward: reduceScatter },
+  scatterToRanks: { forward: slice, backward: gather },
+  gatherSequence: { forward: gatherParts, backward: reduceScatterParts },
+  scatterSequence: { forward: reduceScatterParts, backward: gatherParts },
+} satisfies Record<string, Operation>
+
+/** An operation inside a pass, with its gradient. */
+export function operate(
+  { forward, backward }: Operation,
   x: Tensor,
-  { group, label = 'tensor parallel' }: { group: ProcessGroup; label?: string | undefined },
-  forward: Step,
-  backward: Step,
+  group: ProcessGroup,
+  label = 'tensor parallel',
 ): Tensor {
   if (group.size === 1) return x
   return tf.customGrad((input) => ({
-    value: forward(input as Tensor, group, label),
-    gradFunc: (dy: Tensor) => backward(dy, group, `${label}, backward`),
+    value: forward.inPass(input as Tensor, group, label),
+    gradFunc: (dy: Tensor) => backward.inPass(dy, group, backwardLabel(label)),
   }))(x)
 }
 
+export const backwardLabel = (label: string): string => `${label}, backward`
+
 /** Identity; the gradient is summed over the ranks. In front of a layer whose columns are shared. */
 export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(x, { group, label }, same, sum)
+  return operate(operations.copyToRanks, x, group, label)
 }
 
 /** The sum over the ranks; the gradient passes unchanged. Behind a layer whose rows are shared. */
 export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(x, { group, label }, sum, same)
+  return operate(operations.sumOverRanks, x, group, label)
 }
 
 /**
@@ -43,7 +92,7 @@ export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Te
  * have the whole gradient, and each takes its slice of it.
  */
 export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(x, { group, label }, gatherColumns, sliceOf)
+  return operate(operations.gatherReplicated, x, group, label)
 }
 
 /**
@@ -52,12 +101,12 @@ export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string)
  * what the other ranks have made of this slice.
  */
 export function gatherPartial(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(x, { group, label }, gatherColumns, reduceScatterColumns)
+  return operate(operations.gatherPartial, x, group, label)
 }
 
 /** This rank's slice of the last axis; the gradient is gathered. */
 export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(x, { group, label }, sliceOf, gatherColumns)
+  return operate(operations.scatterToRanks, x, group, label)
 }
 
 /**
@@ -66,38 +115,12 @@ export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): 
  * each sequence.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return between(
-    x,
-    { group, label },
-    alongSequence(gatherColumns),
-    alongSequence(reduceScatterColumns),
-  )
+  return operate(operations.gatherSequence, x, group, label)
 }
 
 /** The sum over the ranks, of which each gets its part of each sequence; the gradient is gathered. */
 export function scatterSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  const { size } = group
-  if (x.shape[1]! % size !== 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the length of a sequence',
-      value: x.shape[1]!,
-      expected: `a multiple of the ${String(size)} ranks that share it`,
-    })
-  }
-  return between(
-    x,
-    { group, label },
-    alongSequence(reduceScatterColumns),
-    alongSequence(gatherColumns),
-  )
-}
-
-/** What is done to columns, done to the second axis of [batch, length, width]. */
-function alongSequence(step: Step): Step {
-  return (x, group, label) => {
-    const [batch, , width] = x.shape as [number, number, number]
-    return tf.reshape(step(tf.reshape(x, [batch, -1]), group, label), [batch, -1, width])
-  }
+  return operate(operations.scatterSequence, x, group, label)
 }
 
 function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {

@@ -28,7 +28,8 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
  * first pass of the pipeline refuses names that no rank has found. In a group of one rank the model
  * stays as it is.
  *
- * The passes block inside collectives: all ranks run the same layers in the same order.
+ * The passes block inside collectives, or with `recordSegments` await them: all ranks run the same
+ * layers in the same order.
  *
  * @example
  * const model = parallelize(new GPT(), gptPlan(), mesh.tp)

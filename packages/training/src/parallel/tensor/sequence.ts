@@ -1,11 +1,13 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Segment } from '../../autograd/segment.ts'
 import { tf } from '../../backend/tensorflow.ts'
 import type { Module, Separable } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { hasPositions, type Positions } from '../../nn/positions.ts'
 import type { SharedPlace } from './layers.ts'
 import { copyToRanks } from './operations.ts'
+import { inOnePiece } from './segments.ts'
 
 /**
  * A layer between those that ranks share, on this rank's part of each sequence: its parameters are the
@@ -24,6 +26,10 @@ export class SequenceParallel implements Module {
 
   get parameters(): readonly Parameter[] {
     return this.#layer.parameters
+  }
+
+  segments(): readonly Segment[] {
+    return inOnePiece(this, this.#place.name)
   }
 
   /** @param x - [batch, length / size, width] */

@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Segment } from '../../autograd/segment.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { tf } from '../../backend/tensorflow.ts'
 import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
@@ -9,6 +10,7 @@ import { markPartial } from '../../nn/partial-scores.ts'
 import { onRows } from '../../nn/project.ts'
 import type { SharedPlace } from './layers.ts'
 import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
+import { inOnePiece } from './segments.ts'
 import { shardOf } from './shard.ts'
 
 export interface VocabParallelOptions {
@@ -37,6 +39,10 @@ export class VocabParallelEmbedding implements Module {
     this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
   }
 
+  segments(): readonly Segment[] {
+    return inOnePiece(this, this.#place.name)
+  }
+
   /** @param ids - int32 [batch, length], the same on all ranks */
   forward(ids: Tensor): Tensor {
     const [weight] = this.parameters
@@ -57,6 +63,10 @@ export class VocabParallelHead implements Module {
     this.#place = place
     this.#enter = sequence ? gatherSequence : copyToRanks
     this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
+  }
+
+  segments(): readonly Segment[] {
+    return inOnePiece(this, this.#place.name)
   }
 
   forward(x: Tensor): Tensor {

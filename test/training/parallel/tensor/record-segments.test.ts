@@ -1,0 +1,183 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import {
+  columnParallel,
+  disposeModule,
+  Linear,
+  loadBackend,
+  parallelize,
+  recordModule,
+  recordSegments,
+  rowParallel,
+  shardedMLP,
+  tf,
+  type Exchange,
+  type Module,
+  type Parameter,
+  type Tensor,
+} from '@tsrun/training'
+import { runScript } from '../../../launcher/support/script.ts'
+import { killLeftovers } from '../../../launcher/support/tsrun.ts'
+import { failure } from '../support/failure.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+beforeAll(() => loadBackend('wasm'))
+
+interface Report {
+  readonly form: string
+  readonly options: { readonly needsInputGradient: boolean }
+  readonly isSame: boolean
+  /** With three recordings at a time. */
+  readonly isSameInFlight: boolean
+  /** Of a forward and a backward pass. */
+  readonly messages: number
+  readonly isSameMessages: boolean
+  /** Tensors, after all recordings and after all. */
+  readonly leaked: number
+  readonly left: number
+  /** Buffers of the group. */
+  readonly lent: number
+}
+
+describe('a shared network in segments', () => {
+  it.each([2, 4])('gives the bits and the messages of one piece, %i ranks', async (size) => {
+    const script = 'test/training/parallel/tensor/fixtures/in-segments.mjs'
+    const ranks = JSON.parse(await runScript(size, script)) as Report[][]
+    expect(ranks).toHaveLength(size)
+    const good = {
+      ...{ isSame: true, isSameInFlight: true, isSameMessages: true },
+      ...{ leaked: 0, left: 0, lent: 0 },
+    }
+    for (const report of ranks.flat()) expect(report).toMatchObject(good)
+    const messages = ranks[0]!.map(({ form, options, messages }) => [
+      `${form}${options.needsInputGradient ? ', with the input' : ''}`,
+      messages,
+    ])
+    expect(Object.fromEntries(messages)).toMatchObject({
+      'column-row': 3,
+      'column-row, with the input': 4,
+      gathered: 5,
+      paired: 3,
+      late: 2,
+      whole: 0,
+    })
+  })
+})
+
+const both = { needsInputGradient: true }
+
+/** Identity, as an exchange in a group of one. */
+const identity: Exchange = {
+  forward: (x) => Promise.resolve(tf.keep(tf.clone(x))),
+  backward: (dy) => Promise.resolve(tf.keep(tf.clone(dy))),
+}
+
+/** Two layers with exchanges around the second. */
+function model(first: Module, second: Module, exchange = identity): Module {
+  return {
+    parameters: [...new Set([...first.parameters, ...second.parameters])],
+    forward: (x) => second.forward(first.forward(x)),
+    segments: () => [first, exchange, second, exchange],
+  }
+}
+
+const free = (_: Parameter, gradient: Tensor): void => {
+  gradient.dispose()
+}
+
+const linear = (name: string) => new Linear({ name, inputs: 4, outputs: 4, activation: 'relu' })
+
+describe('recordSegments', () => {
+  let tensors: number
+  beforeEach(() => (tensors = tf.memory().numTensors))
+  afterEach(() => {
+    expect(tf.memory().numTensors).toBe(tensors)
+  })
+
+  async function withLayers(use: (first: Linear, second: Linear, x: Tensor) => Promise<void>) {
+    const [first, second] = [linear('first'), linear('second')]
+    const x = tf.randomUniform([3, 4], -1, 1, 'float32', 5)
+    await use(first, second, x)
+    tf.dispose(x)
+    disposeModule(first)
+    disposeModule(second)
+  }
+
+  it('awaits, so that the ranks of one process can share a network', async () => {
+    const values = await runWorld({ size: 2, seed: 1 }, async (group) => {
+      const plan = { 'layers.0': columnParallel(), 'layers.1': rowParallel() }
+      const network = shardedMLP({ layers: 2, inputs: 4, hidden: 4, outputs: 2 }).build()
+      const shared = parallelize(network, plan, group)
+      const x = tf.ones([1, 4])
+      const recording = await recordSegments(shared, x, both)
+      const dy = tf.ones([1, 2])
+      const dx = await recording.backward(dy, free)
+      const own = [...recording.value.dataSync(), ...dx!.dataSync()]
+      recording.dispose()
+      tf.dispose([x, dy, dx!])
+      disposeModule(shared)
+      return own
+    })
+    expect(values[0]).toHaveLength(2 + 4)
+    expect(values[0]).toEqual(values[1])
+  })
+
+  it('calls once for a parameter that two segments have, with the sum', async () => {
+    await withLayers(async (layer, _, x) => {
+      const collect = (calls: unknown[][]) => (parameter: Parameter, gradient: Tensor) => {
+        calls.push([parameter.name, ...gradient.dataSync()])
+        gradient.dispose()
+      }
+      const [wanted, found]: unknown[][][] = [[], []]
+      const whole = recordModule(model(layer, layer), x, both)
+      const dx = whole.backward(x, collect(wanted!))!
+      const cut = await recordSegments(model(layer, layer), x, both)
+      const dxOfCut = (await cut.backward(x, collect(found!)))!
+      expect(cut.value.dataSync()).toEqual(whole.value.dataSync())
+      expect(dxOfCut.dataSync()).toEqual(dx.dataSync())
+      expect(wanted).toHaveLength(2)
+      expect(found!.sort()).toEqual(wanted!.sort())
+      tf.dispose([dx, dxOfCut])
+      whole.dispose()
+      cut.dispose()
+    })
+  })
+
+  it('goes backward once, from a gradient of the shape of the output', async () => {
+    await withLayers(async (first, second, x) => {
+      const recording = await recordSegments(model(first, second), x, both)
+      const wrong = tf.ones([3, 5])
+      await expect(recording.backward(wrong, free)).rejects.toEqual(
+        failure('ERR_TSR_ARGUMENT', /dy is a tensor of shape \[3, 5\]/),
+      )
+      tf.dispose([wrong, (await recording.backward(x, free))!])
+      const again = failure('ERR_TSR_BACKWARD_TWICE')
+      await expect(recording.backward(x, free)).rejects.toEqual(again)
+      recording.dispose()
+      const given = await recordSegments(model(first, second), x, both)
+      given.dispose()
+      await expect(given.backward(x, free)).rejects.toEqual(again)
+    })
+  })
+
+  it('frees everything when an exchange or the listener fails', async () => {
+    const boom = new Error('boom')
+    const failing = (): Promise<Tensor> => Promise.reject(boom)
+    await withLayers(async (first, second, x) => {
+      const stuck = model(first, second, { ...identity, forward: failing })
+      await expect(recordSegments(stuck, x, both)).rejects.toBe(boom)
+      // of the first call the callee owns the gradient
+      const refuse = (_: Parameter, gradient: Tensor): void => {
+        gradient.dispose()
+        throw boom
+      }
+      const broken = model(first, second, { ...identity, backward: failing })
+      for (const each of [broken, model(first, second)]) {
+        const recording = await recordSegments(each, x, both)
+        await expect(recording.backward(x, refuse)).rejects.toBe(boom)
+        recording.dispose()
+      }
+    })
+  })
+})
