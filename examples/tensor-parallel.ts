@@ -71,13 +71,14 @@ async function train(plan: training.ParallelPlan | undefined): Promise<Outcome> 
     seed,
   })) {
     const [x, y] = [inputs(), labels()]
-    const outputs = training.recordModule(model, x, { needsInputGradient: false })
+    // awaits the messages, where recordModule would block: so it also runs on webgpu
+    const outputs = await training.recordSegments(model, x, { needsInputGradient: false })
     const loss = training.recordLoss(training.crossEntropy, outputs.value, y)
     const dy = loss.backward(one, () => undefined)!
     const gradients = new Map<string, training.Tensor>()
-    outputs.backward(dy, training.sumInto(gradients))
+    await outputs.backward(dy, training.sumInto(gradients))
     optimizer.step(model.parameters, gradients)
-    losses.push(loss.value.dataSync()[0]!)
+    losses.push((await loss.value.data())[0]!)
     outputs.dispose()
     loss.dispose()
     tf.dispose([x, y, dy])

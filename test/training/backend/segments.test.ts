@@ -1,76 +1,32 @@
 import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../../launcher/support/tsrun.ts'
+import { resultIn } from '../../launcher/support/script.ts'
+import { fileURLToPath } from 'node:url'
 import { runModule } from './support/process.ts'
 import { vulkan } from './support/vulkan.ts'
 
-jest.setTimeout(120_000)
+jest.setTimeout(240_000)
+afterEach(killLeftovers)
 
-// A hidden layer, cut in two halves of its units: what a tensor parallel layer computes on two
-// ranks. A collective adds up the halves' outputs, and in the backward pass their input gradients.
-const halves = `
-  const { tf, record, writeTo, tensorFrom } = training
-  await training.loadBackend()
-  const { initProcessGroup } = await import('@tsrun/distributed')
-  const group = await initProcessGroup()
-  const x = tf.tensor2d([[0.5, -1, 2], [1, 0.25, -0.5]])
-  const parameter = (name, shape, seed) => ({
-    name, shape, value: tf.randomUniform(shape, -1, 1, 'float32', seed),
-  })
-  const weights = [parameter('a', [3, 4], 1), parameter('b', [3, 4], 2)]
-  const hidden = (w) => (h) => tf.tanh(tf.matMul(h, w.value))
-  const buffer = group.alloc('float32', 8)
-  const print = async (tensors) => {
-    for (const tensor of tensors) console.log(JSON.stringify([...await tensor.data()]))
-  }
-`
+const checkout = fileURLToPath(new URL('../../../', import.meta.url))
 
-/** Cut at the collective: each segment has its own recording, and what lies between is awaited. */
-const cut = `${halves}
-  const segments = weights.map((w) => record(hidden(w), x, [w], { needsInputGradient: true }))
-  const parts = []
-  for (const segment of segments) {
-    await writeTo(segment.value, buffer)
-    await group.allReduce(buffer)
-    parts.push(tensorFrom(buffer, [2, 4]))
-  }
-  const sum = tf.add(parts[0], parts[1])
-  const loss = record((y) => tf.sum(tf.square(y)), sum, [], { needsInputGradient: true })
-  const dy = loss.backward(tf.scalar(1), () => undefined)
-  await writeTo(dy, buffer)
-  await group.allReduce(buffer)
-  const gradients = new Map()
-  const shared = tensorFrom(buffer, [2, 4])
-  const dx = segments.map((segment) =>
-    segment.backward(shared, ({ name }, gradient) => gradients.set(name, gradient)))
-  await print([loss.value, gradients.get('a'), gradients.get('b'), tf.add(dx[0], dx[1])])
-  await group.destroy()
-`
+/** Runs a script on two ranks of a backend. */
+async function run(backend: string, script: string, ...args: string[]): Promise<string> {
+  const { code, stderr, stdout } = await tsrun(
+    ['--nproc', '2', '--log-format', 'raw', '--no-summary', script, ...args],
+    { cwd: checkout, env: { ...vulkan, TSRUN_BACKEND: backend } },
+  )
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  return stdout
+}
 
-/** In one piece: the collective blocks inside a gradient function. */
-const whole = `${halves}
-  const reduce = tf.customGrad((y) => {
-    const sum = (tensor) => {
-      buffer.set(tensor.dataSync())
-      group.allReduceSync(buffer)
-      return tensorFrom(buffer, [2, 4])
-    }
-    return { value: sum(y), gradFunc: (dy) => sum(dy) }
-  })
-  const forward = (input) =>
-    tf.sum(tf.square(tf.add(reduce(hidden(weights[0])(input)), reduce(hidden(weights[1])(input)))))
-  const recording = record(forward, x, weights, { needsInputGradient: true })
-  const gradients = new Map()
-  const dx = recording.backward(tf.scalar(1), ({ name }, gradient) => gradients.set(name, gradient))
-  await print([recording.value, gradients.get('a'), gradients.get('b'), dx])
-  await group.destroy()
-`
+interface Trained {
+  readonly losses: readonly number[]
+  readonly leaked: number
+}
 
-const numbers = (stdout: string): number[] =>
-  stdout
-    .trim()
-    .split('\n')
-    .flatMap((line) => JSON.parse(line) as number[])
+type Report = { readonly backend: string } & Record<'gathered' | 'paired', Trained>
 
-const webgpu = { ...vulkan, TSRUN_BACKEND: 'webgpu' }
 const withDriver = vulkan === undefined ? describe.skip : describe
 
 if (vulkan === undefined) {
@@ -79,22 +35,76 @@ if (vulkan === undefined) {
   })
 }
 
-withDriver('a collective within a model', () => {
-  it('inside a gradient needs values at once, which webgpu says it has not', async () => {
-    const { code, stderr } = await runModule(whole, webgpu)
+withDriver('layers that ranks share, on webgpu', () => {
+  it('train in segments to the losses of cpu', async () => {
+    const script = 'test/training/parallel/tensor/fixtures/losses-in-segments.mjs'
+    const wanted = JSON.parse(await run('cpu', script)) as Report
+    const found = JSON.parse(await run('webgpu', script)) as Report
+    expect([wanted.backend, found.backend]).toEqual(['cpu', 'webgpu'])
+    for (const form of ['gathered', 'paired'] as const) {
+      expect(found[form].leaked).toBe(0)
+      expect(found[form].losses).toHaveLength(5)
+      found[form].losses.forEach((loss, i) => {
+        expect(Math.abs(loss - wanted[form].losses[i]!)).toBeLessThan(1e-4)
+      })
+    }
+  })
+
+  it('train in examples/tensor-parallel.ts', async () => {
+    const sizes = ['--steps', '3', '--batch', '16', '--hidden', '32']
+    const result = resultIn(await run('webgpu', 'examples/tensor-parallel.ts', ...sizes))
+    expect(result['gatheredError']).toBeLessThan(1e-4)
+    expect(result['pairedError']).toBeLessThan(1e-4)
+    expect(result).toMatchObject({ gatheredCollectives: 5, pairedCollectives: 3 })
+  })
+
+  it('are refused in one piece, and where they are no chain, before anything is sent', async () => {
+    // whatever else is used of a group would be a message
+    const script = `
+      await training.loadBackend()
+      const { tf, parallelize, recordModule, recordSegments, columnParallel, gptPlan } = training
+      const group = new Proxy({ name: 'two', rank: 0, size: 2, ranks: [0, 1] }, {
+        get: (known, key) => known[key] ?? (() => { throw new Error('group.' + String(key)) }),
+      })
+      const options = { needsInputGradient: true }
+      const attempt = async (run) => {
+        try { await run() } catch (error) { console.log(error.message) }
+      }
+      const network = training.shardedMLP({ layers: 2, inputs: 4, hidden: 4 }).build()
+      const columns = parallelize(network, { 'layers.0': columnParallel({ gather: 'replicated' }) }, group)
+      await attempt(() => recordModule(columns, tf.ones([2, 4]), options))
+      const sizes = { vocabulary: 8, block: 4, width: 8, heads: 2, layers: 1 }
+      const gpt = (plan) => parallelize(new training.GPT(sizes), plan, group)
+      const tokens = tf.zeros([1, 4], 'int32')
+      const { wte, ...rest } = gptPlan()
+      const { ln_f } = gptPlan({ sequence: true })
+      for (const plan of [{ wte }, rest, { ln_f }]) {
+        await attempt(() => recordSegments(gpt(plan), tokens, options))
+      }`
+    const { code, stdout, stderr } = await runModule(script, { ...vulkan, TSRUN_BACKEND: 'webgpu' })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const lines = stdout.trim().split('\n')
+    const places = ['a forward or backward pass', 'wte', 'h.0', 'ln_f']
+    expect(lines).toHaveLength(places.length)
+    lines.forEach((line, i) => {
+      expect(line).toContain(`cannot wait for a collective inside ${places[i]!}; recordSegments`)
+      expect(line).toContain('ERR_TSR_BACKEND')
+    })
+  })
+
+  it('are told so by TensorFlow.js where a gradient of one’s own reads values', async () => {
+    const script = `
+      const { tf, record } = training
+      await training.loadBackend()
+      const twice = tf.customGrad((x) => ({
+        value: tf.mul(x, 2),
+        gradFunc: (dy) => tf.tensor(dy.dataSync().map((v) => 2 * v), dy.shape),
+      }))
+      const recording = record((x) => tf.square(twice(x)), tf.ones([2]), [], { needsInputGradient: true })
+      recording.backward(tf.ones([2]), () => undefined)`
+    const { code, stderr } = await runModule(script, { ...vulkan, TSRUN_BACKEND: 'webgpu' })
     expect(code).toBe(1)
     expect(stderr).toContain('ERR_TSR_SYNC_READ')
     expect(stderr).toContain('record each segment, and await the collective')
-  })
-
-  it('between segments gives what the model gives in one piece on cpu', async () => {
-    const expected = await runModule(whole, { TSRUN_BACKEND: 'cpu' })
-    const found = await runModule(cut, webgpu)
-    expect({ code: found.code, stderr: found.stderr }).toEqual({ code: 0, stderr: '' })
-    const [a, b] = [numbers(found.stdout), numbers(expected.stdout)]
-    expect(a).toHaveLength(1 + 12 + 12 + 6)
-    a.forEach((value, i) => {
-      expect(Math.abs(value - b[i]!)).toBeLessThan(1e-5)
-    })
   })
 })
