@@ -26,7 +26,12 @@ export function record(
   return recordOnTape(forward, x, parameters, options)
 }
 
-/** Records `module.forward(x)`: by the module's own passes where it has them, else on the tape. */
+/**
+ * Records `module.forward(x)`: by the module's own passes where it has them, else on the tape.
+ *
+ * @throws as `record`; ERR_TSR_BACKEND where ranks share the module and the backend cannot wait for
+ *   them inside a pass: see `recordSegments`
+ */
 export function recordModule(module: Module, x: Tensor, options: RecordOptions): Recording {
   return (
     module.record?.(x, options) ??

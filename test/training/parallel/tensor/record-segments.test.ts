@@ -86,6 +86,7 @@ const free = (_: Parameter, gradient: Tensor): void => {
   gradient.dispose()
 }
 
+const network = () => shardedMLP({ layers: 2, inputs: 4, hidden: 4, outputs: 2 }).build()
 const linear = (name: string) => new Linear({ name, inputs: 4, outputs: 4, activation: 'relu' })
 
 describe('recordSegments', () => {
@@ -107,8 +108,7 @@ describe('recordSegments', () => {
   it('awaits, so that the ranks of one process can share a network', async () => {
     const values = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const plan = { 'layers.0': columnParallel(), 'layers.1': rowParallel() }
-      const network = shardedMLP({ layers: 2, inputs: 4, hidden: 4, outputs: 2 }).build()
-      const shared = parallelize(network, plan, group)
+      const shared = parallelize(network(), plan, group)
       const x = tf.ones([1, 4])
       const recording = await recordSegments(shared, x, both)
       const dy = tf.ones([1, 2])
@@ -121,6 +121,37 @@ describe('recordSegments', () => {
     })
     expect(values[0]).toHaveLength(2 + 4)
     expect(values[0]).toEqual(values[1])
+  })
+
+  it('names the layer when a rank has left, and gives everything back', async () => {
+    const [survivor] = await runWorld({ size: 2, seed: 1 }, async (world) => {
+      let lent = 0
+      const group = new Proxy(world, {
+        get(target, key) {
+          const value: unknown = Reflect.get(target, key)
+          if (typeof value !== 'function') return value
+          if (key === 'alloc') lent++
+          if (key === 'free') lent--
+          return value.bind(target) as unknown
+        },
+      })
+      const shared = parallelize(
+        network(),
+        { 'layers.0': columnParallel({ gather: 'replicated' }) },
+        group,
+      )
+      const x = tf.ones([1, 4])
+      const recording = group.rank === 0 ? recordSegments(shared, x, both) : group.destroy()
+      const error: unknown = await recording.then(
+        () => undefined,
+        (failed: unknown) => failed,
+      )
+      x.dispose()
+      disposeModule(shared)
+      return { error, lent }
+    })
+    const error = failure('ERR_TSR_PEER_LEFT', /^layers\.0: output/)
+    expect(survivor).toEqual({ error, lent: 0 })
   })
 
   it('calls once for a parameter that two segments have, with the sum', async () => {

@@ -87,10 +87,9 @@ export class ColumnParallelLinear implements Module {
       parameters: this.parameters,
       forward: (x) => onRows(x, (rows) => this.#compute(rows, product)),
     }
-    const { gatherSequence, copyToRanks } = operations
     return [
-      ...(isSequence ? [exchange(gatherSequence, group, `${name}: input`)] : []),
-      ...(isCopied ? [exchange(copyToRanks, group, name, gradientLabel(name))] : []),
+      ...(isSequence ? [exchange(operations.gatherSequence, group, `${name}: input`)] : []),
+      ...(isCopied ? [exchange(operations.copyToRanks, group, name, gradientLabel(name))] : []),
       ...(this.gather === 'none'
         ? [{ ...local, forward: (x: Tensor) => markPartial(local.forward(x)) }]
         : [local, exchange(operations[GATHERS[this.gather]], group, `${name}: output`)]),
@@ -152,7 +151,7 @@ export class RowParallelLinear implements Module {
     const { input = 'sharded', output = 'replicated' } = this.#options
     const { group, name } = this.#place
     const isSequence = output === 'sequence'
-    const { scatterToRanks, scatterSequence, sumOverRanks } = operations
+    const leave = isSequence ? operations.scatterSequence : operations.sumOverRanks
     const product: LocalSegment = {
       parameters: [this.#weight],
       forward: (x) => onRows(x, (rows) => tf.matMul(rows, this.#weight.value)),
@@ -168,9 +167,11 @@ export class RowParallelLinear implements Module {
       },
     }
     return [
-      ...(input === 'sharded' ? [] : [exchange(scatterToRanks, group, `${name}: input`)]),
+      ...(input === 'sharded'
+        ? []
+        : [exchange(operations.scatterToRanks, group, `${name}: input`)]),
       product,
-      exchange(isSequence ? scatterSequence : sumOverRanks, group, `${name}: output`),
+      exchange(leave, group, `${name}: output`),
       shift,
     ]
   }
