@@ -35,6 +35,7 @@ export { createLogger, type Logger } from './logger.ts'
 export { parsePortRange, type PortRange } from './port-range.ts'
 export { retry, type RetryOptions } from './retry.ts'
 export {
+  libraryPath,
   readTensorFlowManifest,
   tensorflowHome,
   thisSystem,

@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { delimiter, dirname, join, resolve } from 'node:path'
 import { tsrError } from './errors/tsr-error.ts'
 
 /** What `tsrun setup tensorflow` has set up; the launcher and the tensor backend read it. */
@@ -76,6 +76,14 @@ export function readTensorFlowManifest(
   }
   if (!isManifest(manifest)) throw unreadable(path, 'another version of tsrun wrote it')
   return manifest
+}
+
+/** LD_LIBRARY_PATH for a process that loads the set-up: its folders, then those that `env` names. */
+export function libraryPath(
+  { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
+  env: Environment = process.env,
+): string {
+  return [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean).join(delimiter)
 }
 
 /** Replaces the manifest at once: readers see the old one or the new one. */

@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { delimiter } from 'node:path'
-import { readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -48,11 +47,10 @@ export function deviceEnvironment(
       : {}),
   }
   const unset = Object.entries(given).filter(([name]) => (env[name] ?? '') === '')
-  const path = [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
   return {
     ...Object.fromEntries(unset),
     ...(gpus.length > 0 ? { CUDA_VISIBLE_DEVICES: gpus[localRank % gpus.length]! } : {}),
-    ...(libraryFolders.length > 0 ? { LD_LIBRARY_PATH: path.join(delimiter) } : {}),
+    ...(libraryFolders.length > 0 ? { LD_LIBRARY_PATH: libraryPath({ libraryFolders }, env) } : {}),
   }
 }
 

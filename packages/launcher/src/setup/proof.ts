@@ -1,6 +1,5 @@
-import { delimiter } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { TensorFlowManifest } from '@tsrun/core'
+import { libraryPath, type TensorFlowManifest } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 import { runTool, type ToolOutput, type Workshop } from './tool.ts'
 
@@ -21,11 +20,10 @@ export async function prove(
   }: Pick<TensorFlowManifest, 'folder' | 'package' | 'libraryFolders'>,
 ): Promise<Proof> {
   const program = fileURLToPath(new URL('dist/proof-process.js', packageFolder))
-  const path = [...libraryFolders, workshop.env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean)
   const output = await runTool(workshop, process.execPath, [program, folder, name], {
     limit: LONGEST,
     env: {
-      LD_LIBRARY_PATH: path.join(delimiter),
+      LD_LIBRARY_PATH: libraryPath({ libraryFolders }, workshop.env),
       NODE_OPTIONS: '',
       // The log names the devices; with memory growth a GPU that others use is enough.
       TF_CPP_MIN_LOG_LEVEL: '0',
