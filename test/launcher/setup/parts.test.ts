@@ -1,6 +1,5 @@
 import { readSetupArguments } from '../../../packages/launcher/src/setup/arguments.ts'
 import { gpusIn } from '../../../packages/launcher/src/setup/proof.ts'
-import { reasonOf } from '../../../packages/launcher/src/setup/tool.ts'
 import { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
 
 describe('the arguments of tsrun setup', () => {
@@ -61,24 +60,4 @@ it('knows the GPUs from the log of TensorFlow', () => {
     'NVIDIA H100 80GB HBM3',
   ])
   expect(gpusIn('silence')).toEqual(['GPU'])
-})
-
-it.each([
-  [
-    'npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error connect refused\nnpm error A complete log of this run',
-    'npm error syscall connect',
-  ],
-  [
-    'Looking in indexes\nERROR: Could not find a version\nERROR: No matching distribution',
-    'ERROR: Could not find a version',
-  ],
-  ["a.cc:3:1: error: 'x' was not declared\n1 error", "a.cc:3:1: error: 'x' was not declared"],
-  [
-    'Error: getaddrinfo ENOTFOUND host\n  errno: -3\n\nNode.js v20',
-    'Error: getaddrinfo ENOTFOUND host',
-  ],
-  ['something else\n\n', 'something else'],
-  ['', 'it printed nothing'],
-])('finds the line that says most in %j', (stderr, reason) => {
-  expect(reasonOf({ ok: false, stdout: '', stderr })).toBe(reason)
 })

@@ -46,7 +46,11 @@ const scripts = {
       *) exit 9 ;;
     esac
     case "$PIP" in
-      offline) echo 'ERROR: Could not find a version that satisfies the requirement' >&2; exit 1 ;;
+      offline)
+        echo "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f06>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/tensorflow-cpu/" >&2
+        echo 'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu<3,>=2.16 (from versions: none)' >&2
+        echo 'ERROR: No matching distribution found for tensorflow-cpu<3,>=2.16' >&2
+        exit 1 ;;
       other-wheel) exit 0 ;;
       hang) echo $$ >"$MARK"; exec sleep 1000 ;;
     esac

@@ -2,8 +2,9 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../package-folder.ts'
+import { reasonOf } from './reason.ts'
+import { runTool, setupError, type Workshop } from './tool.ts'
 import type { Tool } from './toolchain.ts'
-import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 import type { Wheel } from './wheel.ts'
 
 /** Of what we add to the binding: a set-up of another revision is made anew. */

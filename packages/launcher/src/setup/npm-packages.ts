@@ -1,7 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
-import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
+import { npmFailure, reasonOf, roomAdvice } from './reason.ts'
+import { runTool, setupError, type Workshop } from './tool.ts'
 
 /** The last release; the binding's sources fit TensorFlow 2.9 to 2.21. */
 export const TFJS_VERSION = '4.22.0'
@@ -34,10 +35,16 @@ export async function installPackages(
     cwd: folder,
   })
   if (output?.ok === true && isInstalled(folder, name)) return
-  const reason = output === undefined ? 'it does not start' : reasonOf(output)
+  const failure = output === undefined ? undefined : npmFailure(output)
+  const advice =
+    failure?.kind === 'full'
+      ? roomAdvice(name === '@tensorflow/tfjs-node-gpu', folder)
+      : failure?.kind === 'offline'
+        ? 'this host does not reach the registry of your npm configuration: see npm config get registry'
+        : 'check the registry of your npm configuration, and run the command again'
   throw setupError(
-    `npm could not install ${name} ${TFJS_VERSION} (${reason}): check that this host reaches the ` +
-      `registry of your npm configuration, and run the command again; all output is in ${workshop.log}`,
+    `npm could not install ${name} ${TFJS_VERSION} (${failure?.reason ?? 'it does not start'}): ` +
+      `${advice}; all output is in ${workshop.log}`,
   )
 }
 

@@ -80,17 +80,6 @@ export async function runTool(
   }
 }
 
-/** The line of a failed tool's output that says most: npm's and pip's errors, else the last. */
-export function reasonOf(output: ToolOutput): string {
-  const lines = `${output.stdout}\n${output.stderr}`.split('\n').map((line) => line.trim())
-  const errors = lines.filter((line) =>
-    /^(npm (error|ERR!)|ERROR:|\w*Error\b.*:|.*\berror:)/.test(line),
-  )
-  const said = errors.filter((line) => !/complete log|npm (error|ERR!)( code .*)?$/.test(line))
-  const line = said[0] ?? errors[0] ?? lines.findLast((text) => text !== '')
-  return line === undefined ? 'it printed nothing' : line.slice(0, 200)
-}
-
 export function setupError(problem: string): Error {
   return tsrError('ERR_TSR_SETUP', { problem })
 }

@@ -1,8 +1,9 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
+import { pipFailure, reasonOf, roomAdvice } from './reason.ts'
+import { runTool, setupError, type ToolOutput, type Workshop } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
-import { reasonOf, runTool, setupError, type Workshop } from './tool.ts'
 
 /** A TensorFlow that a wheel has installed. */
 export interface Wheel {
@@ -91,7 +92,10 @@ async function installWheel(
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
   const args = ['-m', 'pip', 'install', ...flags, '--no-compile', ...dependencies, ...source]
   const output = await runTool(workshop, interpreter, args)
-  if (output?.ok !== true) throw pipError(workshop, what, python, output && reasonOf(output))
+  if (output?.ok !== true) {
+    const place = { python, gpu, folder, log: workshop.log }
+    throw setupError(`pip could not install ${what} ${whyNot(output, place)}`)
+  }
   const tensorflow = await tensorflowOf(workshop, interpreter)
   if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what}, by pip` }
   throw setupError(`pip has installed ${what}, but no module tensorflow: it is another wheel`)
@@ -103,13 +107,28 @@ function wheelsOf(folder: string): string[] {
   return names.map((name) => join(folder, name))
 }
 
-function pipError(workshop: Workshop, what: string, python: Tool, reason = 'it does not start') {
-  const advice = /no matching distribution|not a supported wheel/i.test(reason)
-    ? `there is no such wheel for Python ${python.version} on ${thisSystem}, or this host does not ` +
-      'reach the index of your pip configuration: name another Python with --python, or a wheel ' +
-      'with --wheel'
-    : 'check that this host reaches the index of your pip configuration, and run the command again'
-  return setupError(`pip could not install ${what} (${reason}): ${advice}; see ${workshop.log}`)
+interface Place {
+  readonly python: Tool
+  readonly gpu: boolean
+  readonly folder: string
+  readonly log: string
+}
+
+/** The reason, and what to do. */
+function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Place): string {
+  if (output === undefined) return `(it does not start): see ${log}`
+  const { kind, reason } = pipFailure(output)
+  const advice = {
+    full: roomAdvice(gpu, folder),
+    offline:
+      'this host does not reach the index of your pip configuration: see pip config list, or name a ' +
+      'folder with the wheel with --wheel',
+    'no wheel':
+      `it finds no wheel for Python ${python.version} on ${thisSystem}: name another Python with ` +
+      '--python, or a folder with such a wheel with --wheel',
+    other: 'check the index of your pip configuration, and run the command again',
+  }[kind]
+  return `(${reason}): ${advice}; all output is in ${log}`
 }
 
 function check(wheel: Wheel): Wheel {
