@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
+import { basename } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
 /** Where a set-up takes place. */
@@ -11,6 +13,8 @@ export interface Workshop {
   readonly log: string
   /** Tells the user one sentence. */
   readonly say: (sentence: string) => void
+  /** Milliseconds between two sentences about a tool that is at work; default 10 s. */
+  readonly reminderInterval?: number
 }
 
 export interface ToolOutput {
@@ -30,12 +34,13 @@ interface ToolOptions {
 const LONGEST = 30 * 60_000
 
 /**
- * Runs a program to its end; undefined when there is no such program. Its children end with it.
+ * Runs a program to its end; undefined when there is no such program. Its children end with it. What
+ * takes long says again and again how far it is.
  *
  * @throws the reason of the workshop's signal
  */
 export async function runTool(
-  { env, signal, log }: Workshop,
+  { env, signal, log, say, reminderInterval = 10_000 }: Workshop,
   command: string,
   args: readonly string[],
   { cwd, env: more, limit = LONGEST }: ToolOptions = {},
@@ -48,10 +53,13 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
+  /** The end of what came last, of both. */
+  let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       output[name] += text
+      printed = (printed + text).slice(-1000)
       appendFileSync(log, text)
     })
   }
@@ -62,6 +70,11 @@ export async function runTool(
     output.stderr += `\nstopped after ${limit / 1000} s`
     kill()
   }, limit)
+  const start = performance.now()
+  const reminder = setInterval(() => {
+    const seconds = Math.round((performance.now() - start) / 1000)
+    say(`… ${seconds} s: ${lastLineOf(printed) ?? `${basename(command)} is at work`}`)
+  }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
     return await new Promise<ToolOutput | undefined>((resolve, reject) => {
@@ -75,9 +88,19 @@ export async function runTool(
     })
   } finally {
     clearTimeout(timer)
+    clearInterval(reminder)
     signal.removeEventListener('abort', kill)
     signal.throwIfAborted()
   }
+}
+
+/** Without bars and colours, as long as a line of a terminal. */
+function lastLineOf(text: string): string | undefined {
+  const lines = stripVTControlCharacters(text).split(/[\r\n]/)
+  return lines
+    .findLast((line) => /\w/.test(line))
+    ?.trim()
+    .slice(0, 100)
 }
 
 export function setupError(problem: string): Error {

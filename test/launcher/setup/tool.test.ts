@@ -1,0 +1,84 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { runTool, type Workshop } from '../../../packages/launcher/src/setup/tool.ts'
+import { processState, until } from '../support/tsrun.ts'
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-tool-'))
+})
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+const workshop = (changes: Partial<Workshop> = {}): Workshop => ({
+  env: process.env,
+  signal: new AbortController().signal,
+  log: join(folder, 'log'),
+  say: () => undefined,
+  ...changes,
+})
+
+describe('a tool that takes long', () => {
+  /** Prints, then waits until it has been spoken of as `expected`; how it was spoken of. */
+  async function reminders(printed: string, expected: RegExp): Promise<string[]> {
+    const go = join(folder, 'go')
+    const said: string[] = []
+    const say = (sentence: string): void => {
+      said.push(sentence)
+      if (expected.test(sentence)) writeFileSync(go, '')
+    }
+    const script = `printf "$1"; while [ ! -e "$2" ]; do sleep 0.01; done; echo done`
+    const output = await runTool(workshop({ say, reminderInterval: 5 }), '/bin/sh', [
+      ...['-c', script, 'sh', printed, go],
+    ])
+    expect(output).toMatchObject({ ok: true, stdout: expect.stringMatching(/done\n$/) as string })
+    return said
+  }
+
+  it('is spoken of with the last line that it has printed', async () => {
+    const line = `Downloading nvidia_cudnn.whl (706.8 MB) ${'x'.repeat(100)}`
+    const said = await reminders(`Collecting\\n\\033[32m${line}\\033[0m\\n  \\n`, /Downloading/)
+    const sentence = said.find((text) => text.includes('Downloading'))!
+    expect(sentence).toMatch(/^… \d+ s: Downloading nvidia_cudnn\.whl \(706\.8 MB\) x+$/)
+    expect(sentence.length).toBeLessThan(120)
+  })
+
+  it('is spoken of when it has printed nothing', async () => {
+    expect(await reminders('', /at work/)).toContainEqual(
+      expect.stringMatching(/^… \d+ s: sh is at work$/),
+    )
+  })
+})
+
+it('a tool that is quick is not spoken of, and all that it prints is in the log', async () => {
+  const said: string[] = []
+  const say = (sentence: string): void => void said.push(sentence)
+  const output = await runTool(workshop({ say }), 'sh', ['-c', 'echo out; echo err >&2; exit 3'])
+  expect(output).toEqual({ ok: false, stdout: 'out\n', stderr: 'err\n' })
+  const log = readFileSync(join(folder, 'log'), 'utf8')
+  expect(log).toMatch(/^\$ sh -c /)
+  expect(log).toMatch(/^out$/m)
+  expect(log).toMatch(/^err$/m)
+  expect(said).toEqual([])
+})
+
+it('a tool that is not there is undefined', async () => {
+  expect(await runTool(workshop(), join(folder, 'none'), [])).toBeUndefined()
+})
+
+it('a tool ends with its children when the user interrupts, and when its time is over', async () => {
+  const mark = join(folder, 'mark')
+  const hang = ['-c', `sleep 1000 & echo $! >"$1.new"; mv "$1.new" "$1"; wait`, 'sh', mark]
+  const user = new AbortController()
+  const running = runTool(workshop({ signal: user.signal }), 'sh', hang)
+  await until(() => existsSync(mark), 'the tool runs')
+  const child = Number(readFileSync(mark, 'utf8'))
+  user.abort(new Error('Ctrl-C'))
+  await expect(running).rejects.toThrow('Ctrl-C')
+  await until(() => [undefined, 'Z'].includes(processState(child)), 'its child is gone')
+
+  const late = await runTool(workshop(), 'sh', ['-c', 'sleep 1000'], { limit: 50 })
+  expect(late).toMatchObject({ ok: false, stderr: '\nstopped after 0.05 s' })
+})
