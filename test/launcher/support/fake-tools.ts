@@ -5,14 +5,26 @@ import { delimiter, join } from 'node:path'
 const training = new URL('../../../packages/training/package.json', import.meta.url)
 const tfjs = createRequire(training).resolve('@tensorflow/tfjs')
 
-/** A binding that computes right, with kernels of TensorFlow.js, and says that it is TensorFlow. */
+/** A binding that computes right, on the CPU unless BINDING is `gpu`, with kernels of TensorFlow.js, and says that it is TensorFlow. */
 const packageProgram = `
 if (process.env.BINDING === 'broken') throw new Error('libtensorflow_cc.so.2: wrong ELF class')
 const tf = require(${JSON.stringify(tfjs)})
 for (const kernel of tf.getKernelsForBackend('cpu')) {
   tf.registerKernel({ ...kernel, backendName: 'tensorflow' })
 }
-const facts = { isUsingGpuDevice: false, binding: { TF_Version: '2.99.0' } }
+const hidden = ['', '-1'].includes(process.env.CUDA_VISIBLE_DEVICES)
+const onGpu = process.env.BINDING === 'gpu' && !hidden
+if (onGpu) {
+  console.error(
+    'I0000 00:00:17 gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:0 ' +
+    'with 78763 MB memory:  -> device: 0, name: NVIDIA Played, pci bus id: 0000:04:00.0')
+}
+if (process.env.BINDING === 'no-driver') {
+  console.error(
+    '2026-11-22 12:00:00.1: I external/local_xla/xla/tsl/cuda/cudart_stub.cc:31] ' +
+    'Could not find cuda drivers on your machine, GPU will not be used.')
+}
+const facts = { isUsingGpuDevice: onGpu, binding: { TF_Version: '2.99.0' } }
 tf.registerBackend('tensorflow', () => Object.assign(tf.findBackendFactory('cpu')(), facts), 9)
 tf.setBackend('tensorflow')
 module.exports = tf
@@ -69,19 +81,26 @@ const scripts = {
     esac`,
 }
 
+/** Lists the GPU that the variable GPU names, so that those of the host do not matter. */
+const nvidiaSmi = `
+    [ "$1" = -L ] || exit 9
+    [ -z "$GPU" ] && echo 'No devices were found' && exit 6
+    echo "GPU 0: $GPU (UUID: GPU-1)"`
+
 type FakeTool = keyof typeof scripts
 
 /** The programs that the fakes need, and the shell that starts `tsrun`. */
 const real = ['bash', 'sh', 'mkdir', 'cp', 'cat', 'touch', 'dirname', 'sleep']
 
-/** A PATH of its own with these fakes of npm, Python and the compiler; variables make them fail. */
+/** A PATH of its own with these fakes of npm, Python and the compiler; variables change what they do. */
 export function fakeTools(folder: string, tools: readonly FakeTool[]): NodeJS.ProcessEnv {
   const bin = join(folder, 'bin')
   mkdirSync(bin)
   writeFileSync(join(folder, 'package.cjs'), packageProgram)
-  for (const name of tools) {
+  const programs = tools.map((name) => [name, scripts[name]] as const)
+  for (const [name, script] of [...programs, ['nvidia-smi', nvidiaSmi] as const]) {
     const path = join(bin, name)
-    writeFileSync(path, `#!/bin/sh\n${scripts[name]}\n`)
+    writeFileSync(path, `#!/bin/sh\n${script}\n`)
     chmodSync(path, 0o755)
   }
   for (const name of real) symlinkSync(findReal(name), join(bin, name))

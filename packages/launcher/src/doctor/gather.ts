@@ -18,7 +18,7 @@ export async function gatherFacts(
 ): Promise<Facts> {
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
-  const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(), findMpi(env)])
+  const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(env), findMpi(env)])
   return {
     node: readNode(env, cwd),
     npm,

@@ -1,7 +1,7 @@
-import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { listGpus } from './gpu-list.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -13,9 +13,6 @@ export interface Devices {
   /** Of the TensorFlow that is set up. */
   readonly libraryFolders: readonly string[]
 }
-
-/** Milliseconds for `nvidia-smi -L`; a driver without persistence mode takes seconds. */
-const LONGEST = 20_000
 
 export function findDevices(env: Environment): Devices {
   return {
@@ -54,15 +51,22 @@ export function deviceEnvironment(
   }
 }
 
-function findGpus(env: Environment): string[] {
+/** As CUDA_VISIBLE_DEVICES names them: those that it leaves, else those of this host. */
+export function findGpus(env: Environment): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']
   if (visible !== undefined) {
     const named = visible.split(',').map((name) => name.trim())
     return named.filter((name) => name !== '' && name !== '-1')
   }
-  const listed = spawnSync('nvidia-smi', ['-L'], { env, encoding: 'utf8', timeout: LONGEST })
-  if (listed.error === undefined) return listed.status === 0 ? parseGpuList(listed.stdout) : []
+  const { lines, answered } = listGpus(env)
+  if (answered) return parseGpuList(lines.join('\n'))
   return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
+}
+
+/** An empty list, or an index that there is not, hides all GPUs (CUDA programming guide). */
+export function gpusAreHidden(env: Environment): boolean {
+  const visible = env['CUDA_VISIBLE_DEVICES']
+  return visible === '' || visible === '-1'
 }
 
 /** Indices of the cards or, where cards are cut into MIG parts, the UUIDs of those. */

@@ -11,10 +11,13 @@ import {
 } from '@tsrun/core'
 import { readSetupArguments, setupHelp } from './arguments.ts'
 import { BINDING_REVISION } from './binding.ts'
+import { gpuAdvice, type IdleGpus } from './gpu-use.ts'
 import { install } from './install.ts'
 import { TFJS_VERSION } from './npm-packages.ts'
 import { prove, type Proof } from './proof.ts'
 import type { Workshop } from './tool.ts'
+
+const needsGpu = 'jobs that use this set-up need one, or an empty CUDA_VISIBLE_DEVICES'
 
 interface SetupContext {
   readonly env: NodeJS.ProcessEnv
@@ -44,10 +47,11 @@ export async function runSetup(argv: readonly string[], context: SetupContext): 
   const state = await look({ env, signal, say })
   if (action === 'check') {
     say(state.sentence)
-    return state.works ? 0 : 1
+    return state.works && state.idleGpus === undefined ? 0 : 1
   }
-  const { manifest } = state
-  if (state.works && manifest !== undefined && fits(manifest, request)) {
+  const { manifest, idleGpus } = state
+  const works = state.works && idleGpus?.listed !== true
+  if (works && manifest !== undefined && fits(manifest, request)) {
     say(`${state.sentence}; nothing is to be done`)
     return 0
   }
@@ -56,9 +60,7 @@ export async function runSetup(argv: readonly string[], context: SetupContext): 
   const made = await install({ env, signal, say, log }, request, manifest)
   if (request.gpu && made.devices.includes('CPU')) {
     say(describe(made))
-    say(
-      'no GPU is visible here: jobs that use this set-up need one, or an empty CUDA_VISIBLE_DEVICES',
-    )
+    say(`no GPU is visible here: ${needsGpu}`)
   } else {
     say(`${describe(made)}; TSRUN_BACKEND=auto takes it from now on`)
   }
@@ -69,6 +71,7 @@ interface State {
   readonly works: boolean
   readonly sentence: string
   readonly manifest: TensorFlowManifest | undefined
+  readonly idleGpus?: IdleGpus | undefined
 }
 
 async function look(place: Omit<Workshop, 'log'>): Promise<State> {
@@ -84,10 +87,22 @@ async function look(place: Omit<Workshop, 'log'>): Promise<State> {
     return { works: false, sentence, manifest }
   }
   const proof = await proveQuietly(place, manifest)
-  const sentence = proof.works
-    ? describe({ ...manifest, devices: proof.devices })
-    : `${describe(manifest)}, but it does not work (${proof.problem}): run \`npx tsrun setup tensorflow\` again`
-  return { works: proof.works, sentence, manifest }
+  if (!proof.works) {
+    const again = 'run `npx tsrun setup tensorflow` again'
+    const sentence = `${describe(manifest)}, but it does not work (${proof.problem}): ${again}`
+    return { works: false, sentence, manifest }
+  }
+  const { devices, idleGpus } = proof
+  const found = describe({ ...manifest, devices })
+  const sentence = idleGpus === undefined ? found : `${found}, ${describeIdle(idleGpus)}`
+  return { works: true, sentence, manifest, idleGpus }
+}
+
+/** Ranks are refused then, whether or not this host has GPUs. */
+function describeIdle({ reason, listed }: IdleGpus): string {
+  return listed
+    ? `but jobs need the GPUs, and it finds none (${reason}): ${gpuAdvice}`
+    : `and no GPU is visible here (${reason}): ${needsGpu}`
 }
 
 async function proveQuietly(

@@ -9,6 +9,7 @@ import {
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import { draftPrefix, removeAbandoned, removeReplaced } from './drafts.ts'
+import { gpuAdvice } from './gpu-use.ts'
 import {
   folderOfPackage,
   installOfficially,
@@ -81,6 +82,13 @@ async function build(
     throw setupError(
       `what was built does not compute (${proof.problem}): the wheel may be of another system or ` +
         `version; name another one with --wheel or --python, or try --official; see ${workshop.log}`,
+    )
+  }
+  const { idleGpus } = proof
+  if (idleGpus?.listed === true) {
+    throw setupError(
+      `this host has GPUs, and what was built computes on the CPU (${idleGpus.reason}): ${gpuAdvice}; ` +
+        `all output is in ${workshop.log}`,
     )
   }
   return {

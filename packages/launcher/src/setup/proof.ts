@@ -1,10 +1,17 @@
 import { fileURLToPath } from 'node:url'
 import { libraryPath, type TensorFlowManifest } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
+import { findIdleGpus, type IdleGpus } from './gpu-use.ts'
 import { runTool, type ToolOutput, type Workshop } from './tool.ts'
 
 export type Proof =
-  | { readonly works: true; readonly tensorflow: string; readonly devices: readonly string[] }
+  | {
+      readonly works: true
+      readonly tensorflow: string
+      readonly devices: readonly string[]
+      /** What keeps a binding for GPUs from them. */
+      readonly idleGpus: IdleGpus | undefined
+    }
   | { readonly works: false; readonly problem: string }
 
 /** Milliseconds: an H100 without kernels of its own in the wheel compiles for minutes at first. */
@@ -33,7 +40,9 @@ export async function prove(
   const text = output?.ok === true ? /\{.*\}$/.exec(output.stdout)?.[0] : undefined
   if (text === undefined) return { works: false, problem: problemOf(output) }
   const { tensorflow, gpu } = JSON.parse(text) as { tensorflow: string; gpu: boolean }
-  return { works: true, tensorflow, devices: gpu ? gpusIn(output!.stderr) : ['CPU'] }
+  const log = output!.stderr
+  const idleGpus = findIdleGpus(name, { onGpu: gpu, log }, workshop.env)
+  return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
 /** What TensorFlow logs about each: `Created device …/device:GPU:0 with … name: NVIDIA H200, pci …`. */

@@ -1,19 +1,14 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { linesOf, listGpus } from '../../plan/gpu-list.ts'
 import type { GpuFacts, MpiFacts } from '../facts.ts'
 import { run } from './run.ts'
 
-export async function readGpus(): Promise<GpuFacts> {
-  const list = await run('nvidia-smi', ['-L'])
-  if (list.missing) return { nvidia: [], topology: [], problem: undefined }
-  if (list.failure !== undefined) {
-    const says = linesOf(`${list.stdout}\n${list.stderr}`)[0] ?? list.failure
-    return { nvidia: [], topology: [], problem: `nvidia-smi: ${says}` }
-  }
-  const nvidia = linesOf(list.stdout)
+export async function readGpus(env: NodeJS.ProcessEnv): Promise<GpuFacts> {
+  const { lines: nvidia, problem } = listGpus(env)
   const topology =
-    nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'])).stdout) : []
-  return { nvidia, topology, problem: undefined }
+    nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
+  return { nvidia, topology, problem }
 }
 
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
@@ -42,11 +37,4 @@ function mpiIn(folder: string): string[] {
   return readdirSync(folder)
     .filter((name) => mpiNames.includes(name))
     .map((name) => join(folder, name))
-}
-
-function linesOf(text: string): string[] {
-  return text
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .filter((line) => line !== '')
 }

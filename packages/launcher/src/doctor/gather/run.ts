@@ -5,8 +5,6 @@ export interface RunResult {
   readonly stderr: string
   /** Why it failed; undefined: exit code 0. */
   readonly failure: string | undefined
-  /** There is no such program. */
-  readonly missing: boolean
 }
 
 export interface RunOptions {
@@ -39,7 +37,7 @@ export function run(
               : typeof error.signal === 'string'
                 ? `ended by ${error.signal}`
                 : `exit code ${String(error.code)}`
-        resolve({ stdout, stderr, failure, missing: error?.code === ('ENOENT' as never) })
+        resolve({ stdout, stderr, failure })
       },
     )
   })

@@ -1,0 +1,98 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { readTensorFlowManifest } from '@tsrun/core'
+import { whyCpu } from '../../../packages/launcher/src/setup/gpu-use.ts'
+import { fakeTools } from '../support/fake-tools.ts'
+import { killLeftovers, tsrun } from '../support/tsrun.ts'
+
+jest.setTimeout(120_000)
+
+let folder: string
+let env: NodeJS.ProcessEnv
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-setup-gpu-'))
+  env = fakeTools(folder, ['npm', 'python3', 'g++'])
+  // whoever runs the tests may hide GPUs
+  delete process.env['CUDA_VISIBLE_DEVICES']
+})
+afterEach(() => {
+  killLeftovers()
+  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+})
+
+const host = { GPU: 'NVIDIA Played' }
+const setUp = (changes: NodeJS.ProcessEnv, ...flags: string[]) =>
+  tsrun(['setup', 'tensorflow', ...flags], { env: { ...env, ...changes } })
+
+describe('tsrun setup tensorflow --gpu', () => {
+  it('names the GPU that it computes on', async () => {
+    const onGpu = { ...host, BINDING: 'gpu' }
+    const first = await setUp(onGpu, '--gpu')
+    expect(first).toMatchObject({ code: 0, stderr: '' })
+    expect(first.stdout).toMatch(/set up on NVIDIA Played .*; TSRUN_BACKEND=auto takes it/)
+    expect(readTensorFlowManifest(env)?.devices).toEqual(['NVIDIA Played'])
+    expect((await setUp(onGpu, '--check')).code).toBe(0)
+    expect((await setUp(onGpu, '--gpu')).stdout).toContain('nothing is to be done')
+  })
+
+  it('fails where there are GPUs and it computes on the CPU, and leaves what was there', async () => {
+    expect((await setUp({})).code).toBe(0)
+    const before = readTensorFlowManifest(env)
+    const broken = await setUp({ ...host, BINDING: 'no-driver' }, '--gpu')
+    expect(broken.code).toBe(1)
+    expect(broken.stderr).toMatch(
+      /computes on the CPU \(Could not find cuda drivers on your machine, GPU will not be used\): see that nvidia-smi .* --wheel or --python/,
+    )
+    expect(readTensorFlowManifest(env)).toEqual(before)
+    expect(readdirSync(join(env['TSRUN_HOME']!, 'tensorflow'))).toHaveLength(3)
+    const silent = await setUp(host, '--gpu')
+    expect(silent.stderr).toContain('TensorFlow does not say why: it may be without CUDA')
+  })
+
+  it('comes to its end where GPUs are hidden on purpose', async () => {
+    const hidden = { ...host, BINDING: 'gpu', CUDA_VISIBLE_DEVICES: '' }
+    expect((await setUp(hidden, '--gpu')).code).toBe(0)
+    expect((await setUp(hidden, '--check')).code).toBe(0)
+    expect((await setUp(hidden, '--gpu')).stdout).toContain('nothing is to be done')
+  })
+
+  it('comes to its end where an image is built without GPUs, which --check tells', async () => {
+    const image = { BINDING: 'no-driver' }
+    const first = await setUp(image, '--gpu')
+    expect(first.code).toBe(0)
+    expect(first.stdout).toContain('no GPU is visible here: jobs that use this set-up need one')
+    const second = await setUp(image, '--gpu')
+    expect(second.code).toBe(0)
+    expect(second.stdout).toMatch(/no GPU is visible here \(Could not find .*nothing is to be done/)
+
+    const check = await setUp(image, '--check')
+    expect(check.code).toBe(1)
+    expect(check.stdout).toMatch(/no GPU is visible here .*or an empty CUDA_VISIBLE_DEVICES\n$/)
+    const idle = await setUp({ ...host, ...image }, '--check')
+    expect(idle.code).toBe(1)
+    expect(idle.stdout).toMatch(/jobs need the GPUs, and it finds none \(Could not find cuda driv/)
+    expect((await setUp({ ...image, CUDA_VISIBLE_DEVICES: '-1' }, '--check')).code).toBe(0)
+    expect((await setUp({ ...host, BINDING: 'gpu' }, '--check')).code).toBe(0)
+  })
+})
+
+it.each([
+  [
+    'E0000 00:00:17 12 cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)',
+    'failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)',
+  ],
+  [
+    '2026-11-22 12:00:00.1: I external/local_xla/xla/tsl/cuda/cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n' +
+      'W0000 00:00:17 12 gpu_device.cc:2342] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are installed.\nSkipping registering GPU devices...',
+    'Cannot dlopen some GPU libraries',
+  ],
+  [
+    "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file: No such file or directory",
+    "Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file: No such file or directory",
+  ],
+  ['silence', 'TensorFlow does not say why: it may be without CUDA'],
+])('knows from the log of TensorFlow why it takes no GPU: %#', (log, reason) => {
+  expect(whyCpu(log)).toBe(reason)
+})
