@@ -19,6 +19,11 @@ export interface TensorFlowManifest {
   readonly libraryFolders: readonly string[]
   /** Of what tsrun adds to the binding; absent where that is the package's own, or older. */
   readonly bindingRevision?: number
+  /**
+   * Whether the binding has tsrun's kernels for small layers; without them TensorFlow's own operations
+   * compute those, slower. Absent in manifests of before, where nobody knows.
+   */
+  readonly kernels?: boolean
   /** What the proof computed on: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
   /** What it was made with, for people. */

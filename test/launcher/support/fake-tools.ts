@@ -74,7 +74,14 @@ const scripts = {
     [ "$1" = --version ] && echo 'g++ 13.0' && exit
     case "$*" in
       *-fsyntax-only*) [ "$COMPILER" != no-library ] ;;
-      *passes.cc*) [ "$COMPILER" != other-headers ] && [ "$COMPILER" != misfit ] ;;
+      *kernels.cc*)
+        [ "$COMPILER" != no-kernels ] && { [ "$COMPILER" != old ] || case "$*" in *avx512*) false ;; esac; } && exit
+        echo "kernels.cc:5:10: fatal error: 'Eigen/Core' file not found" >&2
+        exit 1 ;;
+      *passes.cc*)
+        [ "$COMPILER" != other-headers ] && [ "$COMPILER" != misfit ] && exit
+        echo "passes.cc:9:1: error: 'TensorHandle' was not declared" >&2
+        exit 1 ;;
       *tfjs_binding*)
         [ "$COMPILER" = misfit ] && echo "binding/tfjs_backend.cc:1:1: error: 'TFE_Op' was not declared" >&2 && exit 1
         exit 0 ;;

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../package-folder.ts'
 import { reasonOf } from './reason.ts'
-import { runTool, setupError, type Workshop } from './tool.ts'
+import { runTool, setupError, type ToolOutput, type Workshop } from './tool.ts'
 import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
@@ -31,6 +31,7 @@ const FRAMEWORK = '-l:libtensorflow_framework.so.2'
  *
  * @param folder - of the npm package
  * @param headers - the folder of Node's
+ * @returns why it has no kernels of ours; undefined: it has them
  * @throws ERR_TSR_SETUP
  */
 export async function compileBinding(
@@ -39,7 +40,7 @@ export async function compileBinding(
   folder: string,
   headers: string,
   wheel: Wheel,
-): Promise<void> {
+): Promise<string | undefined> {
   const target = join(folder, 'lib/napi-v8')
   mkdirSync(target, { recursive: true })
   const include = join(wheel.folder, 'include')
@@ -70,7 +71,7 @@ export async function compileBinding(
       ],
       { cwd: folder },
     )
-  const [whole] = await Promise.all([
+  const [whole, kernels] = await Promise.all([
     compile(
       ...[join(native, 'passes.cc'), `-I${native}`, '-fno-access-control'],
       ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
@@ -79,8 +80,8 @@ export async function compileBinding(
   ])
   // TensorFlow's own headers change between versions: without kernels it computes as well.
   const output = whole?.ok === true ? whole : await compile()
-  if (output?.ok === true) return
-  const reason = output === undefined ? 'it does not start' : reasonOf(output)
+  if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
+  const reason = failureOf(output)!
   throw setupError(
     `${command} could not compile the binding (${reason}): the wheel may be of a version that it ` +
       'does not fit (2.16 to 2.21 do), or the compiler too old for C++17: name others with --wheel ' +
@@ -88,15 +89,16 @@ export async function compileBinding(
   )
 }
 
-/** Sets of instructions that the compiler does not know are left out. */
+/** Leaves out sets of instructions that the compiler does not know; what came of one that it knows. */
 async function compileKernels(
   workshop: Workshop,
   command: string,
   include: string,
   target: string,
-): Promise<void> {
+): Promise<ToolOutput | undefined> {
+  const outputs: (ToolOutput | undefined)[] = []
   for (const [name, flags] of Object.entries(INSTRUCTIONS)) {
-    await runTool(
+    const output = await runTool(
       workshop,
       command,
       [
@@ -105,5 +107,12 @@ async function compileKernels(
       ],
       { cwd: target },
     )
+    outputs.push(output)
   }
+  return outputs.find((output) => output?.ok) ?? outputs.at(-1)
+}
+
+function failureOf(output: ToolOutput | undefined): string | undefined {
+  if (output === undefined) return 'it does not start'
+  return output.ok ? undefined : reasonOf(output)
 }

@@ -134,5 +134,9 @@ function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean
 
 function describe(manifest: TensorFlowManifest): string {
   const { tensorflowVersion, package: name, packageVersion, devices, folder } = manifest
-  return `TensorFlow ${tensorflowVersion} is set up on ${devices.join(', ')} (${name} ${packageVersion}, in ${folder})`
+  const kernels = manifest.kernels === false ? ', without the kernels of tsrun' : ''
+  return (
+    `TensorFlow ${tensorflowVersion} is set up on ${devices.join(', ')} ` +
+    `(${name} ${packageVersion}${kernels}, in ${folder})`
+  )
 }

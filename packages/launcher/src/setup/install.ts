@@ -61,6 +61,7 @@ async function build(
   await installPackages(workshop, npm.command, folder, name)
   const source = folderOfPackage(folder, name)
   const libraryFolders: string[] = []
+  let kernels = false
   if (compiler === undefined) {
     say('3/5 its install script downloads its own TensorFlow')
     await installOfficially(workshop, folder, name)
@@ -72,7 +73,14 @@ async function build(
     libraryFolders.push(...libraryFoldersOf(wheel.folder))
     say(`4/5 ${compiler.command} compiles the binding against ${wheel.origin}`)
     const headers = join(folder, 'node_modules/node-api-headers/include')
-    await compileBinding(workshop, compiler, source, headers, wheel)
+    const problem = await compileBinding(workshop, compiler, source, headers, wheel)
+    kernels = problem === undefined
+    if (!kernels) {
+      say(
+        `the kernels that tsrun adds do not compile (${problem}): small layers take TensorFlow's own ` +
+          `operations, which is slower; all output is in ${workshop.log}`,
+      )
+    }
   }
 
   say('5/5 a fresh process multiplies, differentiates and lists the devices')
@@ -98,6 +106,7 @@ async function build(
     packageVersion: TFJS_VERSION,
     tensorflowVersion: proof.tensorflow,
     ...(compiler === undefined ? {} : { bindingRevision: BINDING_REVISION }),
+    kernels,
     devices: proof.devices,
     tools,
     system: thisSystem,
