@@ -15,7 +15,7 @@ export type Proof =
   | { readonly works: false; readonly problem: string }
 
 /** Milliseconds: an H100 without kernels of its own in the wheel compiles for minutes at first. */
-const LONGEST = 600_000
+export const LONGEST_START = 600_000
 
 /** Multiplies, differentiates and lists the devices, in a fresh process. */
 export async function prove(
@@ -28,7 +28,7 @@ export async function prove(
 ): Promise<Proof> {
   const program = fileURLToPath(new URL('dist/proof-process.js', packageFolder))
   const output = await runTool(workshop, process.execPath, [program, folder, name], {
-    limit: LONGEST,
+    limit: LONGEST_START,
     env: {
       LD_LIBRARY_PATH: libraryPath({ libraryFolders }, workshop.env),
       NODE_OPTIONS: '',

@@ -1,3 +1,4 @@
+import { dirname, join } from 'node:path'
 import type { Facts } from '../facts.ts'
 import type { Finding } from '../finding.ts'
 
@@ -37,7 +38,7 @@ function adviceFor(name: string, missing: boolean, hasGpu: boolean): string {
     : 'npm ci, or take node_modules away and install again.'
 }
 
-export function checkTensorFlow({ tensorflow }: Facts): Finding[] {
+export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   const name = 'TensorFlow'
   if ('problem' in tensorflow) {
     const advice = 'npx tsrun setup tensorflow makes a new one.'
@@ -46,9 +47,19 @@ export function checkTensorFlow({ tensorflow }: Facts): Finding[] {
   const { manifest } = tensorflow
   // the line of the backend says it
   if (manifest === undefined) return []
-  const { tensorflowVersion, packageVersion, devices, folder } = manifest
-  const found = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, on ${devices.join(', ')}`
-  return [{ name, state: 'ok', found, details: [`in ${folder}`] }]
+  const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
+  const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, on ${devices.join(', ')}`
+  const finding: Finding = { name, state: 'ok', found: set, details: [`in ${folder}`] }
+  if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
+    const advice = 'npx tsrun setup tensorflow --gpu'
+    return [{ ...finding, state: 'note', found: `${set}, although there are GPUs`, advice }]
+  }
+  if (kernels !== false) return [finding]
+  const found = `${set}, without the kernels of tsrun: small layers are slower`
+  // --official never has them
+  if (request.official) return [{ ...finding, found }]
+  const advice = `${join(dirname(folder), 'setup.log')} says why; --wheel names another TensorFlow.`
+  return [{ ...finding, state: 'note', found, advice }]
 }
 
 export function checkGpus({ gpus }: Facts): Finding[] {
@@ -60,7 +71,7 @@ export function checkGpus({ gpus }: Facts): Finding[] {
     return [{ name, state: 'note', found: problem, advice }]
   }
   if (nvidia.length === 0) {
-    return [{ name, state: 'ok', found: 'no nvidia-smi here: tensors are computed on the CPU' }]
+    return [{ name, state: 'ok', found: 'none of NVIDIA (no nvidia-smi here)' }]
   }
   const found = nvidia.length === 1 ? '1 of NVIDIA' : `${nvidia.length} of NVIDIA`
   return [{ name, state: 'ok', found, details: [...nvidia, ...topology] }]

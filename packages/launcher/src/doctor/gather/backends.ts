@@ -2,12 +2,16 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { packageFolder } from '../../package-folder.ts'
 import { deviceEnvironment, findDevices } from '../../plan/devices.ts'
+import { LONGEST_START } from '../../setup/proof.ts'
 import type { BackendFacts } from '../facts.ts'
 import { resolveFrom } from './node.ts'
-import { run } from './run.ts'
+import { run, type RunOptions } from './run.ts'
 
 /** Milliseconds for loading a backend and a step. */
 const LIMIT = 120_000
+/** On GPUs TensorFlow may compile its kernels first. */
+const limitOf = (name: string, gpus: readonly string[]): number =>
+  name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
 const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
 
 /** Trains a step with every backend that is there, each in a process of its own, one by one. */
@@ -24,13 +28,18 @@ export async function probeBackends(
     return [{ name: 'wasm', works: false, reason, missing: true }]
   }
   // as the only rank of this host gets it
-  const rank = { ...env, ...deviceEnvironment(findDevices(env), env, 0, 1) }
+  const devices = findDevices(env)
+  const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
     const reason = missingPart(name, training, places, hasTensorFlow)
     facts.push(
       reason === undefined
-        ? await probeBackend(name, training, rank, signal)
+        ? await probeBackend(name, training, {
+            env: rank,
+            limit: limitOf(name, devices.gpus),
+            signal,
+          })
         : { name, works: false, reason, missing: true },
     )
   }
@@ -52,11 +61,9 @@ function missingPart(
 async function probeBackend(
   name: string,
   training: string,
-  env: NodeJS.ProcessEnv,
-  signal: AbortSignal,
+  options: RunOptions,
 ): Promise<BackendFacts> {
   const args = [probe, name, pathToFileURL(training).href]
-  const options = { env, limit: LIMIT, signal }
   const { stdout, stderr, failure } = await run(process.execPath, args, options)
   const line = stdout.split('\n').findLast((text) => text.startsWith('{'))
   if (line !== undefined) return { name, ...(JSON.parse(line) as object) } as BackendFacts
