@@ -30,9 +30,12 @@ describe('a tool that takes long', () => {
       if (expected.test(sentence)) writeFileSync(go, '')
     }
     const script = `printf "$1"; while [ ! -e "$2" ]; do sleep 0.01; done; echo done`
-    const output = await runTool(workshop({ say, reminderInterval: 5 }), '/bin/sh', [
-      ...['-c', script, 'sh', printed, go],
-    ])
+    const output = await runTool(
+      workshop({ say, reminderInterval: 5 }),
+      '/bin/sh',
+      [...['-c', script, 'sh', printed, go]],
+      { work: 'a test' },
+    )
     expect(output).toMatchObject({ ok: true, stdout: expect.stringMatching(/done\n$/) as string })
     return said
   }
@@ -47,7 +50,7 @@ describe('a tool that takes long', () => {
 
   it('is spoken of when it has printed nothing', async () => {
     expect(await reminders('', /at work/)).toContainEqual(
-      expect.stringMatching(/^… \d+ s: sh is at work$/),
+      expect.stringMatching(/^… \d+ s: sh is at work on a test$/),
     )
   })
 })

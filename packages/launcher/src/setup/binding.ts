@@ -69,7 +69,7 @@ export async function compileBinding(
         ...['-o', join(target, 'tfjs_binding.node'), ...first],
         ...[...paths, '-Wl,-rpath,$ORIGIN', '-l:libtensorflow_cc.so.2', FRAMEWORK],
       ],
-      { cwd: folder },
+      { cwd: folder, work: 'the binding' },
     )
   const [whole, kernels] = await Promise.all([
     compile(
@@ -105,7 +105,7 @@ async function compileKernels(
         ...[...GENERAL, ...EXACT, '-fvisibility=hidden', ...flags, `-I${include}`],
         ...[join(native, 'kernels.cc'), '-o', `libtsrun_kernels_${name}.so`],
       ],
-      { cwd: target },
+      { cwd: target, work: `kernels (${name})` },
     )
     outputs.push(output)
   }

@@ -28,6 +28,8 @@ interface ToolOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Milliseconds. */
   readonly limit?: number
+  /** What it is at work on, for those who wait while it prints nothing. */
+  readonly work?: string
 }
 
 /** Half an hour: a slow network brings 3 GB of CUDA libraries in that time. */
@@ -43,7 +45,7 @@ export async function runTool(
   { env, signal, log, say, reminderInterval = 10_000 }: Workshop,
   command: string,
   args: readonly string[],
-  { cwd, env: more, limit = LONGEST }: ToolOptions = {},
+  { cwd, env: more, limit = LONGEST, work }: ToolOptions = {},
 ): Promise<ToolOutput | undefined> {
   signal.throwIfAborted()
   const child = spawn(command, args, {
@@ -71,9 +73,10 @@ export async function runTool(
     kill()
   }, limit)
   const start = performance.now()
+  const atWork = `${basename(command)} is at work${work === undefined ? '' : ` on ${work}`}`
   const reminder = setInterval(() => {
     const seconds = Math.round((performance.now() - start) / 1000)
-    say(`… ${seconds} s: ${lastLineOf(printed) ?? `${basename(command)} is at work`}`)
+    say(`… ${seconds} s: ${lastLineOf(printed) ?? atWork}`)
   }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
