@@ -42,7 +42,10 @@ describe('a tool that takes long', () => {
 
   it('is spoken of with the last line that it has printed', async () => {
     const line = `Downloading nvidia_cudnn.whl (706.8 MB) ${'x'.repeat(100)}`
-    const said = await reminders(`Collecting\\n\\033[32m${line}\\033[0m\\n  \\n`, /Downloading/)
+    const said = await reminders(
+      `Collecting\\n\\033[32m${line}\\033[0m\\n  ━━━ 7/706.8 MB\\n`,
+      /Downloading/,
+    )
     const sentence = said.find((text) => text.includes('Downloading'))!
     expect(sentence).toMatch(/^… \d+ s: Downloading nvidia_cudnn\.whl \(706\.8 MB\) x+$/)
     expect(sentence.length).toBeLessThan(120)

@@ -61,7 +61,7 @@ export async function runTool(
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       output[name] += text
-      printed = (printed + text).slice(-1000)
+      printed = (printed + text).slice(-4000)
       appendFileSync(log, text)
     })
   }
@@ -97,11 +97,11 @@ export async function runTool(
   }
 }
 
-/** Without bars and colours, as long as a line of a terminal. */
+/** Without colours and pip's bars of progress, as long as a line of a terminal. */
 function lastLineOf(text: string): string | undefined {
   const lines = stripVTControlCharacters(text).split(/[\r\n]/)
   return lines
-    .findLast((line) => /\w/.test(line))
+    .findLast((line) => /\w/.test(line) && !/[━█]/.test(line))
     ?.trim()
     .slice(0, 100)
 }
