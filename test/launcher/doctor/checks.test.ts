@@ -1,9 +1,7 @@
-import type { TensorFlowManifest } from '@tsrun/core'
 import {
   checkBackends,
   checkGpus,
   checkMpi,
-  checkTensorFlow,
 } from '../../../packages/launcher/src/doctor/checks/devices.ts'
 import {
   checkNative,
@@ -44,12 +42,6 @@ const noKoffi = { available: false, reason: 'the package koffi cannot be loaded'
 const failed = { works: false, missing: false, reason: 'out of order' } as const
 const missing = { works: false, missing: true, reason: 'not there' } as const
 const oneGpu = { nvidia: ['GPU 0: one'], topology: [], problem: undefined }
-const manifest: TensorFlowManifest = {
-  ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
-  ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [], tools: {} },
-  ...{ devices: ['CPU'], system: 'linux-x64', createdAt: '2026-01-01T00:00:00Z', kernels: true },
-  request: { gpu: false, official: false, wheel: null, python: null },
-}
 const ok = { state: 'ok', advice: undefined }
 
 function state(check: Check, changes: Partial<Facts>): Finding {
@@ -198,60 +190,6 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     checkBackends,
     { backends: [{ name: 'webgpu', ...failed }] },
     { state: 'note', advice: expect.stringContaining('TSRUN_WEBGPU_ADAPTER') },
-  ],
-  [
-    'TensorFlow that is set up',
-    checkTensorFlow,
-    { tensorflow: { manifest } },
-    { ...ok, found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, on CPU' },
-  ],
-  [
-    'TensorFlow for the CPU where there are GPUs',
-    checkTensorFlow,
-    { tensorflow: { manifest }, gpus: oneGpu },
-    {
-      state: 'note',
-      found: expect.stringMatching(/on CPU, although there are GPUs$/),
-      advice: 'npx tsrun setup tensorflow --gpu',
-    },
-  ],
-  [
-    'TensorFlow for GPUs where there are some',
-    checkTensorFlow,
-    {
-      tensorflow: { manifest: { ...manifest, package: '@tensorflow/tfjs-node-gpu' } },
-      gpus: oneGpu,
-    },
-    ok,
-  ],
-  [
-    'TensorFlow whose kernels did not compile',
-    checkTensorFlow,
-    { tensorflow: { manifest: { ...manifest, kernels: false } } },
-    {
-      state: 'note',
-      found: expect.stringMatching(/without the kernels of tsrun/),
-      advice: '/home/setup.log says why; --wheel names another TensorFlow.',
-    },
-  ],
-  [
-    'the official TensorFlow, which has no kernels',
-    checkTensorFlow,
-    {
-      tensorflow: {
-        manifest: {
-          ...{ ...manifest, kernels: false },
-          request: { ...manifest.request, official: true },
-        },
-      },
-    },
-    { ...ok, found: expect.stringMatching(/without the kernels of tsrun/) },
-  ],
-  [
-    'a manifest that cannot be read',
-    checkTensorFlow,
-    { tensorflow: { problem: 'it is no JSON' } },
-    { state: 'note', found: 'it is no JSON', advice: expect.stringContaining('makes a new one') },
   ],
   ['no GPU', checkGpus, {}, { ...ok, found: 'none of NVIDIA (no nvidia-smi here)' }],
   [
