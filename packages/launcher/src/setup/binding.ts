@@ -8,7 +8,7 @@ import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
 /** Of what we add to the binding: a set-up of another revision is made anew. */
-export const BINDING_REVISION = 2
+export const BINDING_REVISION = 3
 
 /** What we compile beside the binding, and with it. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))

@@ -2,7 +2,7 @@ import type { Handle } from './eager.ts'
 
 /**
  * What `tsrun setup` compiles into the binding beside the package's own: functions that compute at
- * once, in the calling thread, on the memory of float32 tensors of the CPU.
+ * once, in the calling thread, on the memory of float32 tensors of the CPU; they refuse others.
  *
  * Each takes the handles of all its tensors in one array; layers are in the order of the forward
  * pass, and `relu` has a 1 for each that ends in one. They throw an Error where shapes do not fit.
@@ -10,7 +10,7 @@ import type { Handle } from './eager.ts'
  * Source: packages/launcher/src/setup/native/passes.cc
  */
 export interface BindingKernels {
-  /** Values of [tensor] into an array of as many. */
+  /** Values of [tensor] into an array of as many; a GPU's are brought into memory first. */
   copyOut(tensors: Int32Array, target: Float32Array): void
 
   /** A tensor with the array's values: a list of one. */

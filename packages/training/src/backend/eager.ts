@@ -102,6 +102,11 @@ export class Eager {
     return this.isOnHost ? this.#binding.kernels : undefined
   }
 
+  /** Copies values out of a tensor of any device, where the binding can. */
+  get copyOut(): BindingKernels['copyOut'] | undefined {
+    return this.#binding.kernels?.copyOut
+  }
+
   /** The tensor's own handle; lives as long as the tensor. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!

@@ -76,12 +76,19 @@ class Call {
     return static_cast<float*>(data);
   }
 
-  Matrix Tensor(size_t i) const {
+  // Whatever device has it.
+  TFE_TensorHandle* Handle(size_t i) const {
     Check(i < count_, "more tensors");
     const auto found = backend_->tfe_handle_map_.find(handles_[i]);
     Check(found != backend_->tfe_handle_map_.end(), "handles of tensors");
+    return found->second;
+  }
+
+  Matrix Tensor(size_t i) const {
     const tensorflow::Tensor* tensor = nullptr;
-    auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(found->second));
+    auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(Handle(i)));
+    // TensorFlow's name for the CPU of this process is no device; elsewhere data() is no address of ours.
+    Check(handle->device() == nullptr, "tensors of the CPU");
     Check(handle->Tensor(&tensor).ok() && tensor->dtype() == tensorflow::DT_FLOAT, "float32 in memory");
     const int dims = tensor->dims();
     const int64_t columns = dims == 0 ? 1 : tensor->dim_size(dims - 1);

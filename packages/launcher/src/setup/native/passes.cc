@@ -19,11 +19,16 @@ extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
 
 namespace {
 
-// copyOut([tensor], target)
+// copyOut([tensor], target), from any device: what is not in memory is brought there first
 napi_value CopyOut(Call& call) {
-  const Matrix tensor = call.Tensor(0);
-  float* target = call.Floats(1, tensor.size());
-  std::copy(tensor.data, tensor.data + tensor.size(), target);
+  const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(), TF_DeleteStatus);
+  const std::unique_ptr<TF_Tensor, decltype(&TF_DeleteTensor)> tensor(
+      TFE_TensorHandleResolve(call.Handle(0), status.get()), TF_DeleteTensor);
+  if (tensor == nullptr) throw std::runtime_error(TF_Message(status.get()));
+  Check(TF_TensorType(tensor.get()) == TF_FLOAT, "float32");
+  const auto* values = static_cast<const float*>(TF_TensorData(tensor.get()));
+  const int64_t size = TF_TensorElementCount(tensor.get());
+  std::copy(values, values + size, call.Floats(1, size));
   return call.Results();
 }
 

@@ -13,20 +13,23 @@ let staged = new Float32Array(0)
 let isStaging = false
 
 /**
- * As `fetchedBridge`, but float32 values on the CPU go without new arrays, where the binding has
- * kernels: a copy each way. The binding's own functions give and take a new array of JavaScript for
- * each tensor, whose memory the system has to find and to clear.
+ * As `fetchedBridge`, but float32 values go without new arrays, where the binding has kernels: a copy
+ * each way on the CPU. The binding's own functions give and take a new array of JavaScript for each
+ * tensor, whose memory the system has to find and to clear. From a GPU there is one copy more, into
+ * memory.
  */
 export const tensorflowBridge: Bridge = {
   peek: fetchedBridge.peek!,
   writeTo(tensor, target) {
-    const found = kernelsFor(tensor.dtype)
-    if (found === undefined) {
+    const eager = currentEager()!
+    const { isOnHost, copyOut } = eager
+    // TensorFlow keeps int32 in memory
+    if (!isOnHost && tensor.dtype !== 'int32') countCopy('toHost', target.byteLength)
+    if (copyOut === undefined || tensor.dtype !== 'float32') {
       void fetchedBridge.writeTo(tensor, target)
       return
     }
-    const { eager, kernels } = found
-    kernels.copyOut(Int32Array.of(eager.handleOf(tensor)), target as Float32Array)
+    copyOut(Int32Array.of(eager.handleOf(tensor)), target as Float32Array)
     countCopy('toHost', target.byteLength)
   },
   create(shape, dtype, fill) {
