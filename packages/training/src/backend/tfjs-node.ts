@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process'
 import { createRequire } from 'node:module'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
+import { promisify } from 'node:util'
 import {
   readTensorFlowManifest,
   restoreLegacyUtil,
@@ -12,6 +14,8 @@ import { installFusedMatMul, installStep } from './tfjs-node-kernels.ts'
 import { threadCount } from './threads.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
+/** Milliseconds: the driver is awake when it is asked. */
+const LONGEST_QUESTION = 10_000
 
 interface NodeBackend {
   readonly isUsingGpuDevice: boolean
@@ -21,7 +25,7 @@ interface NodeBackend {
 export async function loadTensorFlow(): Promise<BackendFacts> {
   const manifest = readTensorFlowManifest()
   if (manifest === undefined) throw new Error(`it is not set up: ${HOW}`)
-  const { system, devices } = manifest
+  const { system } = manifest
   if (system !== thisSystem) {
     throw new Error(`it is set up for ${system}, and this Node is ${thisSystem}: ${HOW} with it`)
   }
@@ -30,12 +34,30 @@ export async function loadTensorFlow(): Promise<BackendFacts> {
   const { isUsingGpuDevice } = tf.backend() as unknown as NodeBackend
   if (manifest.package === '@tensorflow/tfjs-node-gpu' && !isUsingGpuDevice && !gpusAreHidden()) {
     throw new Error(
-      'it is set up for GPUs and finds none (TF_CPP_MIN_LOG_LEVEL=0 shows why): look at nvidia-smi, ' +
+      `it is set up for GPUs and finds none (TF_CPP_MIN_LOG_LEVEL=0 shows why): ${hintFor(manifest)}, ` +
         'or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU',
     )
   }
-  const [gpu = 'GPU'] = devices
-  return { device: isUsingGpuDevice ? gpu : 'CPU', threads: threadCount() }
+  return { device: isUsingGpuDevice ? await nameOfGpu() : 'CPU', threads: threadCount() }
+}
+
+/** Of the first one that this process sees; TensorFlow.js has no word for it. */
+async function nameOfGpu(): Promise<string> {
+  const [first = ''] = (process.env['CUDA_VISIBLE_DEVICES'] ?? '').split(',')
+  const args = ['--query-gpu=name', '--format=csv,noheader', `--id=${first.trim() || '0'}`]
+  const options = { timeout: LONGEST_QUESTION }
+  const asked = await promisify(execFile)('nvidia-smi', args, options).catch(() => undefined)
+  return asked?.stdout.split('\n')[0]!.trim() || 'GPU'
+}
+
+/** The dynamic linker reads the path at the start of a process only: `tsrun` sets it for its ranks. */
+function hintFor({ libraryFolders }: TensorFlowManifest): string {
+  const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
+  if (libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
+  return (
+    'start it with tsrun, which tells it where the CUDA libraries are, or with ' +
+    `LD_LIBRARY_PATH=${libraryFolders.join(delimiter)}`
+  )
 }
 
 function register({ folder, package: name }: TensorFlowManifest): void {
