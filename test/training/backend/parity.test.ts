@@ -69,7 +69,8 @@ describe('memory', () => {
   it.each([{ backend: 'cpu', env: {} }, ...here])(
     'of $backend is the same after 1,000 steps',
     async ({ backend, env }) => {
-      const { early, late } = await on<Held>(backend, env, 'hold(1000)')
+      const what = backend === 'webgpu' ? 'scale' : 'mlp'
+      const { early, late } = await on<Held>(backend, env, `hold(1000, '${what}')`)
       expect(early['numTensors']).toBeGreaterThan(0)
       expect(late).toEqual(early)
     },

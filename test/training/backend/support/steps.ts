@@ -1,4 +1,5 @@
 import {
+  Adam,
   crossEntropy,
   loadBackend,
   record,
@@ -47,11 +48,19 @@ export async function train(steps: number): Promise<Trained> {
   return { losses, tensors: [tensors[9]!, tensors.at(-1)!], gradients: { own: own!, taped } }
 }
 
-/** Counts tensors and memory over many steps of a network so small that software drivers keep up. */
-export async function hold(steps: number): Promise<Held> {
+/**
+ * Counts tensors and memory over many steps.
+ *
+ * @param what - `scale` is so small that software drivers keep up
+ */
+export async function hold(steps: number, what: 'mlp' | 'scale'): Promise<Held> {
   await loadBackend()
-  const model = new Scale()
-  const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+  const shape = { layers: 3, inputs: 12, hidden: 16, outputs: 12, seed: 1 }
+  const model = what === 'mlp' ? shardedMLP(shape).build() : new Scale()
+  const optimizer =
+    what === 'mlp'
+      ? new Adam({ learningRate: 0.01 })
+      : new SGD({ learningRate: 0.1, momentum: 0.9 })
   let early: Record<string, number> | undefined
   for (let step = 1; step <= steps; step++) {
     const { loss, gradients } = pass(model, step)
