@@ -24,8 +24,8 @@ export function findDevices(env: Environment): Devices {
 
 /**
  * What a rank is told about its share: cores / local ranks threads, and its GPU. Ranks take the GPUs
- * in turn; where there are fewer GPUs than ranks, TensorFlow takes memory as it needs it, instead of
- * all at once. What `env` says already stays.
+ * in turn. TensorFlow takes a GPU's memory as it needs it, instead of all at once: others may use it as
+ * well, ranks of this job or of another one. What `env` says already stays.
  */
 export function deviceEnvironment(
   { cores, gpus, libraryFolders }: Devices,
@@ -38,9 +38,8 @@ export function deviceEnvironment(
     OMP_NUM_THREADS: threads,
     TF_NUM_INTRAOP_THREADS: threads,
     TF_NUM_INTEROP_THREADS: threads,
-    ...(gpus.length > 0 ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' } : {}), // that of nvidia-smi
-    ...(gpus.length > 0 && gpus.length < localWorldSize
-      ? { TF_FORCE_GPU_ALLOW_GROWTH: 'true' }
+    ...(gpus.length > 0
+      ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', TF_FORCE_GPU_ALLOW_GROWTH: 'true' } // the order of nvidia-smi
       : {}),
   }
   const unset = Object.entries(given).filter(([name]) => (env[name] ?? '') === '')
