@@ -3,9 +3,10 @@
 # Of each backend: products of matrices, a training step, the losses of 50 steps beside those of plain
 # JavaScript, and the pipeline example; meanwhile nvidia-smi is asked for utilisation and memory.
 #
-#   scripts/gpu-check.sh [--cpu] [BACKEND...]     default: tensorflow webgpu
+#   scripts/gpu-check.sh [--cpu] [--sizes LIST] [BACKEND...]     default: tensorflow webgpu
 #
-#   --cpu   the same checks on a machine without a GPU; default: wasm
+#   --cpu     the same checks on a machine without a GPU; default: wasm
+#   --sizes   of the matrices, default 1024,2048,4096,8192; with --cpu 256,512,1024
 #
 # Ends with 0 when all is well, 1 when a check failed, 2 for wrong usage, 3 when there is no GPU.
 set -uo pipefail
@@ -13,29 +14,38 @@ cd "$(dirname "$0")/.."
 
 cpu=false
 backends=()
-for argument in "$@"; do
-  case $argument in
+list=
+usage() {
+  echo "gpu-check: $1; usage: scripts/gpu-check.sh [--cpu] [--sizes LIST] [BACKEND...]" >&2
+  exit 2
+}
+while [ $# -gt 0 ]; do
+  case $1 in
     --cpu) cpu=true ;;
-    tensorflow | webgpu | wasm | cpu) backends+=("$argument") ;;
-    *)
-      echo "gpu-check: unknown argument $argument; usage: scripts/gpu-check.sh [--cpu] [BACKEND...]" >&2
-      exit 2
+    --sizes)
+      shift
+      list=${1-}
+      if ! [[ $list =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]]; then usage "--sizes takes numbers, as in 512,1024"; fi
       ;;
+    tensorflow | webgpu | wasm | cpu) backends+=("$1") ;;
+    *) usage "unknown argument $1" ;;
   esac
+  shift
 done
 
 if $cpu; then
-  sizes=(256 512 1024)
+  sizes=256,512,1024
   if [ ${#backends[@]} -eq 0 ]; then backends=(wasm); fi
 else
   if ! nvidia-smi -L >/dev/null 2>&1; then
     echo 'gpu-check: there is no NVIDIA GPU here (nvidia-smi shows none); --cpu runs the same checks on the CPU' >&2
     exit 3
   fi
-  sizes=(1024 2048 4096 8192)
+  sizes=1024,2048,4096,8192
   if [ ${#backends[@]} -eq 0 ]; then backends=(tensorflow webgpu); fi
   nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv
 fi
+IFS=, read -ra sizes <<<"${list:-$sizes}"
 
 work=$(mktemp -d)
 monitor=
@@ -86,14 +96,25 @@ stop_monitor() {
   ' "$work/usage")"
 }
 
+# Whether a backend has said that it computes on one of the GPUs that nvidia-smi knows.
+is_on_gpu() {
+  local device name
+  device=$(sed -n 's/^device \(.*\), [0-9]* threads\?$/\1/p' "$1")
+  if [ "$device" = GPU ]; then return 0; fi # a part of one, for which nvidia-smi has no name
+  while read -r name; do
+    if [ -n "$name" ] && [[ $device == *"$name"* ]]; then return 0; fi
+  done < <(nvidia-smi --query-gpu=name --format=csv,noheader)
+  return 1
+}
+
 # check <backend>
 check() {
   local backend=$1
   start_monitor
   if measure speed "$backend" "${sizes[@]}" >"$work/speed" 2>"$work/log"; then
     while read -r line; do say "$backend" "$line"; done <"$work/speed"
-    if ! $cpu && grep -q '^device CPU' "$work/speed"; then
-      fail "$backend" 'it computes on the CPU, though there is a GPU (npx tsrun setup tensorflow --gpu)'
+    if ! $cpu && ! is_on_gpu "$work/speed"; then
+      fail "$backend" "it does not compute on the GPU (docs/gpu.md)"
     fi
   else
     fail "$backend" "$(reason "$work/log")"

@@ -38,6 +38,12 @@ async function timeOf(run) {
   return median(times)
 }
 
+/** TensorFlow multiplies with 10 bits on GPUs that can (Ampere and later), unless it is told not to. */
+function precision(backend, device) {
+  if (backend !== 'tensorflow' || device === 'CPU') return ''
+  return process.env['NVIDIA_TF32_OVERRIDE'] === '0' ? ', float32' : ', TF32 where the GPU has it'
+}
+
 async function measureProduct(size) {
   const a = tf.randomUniform([size, size], -1, 1, 'float32', 1)
   const b = tf.randomUniform([size, size], -1, 1, 'float32', 2)
@@ -126,7 +132,9 @@ if (mode === 'compare') {
     const steps = [await measureStep(group, 4, 1024, 128), await measureStep(group, 16, 128, 32)]
     console.log(`device ${device}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`)
     for (const { size, gflops, ms } of products) {
-      console.log(`matmul ${size}^3: ${gflops.toFixed(1)} GFLOP/s (${ms.toFixed(2)} ms)`)
+      console.log(
+        `matmul ${size}^3: ${gflops.toFixed(1)} GFLOP/s (${ms.toFixed(2)} ms)${precision(name, device)}`,
+      )
     }
     for (const { network, ms } of steps) {
       console.log(`training step of ${network}: ${ms.toFixed(2)} ms`)

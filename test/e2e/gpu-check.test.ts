@@ -6,9 +6,10 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { cleanEnvironment } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
+jest.setTimeout(300_000)
 
 const script = fileURLToPath(new URL('../../scripts/gpu-check.sh', import.meta.url))
+const measure = fileURLToPath(new URL('../../scripts/gpu-measure.mjs', import.meta.url))
 
 let folder: string
 beforeEach(() => {
@@ -36,13 +37,16 @@ function check(args: readonly string[], smi: string) {
 }
 
 const noGpu = 'echo "No devices were found"; exit 6'
-const oneGpu = [
-  'case "$1" in',
-  '-L) echo "GPU 0: NVIDIA Played (UUID: GPU-1)";;',
-  '--query-gpu=index*) echo "index, name"; echo "0, NVIDIA Played";;',
-  '--query-gpu=utilization*) printf "37, 512\\n12, 4096\\n"; exec sleep 60;;',
-  'esac',
-].join('\n')
+const gpuCalled = (name: string) =>
+  [
+    'case "$1" in',
+    `-L) echo "GPU 0: ${name} (UUID: GPU-1)";;`,
+    `--query-gpu=index*) echo "index, name"; echo "0, ${name}";;`,
+    `--query-gpu=name) echo "${name}";;`,
+    '--query-gpu=utilization*) printf "37, 512\\n12, 4096\\n"; exec sleep 60;;',
+    'esac',
+  ].join('\n')
+const oneGpu = gpuCalled('NVIDIA Played')
 
 // test/docs runs the check on the CPU: docs/gpu.md shows it
 describe('scripts/gpu-check.sh', () => {
@@ -57,6 +61,38 @@ describe('scripts/gpu-check.sh', () => {
       status: 2,
       stderr: expect.stringContaining('unknown argument --gpu'),
     })
+    expect(check(['--sizes', '64,'], noGpu)).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('--sizes takes numbers'),
+    })
+  })
+
+  it.each([
+    ['is of another name than all GPUs', 'NVIDIA Played', 1],
+    ['has the name of one', 'CPU', 0],
+  ])('asks where a backend computes: its device %s', (_, name, status) => {
+    const outcome = check(['--sizes', '64', 'wasm'], gpuCalled(name))
+    expect(outcome).toMatchObject({ status, stderr: '' })
+    expect(outcome.stdout).toMatch(/^wasm +matmul 64\^3: .* GFLOP\/s/m)
+    expect(outcome.stdout).toMatch(/^wasm +losses of 50 steps differ .* by up to .*e-/m)
+    expect(outcome.stdout).toMatch(/^wasm +pipeline of 2 ranks: result \{"accuracy"/m)
+    expect(outcome.stdout.includes('FAILED: it does not compute on the GPU')).toBe(status === 1)
+    expect(outcome.stdout).toMatch(status === 1 ? /: 1 failed\n$/ : /: all is well\n$/)
+  })
+
+  it.each([
+    ['agree', [1, 0.5], 0],
+    ['differ by 0.1 %', [1, 0.5005], 1],
+    ['are no numbers', [1, null], 1],
+    ['are fewer', [1], 1],
+  ])('takes losses that %s accordingly', (_, found, status) => {
+    const files = ([[1, 0.5], found] as const).map((losses, i) => {
+      const file = join(folder, `${String(i)}.json`)
+      writeFileSync(file, JSON.stringify({ losses }))
+      return file
+    })
+    const compared = spawnSync(process.execPath, [measure, 'compare', files[1]!, files[0]!])
+    expect(compared.status).toBe(status)
   })
 
   it('names the GPU and its use, and fails when the backend is not set up', () => {
