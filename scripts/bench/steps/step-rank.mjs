@@ -22,8 +22,11 @@ const workloads = JSON.parse(argument)
 
 /** @type {object} */
 let result
+/** Whether an operation returns before it is computed. */
+let isBehind = false
 try {
   const { device, threads } = await loadBackend(name)
+  isBehind = device !== 'CPU'
   const samples = []
   for (const workload of workloads) {
     const run = workload.kind === 'mlp' ? trainer(workload) : multiplier(workload)
@@ -105,12 +108,12 @@ function multiplier({ width }) {
 }
 
 /**
- * The other backends have computed when they return; a GPU is asked for one value of the last result.
+ * The CPU has computed when an operation returns; a GPU is asked for one value of the last result.
  *
  * @param {import('@tsrun/training').Tensor | undefined} tensor
  */
 async function finished(tensor) {
-  if (tensor === undefined || tf.getBackend() !== 'webgpu') return
+  if (tensor === undefined || !isBehind) return
   const value = tf.tidy(() => tf.slice(tf.reshape(tensor, [-1]), [0], [1]))
   await value.data()
   value.dispose()
