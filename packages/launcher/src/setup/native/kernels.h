@@ -14,7 +14,7 @@ struct AdamFactors {
 struct Kernels {
   // y = x w + bias, and 0 where that is negative if relu: [rows, inputs] [inputs, outputs] + [outputs]
   void (*forward)(Product, const float* x, const float* w, const float* bias, bool relu, float* y);
-  // dz = dy where y > 0, elsewhere dy times 0
+  // dz = dy where y > 0, elsewhere dy times 0; dz may be dy
   void (*mask)(int64_t size, const float* dy, const float* y, float* dz);
   // dx = dz w^T
   void (*input_gradient)(Product, const float* dz, const float* w, float* dx);

@@ -164,23 +164,20 @@ napi_value LinearBackwardInput(Call& call) {
     Check(i == 0 || weights[i].rows == weights[i - 1].columns, "layers that fit one another");
     dz.push_back(call.Create({rows, weights[i].columns}));
   }
-  const Matrix given = call.Tensor(0, rows, weights.back().columns);
-  std::vector<float> after(given.data, given.data + given.size());
+  // of the output of a layer
+  const float* gradient = call.Tensor(0, rows, weights.back().columns).data;
   for (size_t i = layers; i-- > 0;) {
     const Product product = {rows, weights[i].rows, weights[i].columns};
     const Matrix output = call.Tensor(1 + layers + i, rows, product.outputs);
     if (relu[i]) {
-      call.kernels->mask(output.size(), after.data(), output.data, dz[i]);
-    } else {
-      std::copy(after.begin(), after.end(), dz[i]);
+      call.kernels->mask(output.size(), gradient, output.data, dz[i]);
+    } else if (gradient != dz[i]) {
+      std::copy(gradient, gradient + output.size(), dz[i]);
     }
-    if (i == 0) {
-      if (!needs_input_gradient) break;
-      call.kernels->input_gradient(product, dz[i], weights[i].data, call.Create({rows, product.inputs}));
-    } else {
-      after.resize(rows * product.inputs);
-      call.kernels->input_gradient(product, dz[i], weights[i].data, after.data());
-    }
+    if (i == 0 && !needs_input_gradient) break;
+    float* dx = i == 0 ? call.Create({rows, product.inputs}) : dz[i - 1];
+    call.kernels->input_gradient(product, dz[i], weights[i].data, dx);
+    gradient = dx;
   }
   return call.Results();
 }
