@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url'
+import { libraryPath, readTensorFlowManifest } from '@tsrun/core'
 import { runRanks } from '../ranks.mjs'
 import { findTorchPython } from '../torch.mjs'
 import { isForCpu } from './workloads.mjs'
@@ -41,9 +42,15 @@ export function backendSystem(backend) {
     commandLine: (output, workloads) => ({
       command: process.execPath,
       args: [rank, output, backend, workloads],
-      env: oneThread,
+      env: { ...oneThread, ...(backend === 'tensorflow' && cudaLibraries()) },
     }),
   }
+}
+
+/** As `tsrun` tells them its ranks. */
+function cudaLibraries() {
+  const manifest = readTensorFlowManifest()
+  return manifest && { LD_LIBRARY_PATH: libraryPath(manifest) }
 }
 
 /**

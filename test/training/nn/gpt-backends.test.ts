@@ -15,7 +15,10 @@ async function gradientsOn(backend: string): Promise<Gradients> {
     const { gradientsOf, livelyGpt } = await import(${JSON.stringify(tokens)})
     await loadBackend()
     console.log(JSON.stringify(gradientsOf(livelyGpt())))`
-  const { code, stdout, stderr } = await runModule(script, { ...tensorflow, TSRUN_BACKEND: backend })
+  const { code, stdout, stderr } = await runModule(script, {
+    ...tensorflow,
+    TSRUN_BACKEND: backend,
+  })
   expect({ backend, code, stderr }).toMatchObject({ code: 0 })
   return JSON.parse(stdout.trim().split('\n').at(-1)!) as Gradients
 }

@@ -20,7 +20,10 @@ it.each(['cpu', ...(tensorflow === undefined ? [] : ['tensorflow'])])(
     const script = `
       const { compare } = await import(${JSON.stringify(program)})
       console.log(JSON.stringify(await compare()))`
-    const { code, stdout, stderr } = await runModule(script, { ...tensorflow, TSRUN_BACKEND: backend })
+    const { code, stdout, stderr } = await runModule(script, {
+      ...tensorflow,
+      TSRUN_BACKEND: backend,
+    })
     expect({ code, stderr }).toMatchObject({ code: 0 })
     const found = JSON.parse(stdout.trim().split('\n').at(-1)!) as { equal: boolean }[]
     expect(found).toHaveLength(4)
