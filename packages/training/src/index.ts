@@ -13,7 +13,7 @@ export {
 export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export { loadBackend } from './backend/load.ts'
 export { overwrite } from './backend/overwrite.ts'
-export { tf, type Tensor } from './backend/tensorflow.ts'
+export { tf, type Tensor } from './backend/tfjs.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
 export { countCorrect } from './nn/accuracy.ts'

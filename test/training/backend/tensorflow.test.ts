@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { thisSystem } from '@tsrun/core'
 import { tensorflow } from './support/tensorflow.ts'
 
 jest.setTimeout(120_000)

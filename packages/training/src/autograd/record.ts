@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { onHostBackend } from '../backend/on-host.ts'
-import { registerGradients } from '../backend/tensorflow.ts'
+import { registerGradients } from '../backend/tfjs.ts'
 import type { Module } from '../nn/module.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import type { Recording, RecordOptions } from './recording.ts'

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import type { GradientListener } from './recording.ts'
 import type { LocalSegment } from './segment.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import type { GradientListener } from './recording.ts'
 import { ownedResults, type TapeNode } from './tape.ts'

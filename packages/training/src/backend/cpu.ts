@@ -1,5 +1,5 @@
 import type { BackendFacts } from './backend.ts'
-import { registerCpu, tf } from './tensorflow.ts'
+import { registerCpu, tf } from './tfjs.ts'
 
 /** Plain JavaScript kernels: slow, everywhere available, the reference for the others. */
 export async function loadCpu(): Promise<BackendFacts> {

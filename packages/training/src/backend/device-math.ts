@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { currentEager } from './eager.ts'
-import { tf } from './tensorflow.ts'
+import { currentEager } from './tensorflow/eager.ts'
+import { tf } from './tfjs.ts'
 
 // Arithmetic on whole tensors, which nothing is fetched for: as vector-math.ts does it for arrays.
 // Results outlive any tf.tidy; the caller disposes them.

@@ -3,7 +3,7 @@ import type { HostArray, HostArrays, HostDType } from './bridge/bridge.ts'
 import { countCopy } from './bridge/copies.ts'
 import { checkArray } from './bridge/dtypes.ts'
 import { bridge } from './bridge/select.ts'
-import { tf } from './tensorflow.ts'
+import { tf } from './tfjs.ts'
 
 /**
  * The values of a float32 tensor, without a copy where the backend keeps them in reach (wasm, cpu).

@@ -1,4 +1,4 @@
-import { currentHeap, type WasmHeap } from './wasm-heap.ts'
+import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
 /** float32 values beside the tensors, for example the state of an optimizer. */
 export interface HostVector {

@@ -1,7 +1,7 @@
 import { createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from './backend.ts'
 import { loadCpu } from './cpu.ts'
-import { loadTensorFlow } from './tfjs-node.ts'
+import { loadTensorFlow } from './tensorflow.ts'
 import { loadWasm } from './wasm.ts'
 import { loadWebGpu } from './webgpu.ts'
 

@@ -1,5 +1,5 @@
 import { reachesTensors } from './bridge/select.ts'
-import { registerCpu, tf } from './tensorflow.ts'
+import { registerCpu, tf } from './tfjs.ts'
 
 /**
  * Runs a computation that reads values at once, and leaves no tensor, on a backend where that is

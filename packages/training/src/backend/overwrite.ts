@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from './host-memory.ts'
-import { currentHeap } from './wasm-heap.ts'
+import { currentHeap } from './wasm/heap.ts'
 
 /**
  * Gives a float32 tensor new values, in its own memory where that is safe: a receive in place.

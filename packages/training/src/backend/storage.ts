@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
-import type { WasmBackend } from './wasm-backend.ts'
+import { tf } from './tfjs.ts'
+import type { WasmBackend } from './wasm/backend.ts'
 
 /**
  * The memory of a tensor apart from the tensor: it can be free for a while, and nobody notices who has

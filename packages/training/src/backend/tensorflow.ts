@@ -1,37 +1,89 @@
+import { execFile } from 'node:child_process'
 import { createRequire } from 'node:module'
+import { delimiter, join } from 'node:path'
+import { promisify } from 'node:util'
+import {
+  readTensorFlowManifest,
+  restoreLegacyUtil,
+  thisSystem,
+  type TensorFlowManifest,
+} from '@tsrun/core'
+import type { BackendFacts } from './backend.ts'
+import { loadedModules, tf } from './tfjs.ts'
+import { installFusedMatMul, installStep } from './tensorflow/kernels.ts'
+import { threadCount } from './tensorflow/threads.ts'
 
-/**
- * The one TensorFlow.js of this process, without its layers, converters and browser backends.
- *
- * Loaded with `require`: Node then needs 20 ms for it, against 180 ms for `import` of the umbrella
- * package. A script that imports `@tensorflow/tfjs` itself gets this same engine.
- */
-const require = createRequire(import.meta.url)
-export const tf = require('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+const HOW = 'run `npx tsrun setup tensorflow`'
+/** Milliseconds: the driver is awake when it is asked. */
+const LONGEST_QUESTION = 10_000
 
-export type { Tensor } from '@tensorflow/tfjs-core'
-
-/**
- * Registers TensorFlow.js' gradient functions, once. Only the umbrella package carries them in a
- * form that Node can load; it takes 60 ms, so it waits until the tape is used.
- */
-export function registerGradients(): void {
-  require('@tensorflow/tfjs')
+interface NodeBackend {
+  readonly isUsingGpuDevice: boolean
 }
 
-export function registerWasm(): void {
-  require('@tensorflow/tfjs-backend-wasm')
+/** TensorFlow itself, through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
+export async function loadTensorFlow(): Promise<BackendFacts> {
+  const manifest = readTensorFlowManifest()
+  if (manifest === undefined) throw new Error(`it is not set up: ${HOW}`)
+  const { system } = manifest
+  if (system !== thisSystem) {
+    throw new Error(`it is set up for ${system}, and this Node is ${thisSystem}: ${HOW} with it`)
+  }
+  if (!tf.engine().backendNames().includes('tensorflow')) register(manifest)
+  if (!(await tf.setBackend('tensorflow'))) throw new Error('it could not be initialised')
+  const { isUsingGpuDevice } = tf.backend() as unknown as NodeBackend
+  if (manifest.package === '@tensorflow/tfjs-node-gpu' && !isUsingGpuDevice && !gpusAreHidden()) {
+    throw new Error(
+      `it is set up for GPUs and finds none (TF_CPP_MIN_LOG_LEVEL=0 shows why): ${hintFor(manifest)}, ` +
+        'or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU',
+    )
+  }
+  return { device: isUsingGpuDevice ? await nameOfGpu() : 'CPU', threads: threadCount() }
 }
 
-export function registerCpu(): void {
-  require('@tensorflow/tfjs-backend-cpu')
+/** Of the first one that this process sees; TensorFlow.js has no word for it. */
+async function nameOfGpu(): Promise<string> {
+  const [first = '0'] = (process.env['CUDA_VISIBLE_DEVICES'] ?? '0').split(',')
+  const args = ['--query-gpu=name', '--format=csv,noheader', `--id=${first.trim()}`]
+  const options = { timeout: LONGEST_QUESTION }
+  const asked = await promisify(execFile)('nvidia-smi', args, options).catch(() => undefined)
+  const answer = asked?.stdout.split('\n')[0]!.trim() ?? ''
+  return answer === '' ? 'GPU' : answer
 }
 
-/** Our TensorFlow.js, loaded, by the names under which the package of its Node binding asks for it. */
-export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  registerGradients()
-  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
-    name,
-    require.cache[require.resolve(name)]!,
-  ])
+/** The dynamic linker reads the path at the start of a process only: `tsrun` sets it for its ranks. */
+function hintFor({ libraryFolders }: TensorFlowManifest): string {
+  const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
+  if (libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
+  return (
+    'start it with tsrun, which tells it where the CUDA libraries are, or with ' +
+    `LD_LIBRARY_PATH=${libraryFolders.join(delimiter)}`
+  )
+}
+
+function register({ folder, package: name }: TensorFlowManifest): void {
+  restoreLegacyUtil()
+  // Else TensorFlow tells every process about its instruction sets.
+  process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '2'
+  const require = createRequire(join(folder, 'any.js'))
+  try {
+    for (const [request, ours] of loadedModules()) {
+      // The package brings TensorFlow.js along: a second engine, in which our tensors are unknown.
+      require.cache[require.resolve(request)] = ours
+    }
+    require(name)
+    installFusedMatMul()
+    installStep()
+  } catch (cause) {
+    const [reason] = (cause as Error).message.split('\n')
+    throw new Error(`what was set up in ${folder} does not load (${reason!}): ${HOW} again`, {
+      cause,
+    })
+  }
+}
+
+/** An empty list, or an index that there is not, hides all GPUs (CUDA programming guide). */
+function gpusAreHidden(): boolean {
+  const visible = process.env['CUDA_VISIBLE_DEVICES']
+  return visible === '' || visible === '-1'
 }

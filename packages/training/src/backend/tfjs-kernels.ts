@@ -5,7 +5,7 @@ import type {
   Tensor,
   TensorInfo,
 } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
+import { tf } from './tfjs.ts'
 
 /** Puts a kernel of ours in the place of a backend's, which `make` gets for what ours leaves to it. */
 export function replaceKernel(

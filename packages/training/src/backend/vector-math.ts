@@ -1,4 +1,4 @@
-import { currentHeap, type WasmHeap } from './wasm-heap.ts'
+import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
 // Arithmetic on whole arrays, in double precision and rounded once when stored: by kernels where
 // all arrays are in the memory of the wasm backend, by plain loops elsewhere, with the same bits.

@@ -1,13 +1,13 @@
 import type { BackendFacts } from './backend.ts'
 import { withoutErrorListeners } from './process-listeners.ts'
-import { registerWasm, tf } from './tensorflow.ts'
-import type { WasmBackend } from './wasm-backend.ts'
-import { installSharedIdentity } from './wasm-identity.ts'
-import { installMatMul } from './wasm-matmul.ts'
-import { guardMemory } from './wasm-memory-guard.ts'
-import { watchPacking } from './wasm-packed.ts'
-import { installSegmentSum } from './wasm-segment-sum.ts'
-import { installSum } from './wasm-sum.ts'
+import { registerWasm, tf } from './tfjs.ts'
+import type { WasmBackend } from './wasm/backend.ts'
+import { installSharedIdentity } from './wasm/identity.ts'
+import { installMatMul } from './wasm/matmul.ts'
+import { guardMemory } from './wasm/memory-guard.ts'
+import { watchPacking } from './wasm/packed.ts'
+import { installSegmentSum } from './wasm/segment-sum.ts'
+import { installSum } from './wasm/sum.ts'
 
 let installed = false
 

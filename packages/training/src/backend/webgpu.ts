@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import type { KernelBackend } from '@tensorflow/tfjs-core'
 import type { BackendFacts, BackendOptions } from './backend.ts'
-import { tf } from './tensorflow.ts'
+import { tf } from './tfjs.ts'
 import type { Dawn, Kernels } from './webgpu/dawn.ts'
 import { openDevice, type OpenDevice } from './webgpu/device.ts'
 import { guardReads } from './webgpu/reads.ts'

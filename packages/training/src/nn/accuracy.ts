@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { takeScalar, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 
 /**
  * How many rows have their largest logit at the label; the lowest index wins among equals.

@@ -3,9 +3,9 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/output-gradient.ts'
 import type { Recording } from '../autograd/recording.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
-import { currentEager, type Eager, type Handle } from '../backend/eager.ts'
+import { currentEager, type Eager, type Handle } from '../backend/tensorflow/eager.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import { refusePartial } from './partial-scores.ts'
 
 /** Whether a loss is averaged over its examples or summed; that of one is the mean over its tokens. */

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import { uniformValues } from '../random/initialize.ts'
 import type { Module } from './module.ts'
 import { createParameter, type Parameter } from './parameter.ts'

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { Module } from './module.ts'
 import type { Parameter } from './parameter.ts'
 import { onRows } from './project.ts'

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 
 /*
  * Between rows of a sequence, [batch, length, parts x heads x size], and heads, for each part

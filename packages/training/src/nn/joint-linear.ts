@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import { uniformValues } from '../random/initialize.ts'
 import type { Module } from './module.ts'
 import { createParameter, type Parameter } from './parameter.ts'

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
-import type { Eager, Handle } from '../backend/eager.ts'
-import { tf } from '../backend/tensorflow.ts'
+import type { Eager, Handle } from '../backend/tensorflow/eager.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
 

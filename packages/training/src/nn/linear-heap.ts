@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
-import { tf } from '../backend/tensorflow.ts'
-import type { WasmHeap } from '../backend/wasm-heap.ts'
+import { tf } from '../backend/tfjs.ts'
+import type { WasmHeap } from '../backend/wasm/heap.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
 

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 
 export interface NormalizeOptions {
   /** Subtracts the mean. */

@@ -5,7 +5,7 @@ import { reachesTensors } from '../backend/bridge/select.ts'
 import { viewOf } from '../backend/host-memory.ts'
 import { overwrite } from '../backend/overwrite.ts'
 import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import { gradientNorm, type NormPart } from './gradient-norm.ts'
 

@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { HostArray } from '../backend/bridge/bridge.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 
 /** A gradient, or the part of it that a rank holds. */
 export interface NormPart {

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../autograd/recording.ts'
 import { sum as add } from '../backend/device-math.ts'
-import { currentHeap } from '../backend/wasm-heap.ts'
+import { currentHeap } from '../backend/wasm/heap.ts'
 
 /**
  * Collects gradients by parameter name, to sum them over micro-batches.

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
-import type { EagerUpdates } from '../backend/eager-updates.ts'
-import { tf } from '../backend/tensorflow.ts'
+import type { EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
+import { tf } from '../backend/tfjs.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
 import { withGradients, type Gradients } from './optimizer.ts'
 

@@ -3,7 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { hostVector, type HostVector } from '../backend/host-vector.ts'
 import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 import type { Parameter } from '../nn/parameter.ts'
 import type { Gradients } from './optimizer.ts'
 

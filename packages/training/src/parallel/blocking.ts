@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from '../backend/tensorflow.ts'
+import { tf } from '../backend/tfjs.ts'
 
 /**
  * For passes that wait for other ranks.

@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from '../tensorflow.ts'
+import { tf } from '../tfjs.ts'
 import type { Bridge, HostArray } from './bridge.ts'
 import { countCopy } from './copies.ts'
 import { newArray } from './dtypes.ts'

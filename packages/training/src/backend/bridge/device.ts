@@ -1,4 +1,4 @@
-import { tf } from '../tensorflow.ts'
+import { tf } from '../tfjs.ts'
 import type { DeviceBackend } from '../webgpu/dawn.ts'
 import { fetchedBridge } from './array.ts'
 import type { Bridge } from './bridge.ts'

@@ -1,5 +1,5 @@
-import { tf } from '../tensorflow.ts'
-import type { WasmBackend } from '../wasm-backend.ts'
+import { tf } from '../tfjs.ts'
+import type { WasmBackend } from '../wasm/backend.ts'
 import type { Bridge } from './bridge.ts'
 import { countCopy } from './copies.ts'
 

@@ -1,4 +1,4 @@
-import { tf } from '../tensorflow.ts'
+import { tf } from '../tfjs.ts'
 import { arrayBridge, fetchedBridge } from './array.ts'
 import type { Bridge } from './bridge.ts'
 import { deviceBridge } from './device.ts'

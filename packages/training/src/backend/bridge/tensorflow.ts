@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { currentEager, type Eager } from '../eager.ts'
-import type { BindingKernels } from '../binding-kernels.ts'
+import { currentEager, type Eager } from '../tensorflow/eager.ts'
+import type { BindingKernels } from '../tensorflow/binding-kernels.ts'
 import { sizeOf } from '../shape.ts'
 import { fetchedBridge } from './array.ts'
 import type { Bridge, HostArray, HostDType } from './bridge.ts'
@@ -22,15 +22,14 @@ export const tensorflowBridge: Bridge = {
   peek: fetchedBridge.peek!,
   writeTo(tensor, target) {
     const eager = currentEager()!
-    const { isOnHost, copyOut } = eager
+    const { dtype } = tensor
     // TensorFlow keeps int32 in memory
-    if (!isOnHost && tensor.dtype !== 'int32') countCopy('toHost', target.byteLength)
-    if (copyOut === undefined || tensor.dtype !== 'float32') {
+    if (!eager.isOnHost && dtype !== 'int32') countCopy('toHost', target.byteLength)
+    if (dtype === 'float32' && eager.copyOut(tensor, target as Float32Array)) {
+      countCopy('toHost', target.byteLength)
+    } else {
       void fetchedBridge.writeTo(tensor, target)
-      return
     }
-    copyOut(Int32Array.of(eager.handleOf(tensor)), target as Float32Array)
-    countCopy('toHost', target.byteLength)
   },
   create(shape, dtype, fill) {
     const size = sizeOf(shape)

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../autograd/recording.ts'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../../backend/tfjs.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { planBuckets } from './buckets.ts'
 import type { DataParallel } from './data-parallel.ts'

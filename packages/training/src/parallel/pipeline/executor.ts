@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Tensor } from '../../backend/tfjs.ts'
 import type { Module } from '../../nn/module.ts'
 import { sumInto } from '../../optim/gradients.ts'
 import { Activations, type Message } from './activations.ts'

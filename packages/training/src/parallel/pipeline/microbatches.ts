@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { reachesTensors } from '../../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../backend/tensorflow.ts'
+import { tf, type Tensor } from '../../backend/tfjs.ts'
 import type { Batch } from './model.ts'
 import { shown } from './shown.ts'
 

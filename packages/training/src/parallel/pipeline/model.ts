@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Tensor } from '../../backend/tfjs.ts'
 import type { Module } from '../../nn/module.ts'
 import { shown } from './shown.ts'
 

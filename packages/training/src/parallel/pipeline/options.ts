@@ -1,6 +1,6 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Tensor } from '../../backend/tfjs.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { checkMaxNorm, type ClipOptions } from '../../optim/clip.ts'
 import { checkNorm } from '../../optim/gradient-norm.ts'

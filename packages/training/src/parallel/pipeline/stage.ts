@@ -1,7 +1,7 @@
 import { recordModule } from '../../autograd/record.ts'
 import type { GradientListener, Recording } from '../../autograd/recording.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../backend/tensorflow.ts'
+import { tf, type Tensor } from '../../backend/tfjs.ts'
 import type { Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../backend/shape.ts'
-import type { Tensor } from '../../backend/tensorflow.ts'
+import type { Tensor } from '../../backend/tfjs.ts'
 import type { Module } from '../../nn/module.ts'
 import { replaceValue, type Parameter } from '../../nn/parameter.ts'
 import { checkTied } from './check-tied.ts'

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../../backend/tfjs.ts'
 import type { LayersModelLike } from '../../checkpoint/layers.ts'
 import { disposeModule, type Module } from '../../nn/module.ts'
 import { matchName } from '../../nn/name-patterns.ts'

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../../backend/tfjs.ts'
 import {
   gatherColumns,
   gatherPositions,

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Segment } from '../../autograd/segment.ts'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../../backend/tfjs.ts'
 import type { Module, Separable } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { hasPositions, type Positions } from '../../nn/positions.ts'

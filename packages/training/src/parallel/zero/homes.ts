@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { reachesTensors } from '../../backend/bridge/select.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { tf } from '../../backend/tensorflow.ts'
+import { tf } from '../../backend/tfjs.ts'
 import type { OwnedRange } from './layout.ts'
 import type { Home } from './shard-parameter.ts'
 

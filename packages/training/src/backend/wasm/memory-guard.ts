@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from './tensorflow.ts'
-import type { WasmBackend } from './wasm-backend.ts'
+import { tf } from '../tfjs.ts'
+import type { WasmBackend } from './backend.ts'
 
 const PAGE = 2 ** 16
 const ADDRESSES = 2 ** 32

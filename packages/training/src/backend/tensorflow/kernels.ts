@@ -1,6 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
-import { replaceKernel, runKernel } from './tfjs-kernels.ts'
+import { tf } from '../tfjs.ts'
+import { replaceKernel, runKernel } from '../tfjs-kernels.ts'
 
 interface FusedMatMulCall {
   readonly inputs: { readonly a: TensorInfo; readonly b: TensorInfo; readonly bias?: TensorInfo }

@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import type { HostDType } from './bridge/bridge.ts'
+import type { HostDType } from '../bridge/bridge.ts'
 
 /** The parts of TensorFlow.js' wasm backend (4.22) that this project relies on. */
 export interface WasmBackend {

@@ -1,6 +1,6 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { BindingKernels } from './binding-kernels.ts'
-import { tf } from './tensorflow.ts'
+import { tf } from '../tfjs.ts'
 import { threadCount } from './threads.ts'
 
 /** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
@@ -102,9 +102,11 @@ export class Eager {
     return this.isOnHost ? this.#binding.kernels : undefined
   }
 
-  /** Copies values out of a tensor of any device, where the binding can. */
-  get copyOut(): BindingKernels['copyOut'] | undefined {
-    return this.#binding.kernels?.copyOut
+  /** The values of a tensor of any device into `target`; false, and nothing done, where the binding cannot. */
+  copyOut(tensor: TensorInfo, target: Float32Array): boolean {
+    const { kernels } = this.#binding
+    kernels?.copyOut(Int32Array.of(this.handleOf(tensor)), target)
+    return kernels !== undefined
   }
 
   /** The tensor's own handle; lives as long as the tensor. */

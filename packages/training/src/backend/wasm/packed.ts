@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel } from './tfjs-kernels.ts'
+import { replaceKernel } from '../tfjs-kernels.ts'
 
 /**
  * Kernels that hand inputs to XNNPACK, which multiplies with a packed copy of them and keeps it for

@@ -1,9 +1,9 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { sizeOf } from './shape.ts'
-import { tf } from './tensorflow.ts'
-import { replaceKernel } from './tfjs-kernels.ts'
-import type { WasmBackend } from './wasm-backend.ts'
-import { heapOf } from './wasm-heap.ts'
+import { sizeOf } from '../shape.ts'
+import { tf } from '../tfjs.ts'
+import { replaceKernel } from '../tfjs-kernels.ts'
+import type { WasmBackend } from './backend.ts'
+import { heapOf } from './heap.ts'
 
 interface SumCall {
   readonly inputs: { readonly x: TensorInfo }

@@ -1,8 +1,8 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
-import { instantiateKernels, type KernelExports } from '../kernels/kernels.ts'
-import { tf } from './tensorflow.ts'
-import type { WasmBackend } from './wasm-backend.ts'
-import { isPacked } from './wasm-packed.ts'
+import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
+import { tf } from '../tfjs.ts'
+import type { WasmBackend } from './backend.ts'
+import { isPacked } from './packed.ts'
 
 /**
  * The memory of the wasm backend, with kernels of our own that work inside it.

@@ -1,8 +1,8 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { sizeOf } from './shape.ts'
-import { tf } from './tensorflow.ts'
-import type { WasmBackend } from './wasm-backend.ts'
-import { heapOf } from './wasm-heap.ts'
+import { sizeOf } from '../shape.ts'
+import { tf } from '../tfjs.ts'
+import type { WasmBackend } from './backend.ts'
+import { heapOf } from './heap.ts'
 
 interface SegmentSumCall {
   readonly inputs: { readonly x: TensorInfo; readonly segmentIds: TensorInfo }

@@ -1,6 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel } from './tfjs-kernels.ts'
-import type { WasmBackend } from './wasm-backend.ts'
+import { replaceKernel } from '../tfjs-kernels.ts'
+import type { WasmBackend } from './backend.ts'
 
 /**
  * Lets clones share the memory of their tensor, as on the other backends. The wasm backend's own

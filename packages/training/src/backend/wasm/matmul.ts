@@ -1,9 +1,9 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from './tensorflow.ts'
-import { replaceKernel } from './tfjs-kernels.ts'
-import type { WasmBackend } from './wasm-backend.ts'
-import { heapOf, type WasmHeap } from './wasm-heap.ts'
-import { markPacked } from './wasm-packed.ts'
+import { tf } from '../tfjs.ts'
+import { replaceKernel } from '../tfjs-kernels.ts'
+import type { WasmBackend } from './backend.ts'
+import { heapOf, type WasmHeap } from './heap.ts'
+import { markPacked } from './packed.ts'
 
 interface MatMulCall {
   readonly inputs: {
