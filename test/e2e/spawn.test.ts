@@ -158,7 +158,7 @@ describe('spawn', () => {
     [{ nprocs: 4 } as never, 'options is one with nprocs; expected no others than nproc, '],
     [{ export: 'work' }, 'export is "work"; expected none with a function'],
     [{ env: 5 as never }, 'env is 5; expected an object of texts'],
-    [{ env: { DEPTH: 5 as never } }, 'env is [object Object]; expected an object of texts'],
+    [{ env: { DEPTH: 5 as never } }, 'env is an object with DEPTH; expected an object of texts'],
   ])('refuses %j', async (options, message) => {
     const error = await refusal(spawn(() => 1, options))
     expect(error.code).toBe('ERR_TSR_ARGUMENT')

@@ -6,6 +6,17 @@ export function checkFlag(name: string, value: unknown): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: 'true or false' })
 }
 
+/** What somebody has put in the place of something else, by what training knows of it. */
+export function describe(value: unknown): string {
+  if (typeof value === 'function' && value.name !== '') return `the function ${value.name}`
+  if (typeof value !== 'object' || value === null) return shown(value)
+  if ('axes' in value && 'rankAt' in value) return `a mesh of ${String(value.axes)}`
+  if ('rank' in value && 'ranks' in value) return 'a process group'
+  if ('slice' in value && 'build' in value) return 'a recipe'
+  if ('getClassName' in value && 'layers' in value) return 'a model of tf.layers'
+  return shown(value)
+}
+
 /** @throws ERR_TSR_ARGUMENT unless `seed` is a number; its digits decide, so it need not be an integer */
 export function checkSeed(seed: unknown): void {
   if (Number.isFinite(seed)) return
@@ -13,8 +24,9 @@ export function checkSeed(seed: unknown): void {
 }
 
 /** @throws ERR_TSR_ARGUMENT unless `value` is one of `choices` */
-export function checkWord(name: string, value: unknown, choices: readonly string[]): void {
-  if (choices.includes(value as string)) return
-  const expected = choices.map((choice) => JSON.stringify(choice)).join(' or ')
+export function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
+  if (choices.includes(value)) return
+  const names = choices.map(shown)
+  const expected = names.length > 2 ? `one of ${names.join(', ')}` : names.join(' or ')
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
 }

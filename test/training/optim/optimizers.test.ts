@@ -141,9 +141,9 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     for (const [given, message] of [
       [[parameters, new Map([['x', other]])], /gradients is x and others.*parameters, as a\. /],
       [[], /parameters is undefined; expected a list/],
-      [[{ parameters }, new Map()], /parameters is \[object Object\]/],
+      [[{ parameters }, new Map()], /parameters is an object with parameters/],
       [[new Map([['a', other]])], /gradients is undefined; expected a Map/],
-      [[parameters, { a: other }], /gradients is \[object Object\]/],
+      [[parameters, { a: other }], /gradients is an object with a/],
       [[parameters, Promise.resolve(new Map())], /gradients is a promise/],
     ] as const) {
       const refused = () => {

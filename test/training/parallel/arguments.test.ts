@@ -15,6 +15,7 @@ import {
   loadBackend,
   parallelize,
   parallelizeLayers,
+  pipeline,
   rowParallel,
   shardedMLP,
   tf,
@@ -39,6 +40,7 @@ const layersModel = () =>
 const refusalOf = (call: () => unknown) => errorOf(async () => await call())
 
 const calls: [string, (group: ProcessGroup) => unknown][] = [
+  ['pipeline', (group) => pipeline(shardedMLP(sizes), group)],
   ['dataParallel', (group) => dataParallel(shardedMLP(sizes).build(), group)],
   ['fullyShard', (group) => fullyShard(shardedMLP(sizes).build(), group)],
   ['parallelize', (group) => parallelize(shardedMLP(sizes).build(), {}, group)],
@@ -61,8 +63,8 @@ describe.each(calls)('%s', (_, call) => {
         [null, 'null'],
         ['dp', '"dp"'],
         [Promise.resolve(world), 'a promise'],
-        [{}, 'an object of nothing'],
-        [new Adam(), 'an object of the class Adam'],
+        [{}, 'an empty object'],
+        [new Adam(), 'an instance of Adam'],
       ] as const) {
         const error = await refusalOf(() => call(wrong as ProcessGroup))
         expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })

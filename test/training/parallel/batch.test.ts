@@ -27,7 +27,7 @@ describe('what is no batch', () => {
       () => ({ x: inputs, y: labels }),
       RegExp(`batch is an object with x, y; ${NONE}`),
     ],
-    ['a list', () => [inputs, labels], RegExp(`batch is an instance of Array; ${NONE}`)],
+    ['a list', () => [inputs, labels], RegExp(`batch is an array of 2; ${NONE}`)],
     [
       'arrays',
       () => ({ size: 8, inputs: new Float32Array(64), labels: new Int32Array(8) }),
@@ -54,7 +54,7 @@ describe('what is no batch', () => {
     await onRanks(1, training, async (pipe) => {
       const promise = { ...examples(8), inputs: () => Promise.resolve(inputs) }
       await expect(pipe.step(promise as unknown as Batch)).rejects.toEqual(
-        failure('ERR_TSR_ARGUMENT', /batch.inputs is a function that made an instance of Promise/),
+        failure('ERR_TSR_ARGUMENT', /batch.inputs is a function that made a promise/),
       )
     })
     expect(tf.memory().numTensors).toBe(before)

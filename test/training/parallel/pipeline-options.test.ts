@@ -38,9 +38,9 @@ describe('pipeline() refuses, before it builds a layer,', () => {
     ['a limit that is no number', { clip: { maxNorm: NaN } }, /maxNorm is NaN; expected a number/],
     ['no limit', { clip: {} }, /maxNorm is undefined; expected a number above 0/],
     ['another norm', { clip: { maxNorm: 1, norm: 1 } }, /norm is 1; expected 2 or Infinity/],
-    ['an answer', { recompute: 'yes' }, /recompute is "yes"; expected one of true, false/],
+    ['an answer', { recompute: 'yes' }, /recompute is "yes"; expected true or false/],
     ['no schedule', { schedule: null }, /schedule is null; expected a name, or lists/],
-    ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an instance of Array/],
+    ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an array of 1/],
     ['chunks where there are none', { chunks: 2 }, /chunks is 2; .* with schedule: 'interleaved'/],
     ['chunks of 1F1B', { schedule: '1f1b', chunks: 1 }, /chunks is 1; .* or 'looped'/],
     [

@@ -4,6 +4,7 @@ import {
   parsePortRange,
   readRankEnvironment,
   refuseUnknown,
+  shown,
   tsrError,
   type PortRange,
   type RankEnvironment,
@@ -109,7 +110,7 @@ export function checkOptions(options: InitOptions): void {
 function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
   if (value === undefined || choices.includes(value)) return
   const expected = `one of ${choices.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: JSON.stringify(value), expected })
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
 }
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
@@ -192,7 +193,7 @@ function choice<T extends string>(variable: string, choices: readonly T[]): T | 
   const found = choices.find((known) => known === value)
   if (found !== undefined) return found
   const expected = `one of ${choices.join(', ')}`
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(value), expected })
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: shown(value), expected })
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

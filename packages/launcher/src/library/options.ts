@@ -1,4 +1,4 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { StreamName } from '../logs/line.ts'
 
 /** A line of a rank's output. */
@@ -97,8 +97,7 @@ export function checkOptions(given: SpawnOptions): CompleteOptions {
 /** @throws ERR_TSR_ARGUMENT */
 export function check(name: string, value: unknown, holds: boolean, expected: string): void {
   if (holds) return
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: text.slice(0, 80), expected })
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value).slice(0, 80), expected })
 }
 
 function checkNumber(name: string, value: number, lowest: number, highest: number): void {

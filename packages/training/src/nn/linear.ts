@@ -1,6 +1,6 @@
 import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed, checkWord } from '../arguments.ts'
+import { checkSeed, checkChoice } from '../arguments.ts'
 import type { Recording, RecordOptions } from '../autograd/recording.ts'
 import { tf } from '../backend/tfjs.ts'
 import { heUniform, uniformValues } from '../random/initialize.ts'
@@ -78,7 +78,7 @@ function checkOptions(options: LinearOptions): void {
     const expected = 'a positive integer'
     throw tsrError('ERR_TSR_ARGUMENT', { name: size, value: shown(value), expected })
   }
-  checkWord('activation', activation, ['linear', 'relu'])
+  checkChoice('activation', activation, ['linear', 'relu'])
   checkSeed(seed)
 }
 

@@ -1,5 +1,6 @@
-import { shown, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { describe } from '../arguments.ts'
 
 /**
  * That there is a group where one is expected, before anything is made for it.
@@ -15,19 +16,4 @@ export function checkGroup(
   if (typeof rank === 'number' && typeof size === 'number') return
   const expected = 'a process group, as initProcessGroup() gives, or an axis of a mesh'
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: describe(group), expected })
-}
-
-/** What somebody has put in the place of something else, in a few words. */
-export function describe(value: unknown): string {
-  if (typeof value === 'function') return `the function ${value.name}`
-  if (typeof value !== 'object' || value === null) return shown(value)
-  if ('axes' in value && 'rankAt' in value) return `a mesh of ${String(value.axes)}`
-  if ('rank' in value && 'ranks' in value) return 'a process group'
-  if ('slice' in value && !('parameters' in value)) return 'a recipe'
-  if ('getClassName' in value && 'layers' in value) return 'a model of tf.layers'
-  if ('then' in value) return 'a promise'
-  const name = (value.constructor as { name: string } | undefined)?.name ?? 'Object'
-  return name === 'Object'
-    ? `an object of ${Object.keys(value).join(', ') || 'nothing'}`
-    : `an object of the class ${name}`
 }

@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
+import { checkChoice } from '../../arguments.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../lent-buffers.ts'
-import { checkChoice } from './options.ts'
 
 export interface JoinOptions {
   /** What the loop steps: in the end that of every rank has the state and the learning rate of one. */

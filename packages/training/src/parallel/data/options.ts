@@ -1,7 +1,7 @@
 import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { checkChoice, checkFlag, describe } from '../../arguments.ts'
 import { matchName, matchNames, type NamePatterns } from '../../nn/name-patterns.ts'
 import type { Parameter } from '../../nn/parameter.ts'
-import { describe } from '../check-group.ts'
 import type { Averaging } from './averaging.ts'
 import type { BucketSizes } from './buckets.ts'
 import { wireFormats, type WireFormat } from './wire.ts'
@@ -83,16 +83,9 @@ export function checkOptions(
   checkChoice('wire', wire, wireFormats)
   checkChoice('reduction', reduction, ['mean', 'token'])
   checkChoice('unused', unused, ['error', 'zeros'])
-  checkChoice('deterministic', deterministic, [true, false])
+  checkFlag('deterministic', deterministic)
   const sizes = { bytes: bucketBytes, firstBytes: firstBucketBytes }
   return { sizes, wire, deterministic, reduction, unused }
-}
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
-  if (choices.includes(value)) return
-  const expected = choices.map((choice) => JSON.stringify(choice)).join(', ')
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: `one of ${expected}` })
 }
 
 /**

@@ -1,9 +1,8 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import { reachesTensors } from '../../backend/bridge/select.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tfjs.ts'
 import type { Batch } from './model.ts'
-import { shown } from './shown.ts'
 
 /** A batch cut into micro-batches of neighbouring rows; `dispose` it after use. */
 export interface Microbatches {

@@ -1,7 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '../../backend/tfjs.ts'
 import type { Module } from '../../nn/module.ts'
-import { shown } from './shown.ts'
 
 /** A recipe for a model that can be built in runs of layers; `shardedMLP(...)` is one. */
 export interface PipelineModel {

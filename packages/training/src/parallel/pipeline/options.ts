@@ -1,14 +1,13 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
+import { checkFlag } from '../../arguments.ts'
 import type { Tensor } from '../../backend/tfjs.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { checkMaxNorm, type ClipOptions } from '../../optim/clip.ts'
 import { checkNorm } from '../../optim/gradient-norm.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import { checkChoice } from '../data/options.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
-import { shown } from './shown.ts'
 import type { Split } from './split-layers.ts'
 
 export interface PipelineOptions {
@@ -92,7 +91,7 @@ export function checkPipelineOptions(options: PipelineOptions): number {
   if (optimizer !== undefined) checkOptimizer(optimizer)
   if (clip !== undefined) checkClip(clip)
   if (loss !== undefined) checkLoss(loss)
-  checkChoice('recompute', recompute, [true, false])
+  checkFlag('recompute', recompute)
   checkSchedule(schedule)
   return checkChunks(schedule, chunks)
 }

@@ -7,6 +7,7 @@ import { disposeModule, type Module } from '../../nn/module.ts'
 import type { Parameter } from '../../nn/parameter.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import { checkGroup } from '../check-group.ts'
 import type { Averaging } from '../data/averaging.ts'
 import { Calls } from './calls.ts'
 import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
@@ -47,6 +48,7 @@ export function pipeline(
   options: PipelineOptions = {},
 ): Pipeline {
   checkModel(model)
+  checkGroup(group)
   const chunks = checkPipelineOptions(options)
   const { schedule: choice = '1f1b', microbatches } = options
   const plan = new Plan(choice, group.size, { microbatches, chunks })

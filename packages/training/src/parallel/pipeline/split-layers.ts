@@ -1,6 +1,5 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import { leastLargest } from './balance.ts'
-import { shown } from './shown.ts'
 
 /** Layers `from` up to, but without, `to`. */
 export interface LayerRange {

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { describe } from '../check-group.ts'
+import { describe } from '../../arguments.ts'
 import type { ParallelPlan } from './parallelize.ts'
 import { styles } from './styles.ts'
 

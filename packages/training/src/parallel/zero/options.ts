@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { checkChoice, checkFlag } from '../../arguments.ts'
 import type { Module } from '../../nn/module.ts'
 import { checkGroup } from '../check-group.ts'
-import { checkChoice, type DataParallelOptions } from '../data/options.ts'
+import type { DataParallelOptions } from '../data/options.ts'
 import { isShardingGroups, shardingGroups, type ShardingGroups } from './groups.ts'
 import type { Stage } from './formulas.ts'
 
@@ -38,7 +39,7 @@ export const shardingOptions = Object.keys({
 /** @throws ERR_TSR_ARGUMENT */
 export function checkStage({ stage = 3, ...options }: FullyShardOptions): Stage {
   for (const name of ['reshardAfterForward', 'recompute'] as const) {
-    checkChoice(name, options[name] ?? true, [true, false])
+    checkFlag(name, options[name] ?? true)
   }
   checkChoice('stage', stage, [1, 2, 3])
   return stage
