@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
+import { BINDING_REVISION } from '../../packages/launcher/src/setup/binding.ts'
 import { fakeTools } from '../launcher/support/fake-tools.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 
@@ -82,10 +83,10 @@ describe('tsrun setup tensorflow', () => {
     const env = fakeTools(folder, all)
     expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
     const { bindingRevision, ...older } = readTensorFlowManifest(env)!
-    expect(bindingRevision).toBe(2)
+    expect(bindingRevision).toBe(BINDING_REVISION)
     writeTensorFlowManifest(older, env)
     expect((await setUp(env)).stdout).toContain('compiles the binding')
-    expect(readTensorFlowManifest(env)?.bindingRevision).toBe(2)
+    expect(readTensorFlowManifest(env)?.bindingRevision).toBe(BINDING_REVISION)
     expect((await setUp(env)).stdout).toContain('nothing is to be done')
   })
 
