@@ -22,6 +22,10 @@ usage() {
 while [ $# -gt 0 ]; do
   case $1 in
     --cpu) cpu=true ;;
+    --help | -h)
+      sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
     --sizes)
       shift
       list=${1-}

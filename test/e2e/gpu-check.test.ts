@@ -56,6 +56,13 @@ describe('scripts/gpu-check.sh', () => {
     expect(stderr).toMatch(/^gpu-check: there is no NVIDIA GPU here .*--cpu .*\n$/)
   })
 
+  it('shows its flags', () => {
+    const { status, stdout } = check(['--help'], noGpu)
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/^Whether tensors .*--sizes.*Ends with 0 when all is well.*\n$/s)
+    expect(stdout).not.toContain('set -uo')
+  })
+
   it('refuses what it does not know', () => {
     expect(check(['--gpu'], noGpu)).toMatchObject({
       status: 2,

@@ -145,7 +145,12 @@ describe('tsrun setup tensorflow says what to do when', () => {
       { COMPILER: 'no-library' },
       /g\+\+ cannot compile C\+\+17/,
     ],
-    ['the compiler named in CXX is missing', all, { CXX: 'icpc' }, /no C\+\+ compiler \(icpc\)/],
+    [
+      'the compiler named in CXX is missing',
+      all,
+      { CXX: 'icpc' },
+      /no C\+\+ compiler icpc, which CXX names/,
+    ],
     ['there is no Python', ['npm', 'g++'], {}, /no Python .*--python PATH, or take --official/],
     ['Python has no venv', all, { PYTHON: 'no-venv' }, /3\.12\.0 .* has no module venv: install/],
     [
@@ -192,12 +197,17 @@ describe('tsrun setup tensorflow says what to do when', () => {
     expect((await setUp(env)).stderr).toMatch(
       /cannot be written .*: name another folder in TSRUN_HOME/,
     )
+    // where Node's mkdir goes round for ever
+    const { stderr } = await setUp({ ...env, TSRUN_HOME: '/proc/nowhere/home' })
+    expect(stderr).toMatch(/cannot be written .*: name another folder in TSRUN_HOME/)
   })
 
   it('the command is called with what it does not know', async () => {
     expect(await tsrun(['setup', 'torch'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('what to set up: tensorflow') as string,
+      stderr: expect.stringContaining(
+        'sets up tensorflow, and not torch (tsrun setup --help)',
+      ) as string,
     })
     expect((await tsrun(['setup', '--help'])).stdout).toContain('--wheel DIR')
   })
@@ -220,7 +230,10 @@ describe('a set-up that is broken off', () => {
       const run = new Run(['setup', 'tensorflow', '--gpu'], { env: { ...env, [tool]: 'hang' } })
       const pid = await hanging(env)
       run.signal('SIGINT')
-      expect(await run.finished).toMatchObject({ code: 130 })
+      expect(await run.finished).toMatchObject({
+        code: 130,
+        stderr: 'tsrun setup: broken off; what was set up before, if anything, is as it was\n',
+      })
       await until(() => !existsSync(`/proc/${pid}`), 'the download has ended')
       expect(readTensorFlowManifest(env)).toEqual(before)
       expect(contents(env)).toHaveLength(3)

@@ -104,7 +104,13 @@ async function setup(
   try {
     return await runSetup(argv, { env: process.env, cwd: process.cwd(), signal: stop, print })
   } catch (error) {
-    if (stop.aborted) return (stop.reason as Interruption).exitCode
+    if (stop.aborted) {
+      console.write(
+        'stderr',
+        'tsrun setup: broken off; what was set up before, if anything, is as it was\n',
+      )
+      return (stop.reason as Interruption).exitCode
+    }
     if (!isTsrError(error) || error.code !== 'ERR_TSR_SETUP') throw error
     console.write('stderr', `tsrun: ${error.message}\n`)
     return FAILED

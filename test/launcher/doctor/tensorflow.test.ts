@@ -55,7 +55,8 @@ describe('the doctor, on TensorFlow', () => {
       {
         state: 'note',
         found,
-        advice: '/home/setup.log says why; --wheel names another TensorFlow.',
+        advice:
+          '/home/setup.log says why; --wheel names another TensorFlow, and without /home/x the next set-up tries again.',
       },
     ])
     // those of --official are without by choice

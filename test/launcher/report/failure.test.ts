@@ -54,6 +54,12 @@ it('shows the source and each line of stderr once, however Node printed the erro
   expect(failure.stderr).toEqual(['epoch 1', 'after the end'])
 })
 
+it('says that a script with a top-level await is CommonJS', () => {
+  const message = 'Transform failed: Top-level await is not supported with the "cjs" output format'
+  const failure = describeJob([died(0, errorReport({ message }))])
+  expect(failure.explanation).toMatch(/^The script is CommonJS here: "type": "module"/)
+})
+
 it('shows the last twenty lines of stderr of a rank that just died', () => {
   const stderrTail = Array.from({ length: 50 }, (_, line) => `line ${line}`)
   const failure = describeJob([killed(0, 'SIGSEGV', 10, { stderrTail })])

@@ -16,9 +16,9 @@ describe('the arguments of tsrun setup', () => {
   })
 
   it.each([
-    [[], 'what to set up: tensorflow'],
-    [['torch'], 'what to set up: tensorflow'],
-    [['tensorflow', 'twice'], 'what to set up: tensorflow'],
+    [[], 'sets up tensorflow, and not '],
+    [['torch'], 'sets up tensorflow, and not '],
+    [['tensorflow', 'twice'], 'sets up tensorflow, and not '],
     [['tensorflow', '--cpu'], "Unknown option '--cpu'"],
     [['tensorflow', '--wheel'], 'argument missing'],
     [['tensorflow', '--wheel', '/not/there'], '--wheel names /not/there, which does not exist'],

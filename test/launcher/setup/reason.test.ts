@@ -89,6 +89,8 @@ describe('a failure of pip', () => {
     'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu<3,>=2.16 (from versions: 2.12.0, 2.13.1)'
   const unfit =
     'ERROR: tensorflow_cpu-2.18.0-cp39-cp39-manylinux_2_17_x86_64.whl is not a supported wheel on this platform.'
+  const damaged =
+    "ERROR: Wheel 'tensorflow' located at /w/tensorflow-2.21.0-cp311-cp311-any.whl is invalid."
   const full =
     'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device'
   const slow =
@@ -105,6 +107,7 @@ describe('a failure of pip', () => {
     [failed(none, nothing), 'no wheel', none],
     [failed(retry(refused), old, nothing), 'no wheel', old],
     [failed(unfit), 'no wheel', unfit],
+    [failed(damaged), 'damaged', damaged],
     [failed(full), 'full', full],
     [failed('ERROR: Exception:', 'KeyError: 1'), 'other', 'ERROR: Exception:'],
   ])('is told from the others: %#', (output, kind, reason) => {

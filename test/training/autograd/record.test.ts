@@ -1,4 +1,13 @@
-import { loadBackend, record, tf, type Parameter, type Tensor } from '@tsrun/training'
+import {
+  crossEntropy,
+  loadBackend,
+  record,
+  recordLoss,
+  recordModule,
+  tf,
+  type Parameter,
+  type Tensor,
+} from '@tsrun/training'
 
 const both = { needsInputGradient: true }
 
@@ -223,6 +232,20 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(nested).toThrow(expect.objectContaining({ code: 'ERR_TSR_NESTED_RECORDING' }))
     const outer = record(network, x, [], both)
     outer.dispose()
+  })
+
+  it('refuses tensors that are disposed', () => {
+    const module = { parameters: [], forward: (h: Tensor) => h }
+    const gone = tf.zeros([2, 3])
+    gone.dispose()
+    const refusal = /is a tensor that is disposed; expected one that is there: dispose a recording/
+    expect(() => recordModule(module, gone, both)).toThrow(refusal)
+    const labels = tf.zeros([2], 'int32')
+    expect(() => recordLoss(crossEntropy, gone, labels)).toThrow(refusal)
+    labels.dispose()
+    const recording = record((h) => h, x, [], both)
+    expect(() => recording.backward(gone, () => undefined)).toThrow(refusal)
+    recording.dispose()
   })
 
   it('refuses a second backward pass, and one after dispose', () => {

@@ -75,7 +75,7 @@ export const launcherErrors = {
   ERR_TSR_SETUP: {
     category: 'infrastructure',
     message: 'TensorFlow was not set up: {problem}',
-    advice: 'What was set up before is as it was.',
+    advice: 'What was set up before, if anything, is as it was.',
   },
   ERR_TSR_SETUP_MANIFEST: {
     category: 'user',

@@ -32,7 +32,9 @@ export const trainingErrors = {
   ERR_TSR_BACKWARD_TWICE: {
     category: 'user',
     message: 'The backward pass of a recording was run twice, or after its dispose()',
-    advice: 'Record the forward pass again for another backward pass.',
+    advice:
+      'Record the forward pass again for another backward pass; await the one of recordSegments before ' +
+      'its dispose().',
   },
   ERR_TSR_STALE_RECORDING: {
     category: 'user',

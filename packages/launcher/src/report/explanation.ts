@@ -14,6 +14,9 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
   if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
     return 'Node only strips types; to run enums and the like through tsx: NODE_OPTIONS="--import tsx".'
   }
+  if (/top-level await .*"cjs"/i.test(outcome.error?.message ?? '')) {
+    return 'The script is CommonJS here: "type": "module" in the package.json beside it, or the ending .mts, makes it a module.'
+  }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]

@@ -36,8 +36,10 @@ export function readSetupArguments(argv: readonly string[], cwd: string): SetupC
     python: existing('--python', values.python, cwd),
   }
   if (help) return { action: 'help', request }
-  if (positionals.length !== 1 || positionals[0] !== 'tensorflow') {
-    throw usage('tsrun setup needs one argument, what to set up: tensorflow')
+  const [what, ...more] = positionals
+  if (what !== 'tensorflow' || more.length > 0) {
+    const given = what === undefined ? 'nothing' : positionals.join(' ')
+    throw usage(`tsrun setup sets up tensorflow, and not ${given} (tsrun setup --help)`)
   }
   const sources = [values.wheel && '--wheel', values.python && '--python', official && '--official']
   const given = sources.filter(Boolean)
@@ -61,7 +63,7 @@ function parse(argv: readonly string[]) {
     })
   } catch (error) {
     const [problem] = (error as Error).message.split('. ')
-    throw usage(`tsrun setup: ${problem!}`)
+    throw usage(`tsrun setup: ${problem!} (tsrun setup --help)`)
   }
 }
 

@@ -11,6 +11,7 @@ import {
 } from '@tsrun/core'
 import { readSetupArguments, setupHelp } from './arguments.ts'
 import { BINDING_REVISION } from './binding.ts'
+import { removeAbandoned } from './drafts.ts'
 import { gpuAdvice, type IdleGpus } from './gpu-use.ts'
 import { install } from './install.ts'
 import { TFJS_VERSION } from './npm-packages.ts'
@@ -52,6 +53,7 @@ export async function runSetup(argv: readonly string[], context: SetupContext): 
   const { manifest, idleGpus } = state
   const works = state.works && idleGpus?.listed !== true
   if (works && manifest !== undefined && fits(manifest, request)) {
+    removeAbandoned(tensorflowHome(env), manifest.folder)
     say(`${state.sentence}; nothing is to be done`)
     return 0
   }

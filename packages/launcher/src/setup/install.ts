@@ -1,5 +1,5 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import {
   tensorflowHome,
   thisSystem,
@@ -138,7 +138,7 @@ function describe([name, version]: [string, string]): string {
 function makeHome({ env, log }: Workshop): string {
   const home = tensorflowHome(env)
   try {
-    mkdirSync(home, { recursive: true })
+    makeFolders(home)
     writeFileSync(log, '')
     return home
   } catch (error) {
@@ -146,4 +146,11 @@ function makeHome({ env, log }: Workshop): string {
       `${home} cannot be written (${(error as Error).message}): name another folder in TSRUN_HOME`,
     )
   }
+}
+
+/** One by one: with `recursive` Node goes round for ever where /proc has no such folder. */
+function makeFolders(path: string): void {
+  if (existsSync(path)) return
+  makeFolders(dirname(path))
+  mkdirSync(path)
 }

@@ -2,7 +2,7 @@ import type { ToolOutput } from './tool.ts'
 
 /** Why npm or pip failed, for advice: the network, the disk, a wheel that there is not, or else. */
 interface Failure {
-  readonly kind: 'offline' | 'full' | 'no wheel' | 'other'
+  readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other'
   /** In a few words of the tool. */
   readonly reason: string
 }
@@ -43,6 +43,8 @@ export function pipFailure(output: ToolOutput): Failure {
   if (!sawVersions && /Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/.test(text)) {
     return { kind: 'offline', reason: /\[Errno -?\d+\] [^'")]+/.exec(text)?.[0] ?? reason }
   }
+  if (/wheel .* is invalid|not a zip file|BadZipFile/i.test(text))
+    return { kind: 'damaged', reason }
   const unfit = /no matching distribution|not a supported wheel/i.test(text)
   return { kind: unfit ? 'no wheel' : 'other', reason }
 }

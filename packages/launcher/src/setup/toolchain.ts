@@ -35,7 +35,10 @@ const probe = '#include <string>\nstd::string text;\n'
 export async function findCompiler(workshop: Workshop): Promise<Tool> {
   const named = workshop.env['CXX'] ?? ''
   const candidates = named === '' ? compilers : [named]
-  let problem = `there is no C++ compiler (${candidates.join(', ')}) on the PATH`
+  let problem =
+    named === ''
+      ? `there is no C++ compiler (${candidates.join(', ')}) on the PATH`
+      : `there is no C++ compiler ${named}, which CXX names`
   for (const command of candidates) {
     const script = `printf '%s' "$0" | "$@" -std=c++17 -fsyntax-only -x c++ -`
     const version = await runTool(workshop, command, ['--version'], { limit: 60_000 })

@@ -125,7 +125,9 @@ function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Pl
       'folder with the wheel with --wheel',
     'no wheel':
       `it finds no wheel for Python ${python.version} on ${thisSystem}: name another Python with ` +
-      '--python, or a folder with such a wheel with --wheel',
+      '--python, or a folder with such a wheel with --wheel; or the index of your pip configuration is ' +
+      'not the right one: see pip config list',
+    damaged: 'name another folder with the wheel with --wheel, or none to fetch it anew',
     other: 'check the index of your pip configuration, and run the command again',
   }[kind]
   return `(${reason}): ${advice}; all output is in ${log}`

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkOutputGradient } from './output-gradient.ts'
+import { checkOutputGradient } from './check-tensors.ts'
 import { recordModule } from './record.ts'
 import type { GradientListener, Recording, RecordOptions } from './recording.ts'
 import { isLocal, type Exchange, type LocalSegment, type Segment } from './segment.ts'

@@ -3,6 +3,7 @@ import { onHostBackend } from '../backend/on-host.ts'
 import { registerGradients } from '../backend/tfjs.ts'
 import type { Module } from '../nn/module.ts'
 import type { Parameter } from '../nn/parameter.ts'
+import { checkAlive } from './check-tensors.ts'
 import type { Recording, RecordOptions } from './recording.ts'
 import { testTape } from './self-test.ts'
 import { recordOnTape } from './tape-recording.ts'
@@ -33,6 +34,7 @@ export function record(
  *   them inside a pass: see `recordSegments`
  */
 export function recordModule(module: Module, x: Tensor, options: RecordOptions): Recording {
+  checkAlive('x', x)
   return (
     module.record?.(x, options) ??
     record((input) => module.forward(input), x, module.parameters, options)

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../nn/parameter.ts'
-import { checkOutputGradient } from './output-gradient.ts'
+import { checkOutputGradient } from './check-tensors.ts'
 import type { GradientListener, Recording, RecordOptions } from './recording.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'

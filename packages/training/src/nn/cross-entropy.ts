@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkOutputGradient } from '../autograd/output-gradient.ts'
+import { checkOutputGradient } from '../autograd/check-tensors.ts'
 import type { Recording } from '../autograd/recording.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { currentEager, type Eager, type Handle } from '../backend/tensorflow/eager.ts'

@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { checkAlive } from '../autograd/check-tensors.ts'
 import { record } from '../autograd/record.ts'
 import type { Recording } from '../autograd/recording.ts'
 
@@ -24,6 +25,8 @@ export interface Loss {
  * const outputGradient = loss.backward(tf.scalar(1), () => undefined)
  */
 export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recording {
+  checkAlive('outputs', outputs)
+  checkAlive('labels', labels)
   return (
     loss.record?.(outputs, labels) ??
     record((x) => loss(x, labels), outputs, [], { needsInputGradient: true })

@@ -58,7 +58,7 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   const found = `${set}, without the kernels of tsrun: small layers are slower`
   // --official never has them
   if (request.official) return [{ ...finding, found }]
-  const advice = `${join(dirname(folder), 'setup.log')} says why; --wheel names another TensorFlow.`
+  const advice = `${join(dirname(folder), 'setup.log')} says why; --wheel names another TensorFlow, and without ${folder} the next set-up tries again.`
   return [{ ...finding, state: 'note', found, advice }]
 }
 
