@@ -43,3 +43,4 @@ export {
   type TensorFlowManifest,
   type TensorFlowRequest,
 } from './tensorflow-manifest.ts'
+export { gpusAreHidden } from './visible-gpus.ts'

@@ -1,5 +1,7 @@
 import { readTensorFlowManifest } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
+import { findDevices } from '../plan/devices.ts'
+import { listGpus } from '../plan/gpu-list.ts'
 import type { Facts, TensorFlowFacts } from './facts.ts'
 import { probeBackends } from './gather/backends.ts'
 import { readAutogroups, readCores, readOpenFiles, trySharedMemory } from './gather/host.ts'
@@ -18,7 +20,8 @@ export async function gatherFacts(
 ): Promise<Facts> {
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
-  const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(env), findMpi(env)])
+  const list = listGpus(env)
+  const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(list, env), findMpi(env)])
   return {
     node: readNode(env, cwd),
     npm,
@@ -27,7 +30,11 @@ export async function gatherFacts(
     autogroups: readAutogroups(),
     openFiles: readOpenFiles(),
     cores: readCores(),
-    backends: await probeBackends(env, cwd, hasTensorFlow, signal),
+    backends: await probeBackends(env, cwd, {
+      hasTensorFlow,
+      devices: findDevices(env, list),
+      signal,
+    }),
     tensorflow,
     gpus,
     mpi,

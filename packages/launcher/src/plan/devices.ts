@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
-import { listGpus } from './gpu-list.ts'
+import { listGpus, type GpuList } from './gpu-list.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -14,10 +14,11 @@ export interface Devices {
   readonly libraryFolders: readonly string[]
 }
 
-export function findDevices(env: Environment): Devices {
+/** @param list - of the GPUs, where somebody has asked for it already */
+export function findDevices(env: Environment, list?: GpuList): Devices {
   return {
     cores: availableParallelism(),
-    gpus: findGpus(env),
+    gpus: findGpus(env, list),
     libraryFolders: findLibraryFolders(env),
   }
 }
@@ -51,21 +52,15 @@ export function deviceEnvironment(
 }
 
 /** As CUDA_VISIBLE_DEVICES names them: those that it leaves, else those of this host. */
-export function findGpus(env: Environment): string[] {
+export function findGpus(env: Environment, list?: GpuList): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']
   if (visible !== undefined) {
     const named = visible.split(',').map((name) => name.trim())
     return named.filter((name) => name !== '' && name !== '-1')
   }
-  const { lines, answered } = listGpus(env)
+  const { lines, answered } = list ?? listGpus(env)
   if (answered) return parseGpuList(lines.join('\n'))
   return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
-}
-
-/** An empty list, or an index that there is not, hides all GPUs (CUDA programming guide). */
-export function gpusAreHidden(env: Environment): boolean {
-  const visible = env['CUDA_VISIBLE_DEVICES']
-  return visible === '' || visible === '-1'
 }
 
 /** Indices of the cards or, where cards are cut into MIG parts, the UUIDs of those. */

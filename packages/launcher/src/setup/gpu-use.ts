@@ -1,5 +1,5 @@
-import type { TensorFlowManifest } from '@tsrun/core'
-import { findGpus, gpusAreHidden } from '../plan/devices.ts'
+import { gpusAreHidden, type TensorFlowManifest } from '@tsrun/core'
+import { findGpus } from '../plan/devices.ts'
 
 /** What TensorFlow logs where it takes no GPU, what says most first. */
 const causes = [

@@ -152,5 +152,10 @@ function makeHome({ env, log }: Workshop): string {
 function makeFolders(path: string): void {
   if (existsSync(path)) return
   makeFolders(dirname(path))
-  mkdirSync(path)
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    // another set-up has been faster
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
 }

@@ -3,6 +3,8 @@ import { createRequire } from 'node:module'
 import { delimiter, join } from 'node:path'
 import { promisify } from 'node:util'
 import {
+  gpusAreHidden,
+  libraryPath,
   readTensorFlowManifest,
   restoreLegacyUtil,
   thisSystem,
@@ -52,12 +54,12 @@ async function nameOfGpu(): Promise<string> {
 }
 
 /** The dynamic linker reads the path at the start of a process only: `tsrun` sets it for its ranks. */
-function hintFor({ libraryFolders }: TensorFlowManifest): string {
+function hintFor(manifest: TensorFlowManifest): string {
   const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
-  if (libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
+  if (manifest.libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
   return (
     'start it with tsrun, which tells it where the CUDA libraries are, or with ' +
-    `LD_LIBRARY_PATH=${libraryFolders.join(delimiter)}`
+    `LD_LIBRARY_PATH=${libraryPath(manifest, {})}`
   )
 }
 
@@ -80,10 +82,4 @@ function register({ folder, package: name }: TensorFlowManifest): void {
       cause,
     })
   }
-}
-
-/** An empty list, or an index that there is not, hides all GPUs (CUDA programming guide). */
-function gpusAreHidden(): boolean {
-  const visible = process.env['CUDA_VISIBLE_DEVICES']
-  return visible === '' || visible === '-1'
 }

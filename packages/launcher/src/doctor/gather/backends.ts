@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { packageFolder } from '../../package-folder.ts'
-import { deviceEnvironment, findDevices } from '../../plan/devices.ts'
+import { deviceEnvironment, type Devices } from '../../plan/devices.ts'
 import { LONGEST_START } from '../../setup/proof.ts'
 import type { BackendFacts } from '../facts.ts'
 import { resolveFrom } from './node.ts'
@@ -14,12 +14,17 @@ const limitOf = (name: string, gpus: readonly string[]): number =>
   name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
 const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
 
+interface ProbeOptions {
+  readonly hasTensorFlow: boolean
+  readonly devices: Devices
+  readonly signal: AbortSignal
+}
+
 /** Trains a step with every backend that is there, each in a process of its own, one by one. */
 export async function probeBackends(
   env: NodeJS.ProcessEnv,
   cwd: string,
-  hasTensorFlow: boolean,
-  signal: AbortSignal,
+  { hasTensorFlow, devices, signal }: ProbeOptions,
 ): Promise<BackendFacts[]> {
   const places = [join(cwd, 'any.js'), import.meta.url]
   const training = resolveFrom(places, '@tsrun/training')
@@ -28,7 +33,6 @@ export async function probeBackends(
     return [{ name: 'wasm', works: false, reason, missing: true }]
   }
   // as the only rank of this host gets it
-  const devices = findDevices(env)
   const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {

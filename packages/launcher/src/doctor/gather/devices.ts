@@ -1,11 +1,13 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { linesOf, listGpus } from '../../plan/gpu-list.ts'
+import { linesOf, type GpuList } from '../../plan/gpu-list.ts'
 import type { GpuFacts, MpiFacts } from '../facts.ts'
 import { run } from './run.ts'
 
-export async function readGpus(env: NodeJS.ProcessEnv): Promise<GpuFacts> {
-  const { lines: nvidia, problem } = listGpus(env)
+export async function readGpus(
+  { lines: nvidia, problem }: GpuList,
+  env: NodeJS.ProcessEnv,
+): Promise<GpuFacts> {
   const topology =
     nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
   return { nvidia, topology, problem }

@@ -1,6 +1,7 @@
 // Adds `kernels` to the binding of @tensorflow/tfjs-node, and is compiled with it: functions that compute
 // at once, in the calling thread, on the memory of tensors. Nothing of TensorFlow's is called but to
-// allocate: where ranks share cores, its ways through an operation have left the caches at each turn.
+// allocate and to resolve a handle: where ranks share cores, its ways through an operation have left the
+// caches at each turn.
 #include <node_api.h>
 
 #include <algorithm>
