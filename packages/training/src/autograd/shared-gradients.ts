@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
 import type { Parameter } from '../nn/parameter.ts'
+import { sumInto } from '../optim/gradients.ts'
 import type { GradientListener } from './recording.ts'
 import type { LocalSegment } from './segment.ts'
 
@@ -14,7 +14,9 @@ export class SharedGradients {
   readonly #onGradient: GradientListener
   /** How many segments that have the parameter are still to come, where there are several. */
   readonly #left = new Map<Parameter, number>()
-  readonly #sums = new Map<Parameter, Tensor>()
+  /** By the parameters' names. */
+  readonly #sums = new Map<string, Tensor>()
+  readonly #add = sumInto(this.#sums)
 
   constructor(segments: readonly LocalSegment[], onGradient: GradientListener) {
     this.#onGradient = onGradient
@@ -22,7 +24,8 @@ export class SharedGradients {
     for (const parameter of all) this.#left.set(parameter, (this.#left.get(parameter) ?? 0) + 1)
     for (const [parameter, count] of this.#left) if (count === 1) this.#left.delete(parameter)
     const take: GradientListener = (parameter, gradient) => {
-      this.#take(parameter, gradient)
+      const next = this.#left.has(parameter) ? this.#add : onGradient
+      next(parameter, gradient)
     }
     this.listener = this.#left.size === 0 ? onGradient : take
   }
@@ -33,9 +36,9 @@ export class SharedGradients {
       const left = this.#left.get(parameter)
       if (left === undefined) continue
       this.#left.set(parameter, left - 1)
-      const sum = this.#sums.get(parameter)
+      const sum = this.#sums.get(parameter.name)
       if (left > 1 || sum === undefined) continue
-      this.#sums.delete(parameter)
+      this.#sums.delete(parameter.name)
       this.#onGradient(parameter, sum)
     }
   }
@@ -44,15 +47,5 @@ export class SharedGradients {
   dispose(): void {
     for (const sum of this.#sums.values()) sum.dispose()
     this.#sums.clear()
-  }
-
-  #take(parameter: Parameter, gradient: Tensor): void {
-    if (!this.#left.has(parameter)) {
-      this.#onGradient(parameter, gradient)
-      return
-    }
-    const sum = this.#sums.get(parameter)
-    this.#sums.set(parameter, sum === undefined ? gradient : tf.keep(tf.add(sum, gradient)))
-    if (sum !== undefined) tf.dispose([sum, gradient])
   }
 }
