@@ -1,30 +1,20 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { readTensorFlowManifest } from '@tsrun/core'
 import { whyCpu } from '../../../packages/launcher/src/setup/gpu-use.ts'
-import { fakeTools } from '../support/fake-tools.ts'
-import { killLeftovers, tsrun } from '../support/tsrun.ts'
+import { FakeSetUp } from '../support/fake-set-up.ts'
 
 jest.setTimeout(120_000)
 
-let folder: string
-let env: NodeJS.ProcessEnv
+const fake = new FakeSetUp()
+const setUp = fake.run.bind(fake)
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'tsrun-setup-gpu-'))
-  env = fakeTools(folder, ['npm', 'python3', 'g++'])
   // whoever runs the tests may hide GPUs
   delete process.env['CUDA_VISIBLE_DEVICES']
 })
-afterEach(() => {
-  killLeftovers()
-  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
-})
 
 const host = { GPU: 'NVIDIA Played' }
-const setUp = (changes: NodeJS.ProcessEnv, ...flags: string[]) =>
-  tsrun(['setup', 'tensorflow', ...flags], { env: { ...env, ...changes } })
 
 describe('tsrun setup tensorflow --gpu', () => {
   it('names the GPU that it computes on', async () => {
@@ -32,21 +22,21 @@ describe('tsrun setup tensorflow --gpu', () => {
     const first = await setUp(onGpu, '--gpu')
     expect(first).toMatchObject({ code: 0, stderr: '' })
     expect(first.stdout).toMatch(/set up on NVIDIA Played .*; TSRUN_BACKEND=auto takes it/)
-    expect(readTensorFlowManifest(env)?.devices).toEqual(['NVIDIA Played'])
+    expect(readTensorFlowManifest(fake.env)?.devices).toEqual(['NVIDIA Played'])
     expect((await setUp(onGpu, '--check')).code).toBe(0)
     expect((await setUp(onGpu, '--gpu')).stdout).toContain('nothing is to be done')
   })
 
   it('fails where there are GPUs and it computes on the CPU, and leaves what was there', async () => {
     expect((await setUp({})).code).toBe(0)
-    const before = readTensorFlowManifest(env)
+    const before = readTensorFlowManifest(fake.env)
     const broken = await setUp({ ...host, BINDING: 'no-driver' }, '--gpu')
     expect(broken.code).toBe(1)
     expect(broken.stderr).toMatch(
       /computes on the CPU \(Could not find cuda drivers on your machine, GPU will not be used\): see that nvidia-smi .* --wheel or --python/,
     )
-    expect(readTensorFlowManifest(env)).toEqual(before)
-    expect(readdirSync(join(env['TSRUN_HOME']!, 'tensorflow'))).toHaveLength(3)
+    expect(readTensorFlowManifest(fake.env)).toEqual(before)
+    expect(readdirSync(join(fake.env['TSRUN_HOME']!, 'tensorflow'))).toHaveLength(3)
     const silent = await setUp(host, '--gpu')
     expect(silent.stderr).toContain('TensorFlow does not say why: it may be without CUDA')
   })

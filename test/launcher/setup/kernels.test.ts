@@ -1,26 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
-import { fakeTools } from '../support/fake-tools.ts'
-import { killLeftovers, tsrun } from '../support/tsrun.ts'
+import { FakeSetUp } from '../support/fake-set-up.ts'
 
 jest.setTimeout(120_000)
 
-let folder: string
-let env: NodeJS.ProcessEnv
-beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'tsrun-setup-'))
-  env = fakeTools(folder, ['npm', 'python3', 'g++'])
-})
-afterEach(() => {
-  killLeftovers()
-  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
-})
-
-const setUp = (changes: NodeJS.ProcessEnv, ...flags: string[]) =>
-  tsrun(['setup', 'tensorflow', ...flags], { env: { ...env, ...changes } })
+const fake = new FakeSetUp()
+const setUp = fake.run.bind(fake)
 
 describe('a set-up whose kernels do not compile', () => {
   it.each([
@@ -30,26 +17,26 @@ describe('a set-up whose kernels do not compile', () => {
     const { code, stdout } = await setUp({ COMPILER })
     expect(code).toBe(0)
     expect(stdout).toContain(`kernels that tsrun adds do not compile (${reason}): small layers`)
-    const log = join(env['TSRUN_HOME']!, 'tensorflow/setup.log')
+    const log = join(fake.env['TSRUN_HOME']!, 'tensorflow/setup.log')
     expect(stdout).toContain(`all output is in ${log}`)
     expect(readFileSync(log, 'utf8')).toContain(reason)
-    expect(readTensorFlowManifest(env)?.kernels).toBe(false)
+    expect(readTensorFlowManifest(fake.env)?.kernels).toBe(false)
 
     const check = await setUp({}, '--check')
     expect(check.code).toBe(0)
     expect(check.stdout).toContain('4.22.0, without the kernels of tsrun, in /')
     expect((await setUp({})).stdout).toContain('nothing is to be done')
-    expect(readTensorFlowManifest(env)?.kernels).toBe(false)
+    expect(readTensorFlowManifest(fake.env)?.kernels).toBe(false)
   })
 
   it('is not one whose compiler does not know some instructions', async () => {
     const { stdout } = await setUp({ COMPILER: 'old' })
     expect(stdout).not.toMatch(/kernels (that|of) /)
-    expect(readTensorFlowManifest(env)?.kernels).toBe(true)
+    expect(readTensorFlowManifest(fake.env)?.kernels).toBe(true)
     expect((await setUp({}, '--check')).stdout).not.toMatch(/kernels (that|of) /)
     // a manifest of before says nothing about them
-    const { kernels, ...older } = readTensorFlowManifest(env)!
-    writeTensorFlowManifest(older, env)
+    const { kernels, ...older } = readTensorFlowManifest(fake.env)!
+    writeTensorFlowManifest(older, fake.env)
     expect(kernels).toBe(true)
     expect((await setUp({})).stdout).toMatch(
       /set up on CPU \(\S+ 4\.22\.0, in .*nothing is to be done/,

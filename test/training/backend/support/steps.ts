@@ -56,11 +56,10 @@ export async function train(steps: number): Promise<Trained> {
 export async function hold(steps: number, what: 'mlp' | 'scale'): Promise<Held> {
   await loadBackend()
   const shape = { layers: 3, inputs: 12, hidden: 16, outputs: 12, seed: 1 }
-  const model = what === 'mlp' ? shardedMLP(shape).build() : new Scale()
-  const optimizer =
+  const [model, optimizer] =
     what === 'mlp'
-      ? new Adam({ learningRate: 0.01 })
-      : new SGD({ learningRate: 0.1, momentum: 0.9 })
+      ? [shardedMLP(shape).build(), new Adam({ learningRate: 0.01 })]
+      : [new Scale(), new SGD({ learningRate: 0.1, momentum: 0.9 })]
   let early: Record<string, number> | undefined
   for (let step = 1; step <= steps; step++) {
     const { loss, gradients } = pass(model, step)
