@@ -12,7 +12,7 @@ it.each([
   ],
   [
     { backend: 'gloo' },
-    /options is one with backend; .* transport, engine, .* stallWarning, debug/,
+    /options is an object with the unknown key "backend"; .* transport, engine, .* stallWarning, debug/,
   ],
   ['gloo', /options is "gloo"; expected an object with rank, worldSize/],
   [null, /options is null/],
