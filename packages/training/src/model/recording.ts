@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from './parameter.ts'
 
 export interface RecordOptions {
   /** Whether `backward` returns the gradient of the input: false on the first stage. */

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 import { sum as add } from '../backend/device-math.ts'
 import { currentHeap } from '../backend/wasm/heap.ts'
 

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from './parameter.ts'
 
 /** A part of a model that needs no other rank: it can be recorded. A module is one. */
 export interface LocalSegment {

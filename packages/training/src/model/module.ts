@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Recording, RecordOptions } from '../autograd/recording.ts'
-import type { Segment } from '../autograd/segment.ts'
+import type { Recording, RecordOptions } from './recording.ts'
+import type { Segment } from './segment.ts'
 import type { Parameter } from './parameter.ts'
 
 /** A piece of a model: named parameters and a function of one tensor. */
@@ -58,4 +58,29 @@ export function parametersOf(children: Readonly<Record<string, Module>>): readon
 /** Frees the values of all parameters. */
 export function disposeModule(module: Module): void {
   for (const parameter of new Set(module.parameters)) parameter.value.dispose()
+}
+
+/** A module inside another one. */
+export interface NamedModule {
+  /** The names on the way to it, between dots: `h.0.attn.c_attn`. */
+  readonly name: string
+  readonly module: Module
+  /** Puts another one in its place. */
+  readonly replace: (next: Module) => void
+}
+
+/** All modules inside `model`, each before those that it is made of. */
+export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
+  const { children = {} } = model
+  for (const [key, module] of Object.entries(children)) {
+    const name = `${prefix}${key}`
+    let current = module
+    const replace = (next: Module): void => {
+      children[key] = next
+      current = next
+    }
+    yield { name, module, replace }
+    // those of the one that was put in its place are its own matter
+    if (current === module) yield* modulesOf(module, `${name}.`)
+  }
 }

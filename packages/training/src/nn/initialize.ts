@@ -1,4 +1,15 @@
-import { generator, uniform } from './generator.ts'
+import { tensorFrom } from '../backend/host-memory.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { generator, uniform } from '../random/generator.ts'
+
+/** A parameter that is not sharded, with these initial values. */
+export function createParameter(
+  name: string,
+  shape: readonly number[],
+  values: Float32Array,
+): Parameter {
+  return { name, shape, value: tensorFrom(values, shape) }
+}
 
 /**
  * Weights for a layer of `fanIn` inputs that feeds a ReLU, uniform in +-sqrt(6 / fanIn) (He et al.,

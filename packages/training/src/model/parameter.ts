@@ -1,5 +1,4 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom } from '../backend/host-memory.ts'
 
 /** Which part of a whole tensor a rank holds. */
 export interface Shard {
@@ -35,13 +34,4 @@ export function replaceValue(parameter: Parameter, next: Tensor): void {
   const old = parameter.value
   parameter.value = next
   old.dispose()
-}
-
-/** A whole parameter of these values. */
-export function createParameter(
-  name: string,
-  shape: readonly number[],
-  values: Float32Array,
-): Parameter {
-  return { name, shape, value: tensorFrom(values, shape) }
 }
