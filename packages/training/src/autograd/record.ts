@@ -1,10 +1,10 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { onHostBackend } from '../backend/on-host.ts'
 import { registerGradients } from '../backend/tfjs.ts'
-import type { Module } from '../nn/module.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { checkAlive } from './check-tensors.ts'
-import type { Recording, RecordOptions } from './recording.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
 import { testTape } from './self-test.ts'
 import { recordOnTape } from './tape-recording.ts'
 

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from './recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 
 /** A `Recording` of a model in segments, whose backward pass awaits what ranks exchange between them. */
 export interface SegmentedRecording {

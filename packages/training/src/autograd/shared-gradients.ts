@@ -1,8 +1,8 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../nn/parameter.ts'
-import { sumInto } from '../optim/gradients.ts'
-import type { GradientListener } from './recording.ts'
-import type { LocalSegment } from './segment.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { sumInto } from './sum-gradients.ts'
+import type { GradientListener } from '../model/recording.ts'
+import type { LocalSegment } from '../model/segment.ts'
 
 /**
  * Hands gradients on, once a parameter: those of a parameter that several segments have are summed

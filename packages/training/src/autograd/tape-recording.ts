@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { checkOutputGradient } from './check-tensors.ts'
-import type { GradientListener, Recording, RecordOptions } from './recording.ts'
+import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
