@@ -1,40 +1,43 @@
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
 import { tsrError } from './errors/tsr-error.ts'
 
-/** What `tsrun setup tensorflow` has set up; the launcher and the tensor backend read it. */
+/**
+ * The record that `tsrun setup tensorflow` leaves of what it installed. The launcher and the tensor
+ * backend read it.
+ */
 export interface TensorFlowManifest {
-  /** Of this file; another one is not understood. */
+  /** Version of this record; other versions are refused. */
   readonly format: 1
-  /** What was asked for. */
   readonly request: TensorFlowRequest
   readonly package: '@tensorflow/tfjs-node' | '@tensorflow/tfjs-node-gpu'
   readonly packageVersion: string
-  /** That of TensorFlow's own library. */
+  /** Version of TensorFlow's own library. */
   readonly tensorflowVersion: string
   /** The folder whose node_modules holds the package. */
   readonly folder: string
-  /** For LD_LIBRARY_PATH of the ranks. */
+  /** Folders for the LD_LIBRARY_PATH of the ranks. */
   readonly libraryFolders: readonly string[]
-  /** Of what tsrun adds to the binding; absent where that is the package's own, or older. */
+  /** Revision of tsrun's additions to the binding; absent for the package's own binding and in old records. */
   readonly bindingRevision?: number
   /**
-   * Whether the binding has tsrun's kernels for small layers; without them TensorFlow's own operations
-   * compute those, slower. Absent in manifests of before, where nobody knows.
+   * Whether the binding has tsrun's kernels for small layers. Without them, TensorFlow's own, slower
+   * operations compute such layers. Absent in old records, where it is unknown.
    */
   readonly kernels?: boolean
-  /** What the proof computed on: `CPU`, or the names of the GPUs. */
+  /** The devices that the test at the end of the set-up computed on: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
-  /** What it was made with, for people. */
+  /** Human-readable versions of the tools that built it. */
   readonly tools: Readonly<Record<string, string>>
-  /** The binding is machine code: of this system only, as in `linux-x64`. */
+  /** The system that the binding, which is machine code, was built for: for example `linux-x64`. */
   readonly system: string
   /** ISO 8601. */
   readonly createdAt: string
 }
 
-/** The flags of `tsrun setup tensorflow`, paths made absolute. */
+/** The flags given to `tsrun setup tensorflow`, with absolute paths. */
 export interface TensorFlowRequest {
   readonly gpu: boolean
   readonly official: boolean
@@ -44,10 +47,10 @@ export interface TensorFlowRequest {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** As in `linux-x64`. */
+/** This system in the form of the manifest: for example `linux-x64`. */
 export const thisSystem = `${process.platform}-${process.arch}`
 
-/** Where TensorFlow is set up: below TSRUN_HOME, else below the user's cache folder. */
+/** The folder TensorFlow is set up in: below TSRUN_HOME if that is set, else below the user's cache folder. */
 export function tensorflowHome(env: Environment = process.env): string {
   const home = env['TSRUN_HOME'] ?? ''
   if (home !== '') return join(resolve(home), 'tensorflow')
@@ -56,9 +59,9 @@ export function tensorflowHome(env: Environment = process.env): string {
 }
 
 /**
- * The manifest of the set-up, undefined when nothing is set up.
+ * Reads the manifest, or returns undefined when TensorFlow has not been set up.
  *
- * @throws ERR_TSR_SETUP_MANIFEST when there is one that cannot be understood
+ * @throws ERR_TSR_SETUP_MANIFEST when the manifest exists but cannot be used
  */
 export function readTensorFlowManifest(
   env: Environment = process.env,
@@ -77,13 +80,13 @@ export function readTensorFlowManifest(
   try {
     manifest = JSON.parse(text)
   } catch {
-    throw unreadable(path, 'it is no JSON')
+    throw unreadable(path, 'it is not valid JSON')
   }
   if (!isManifest(manifest)) throw unreadable(path, 'another version of tsrun wrote it')
   return manifest
 }
 
-/** LD_LIBRARY_PATH for a process that loads the set-up: its folders, then those that `env` names. */
+/** LD_LIBRARY_PATH for a process that loads this TensorFlow: its folders, then those already in `env`. */
 export function libraryPath(
   { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
   env: Environment = process.env,
@@ -91,7 +94,7 @@ export function libraryPath(
   return [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean).join(delimiter)
 }
 
-/** Replaces the manifest at once: readers see the old one or the new one. */
+/** Replaces the manifest atomically: a reader sees either the old one or the new one. */
 export function writeTensorFlowManifest(
   manifest: TensorFlowManifest,
   env: Environment = process.env,
@@ -132,4 +135,22 @@ function isManifest(value: unknown): value is TensorFlowManifest {
 
 function unreadable(path: string, problem: string): Error {
   return tsrError('ERR_TSR_SETUP_MANIFEST', { path, problem })
+}
+
+/**
+ * Gives `node:util` back the functions that Node 23 removed and that @tensorflow/tfjs-node 4.22 still
+ * calls; where they exist, nothing changes. Call it before loading that package.
+ */
+export function restoreLegacyUtil(): void {
+  // The module's own object, because the namespace of an import cannot be written to.
+  const util = createRequire(import.meta.url)('node:util') as Record<string, unknown>
+  util['isNullOrUndefined'] ??= (value: unknown) => value === null || value === undefined
+  util['isUndefined'] ??= (value: unknown) => value === undefined
+  util['isArray'] ??= Array.isArray
+}
+
+/** Whether all GPUs are hidden from CUDA: by an empty list, or by the index -1 (CUDA programming guide). */
+export function gpusAreHidden(env: Environment = process.env): boolean {
+  const visible = env['CUDA_VISIBLE_DEVICES']
+  return visible === '' || visible === '-1'
 }

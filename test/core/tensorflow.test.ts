@@ -61,7 +61,7 @@ it('keeps the old manifest when the new one cannot be written', () => {
 })
 
 it.each([
-  ['{"format":1', 'it is no JSON'],
+  ['{"format":1', 'it is not valid JSON'],
   ['null', 'another version of tsrun wrote it'],
   ['{"format":2}', 'another version of tsrun wrote it'],
 ])('refuses a manifest %s', (text, problem) => {

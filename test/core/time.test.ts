@@ -1,10 +1,10 @@
-import { Deadline, waitOrAbort } from '@tsrun/core'
+import { Deadline, retry, waitOrAbort } from '@tsrun/core'
 
 const pending = new Promise<never>(() => undefined)
 const ABORTED = { code: 'ERR_TSR_ABORTED' }
 
 describe('a deadline', () => {
-  it('runs out', async () => {
+  it('expires', async () => {
     const deadline = Deadline.after(10)
     expect(deadline.milliseconds).toBe(10)
     expect(deadline.remaining()).toBeGreaterThan(0)
@@ -14,7 +14,7 @@ describe('a deadline', () => {
     expect(deadline.remaining()).toBe(0)
   })
 
-  it('may never come', () => {
+  it('may be infinite', () => {
     expect(Deadline.never.remaining()).toBe(Infinity)
     expect(Deadline.never.expired).toBe(false)
     expect(Deadline.after(Infinity).remaining()).toBe(Infinity)
@@ -30,14 +30,14 @@ describe('waitOrAbort', () => {
     await expect(failure).rejects.toBe(error)
   })
 
-  it('names what did not finish in time', async () => {
+  it('names the work that did not finish in time', async () => {
     await expect(waitOrAbort(pending, 'the barrier', Deadline.after(5))).rejects.toMatchObject({
       code: 'ERR_TSR_TIMEOUT',
       message: expect.stringContaining('the barrier did not finish within 5 ms') as unknown,
     })
   })
 
-  it('ends at the abort, with its reason as cause', async () => {
+  it('rejects at the abort, with its reason as the cause', async () => {
     const abort = new AbortController()
     const reason = new Error('enough')
     const waiting = waitOrAbort(pending, 'the barrier', Deadline.never, abort.signal)
@@ -45,12 +45,12 @@ describe('waitOrAbort', () => {
     await expect(waiting).rejects.toMatchObject({ ...ABORTED, cause: reason })
   })
 
-  it('does not wait for a signal that has been aborted', async () => {
+  it('rejects at once when the signal is already aborted', async () => {
     const waiting = waitOrAbort(pending, 'x', Deadline.never, AbortSignal.abort())
     await expect(waiting).rejects.toMatchObject(ABORTED)
   })
 
-  it('leaves no rejection unhandled that comes after the abort', async () => {
+  it('leaves no unhandled rejection when the promise fails after the abort', async () => {
     const unhandled: unknown[] = []
     const listener = (reason: unknown): void => void unhandled.push(reason)
     process.on('unhandledRejection', listener)
@@ -64,7 +64,7 @@ describe('waitOrAbort', () => {
     expect(unhandled).toEqual([])
   })
 
-  it('leaves no listener behind', async () => {
+  it('removes its listener from the signal', async () => {
     const { signal } = new AbortController()
     const listeners = new Set<unknown>()
     const add = signal.addEventListener.bind(signal)
@@ -75,5 +75,66 @@ describe('waitOrAbort', () => {
     signal.removeEventListener = (_: string, listener: unknown) => void listeners.delete(listener)
     await waitOrAbort(Promise.resolve(), 'x', Deadline.never, signal)
     expect(listeners.size).toBe(0)
+  })
+})
+
+describe('retry', () => {
+  it('repeats until a try succeeds, and reports each failed try', async () => {
+    let tries = 0
+    const told: [string, number][] = []
+    const result = await retry(
+      async () => {
+        await Promise.resolve()
+        if (++tries < 4) throw new Error(`no ${String(tries)}`)
+        return tries
+      },
+      {
+        deadline: Deadline.after(10_000),
+        firstPause: 1,
+        longestPause: 2,
+        onFailure: (error, attempt) => told.push([(error as Error).message, attempt]),
+      },
+    )
+    expect(result).toBe(4)
+    expect(told).toEqual([
+      ['no 1', 1],
+      ['no 2', 2],
+      ['no 3', 3],
+    ])
+  })
+
+  it('rethrows the last error at the deadline', async () => {
+    let tries = 0
+    const attempts = retry(() => Promise.reject(new Error(`no ${String(++tries)}`)), {
+      deadline: Deadline.after(30),
+      firstPause: 1,
+      longestPause: 5,
+    })
+    await expect(attempts).rejects.toThrow(/^no \d+$/)
+    expect(tries).toBeGreaterThan(1)
+  })
+
+  it('does not repeat after an error that is not transient', async () => {
+    let tries = 0
+    const attempts = retry(() => Promise.reject(new Error(`no ${String(++tries)}`)), {
+      deadline: Deadline.never,
+      isTransient: () => false,
+    })
+    await expect(attempts).rejects.toThrow('no 1')
+    expect(tries).toBe(1)
+  })
+
+  it('stops pausing when the signal aborts', async () => {
+    const abort = new AbortController()
+    const attempts = retry(() => Promise.reject(new Error('no')), {
+      deadline: Deadline.never,
+      firstPause: 1e6,
+      longestPause: 1e6,
+      signal: abort.signal,
+      onFailure: () => {
+        abort.abort()
+      },
+    })
+    await expect(attempts).rejects.toThrow(/abort/)
   })
 })
