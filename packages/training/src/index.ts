@@ -2,18 +2,8 @@ export { record, recordModule } from './autograd/record.ts'
 export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'
 export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
 export type { SegmentedRecording } from './autograd/segmented-recording.ts'
-export type { Backend, BackendFacts, BackendName, BackendOptions } from './backend/backend.ts'
-export type { HostArray, HostArrays, HostDType } from './backend/bridge/bridge.ts'
-export {
-  copyCounts,
-  type Copies,
-  type CopyCounts,
-  type CopyDirection,
-} from './backend/bridge/copies.ts'
-export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
+export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export { loadBackend } from './backend/load.ts'
-export { overwrite } from './backend/overwrite.ts'
-export { tf, type Tensor } from './backend/tfjs.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
 export { countCorrect } from './nn/accuracy.ts'
@@ -36,3 +26,14 @@ export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp
 export * from './optim/index.ts'
 export * from './parallel/index.ts'
 export { generator, uniform, type Generator } from './random/generator.ts'
+export type { Backend, BackendFacts, BackendName, BackendOptions } from './tfjs/backend.ts'
+export {
+  copyCounts,
+  type Copies,
+  type CopyCounts,
+  type CopyDirection,
+  type HostArray,
+  type HostArrays,
+  type HostDType,
+} from './tfjs/host-arrays.ts'
+export { tf, type Tensor } from './tfjs/tfjs.ts'

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { onHostBackend } from '../backend/on-host.ts'
-import { registerGradients } from '../backend/tfjs.ts'
+import { onHostBackend } from '../backend/current.ts'
+import { registerGradients } from '../tfjs/tfjs.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkAlive } from './check-tensors.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /** One operation on TensorFlow.js' tape. Its gradient functions are lazy: one thunk an input. */
 export interface TapeNode {

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { takeScalar, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /**
  * How many rows have their largest logit at the label; the lowest index wins among equals.
@@ -23,7 +23,7 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
 
 /** The same on every backend; a promise where the count has to be fetched from a device. */
 export function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
-  if (reachesTensors()) return countCorrect(logits, labels)
+  if (isHostAccessible()) return countCorrect(logits, labels)
   const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, -1), labels), 'int32')))
   return takeScalar(correct)
 }

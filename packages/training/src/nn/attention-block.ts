@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /*
  * Attention of some queries to some keys and values, all [batch, heads, length, size], and what its
@@ -22,14 +22,14 @@ export interface AttentionBlock {
 export function attend(q: Tensor, k: Tensor, mask: Mask): AttentionBlock {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)
-  return reachesTensors() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
+  return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
 }
 
 /** The shares again, from the sums that belong to them. */
 export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)
-  if (!reachesTensors()) return tf.exp(tf.sub(masked(tf.mul(scores, scale), mask), logSums))
+  if (!isHostAccessible()) return tf.exp(tf.sub(masked(tf.mul(scores, scale), mask), logSums))
   return scopedTensor(scores.shape, (out) => {
     const [from, sums] = [viewOf(scores), viewOf(logSums)]
     out.fill(0)
@@ -52,7 +52,7 @@ export function scoreGradient(
   size: number,
 ): Tensor {
   const scale = 1 / Math.sqrt(size)
-  if (!reachesTensors()) return tf.mul(tf.mul(shares, tf.sub(dShares, products)), scale)
+  if (!isHostAccessible()) return tf.mul(tf.mul(shares, tf.sub(dShares, products)), scale)
   return scopedTensor(shares.shape, (out) => {
     const [p, d, sums] = [viewOf(shares), viewOf(dShares), viewOf(products)]
     eachRow(shares, 'full', (start, count, row) => {

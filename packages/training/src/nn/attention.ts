@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
 import { joinHeads, splitHeads } from './heads.ts'
 import { JointLinear } from './joint-linear.ts'

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { FeedForward } from './mlp.ts'

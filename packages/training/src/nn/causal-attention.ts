@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { attend, scoreGradient } from './attention-block.ts'
 
 type Three = readonly [Tensor, Tensor, Tensor]

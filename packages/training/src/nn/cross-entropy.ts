@@ -2,10 +2,9 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/check-tensors.ts'
 import type { Recording } from '../model/recording.ts'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { currentEager, type Eager, type Handle } from '../backend/tensorflow/eager.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { refusePartial } from './partial-scores.ts'
 
 /** Whether a loss is averaged over its examples or summed; that of one is the mean over its tokens. */
@@ -86,11 +85,11 @@ function evaluate(
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
-  const eager = currentEager()
-  if (eager !== undefined && logits.rank === 2) {
-    return evaluateEagerly(eager, logits, labels, weight)
+  const { crossEntropy: evaluateOnBackend } = currentBackend()
+  if (evaluateOnBackend !== undefined && logits.rank === 2) {
+    return evaluateOnBackend(logits, labels, weight)
   }
-  if (right === undefined || !reachesTensors()) {
+  if (right === undefined || !isHostAccessible()) {
     return evaluateOnDevice(logits, labels, classes, weight)
   }
   let loss = 0
@@ -108,31 +107,6 @@ export function checkLabels(labels: Int32Array, classes: number): void {
   if (wrong === undefined) return
   const expected = `0 to ${String(classes - 1)}`
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
-}
-
-/** With TensorFlow's own operation; the gradient outlives any tf.tidy. */
-function evaluateEagerly(
-  eager: Eager,
-  logits: Tensor,
-  labels: Tensor,
-  weight: number,
-): { value: Tensor; gradient: Tensor } {
-  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
-  const loss = eager.sum(losses)
-  eager.free(losses)
-  const value = eager.take(weighted(eager, loss, weight), [])
-  value.kept = false
-  return { value, gradient: eager.take(weighted(eager, gradient, weight), logits.shape) }
-}
-
-/** weight * x, in the place of x. */
-function weighted(eager: Eager, x: Handle, weight: number): Handle {
-  if (weight === 1) return x
-  const factor = eager.scalar(weight)
-  const product = eager.multiply(x, factor)
-  eager.free(factor)
-  eager.free(x)
-  return product
 }
 
 /** Without a look at any value. Labels that only the device has are not checked. */

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
 

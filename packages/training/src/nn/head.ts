@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { onRows } from './project.ts'

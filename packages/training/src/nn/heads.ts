@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /*
  * Between rows of a sequence, [batch, length, parts x heads x size], and heads, for each part
@@ -11,7 +11,7 @@ import { tf } from '../backend/tfjs.ts'
 export function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
-  if (!reachesTensors()) {
+  if (!isHostAccessible()) {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
     return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
   }
@@ -29,7 +29,7 @@ export function joinHeads(all: readonly Tensor[]): Tensor {
   const parts = all.length
   const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
   const shape = [batch, length, parts * heads * size]
-  if (!reachesTensors()) {
+  if (!isHostAccessible()) {
     return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
   }
   return scopedTensor(shape, (out) => {

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 export interface NormalizeOptions {
   /** Subtracts the mean. */
@@ -17,7 +17,7 @@ export interface NormalizeOptions {
 export function normalize(x: Tensor, scale: Tensor, options: NormalizeOptions): Tensor {
   return tf.customGrad((...args) => {
     const [input, factor, save] = args as unknown as [Tensor, Tensor, (tensors: Tensor[]) => void]
-    return reachesTensors()
+    return isHostAccessible()
       ? onHost(input, factor, save, options)
       : onDevice(input, factor, save, options)
   })(x, scale)

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { Embedding, lookUp } from './embedding.ts'
 import type { Module, Separable } from '../model/module.ts'
 

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /** Runs what takes a matrix on the last axis of a tensor of any rank. */
 export function onRows(x: Tensor, compute: (rows: Tensor) => Tensor): Tensor {

@@ -1,9 +1,9 @@
 import { refuseUnknown } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { currentUpdates, type EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
-import { tf } from '../backend/tfjs.ts'
-import { adamStep, addScaled, type AdamFactors } from '../backend/vector-math.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
+import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { adamStep, addScaled, type AdamStep } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
@@ -33,7 +33,7 @@ const KNOWN = Object.keys({
   withoutDecay: true,
 } satisfies Record<keyof AdamOptions, true>)
 
-interface Factors extends Pick<AdamFactors, 'rate' | 'scale' | 'keep'> {
+interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
   /** The number of the step; the first is 1. */
   readonly step: number
   /** The share of the value that comes to the gradient. */
@@ -71,8 +71,8 @@ export class AdaptiveOptimizer implements Optimizer {
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     checkStep(parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
-    if (!reachesTensors()) {
-      const updates = currentUpdates()
+    if (!isHostAccessible()) {
+      const updates = currentBackend().updatesInPlace?.()
       if (updates === undefined) this.#stepOnDevice(parameters, gradients)
       else this.#stepInPlace(parameters, gradients, updates)
       return
@@ -124,7 +124,7 @@ export class AdaptiveOptimizer implements Optimizer {
   #stepInPlace(
     parameters: readonly Parameter[],
     gradients: Gradients,
-    updates: EagerUpdates,
+    updates: UpdatesInPlace,
   ): void {
     const { learningRate } = this
     const [betas, epsilon, state] = [this.#betas, this.#epsilon, this.#state]

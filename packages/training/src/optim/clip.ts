@@ -1,11 +1,11 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { viewOf } from '../backend/host-memory.ts'
-import { overwrite } from '../backend/overwrite.ts'
-import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tfjs.ts'
+import { overwrite } from '../backend/host-memory.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { gradientNorm, type NormPart } from './gradient-norm.ts'
 
@@ -129,7 +129,7 @@ function scale(gradients: ClippedGradients, names: readonly string[], factor: nu
 }
 
 function scaled(gradient: Tensor, factor: number): Tensor {
-  if (reachesTensors()) {
+  if (isHostAccessible()) {
     return overwrite(gradient, (values) => {
       multiply(values, viewOf(gradient), factor)
     })

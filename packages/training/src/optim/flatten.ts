@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { sizeOf } from '../backend/shape.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** The place of one parameter's values in a flat buffer. */

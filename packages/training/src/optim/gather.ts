@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../model/recording.ts'
-import { reachesTensors } from '../backend/bridge/select.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { addTo, writeTo } from '../backend/host-memory.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { partsOf, type FlatLayout } from './flatten.ts'
@@ -65,7 +65,7 @@ export function gatherGradients(layout: FlatLayout, buffer: Float32Array): Gathe
     listener(parameter, gradient) {
       const { name } = parameter
       const part = partFor(layout, parts, name, gradient)
-      if (reachesTensors()) {
+      if (isHostAccessible()) {
         if (seen.has(name)) addTo(part, gradient)
         else void writeTo(gradient, part)
         gradient.dispose()

@@ -1,9 +1,9 @@
 import { shown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { HostArray } from '../backend/bridge/bridge.ts'
+import type { HostArray } from '../tfjs/host-arrays.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /** A gradient, or the part of it that a rank holds. */
 export interface NormPart {

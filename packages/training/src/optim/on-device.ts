@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
-import type { EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
-import { tf } from '../backend/tfjs.ts'
+import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { withGradients, type Gradients } from './optimizer.ts'
 
@@ -36,7 +36,7 @@ export type UpdateInPlace = (
 export function updateInPlace(
   parameters: readonly Parameter[],
   gradients: Gradients,
-  updates: EagerUpdates,
+  updates: UpdatesInPlace,
   update: UpdateInPlace,
 ): void {
   try {

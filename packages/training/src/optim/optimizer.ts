@@ -1,7 +1,7 @@
 import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
-import { sizeOf } from '../backend/shape.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { OptimizerState } from './state.ts'
 

@@ -1,11 +1,11 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkFlag } from '../arguments.ts'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { sumScaled } from '../backend/device-math.ts'
-import { currentUpdates, type EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
-import { tf } from '../backend/tfjs.ts'
-import { addScaled } from '../backend/vector-math.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
+import { scaledSumOf } from '../backend/arithmetic.ts'
+import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { addScaled } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
@@ -68,9 +68,9 @@ export class SGD implements Optimizer {
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     checkStep(parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
-    if (!reachesTensors()) {
+    if (!isHostAccessible()) {
       // updates in place know no look ahead
-      const updates = this.#nesterov ? undefined : currentUpdates()
+      const updates = this.#nesterov ? undefined : currentBackend().updatesInPlace?.()
       if (updates === undefined) this.#stepOnDevice(parameters, gradients)
       else this.#stepInPlace(parameters, gradients, updates)
       return
@@ -117,18 +117,18 @@ export class SGD implements Optimizer {
       const decay = this.#decayOf(name)
       const gradient = addDecay(given, decay, value)
       const follow = (former: Tensor | undefined): Tensor =>
-        former === undefined ? tf.clone(gradient) : sumScaled(gradient, momentum, former)
+        former === undefined ? tf.clone(gradient) : scaledSumOf(gradient, momentum, former)
       const velocity =
         momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
       const direction = this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity
-      return sumScaled(value, -this.learningRate, direction)
+      return scaledSumOf(value, -this.learningRate, direction)
     })
   }
 
   #stepInPlace(
     parameters: readonly Parameter[],
     gradients: Gradients,
-    updates: EagerUpdates,
+    updates: UpdatesInPlace,
   ): void {
     const [rate, momentum, state] = [this.learningRate, this.#momentum, this.#state]
     updateInPlace(parameters, gradients, updates, ({ name, shape, value }, given, store) => {

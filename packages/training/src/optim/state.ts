@@ -1,9 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { hostVector, type HostVector } from '../backend/host-vector.ts'
-import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tfjs.ts'
+import { hostVector, type HostVector } from '../backend/arithmetic.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradients } from './optimizer.ts'
 

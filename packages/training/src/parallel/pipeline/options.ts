@@ -1,7 +1,7 @@
 import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { checkFlag } from '../../arguments.ts'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { checkMaxNorm, type ClipOptions } from '../../optim/clip.ts'
 import { checkNorm } from '../../optim/gradient-norm.ts'

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Segment } from '../../model/segment.ts'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { Module, Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { hasPositions, type Positions } from '../../nn/positions.ts'

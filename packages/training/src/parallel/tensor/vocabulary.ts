@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Segment } from '../../model/segment.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/head.ts'
 import type { Module } from '../../model/module.ts'

@@ -1,31 +1,34 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../model/recording.ts'
-import { tf } from '../backend/tfjs.ts'
-import type { WasmHeap } from '../backend/wasm/heap.ts'
-import type { LinearPasses } from './linear-passes.ts'
-import type { Linear } from './linear.ts'
+import type { GradientListener } from '../../model/recording.ts'
+import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { currentHeap, type WasmHeap } from './heap.ts'
 
 /**
- * The passes in the memory of the wasm backend: one call of a kernel a product, with bias and ReLU
- * or the ReLU's gradient in it, and tensors only for what leaves. What passes between two layers
- * has no tensor: it lies in a block of memory of its own.
+ * The passes of linear layers on the wasm backend. Each product is one call of a kernel, which also
+ * applies the bias and the ReLU, or the gradient of the ReLU. Only results are tensors: the values
+ * between two layers are in one block of memory for all layers.
  */
-export class HeapPasses implements LinearPasses {
+export class WasmLinearPasses implements LinearPasses {
   readonly output: Tensor
   readonly #heap: WasmHeap
-  readonly #layers: readonly Linear[]
+  readonly #layers: readonly LinearLayer[]
   readonly #needsInputGradient: boolean
   readonly #batch: number
   readonly #input: Tensor
   readonly #hidden: number
-  /** By layer, as `#hidden`: gradients before the activation, between the halves of a backward pass. */
+  /**
+   * Between the halves of a backward pass: a block like `#hidden` with the gradient of each layer
+   * before its activation.
+   */
   #saved: number | undefined
-  /** The gradient of the output, as long. */
+  /** Between the halves of a backward pass: the gradient of the output. */
   #lastGradient: Tensor | undefined
-  /** By layer: how far into the block its output begins. */
+  /** By layer: the offset of its output in the block. */
   readonly #offsets: readonly number[]
 
-  constructor(heap: WasmHeap, layers: readonly Linear[], x: Tensor, needsInputGradient: boolean) {
+  constructor(layers: readonly LinearLayer[], x: Tensor, needsInputGradient: boolean) {
+    const heap = currentHeap()!
     this.#heap = heap
     this.#layers = layers
     this.#needsInputGradient = needsInputGradient
@@ -52,7 +55,7 @@ export class HeapPasses implements LinearPasses {
     const buffers = heap.allocate(2 * size)
     try {
       let dz = heap.addressOf(dy)
-      // Two buffers in turn: one is read, the other one written.
+      // The two buffers take turns: one is read while the other one is written.
       const other = (): number => (dz === buffers ? buffers + size : buffers)
       if (layers.at(-1)!.activation === 'relu') {
         heap.kernels.mask(other(), dz, heap.addressOf(this.output), dy.size)
@@ -108,7 +111,7 @@ export class HeapPasses implements LinearPasses {
     this.#input.dispose()
   }
 
-  /** Where the gradient of layer `i` lies, before its activation. */
+  /** The address of the saved gradient of layer `i` before its activation. */
   #savedOf(i: number): number {
     const isLast = i === this.#layers.length - 1
     if (isLast && this.#layers[i]!.activation === 'linear') {
@@ -117,7 +120,7 @@ export class HeapPasses implements LinearPasses {
     return this.#saved! + this.#offsets[i]!
   }
 
-  #forward({ weight, bias, activation }: Linear, i: number): void {
+  #forward({ weight, bias, activation }: LinearLayer, i: number): void {
     const heap = this.#heap
     const [inputs, outputs] = weight.shape as [number, number]
     heap.multiply(
@@ -129,14 +132,14 @@ export class HeapPasses implements LinearPasses {
     )
   }
 
-  /** The sum over the batch, in double precision. */
-  #biasGradient({ bias }: Linear, dz: number): Tensor {
+  /** Summed over the batch in double precision. */
+  #biasGradient({ bias }: LinearLayer, dz: number): Tensor {
     const gradient = this.#heap.tensor(bias.shape)
     this.#heap.sumRows(this.#heap.addressOf(gradient), dz, this.#batch, bias.shape[0]!)
     return gradient
   }
 
-  #weightGradient({ weight }: Linear, i: number, dz: number): Tensor {
+  #weightGradient({ weight }: LinearLayer, i: number, dz: number): Tensor {
     const [inputs, outputs] = weight.shape as [number, number]
     const gradient = this.#heap.tensor(weight.shape)
     this.#heap.multiply(
@@ -148,7 +151,7 @@ export class HeapPasses implements LinearPasses {
     return gradient
   }
 
-  /** Writes the gradient of what layer `i` got, before the activation of the layer below. */
+  /** Writes the gradient of the input of layer `i`, before the activation of the layer below. */
   #inputGradient(to: number, i: number, dz: number): void {
     const { weight } = this.#layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
@@ -161,7 +164,7 @@ export class HeapPasses implements LinearPasses {
     )
   }
 
-  /** Its address; for -1 that of the first layer's input. */
+  /** The address of the output of layer `i`; for -1, of the input of the first layer. */
   #outputOf(i: number): number {
     if (i < 0) return this.#heap.addressOf(this.#input)
     if (i === this.#layers.length - 1) return this.#heap.addressOf(this.output)
@@ -173,6 +176,6 @@ export class HeapPasses implements LinearPasses {
   }
 }
 
-function outputsOf({ bias }: Linear): number {
+function outputsOf({ bias }: LinearLayer): number {
   return bias.shape[0]!
 }

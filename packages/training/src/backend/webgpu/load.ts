@@ -1,19 +1,23 @@
 import { createRequire } from 'node:module'
 import type { KernelBackend } from '@tensorflow/tfjs-core'
-import type { BackendFacts, BackendOptions } from './backend.ts'
-import { tf } from './tfjs.ts'
-import type { Dawn, Kernels } from './webgpu/dawn.ts'
-import { openDevice, type OpenDevice } from './webgpu/device.ts'
-import { guardReads } from './webgpu/reads.ts'
+import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { Dawn, Kernels } from './dawn.ts'
+import { openDevice, type OpenDevice } from './device.ts'
+import { guardReads } from './reads.ts'
 
 const require = createRequire(import.meta.url)
-/** Referenced as long as the process lives: Dawn frees what is collected under its own threads. */
+/**
+ * One device for the process, referenced until its end: Dawn would free it on garbage collection even
+ * while its own threads use it.
+ */
 let opened: OpenDevice | undefined
 
 /**
- * The GPU through Dawn, Chrome's WebGPU, in float32. Values come back asynchronously only.
+ * The GPU in float32, through Dawn, the WebGPU implementation of Chrome. Values can only be read
+ * asynchronously.
  *
- * The first call of a process opens the device; later ones return to it.
+ * The first call in a process opens the device, and later calls return to it.
  *
  * @see docs/webgpu.md
  */
@@ -28,7 +32,7 @@ export async function loadWebGpu({
     opened = await openDevice(dawn, adapter)
     register(kernels, opened)
   }
-  if (!(await tf.setBackend('webgpu'))) throw new Error('it could not be initialised')
+  if (!(await tf.setBackend('webgpu'))) throw new Error('it could not be initialized')
   return { device: opened.name, threads: 1 }
 }
 
@@ -47,18 +51,18 @@ async function importPackages(): Promise<{ dawn: Dawn; kernels: Kernels }> {
     const missing = code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND'
     throw new Error(
       missing
-        ? 'its packages are not there; run `npm install webgpu @tensorflow/tfjs-backend-webgpu@4.22.0`'
+        ? 'its packages are not installed; run `npm install webgpu @tensorflow/tfjs-backend-webgpu@4.22.0`'
         : `its packages cannot be loaded: ${message}`,
       { cause },
     )
   }
 }
 
-/** A device of our own: the package's factory takes any, and asks for features that it never uses. */
+/** The factory of the package would take any device and require features that it does not use. */
 function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevice): void {
   const backend = withNavigator(gpu, () => new WebGPUBackend(device, adapter.info))
   guardReads(backend, device)
-  // Where the script has a navigator.gpu of its own, the package has registered another one.
+  // If the script has its own navigator.gpu, the package has registered a backend already.
   if (tf.engine().backendNames().includes('webgpu')) tf.removeBackend('webgpu')
   tf.registerBackend('webgpu', () => backend as unknown as KernelBackend)
   process.once('exit', () => {
@@ -66,7 +70,7 @@ function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevi
   })
 }
 
-/** The backend looks for `navigator.gpu`, once; for the rest of the process there is no browser. */
+/** The backend reads `navigator.gpu` once. No other code should find it and assume a browser. */
 function withNavigator<T>(gpu: OpenDevice['gpu'], run: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { value: { gpu }, configurable: true })

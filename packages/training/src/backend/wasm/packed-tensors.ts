@@ -1,10 +1,10 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel } from '../tfjs-kernels.ts'
+import { replaceKernel } from '../../tfjs/tfjs.ts'
 
 /**
- * Kernels that hand inputs to XNNPACK, which multiplies with a packed copy of them and keeps it for
- * as long as the tensor lives (tfjs-backend-wasm 4.22, `conv2d_impl.cc`, `batch_mat_mul_impl.cc`,
- * `Prelu.cc`): what is written into such a tensor later changes its values, but no result.
+ * Kernels that pass inputs to XNNPACK, which multiplies with a packed copy of them and keeps it for as
+ * long as the tensor lives (tfjs-backend-wasm 4.22, `conv2d_impl.cc`, `batch_mat_mul_impl.cc`,
+ * `Prelu.cc`). Writing into the memory of such a tensor later does not change the results.
  */
 const packing: Readonly<Record<string, readonly string[]>> = {
   Conv2D: ['filter'],
@@ -14,9 +14,10 @@ const packing: Readonly<Record<string, readonly string[]>> = {
   Prelu: ['alpha'],
 }
 
+/** By data id, which is all that the clones of a tensor have in common. */
 const packed = new WeakSet()
 
-/** Whether XNNPACK may hold a copy of the tensor's memory. */
+/** Whether XNNPACK may hold a copy of the memory of the tensor. */
 export function isPacked({ dataId }: TensorInfo): boolean {
   return packed.has(dataId)
 }
@@ -25,12 +26,12 @@ export function markPacked(...tensors: readonly (TensorInfo | undefined)[]): voi
   for (const tensor of tensors) if (tensor !== undefined) packed.add(tensor.dataId)
 }
 
-/** Lets the kernels of the table leave a mark on what they pack. */
-export function watchPacking(): void {
+/** Makes the kernels in the table above mark the tensors that they pack. */
+export function trackPacking(): void {
   for (const [kernelName, names] of Object.entries(packing)) {
-    replaceKernel(kernelName, 'wasm', (stock) => (call) => {
+    replaceKernel(kernelName, 'wasm', (original) => (call) => {
       markPacked(...names.map((name) => call.inputs[name]))
-      return stock(call)
+      return original(call)
     })
   }
 }

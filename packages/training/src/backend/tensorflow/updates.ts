@@ -1,27 +1,13 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { AdamFactors, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
 import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 
-/** Elements (1 MiB) up to which one thread updates as fast as all; the bits are the same. */
+/** The most elements (1 MiB) that one thread updates as fast as all threads do. The bits are the same. */
 const LARGEST_CALL = 2 ** 18
 
-/** Gets what has become of the tensors, in their order; also when an update fails: the former values. */
-export type Store = (tensors: Tensor[]) => void
-
-export interface AdamFactors {
-  readonly learningRate: number
-  readonly betas: readonly [number, number]
-  /** Of the update that is made; the first is 1. */
-  readonly step: number
-  readonly epsilon: number
-}
-
-/**
- * Updates that go through memory once, and in place where nothing else refers to a tensor's values:
- * by the binding's kernels, or by TensorFlow's own optimizers. Each takes the tensors that it updates:
- * they are disposed, and `store` gets others of the same shapes.
- */
-export class EagerUpdates {
+/** Updates by kernels of the binding if tensors are small, else by the optimizers of TensorFlow. */
+class EagerUpdates implements UpdatesInPlace {
   readonly #eager: Eager
   readonly #variables: readonly [Handle, Handle, Handle]
   readonly #empty: Handle
@@ -34,7 +20,6 @@ export class EagerUpdates {
     this.#empty = eager.scalar(0)
   }
 
-  /** value = value - rate gradient */
   descend(value: Tensor, gradient: Tensor, rate: number, store: Store): void {
     const isDone = this.#call([value], gradient, store, (kernels, handles) =>
       kernels.descend(handles, rate),
@@ -46,7 +31,6 @@ export class EagerUpdates {
     })
   }
 
-  /** velocity = momentum velocity + gradient, value = value - rate velocity */
   descendWithMomentum(
     [value, velocity]: readonly [Tensor, Tensor],
     gradient: Tensor,
@@ -64,8 +48,8 @@ export class EagerUpdates {
   }
 
   /**
-   * Adam, as torch.optim.Adam defines it. TensorFlow adds its epsilon before it corrects the mean
-   * square for its start at zero (Kingma & Ba, 2015, end of section 2): it gets another one.
+   * TensorFlow adds epsilon before it corrects the mean square for its start at zero (Kingma & Ba,
+   * 2015, end of section 2), torch afterwards. TensorFlow therefore gets a corrected epsilon.
    */
   adam(
     tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
@@ -87,7 +71,6 @@ export class EagerUpdates {
     })
   }
 
-  /** After a step: lets go of the values of the last parameter. */
   finish(): void {
     if (this.#areVariablesEmpty) return
     this.#areVariablesEmpty = true
@@ -96,7 +79,7 @@ export class EagerUpdates {
     this.#scalars.clear()
   }
 
-  /** Whether the kernels could change the tensors' own values. */
+  /** @returns whether a kernel has updated the values of the tensors in place */
   #call(
     tensors: readonly Tensor[],
     gradient: Tensor,
@@ -130,7 +113,7 @@ export class EagerUpdates {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }
     const shapes = tensors.map(({ shape }) => shape)
-    // values that have another reference are copied before they change
+    // TensorFlow copies values to which there is another reference before it changes them.
     for (const tensor of tensors) tensor.dispose()
     try {
       apply(variables)
@@ -139,7 +122,7 @@ export class EagerUpdates {
     }
   }
 
-  /** The factors of a step are those of most of its parameters. */
+  /** Kept until the end of a step, whose parameters mostly have the same factors. */
   #scalar(value: number): Handle {
     let scalar = this.#scalars.get(value)
     if (scalar === undefined) {
@@ -152,8 +135,8 @@ export class EagerUpdates {
 
 const updates = new WeakMap<Eager, EagerUpdates>()
 
-/** TensorFlow's optimizers, where the current backend is that, on the CPU. */
-export function currentUpdates(): EagerUpdates | undefined {
+/** The updates of TensorFlow on the CPU; undefined on a GPU. */
+export function updatesInPlace(): UpdatesInPlace | undefined {
   const eager = currentEager()
   if (eager?.isOnHost !== true) return undefined
   let found = updates.get(eager)
