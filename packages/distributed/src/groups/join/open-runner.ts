@@ -1,0 +1,112 @@
+import { tsrError } from '@tsrun/core'
+import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
+import { identityOf } from '../../algorithms/tuning.ts'
+import { Arena } from '../../arena/arena.ts'
+import { createMemory, heapOf } from '../../arena/heap.ts'
+import { Journal } from '../../diagnosis/journal.ts'
+import { openStatus } from '../../diagnosis/status.ts'
+import { Engine } from '../../engine/engine.ts'
+import type { EngineHost } from '../../hosts/host.ts'
+import { InlineHost } from '../../hosts/inline-host.ts'
+import { WorkerHost } from '../../hosts/worker/worker-host.ts'
+import type { Endpoint } from '../../transports/connect/mesh.ts'
+import { prepareTransport, type ConnectOptions } from '../../transports/open-transport.ts'
+import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
+import { exchangeEndpoints } from './endpoints.ts'
+import type { InitSettings } from './options.ts'
+import { warnWithoutSharing } from './sharing.ts'
+import type { Life } from './generations.ts'
+
+/** Starts this rank's engine, connected with those of all others. */
+export async function openHost(settings: InitSettings, life: Life): Promise<EngineHost> {
+  const { rank, worldSize, engine, transport, arena } = settings
+  const { signal } = life
+  const { ladders } = settings.tuning
+  const memory = createMemory(arena)
+  const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  recorder.publishAt(openStatus(process.env, rank))
+  const journal = recorder.shared
+  if (worldSize === 1) {
+    const heap = heapOf(memory)
+    const alone = new Engine({ heap, rank, worldSize, transport: undefined, journal, ladders })
+    return new InlineHost(alone, new Arena(heap, rank), recorder, undefined)
+  }
+  const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
+  const { segment, refusal } = offerSegment(settings, memory)
+  const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
+    try {
+      return await exchangeEndpoints(settings, life, {
+        ...endpoint,
+        on: hostIdentity(),
+        segment: segment?.address,
+        ...(refusal !== undefined && { refusal }),
+        tuning: identityOf(settings.tuning),
+      })
+    } finally {
+      segment?.seal()
+    }
+  }
+  if (engine === 'worker') {
+    const worker = new WorkerHost({
+      memory,
+      rank,
+      worldSize,
+      transport,
+      listen,
+      journal: recorder,
+      ladders,
+    })
+    await worker.start(exchange, signal)
+    return worker
+  }
+  const heap = heapOf(memory)
+  const prepared = await prepareTransport(transport, listen)
+  const mesh = await exchange(prepared.endpoint).catch((error: unknown) => {
+    prepared.close()
+    throw error
+  })
+  const opened = await prepared.connect(heap, mesh, signal)
+  if (opened.kind !== 'blocking') {
+    const reason = 'it cannot block, which the inline engine needs'
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
+  }
+  const inline = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport: opened.transport,
+    journal,
+    ladders,
+  })
+  return new InlineHost(inline, new Arena(heap, rank), recorder, opened.transport)
+}
+
+async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
+  if (iface !== undefined) return addressOfInterface(iface)
+  if (environment === undefined) return '127.0.0.1'
+  return await localAddressTowards(environment.masterAddr, environment.masterPort)
+}
+
+interface SegmentOffer {
+  readonly segment?: Segment
+  /** Why this rank does not join: the others have to know before it gives up. */
+  readonly refusal?: string
+}
+
+/** A heap that can be shared, where it is wanted and works. */
+function offerSegment(
+  { rank, sharedMemory }: InitSettings,
+  memory: WebAssembly.Memory,
+): SegmentOffer {
+  if (sharedMemory === 'off') return {}
+  try {
+    return { segment: createSegment(memory) }
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    if (sharedMemory === 'required') {
+      return { refusal: `rank ${rank} cannot make memory that is shared: ${reason}` }
+    }
+    warnWithoutSharing(reason)
+    return {}
+  }
+}
