@@ -5,7 +5,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
-import { fetchCorrect } from '../../nn/accuracy.ts'
+import { fetchCorrect } from '../../nn/loss.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 
 /** A micro-batch between its forward and its backward. */
