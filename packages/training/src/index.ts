@@ -1,5 +1,5 @@
 export { record, recordModule } from './autograd/record.ts'
-export type { SegmentedRecording } from './autograd/segmented-recording.ts'
+export type { SegmentedRecording } from './autograd/chain.ts'
 export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export { loadBackend } from './backend/load.ts'
 export * from './checkpoint/index.ts'
