@@ -1,5 +1,5 @@
 import { loadBackend, sumInto, tf, type Tensor } from '@tsrun/training'
-import { build, gradient } from './support/cases.ts'
+import { build, gradient } from '../optim/support/cases.ts'
 
 it('sums the gradients of micro-batches by name', async () => {
   await loadBackend('wasm')
