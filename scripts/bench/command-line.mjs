@@ -1,6 +1,10 @@
 import { parseArgs } from 'node:util'
-import { nearest } from './nearest.mjs'
-import { UsageError } from './errors.mjs'
+import { nearestName } from '@tsrun/core'
+
+/** The command line is wrong. The message is one line for the reader; the exit code is 2. */
+export class UsageError extends Error {
+  code = 'ERR_BENCH_USAGE'
+}
 
 /**
  * @typedef {object} Option
@@ -74,7 +78,7 @@ function readOption(options, { name, rawName, value }) {
  * @returns {string} the end of an error message
  */
 export function suggest(word, candidates, prefix = '') {
-  const near = nearest(word, candidates)
+  const near = nearestName(word, candidates)
   return near === undefined ? '' : `; did you mean ${prefix}${near}?`
 }
 

@@ -1,14 +1,10 @@
-import { readInteger, readList, splitList } from '../command-line.mjs'
-import { parseSize } from '../sizes.mjs'
-import { printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
-import { UsageError } from '../errors.mjs'
-import { operations } from './operations.mjs'
-import { measureAll } from './measure-all.mjs'
-import { findPeers, peerNames } from './peers.mjs'
-import { plan } from './plan.mjs'
+import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
+import { parseSize, printRows } from '../figures.mjs'
+import { withFolder } from '../programs.mjs'
+import { operations, plan } from './plan.mjs'
 import { formatRows } from './report.mjs'
-import { transports, tsrunSystems } from './systems/tsrun.mjs'
+import { measureAll } from './rounds.mjs'
+import { findPeers, peerNames, transports, tsrunSystems } from './systems.mjs'
 
 // Two buffers of it fit an arena of the default size.
 const LARGEST = 2 ** 28

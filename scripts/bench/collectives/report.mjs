@@ -1,7 +1,5 @@
-import { significant } from '../statistics.mjs'
-import { formatSize } from '../sizes.mjs'
-import { formatTable } from '../table.mjs'
-import { nameOf } from './systems/system.mjs'
+import { formatSize, formatTable, significant } from '../figures.mjs'
+import { nameOf } from './systems.mjs'
 
 /** @typedef {import('./rounds.mjs').Row} Row */
 

@@ -1,12 +1,13 @@
-import { median, percentile, significant } from '../statistics.mjs'
-import { busFactor } from './operations.mjs'
+import { median, percentile, significant } from '../figures.mjs'
+import { busFactor, stepArgument } from './plan.mjs'
+import { measure, nameOf } from './systems.mjs'
 
 /**
- * @typedef {import('./systems/system.mjs').System} System
- * @typedef {import('./systems/system.mjs').Sample} Sample
+ * @typedef {import('./systems.mjs').System} System
+ * @typedef {import('./systems.mjs').Sample} Sample
  *
  * @typedef {object} Row - one line of the result
- * @property {import('./operations.mjs').Operation} op
+ * @property {import('./plan.mjs').Operation} op
  * @property {number} bytes - of the full buffer
  * @property {number} ranks
  * @property {System['transport']} transport
@@ -73,4 +74,40 @@ export function summarize({ system, transport, engine }, ranks, rounds) {
       busbwGBs: significant(rate * busFactor(op, ranks)),
     }
   })
+}
+
+/**
+ * @typedef {object} Campaign
+ * @property {readonly import('./systems.mjs').System[]} systems
+ * @property {readonly import('./plan.mjs').Step[]} steps
+ * @property {number} ranks
+ * @property {number} runs - rounds
+ * @property {(round: number) => boolean} [goesOn] - whether there is time for this round
+ */
+
+/**
+ * Measures the systems in turn and says on stderr what runs, and what failed.
+ *
+ * @param {Campaign} campaign
+ */
+export async function measureAll({ systems, steps, ranks, runs, goesOn }) {
+  let failures = 0
+  const rounds = await interleave(
+    systems,
+    runs,
+    (system, round) => {
+      console.error(`round ${round} of ${runs}: ${nameOf(system)}, ${ranks} ranks`)
+      return measure(system, ranks, steps.map(stepArgument))
+    },
+    (_, error) => {
+      failures++
+      console.error(error instanceof Error ? error.message : error)
+    },
+    goesOn,
+  )
+  return {
+    rows: [...rounds].flatMap(([system, samples]) => summarize(system, ranks, samples)),
+    rounds: Math.max(0, ...[...rounds.values()].map(({ length }) => length)),
+    failures,
+  }
 }

@@ -1,12 +1,14 @@
 import { instantiateKernels } from '../../../packages/distributed/dist/kernels.js'
-import { readInteger, splitList } from '../command-line.mjs'
-import { compile } from '../compile.mjs'
-import { RunError, UsageError } from '../errors.mjs'
-import { runProgram } from '../program.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
+import { readInteger, splitList, UsageError } from '../command-line.mjs'
+import { compile, RunError, runProgram, withFolder } from '../programs.mjs'
+import {
+  formatRecords,
+  formatSize,
+  median,
+  parseSize,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const source = new URL('./add.c', import.meta.url)
 const PAGE = 65536
@@ -47,7 +49,10 @@ export async function measureKernels(folder, { sizes, runs }) {
     for (let round = 1; round <= runs; round++) {
       ours.push(median(Array.from({ length: repeats }, add)))
       if (program === undefined) continue
-      const text = await runProgram(program, [String(count), String(repeats)])
+      const text = await runProgram('the C loop', {
+        command: program,
+        args: [String(count), String(repeats)],
+      })
       theirs.push(median(text.trim().split('\n').map(Number)))
     }
     // two arrays are read and one is written

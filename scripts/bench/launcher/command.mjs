@@ -1,10 +1,7 @@
 import { fileURLToPath } from 'node:url'
-import { runToEnd } from '../child.mjs'
+import { RunError, runToEnd, tsrunLine } from '../programs.mjs'
 import { readInteger } from '../command-line.mjs'
-import { RunError } from '../errors.mjs'
-import { tsrunLine } from '../ranks.mjs'
-import { median } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
+import { formatRecords, median, printRows } from '../figures.mjs'
 
 const empty = fileURLToPath(new URL('empty-rank.mjs', import.meta.url))
 

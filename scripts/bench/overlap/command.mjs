@@ -1,11 +1,15 @@
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { readInteger, readList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
+import { runRanks, tsrunLine } from '../programs.mjs'
+import {
+  formatRecords,
+  formatSize,
+  median,
+  parseSize,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('./overlap-rank.mjs', import.meta.url))
 const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])

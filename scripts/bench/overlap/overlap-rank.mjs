@@ -1,7 +1,7 @@
 // One rank: overlap-rank.mjs OUTPUT transport bytes repeats
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
-import { median } from '../statistics.mjs'
+import { median } from '../figures.mjs'
 
 const [output, transport, ...numbers] = process.argv.slice(2)
 const [bytes, repeats] = numbers.map(Number)

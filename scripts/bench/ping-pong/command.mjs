@@ -1,12 +1,14 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger, readList } from '../command-line.mjs'
-import { compile } from '../compile.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { runProgram } from '../program.mjs'
-import { parseSize } from '../sizes.mjs'
-import { median, percentile, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
+import { compile, runProgram, runRanks, tsrunLine, withFolder } from '../programs.mjs'
+import {
+  formatRecords,
+  median,
+  parseSize,
+  percentile,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('./ping-pong-rank.mjs', import.meta.url))
 const source = new URL('./ping-pong.c', import.meta.url)
@@ -66,7 +68,7 @@ export async function measurePingPong(folder, { bytes, systems, repeats, runs })
   for (let round = 1; round <= runs; round++) {
     console.error(`round ${round} of ${runs}`)
     if (program !== undefined) {
-      record('C tcp', await runProgram(program, numbers(WARM_UPS.c)))
+      record('C tcp', await runProgram('C tcp', { command: program, args: numbers(WARM_UPS.c) }))
     }
     for (const { transport, engine } of systems) {
       const name = `tsrun ${transport} ${engine}`

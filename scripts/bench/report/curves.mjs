@@ -1,4 +1,4 @@
-import { formatSize } from '../sizes.mjs'
+import { formatSize } from '../figures.mjs'
 
 const WIDTH = 940
 const PANEL = { width: 380, height: 250 }

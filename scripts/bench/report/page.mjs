@@ -1,13 +1,11 @@
-import { nameOf } from '../collectives/systems/system.mjs'
-import { formatSize } from '../sizes.mjs'
-import { significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { nameOf } from '../collectives/systems.mjs'
+import { formatSize, formatTable, significant } from '../figures.mjs'
 
 /**
  * @typedef {import('../collectives/rounds.mjs').Row} Row
  *
  * @typedef {object} Report
- * @property {import('../machine.mjs').Machine} machine
+ * @property {import('../programs.mjs').Machine} machine
  * @property {Readonly<Record<string, string>>} versions - by system
  * @property {string} date - as in 2026-01-31
  * @property {string} command - that wrote the page

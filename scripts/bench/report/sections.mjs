@@ -2,7 +2,7 @@ import { measureKernels } from '../kernels/command.mjs'
 import { measureMemory } from '../memory/command.mjs'
 import { measureOverlap } from '../overlap/command.mjs'
 import { measurePingPong } from '../ping-pong/command.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords } from '../figures.mjs'
 
 const MIB = 2 ** 20
 

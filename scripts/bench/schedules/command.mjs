@@ -1,8 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger } from '../command-line.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { significant } from '../statistics.mjs'
-import { formatTable, printRows } from '../table.mjs'
+import { runRanks, tsrunLine } from '../programs.mjs'
+import { formatTable, printRows, significant } from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 

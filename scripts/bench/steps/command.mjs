@@ -1,6 +1,5 @@
-import { readInteger, readList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { printRows } from '../table.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
+import { printRows } from '../figures.mjs'
 import { formatRows, summarize } from './report.mjs'
 import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
 import { workloads } from './workloads.mjs'

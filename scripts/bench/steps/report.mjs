@@ -1,5 +1,4 @@
-import { median, significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { formatTable, median, significant } from '../figures.mjs'
 import { operationsOf } from './workloads.mjs'
 
 /**

@@ -1,14 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { algorithmsOf } from '@tsrun/distributed'
-import { countFor } from '../collectives/operations.mjs'
-import { readInteger, readList, splitList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { describeMachine } from '../machine.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { countFor } from '../collectives/plan.mjs'
+import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
+import { describeMachine, runRanks, tsrunLine } from '../programs.mjs'
+import { formatSize, formatTable, median, parseSize, significant } from '../figures.mjs'
 import { bestBySize, tuningFile } from './ladders.mjs'
 
 const rank = fileURLToPath(new URL('./tune-rank.mjs', import.meta.url))

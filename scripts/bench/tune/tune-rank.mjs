@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { checkResult, operationOn } from '../collectives/ranks/tsrun-operations.mjs'
-import { median } from '../statistics.mjs'
+import { median } from '../figures.mjs'
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })

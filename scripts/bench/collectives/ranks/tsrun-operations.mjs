@@ -4,7 +4,7 @@
  * A function that runs `op` once, and the buffers in the arena that it reads and writes.
  *
  * @param {ProcessGroup} group
- * @param {import('../operations.mjs').Operation | import('../../tune/command.mjs').Tuned} op
+ * @param {import('../plan.mjs').Operation | import('../../tune/command.mjs').Tuned} op
  * @param {number} count - float32 elements of the full buffer
  * @param {import('@tsrun/distributed').CollectiveOptions} [options]
  */

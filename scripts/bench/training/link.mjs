@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { UsageError } from './errors.mjs'
+import { UsageError } from '../command-line.mjs'
 
 /** What may wait in front of the link: bytes at once, and how long. */
 const QUEUE = 'burst 1mb latency 400ms'
@@ -37,8 +37,8 @@ export function whyNoLink(rate) {
  * ranks and directions together; gone when its processes are.
  *
  * @param {string} rate
- * @param {import('./ranks.mjs').CommandLine} line
- * @returns {import('./ranks.mjs').CommandLine}
+ * @param {import('../programs.mjs').CommandLine} line
+ * @returns {import('../programs.mjs').CommandLine}
  */
 export function overLink(rate, { command, args, env }) {
   const script = `ip link set lo up && tc qdisc add dev lo root tbf rate ${rate} ${QUEUE} && exec "$@"`
