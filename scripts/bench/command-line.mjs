@@ -9,7 +9,7 @@ export class UsageError extends Error {
 /**
  * @typedef {object} Option
  * @property {string} description
- * @property {string} [value] - what the reader writes after it; a flag without
+ * @property {string} [value] - a placeholder for the value in the help; flags have none
  * @property {string} [default]
  *
  * @typedef {Readonly<Record<string, Option>>} Options
@@ -22,7 +22,7 @@ export class UsageError extends Error {
  */
 
 /**
- * The options that `args` give, with defaults; a flag that is given has the value `true`.
+ * The options that `args` give, completed with the defaults; a flag that is given has the value `true`.
  *
  * @param {Options} options
  * @param {readonly string[]} args

@@ -42,7 +42,7 @@ export function median(samples) {
 }
 
 /**
- * Rounds to `digits` significant digits: a benchmark's figures have no more than four.
+ * Rounds to `digits` significant digits; no benchmark has more than four of them.
  *
  * @param {number} value
  * @param {number} [digits]
@@ -69,7 +69,7 @@ export function parseSize(text) {
 }
 
 /**
- * The shortest exact form: 4096 is `4 KiB`, 1000 is `1000 B`.
+ * The shortest form that is exact: 4096 is `4 KiB`, 1000 is `1000 B`.
  *
  * @param {number} bytes
  * @returns {string}
@@ -86,7 +86,7 @@ export function formatSize(bytes) {
 }
 
 /**
- * A Markdown table with aligned columns; numbers to the right.
+ * A Markdown table with aligned columns: text to the left, numbers to the right.
  *
  * @param {readonly string[]} headings
  * @param {readonly (readonly (string | number)[])[]} rows
@@ -113,7 +113,7 @@ export function formatTable(headings, rows) {
 }
 
 /**
- * Objects with the same keys as a table, the keys as headings; null is left empty.
+ * A table of objects that have the same keys: the keys are the headings, and null is an empty cell.
  *
  * @param {readonly Readonly<Record<string, string | number | null>>[]} records - at least one
  * @returns {string}
@@ -127,7 +127,7 @@ export function formatRecords(records) {
 }
 
 /**
- * Prints rows as a table, or as one JSON object a line.
+ * Prints rows as a table, or as one JSON object per line.
  *
  * @template {object} Row
  * @param {readonly Row[]} rows

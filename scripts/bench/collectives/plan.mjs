@@ -35,8 +35,8 @@ export function busFactor(op, ranks) {
 }
 
 /**
- * Elements (float32) of a buffer of at most `bytes`: for operations that cut the buffer in one
- * slice a rank, a multiple of the number of ranks.
+ * The float32 elements of a buffer of at most `bytes`. For operations that cut the buffer into one
+ * slice per rank it is a multiple of the number of ranks.
  *
  * @param {string} op
  * @param {number} bytes
@@ -72,8 +72,8 @@ export function plan(ops, sizes, ranks, times = repetitions) {
 }
 
 /**
- * Many for small buffers, whose times scatter and cost nothing; few for large ones. Ours repeats the
- * warm-up of small ones thirty times, for the just-in-time compiler.
+ * Many repetitions for small buffers, whose times vary and cost little; few for large ones. Our ranks
+ * multiply the warm-up of small ones by thirty because of the just-in-time compiler.
  *
  * @param {number} bytes
  */
@@ -84,7 +84,7 @@ function repetitions(bytes) {
 }
 
 /**
- * The form in which the ranks of all systems read it: `allReduce:1024:30:300`.
+ * A step in the form that the ranks of all systems read: `allReduce:1024:30:300`.
  *
  * @param {Step} step
  */

@@ -20,14 +20,14 @@ import { measure, nameOf } from './systems.mjs'
  */
 
 /**
- * Measures every system once a round (ours, peer, ours, peer), so that a change of the machine's
- * mood meets all of them. A system that fails is left out of the later rounds.
+ * Measures every system once in each round (ours, peer, ours, peer), so that a change in the load of
+ * the machine affects all of them. A system that fails is left out of the later rounds.
  *
  * @param {readonly System[]} systems
  * @param {number} runs
  * @param {(system: System, round: number) => Promise<Sample[]>} measure
  * @param {(system: System, error: unknown) => void} failed
- * @param {(round: number) => boolean} [goesOn] - whether this round takes place
+ * @param {(round: number) => boolean} [goesOn] - whether to start this round
  * @returns {Promise<Map<System, Sample[][]>>} what each round measured
  */
 export async function interleave(systems, runs, measure, failed, goesOn = () => true) {
@@ -47,7 +47,7 @@ export async function interleave(systems, runs, measure, failed, goesOn = () => 
 }
 
 /**
- * Medians over the rounds of each round's percentiles.
+ * For each step, the medians over the rounds of the percentiles of each round.
  *
  * @param {System} system
  * @param {number} ranks
@@ -82,11 +82,11 @@ export function summarize({ system, transport, engine }, ranks, rounds) {
  * @property {readonly import('./plan.mjs').Step[]} steps
  * @property {number} ranks
  * @property {number} runs - rounds
- * @property {(round: number) => boolean} [goesOn] - whether there is time for this round
+ * @property {(round: number) => boolean} [goesOn] - whether to start this round
  */
 
 /**
- * Measures the systems in turn and says on stderr what runs, and what failed.
+ * Measures the systems in turn, and reports progress and failures on stderr.
  *
  * @param {Campaign} campaign
  */

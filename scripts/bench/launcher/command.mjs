@@ -7,11 +7,11 @@ const empty = fileURLToPath(new URL('empty-rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
 export const launcher = {
-  summary: 'what tsrun adds to an empty script, against as many plain processes',
+  summary: 'time that tsrun adds to an empty script, compared with as many plain processes',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes' },
-    runs: { value: '<n>', default: '9', description: 'pairs of runs, in turn' },
-    json: { description: 'one JSON object in place of the table' },
+    runs: { value: '<n>', default: '9', description: 'pairs of runs' },
+    json: { description: 'one JSON object instead of the table' },
   },
   run: async (values) => {
     const ranks = readInteger('ranks', values['ranks'], 1, 64)

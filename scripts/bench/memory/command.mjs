@@ -8,12 +8,16 @@ const transports = /** @type {const} */ (['shared-memory', 'tcp'])
 
 /** @type {import('../command-line.mjs').Command} */
 export const memory = {
-  summary: 'growth over many operations, and what a rank holds for its peers',
+  summary: 'growth over many operations, and memory per peer',
   options: {
-    operations: { value: '<n>', default: '100000', description: 'of a rank, with one peer' },
-    peers: { value: '<n>', default: '64', description: 'of each rank; 0 leaves this out' },
+    operations: { value: '<n>', default: '100000', description: 'of each of two ranks' },
+    peers: {
+      value: '<n>',
+      default: '64',
+      description: 'number of peers; 0 skips this measurement',
+    },
     transport: { value: '<list>', default: transports.join(','), description: 'ours' },
-    json: { description: 'one JSON object a line in place of the table' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const rows = await measureMemory({

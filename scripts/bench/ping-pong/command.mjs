@@ -15,19 +15,19 @@ const source = new URL('./ping-pong.c', import.meta.url)
 const transports = /** @type {const} */ (['tcp', 'shared-memory', 'node'])
 const engines = /** @type {const} */ (['inline', 'worker'])
 
-/** The just-in-time compiler needs more to warm up. */
+/** Ours needs more of them because of the just-in-time compiler. */
 const WARM_UPS = { c: 1000, ours: 5000 }
 
 /** @type {import('../command-line.mjs').Command} */
 export const pingPong = {
-  summary: 'round trip between two ranks, beside a bare C program over TCP',
+  summary: 'round trip between two ranks, compared with a minimal C program over TCP',
   options: {
     bytes: { value: '<size>', default: '64B', description: 'of the message' },
     transport: { value: '<list>', default: 'tcp', description: `ours: ${transports.join(', ')}` },
     engine: { value: '<list>', default: 'inline', description: 'ours: inline, worker' },
-    repeats: { value: '<n>', default: '5000', description: 'round trips a round' },
-    runs: { value: '<n>', default: '3', description: 'rounds, with ours and C in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    repeats: { value: '<n>', default: '5000', description: 'round trips per round' },
+    runs: { value: '<n>', default: '3', description: 'rounds; ours and C take turns' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const rows = await withFolder((folder) =>

@@ -18,7 +18,7 @@ import { operationsOf } from './workloads.mjs'
  */
 
 /**
- * Medians over the rounds of each round's medians.
+ * Medians over the rounds of the medians of each round.
  *
  * @param {ReadonlyMap<string, readonly Round[]>} rounds - by system
  * @param {readonly import('./workloads.mjs').Workload[]} workloads

@@ -39,7 +39,7 @@ export function backendSystem(backend) {
   }
 }
 
-/** As `tsrun` tells them its ranks. */
+/** The environment that `tsrun` gives its ranks. */
 function cudaLibraries() {
   const manifest = readTensorFlowManifest()
   return manifest && { LD_LIBRARY_PATH: libraryPath(manifest) }
@@ -64,7 +64,7 @@ export async function torchSystem(env = process.env) {
 }
 
 /**
- * Runs the workloads that the system takes, in a process of its own.
+ * Runs the workloads that the system takes in a new process.
  *
  * @param {System} system
  * @param {readonly Workload[]} workloads

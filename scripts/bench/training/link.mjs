@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { UsageError } from '../command-line.mjs'
 
-/** What may wait in front of the link: bytes at once, and how long. */
+/** How much may pass at once, and how long packets may wait in front of the link. */
 const QUEUE = 'burst 1mb latency 400ms'
 
 /**
@@ -15,7 +15,7 @@ export function readRate(option, text) {
 }
 
 /**
- * Why no link can be made here; undefined if it can.
+ * Why no link can be made on this machine; undefined if one can.
  *
  * @param {string} rate
  * @returns {string | undefined}
@@ -33,8 +33,8 @@ export function whyNoLink(rate) {
 }
 
 /**
- * The same command in a network namespace of its own, whose loopback carries no more than `rate`, all
- * ranks and directions together; gone when its processes are.
+ * The same command in a new network namespace whose loopback carries at most `rate`, in all directions
+ * and for all ranks together. The namespace ends with its processes.
  *
  * @param {string} rate
  * @param {import('../programs.mjs').CommandLine} line
@@ -42,7 +42,7 @@ export function whyNoLink(rate) {
  */
 export function overLink(rate, { command, args, env }) {
   const script = `ip link set lo up && tc qdisc add dev lo root tbf rate ${rate} ${QUEUE} && exec "$@"`
-  // who is not root is it in a namespace of users
+  // In a new user namespace, any user is root.
   const user = process.getuid?.() === 0 ? [] : ['--user', '--map-root-user']
   return {
     command: 'unshare',

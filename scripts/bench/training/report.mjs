@@ -22,7 +22,7 @@ import { formatTable, median, significant } from '../figures.mjs'
  */
 
 /**
- * Medians over the rounds of each round's medians, in the order in which they were first measured.
+ * Medians over the rounds of the medians of each round, in the order of the first measurement.
  *
  * @param {readonly Round[]} rounds
  * @returns {Row[]}

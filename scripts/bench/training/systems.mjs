@@ -51,7 +51,7 @@ export async function torchSystem(env = process.env) {
 }
 
 /**
- * Runs what a plan says as one job of its own.
+ * Runs a plan in a new job.
  *
  * @param {System} system
  * @param {number} ranks
