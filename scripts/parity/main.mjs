@@ -6,10 +6,10 @@ import {
   readInteger,
   readList,
   splitList,
+  UsageError,
 } from '../bench/command-line.mjs'
-import { UsageError } from '../bench/errors.mjs'
-import { runRanks, tsrunLine } from '../bench/ranks.mjs'
-import { formatTable, printRows } from '../bench/table.mjs'
+import { formatTable, printRows } from '../bench/figures.mjs'
+import { runRanks, tsrunLine } from '../bench/programs.mjs'
 import { configurations, ranksOf } from './configurations.mjs'
 
 const script = fileURLToPath(new URL('ranks.mjs', import.meta.url))

@@ -1,4 +1,4 @@
-import { significant } from '../statistics.mjs'
+import { significant } from '../figures.mjs'
 
 /**
  * @typedef {object} Timing - of one algorithm
