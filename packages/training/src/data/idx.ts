@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
-import { sizeOf } from '../backend/shape.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 
 /** An array of bytes as the IDX format keeps it. */
 export interface IdxArray {

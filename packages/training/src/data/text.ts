@@ -1,7 +1,7 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkSeed } from '../arguments.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { generator } from '../random/generator.ts'
 import { checkCount } from './epoch-order.ts'
 import { checkShare, endsOfShare, type Share } from './share.ts'
