@@ -1,17 +1,8 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
-import {
-  announcements,
-  fixtures,
-  killLeftovers,
-  tsrun,
-  untilGone,
-} from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(60_000)
-afterEach(killLeftovers)
+import { tsrunHere } from '../support/in-process.ts'
+import { fixtures } from '../support/tsrun.ts'
 
 describe('tsrun explains what is wrong with the call, and exits with 2', () => {
   const cases: [string, string[], RegExp][] = [
@@ -20,14 +11,6 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     ['a forgotten extension', ['hello'], /but there is .*hello\.mjs/],
     ['a directory', ['.'], /it is a directory/],
     ['another language', ['../../README.md'], /neither JavaScript nor TypeScript/],
-    [
-      'an unknown flag',
-      ['--nprocs', '2', 'hello.mjs'],
-      /Unknown flag --nprocs .*nearest is --nproc\)/,
-    ],
-    ['a flag of mpirun', ['-np', '2', 'hello.mjs'], /Unknown flag -np .*nearest is --nproc\)/],
-    ['an unheard-of flag', ['--xyzzy', 'hello.mjs'], /Unknown flag --xyzzy\./],
-    ['a missing value', ['--nproc'], /--nproc needs a value/],
     [
       'no rank',
       ['--nproc', '0', 'hello.mjs'],
@@ -57,14 +40,14 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
   ]
 
   it.each(cases)('%s', async (_, args, message) => {
-    const { code, stdout, stderr } = await tsrun(args)
+    const { code, stdout, stderr } = await tsrunHere(args)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(message)
     expect(stderr).toMatch(/^tsrun: .*\(ERR_TSR_\w+\)\n$/)
   })
 
   it('names the variable when the value came from the environment', async () => {
-    const { code, stderr } = await tsrun(['hello.mjs'], { env: { TSRUN_NPROC: 'many' } })
+    const { code, stderr } = await tsrunHere(['hello.mjs'], { env: { TSRUN_NPROC: 'many' } })
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringContaining('TSRUN_NPROC is "many"'),
@@ -72,7 +55,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
   })
 
   it('refuses a token that is too weak, without showing it', async () => {
-    const { code, stderr } = await tsrun(['hello.mjs'], { env: { TSRUN_TOKEN: 'swordfish' } })
+    const { code, stderr } = await tsrunHere(['hello.mjs'], { env: { TSRUN_TOKEN: 'swordfish' } })
     expect(code).toBe(2)
     expect(stderr).toContain('TSRUN_TOKEN is not a hexadecimal secret')
     expect(stderr).not.toContain('swordfish')
@@ -83,7 +66,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     await once(server, 'listening')
     try {
       const { port } = server.address() as { port: number }
-      const { code, stderr } = await tsrun(['--master-port', String(port), 'hello.mjs'])
+      const { code, stderr } = await tsrunHere(['--master-port', String(port), 'hello.mjs'])
       expect(code).toBe(2)
       expect(stderr).toContain(
         `cannot listen at 127.0.0.1:${port}: another process has taken the port`,
@@ -93,15 +76,12 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     }
   })
 
-  it('says which rank could not be started, and leaves none of the others behind', async () => {
-    const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 120 })
-    expect(code).toBe(2)
-    expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)
-    await untilGone(announcements(stdout).map(({ pid }) => pid))
-  })
-
   it('says so when the log directory cannot be made', async () => {
-    const { code, stderr } = await tsrun(['--log-dir', join(fixtures, 'hello.mjs'), 'hello.mjs'])
+    const { code, stderr } = await tsrunHere([
+      '--log-dir',
+      join(fixtures, 'hello.mjs'),
+      'hello.mjs',
+    ])
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringContaining('Cannot write log files in'),
@@ -109,32 +89,43 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
   })
 })
 
-it('shows help and version on stdout, whatever else is on the line', async () => {
-  const help = await tsrun(['--nproc', '2', '--help'])
-  expect({ code: help.code, stderr: help.stderr }).toEqual({ code: 0, stderr: '' })
-  expect(help.stdout).toContain('tsrun [flags] script [arguments of the script]')
-  for (const command of ['ps [RUN-ID]', 'flight FOLDER', 'doctor', 'setup WHAT', 'completion']) {
-    expect(help.stdout).toMatch(`\n  tsrun ${command} `)
-  }
-  const version = await tsrun(['--version'])
-  expect(version).toMatchObject({
-    code: 0,
-    stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
-    stderr: '',
+describe('--dry-run', () => {
+  it('prints environment and command of each rank, without the secret, and starts nothing', async () => {
+    const { code, stdout, stderr } = await tsrunHere([
+      '--nproc',
+      '2',
+      '--dry-run',
+      'hello.mjs',
+      'a b',
+    ])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain('rank 1\n  RANK=1\n  WORLD_SIZE=2\n')
+    expect(stdout).toContain('  MASTER_PORT=(chosen at the start)\n')
+    expect(stdout).toMatch(/^ {2}.*\/node .*--import file:.*preload\.js .*hello\.mjs 'a b'$/m)
+    expect(stdout).not.toMatch(/TOKEN|hello from/)
   })
-})
 
-it('completes flags and commands in bash and zsh', async () => {
-  const shell = await tsrun(['completion'], { env: { SHELL: '/bin/bash' } })
-  expect(shell).toMatchObject({
-    code: 0,
-    stdout: expect.stringContaining('--get-yargs-completions'),
+  it('is JSON for programs', async () => {
+    const { stdout } = await tsrunHere([
+      '--nproc',
+      '2',
+      '--dry_run',
+      '--log-format',
+      'json',
+      'hello.mjs',
+    ])
+    const ranks = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown)
+    expect(ranks).toMatchObject([
+      {
+        rank: 0,
+        environment: { RANK: '0', WORLD_SIZE: '2' },
+        command: expect.arrayContaining(['--enable-source-maps']),
+      },
+      { rank: 1 },
+    ])
+    expect(stdout).not.toContain('TOKEN')
   })
-  const answer = await tsrun(['--get-yargs-completions', 'tsrun', '--max'])
-  expect(answer).toMatchObject({ code: 0, stdout: expect.stringContaining('--max-restarts') })
-  const command = await tsrun(['--get-yargs-completions', 'tsrun', 'do'])
-  expect(command).toMatchObject({ code: 0, stdout: 'doctor\n' })
-  // left to the shell: the name of a script
-  const script = await tsrun(['--get-yargs-completions', 'tsrun', ''])
-  expect(script).toMatchObject({ code: 0, stdout: '' })
 })
