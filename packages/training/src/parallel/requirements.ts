@@ -1,7 +1,7 @@
 import { tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../arguments.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 const processGroup = where<ProcessGroup>(
   (value) => {

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tfjs.ts'
-import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/attention-block.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/causal-attention.ts'
 
 /*
  * Attention to the keys and values of one rank after another with an online softmax (Milakov &
@@ -35,8 +35,8 @@ export function viewOn(holder: number, rank: number): View {
 /** Attention of all queries to one block. Queries that do not see it get a very low `logSums`. */
 export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
-  const { shares, logSums } = attend(queries, keys, view.mask)
-  const output = tf.matMul(shares, values)
+  const { probabilities, logSums } = attend(queries, keys, view.mask)
+  const output = tf.matMul(probabilities, values)
   return {
     output: whole(output, view.queries, 0),
     logSums: whole(logSums, view.queries, UNSEEN),
@@ -80,13 +80,13 @@ export function blockGradients(
 ): BlockGradients {
   const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
   const [ownK, ownV] = [half(k, keys), half(v, keys)]
-  const shares = attendAgain(ownQ, ownK, mask, half(logSums, queries))
-  const dShares = tf.matMul(ownDy, ownV, false, true)
-  const dScores = scoreGradient(shares, dShares, half(products, queries), q.shape[3]!)
+  const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))
+  const dProbabilities = tf.matMul(ownDy, ownV, false, true)
+  const dScores = scoreGradient(probabilities, dProbabilities, half(products, queries), q.shape[3]!)
   return {
     dq: whole(tf.matMul(dScores, ownK), queries, 0),
     dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
-    dv: whole(tf.matMul(shares, ownDy, true, false), keys, 0),
+    dv: whole(tf.matMul(probabilities, ownDy, true, false), keys, 0),
   }
 }
 

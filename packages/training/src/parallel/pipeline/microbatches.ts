@@ -1,7 +1,7 @@
 import { shown, tsrError } from '@tsrun/core'
-import { reachesTensors } from '../../backend/bridge/select.ts'
+import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../backend/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
  * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
@@ -120,7 +120,7 @@ function rowsIn(part: Tensor | (() => Tensor) | undefined): number | undefined {
 
 function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
-  if (tensor.dtype !== 'float32' || !reachesTensors()) {
+  if (tensor.dtype !== 'float32' || !isHostAccessible()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
   // the slice kernel of wasm would copy the whole tensor for each slice

@@ -1,20 +1,9 @@
-import {
-  anything,
-  choice,
-  declareOptions,
-  flag,
-  having,
-  positive,
-  shown,
-  where,
-  type Complete,
-} from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { anything, declareOptions, flag, having, shown, where, type Complete } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
-import type { ClipOptions } from '../../optim/clip.ts'
+import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
@@ -103,14 +92,7 @@ type GivenChoice = { readonly actions?: unknown } | null | undefined
 
 const readOptions = declareOptions(rules)
 
-const checkClip = declareOptions(
-  {
-    maxNorm: positive('a number above 0'),
-    norm: choice([2, Infinity]).default(2),
-    tensor: anything<ProcessGroup>(),
-  },
-  'clip',
-)
+const checkClip = declareOptions(clipRules, 'clip')
 
 /** Complete options. */
 export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {

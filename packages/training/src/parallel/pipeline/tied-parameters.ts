@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
-import type { Tensor } from '../../backend/tfjs.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 

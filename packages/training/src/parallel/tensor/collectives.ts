@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { allocateAll, freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 

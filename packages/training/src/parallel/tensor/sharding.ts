@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Parameter } from '../../model/parameter.ts'
 
 interface Sharding {

@@ -3,8 +3,8 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../../arguments.ts'
 import type { Module, Separable } from '../../model/module.ts'
 import type { Embedding } from '../../nn/embedding.ts'
-import type { Head } from '../../nn/head.ts'
-import type { JointLinear } from '../../nn/joint-linear.ts'
+import type { Head } from '../../nn/embedding.ts'
+import type { JointLinear } from '../../nn/linear.ts'
 import type { Linear } from '../../nn/linear.ts'
 import {
   ColumnParallelLinear,

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../../backend/bridge/select.ts'
+import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
 import type { Parameter, Shard } from '../../model/parameter.ts'
 import type { OwnedRange } from '../gradients/buckets.ts'
@@ -23,7 +23,7 @@ export function ownerInParameter(
 ): ShardOwner {
   const read = (): Tensor => {
     const { value } = parameter
-    if (reachesTensors()) {
+    if (isHostAccessible()) {
       return createTensor([to - from], (values) => {
         values.set(viewOf(value).subarray(from, to))
       })

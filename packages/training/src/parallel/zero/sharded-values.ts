@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
-import { storageOf } from '../../backend/storage.ts'
+import { storageOf } from '../../backend/host-memory.ts'
 import type { Part, Piece } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import type { RecordOptions } from '../../model/recording.ts'

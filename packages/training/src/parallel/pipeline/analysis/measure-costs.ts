@@ -2,7 +2,7 @@ import { anything, callback, count, declareOptions, monotonicNow } from '@tsrun/
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordModule } from '../../../autograd/record.ts'
 import { takeScalar } from '../../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../../backend/tfjs.ts'
+import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import { summedCrossEntropy } from '../../../nn/cross-entropy.ts'
 import { recordLoss, type Loss } from '../../../nn/loss.ts'
 import { disposeModule, type Module } from '../../../model/module.ts'
