@@ -1,5 +1,5 @@
 import { types } from 'node:util'
-import { addExtension } from 'msgpackr'
+import type { addExtension } from 'msgpackr'
 
 const EXTENSION_TYPE = 0x54
 
@@ -28,8 +28,8 @@ const ForeignTypedArray = Object.defineProperty(() => undefined, Symbol.hasInsta
     types.isTypedArray(value) && !Object.prototype.isPrototypeOf.call(TypedArray.prototype, value),
 })
 
-export function keepForeignArrays(): void {
-  addExtension({
+export function keepForeignArrays(add: typeof addExtension): void {
+  add({
     Class: ForeignTypedArray,
     type: EXTENSION_TYPE,
     write: (array: NodeJS.TypedArray) => [

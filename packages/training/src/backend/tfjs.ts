@@ -1,4 +1,6 @@
 import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../package-folder.ts'
 
 /**
  * The one TensorFlow.js of this process, without its layers, converters and browser backends.
@@ -7,31 +9,45 @@ import { createRequire } from 'node:module'
  * package. A script that imports `@tensorflow/tfjs` itself gets this same engine.
  */
 const require = createRequire(import.meta.url)
-export const tf = require('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+export const tf = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
 /**
- * Registers TensorFlow.js' gradient functions, once. Only the umbrella package carries them in a
- * form that Node can load; it takes 60 ms, so it waits until the tape is used.
+ * Registers TensorFlow.js' gradient functions, once. They come in a bundle of ours: the umbrella
+ * package, the only other form that Node can load, takes ten times as long.
  */
 export function registerGradients(): void {
-  require('@tensorflow/tfjs')
+  load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
 }
 
 export function registerWasm(): void {
-  require('@tensorflow/tfjs-backend-wasm')
+  load('@tensorflow/tfjs-backend-wasm')
 }
 
 export function registerCpu(): void {
-  require('@tensorflow/tfjs-backend-cpu')
+  load('@tensorflow/tfjs-backend-cpu')
 }
 
 /** Our TensorFlow.js, loaded, by the names under which the package of its Node binding asks for it. */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  registerGradients()
+  load('@tensorflow/tfjs')
   return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
     name,
     require.cache[require.resolve(name)]!,
   ])
+}
+
+/**
+ * Without source maps, which `tsrun` turns on for the ranks: Node would parse those of TensorFlow.js,
+ * 10 MB, and what they lead to is not installed.
+ */
+function load(name: string): unknown {
+  const { sourceMapsEnabled } = process
+  process.setSourceMapsEnabled(false)
+  try {
+    return require(name)
+  } finally {
+    process.setSourceMapsEnabled(sourceMapsEnabled)
+  }
 }
