@@ -10,8 +10,7 @@ import { toLineMap } from './line-map.mjs'
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
 
 /**
- * What is started, or loaded by its path, beside what a package exports. Bundles lie flat in dist,
- * see `package-folder.ts`.
+ * What is started, or loaded by its path, beside what a package exports. Bundles lie flat in dist.
  *
  * @type {Record<string, Record<string, string>>}
  */
@@ -19,14 +18,14 @@ const programs = {
   distributed: {
     kernels: 'src/kernels/kernels.ts',
     'store-thread': 'src/mpi/store-thread.ts',
-    'worker-main': 'src/hosts/worker/worker-main.ts',
+    'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
     main: 'src/main.ts',
     preload: 'src/rank/preload.ts',
     probe: 'src/doctor/probe.ts',
     'proof-process': 'src/setup/proof-process.ts',
-    spawned: 'src/rank/spawned.ts',
+    spawned: 'src/spawn-api/spawned.ts',
   },
 }
 
@@ -61,7 +60,7 @@ async function bundle(name) {
 async function bundleGradients() {
   const { outputFiles } = await build({
     absWorkingDir: join(root, 'training'),
-    entryPoints: ['src/backend/gradients.ts'],
+    entryPoints: ['src/tfjs/gradients.ts'],
     outfile: 'dist/gradients.cjs',
     write: false,
     bundle: true,

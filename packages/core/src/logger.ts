@@ -9,15 +9,15 @@ type Level = (typeof levels)[number]
 type Severity = 'debug' | 'info' | 'warn' | 'error'
 type Write = (facts: object, message: string) => void
 
-/** Writes lines of one kind each; lines below the level of the logger are dropped. */
+/** One function for each severity. Lines below the level of the logger are dropped. */
 export type Logger = Readonly<Record<Severity, Write>>
 
 /**
- * Makes the logger of a process: JSON lines on standard error, with the rank's fields in each.
- * It writes synchronously and uses no pino transport, so no line is lost at `process.exit`. Most
- * ranks never write a line, so pino is loaded only for the first one.
+ * Creates the logger of a process. It writes JSON lines to standard error, each with the fields of the
+ * rank, synchronously and without a pino transport, so that no line is lost at `process.exit`. Most
+ * ranks never write a line, so pino is loaded with the first one.
  *
- * The level comes from TSRUN_LOG_LEVEL (default `warn`).
+ * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -1,5 +1,7 @@
-import type { Failure } from './failure.ts'
-import { formatSeconds } from './units.ts'
+import { styleText } from 'node:util'
+import { formatRanks, formatSeconds } from '@tsrun/core'
+import { type Failure, describeOthers } from './failure.ts'
+import type { RankOutcome } from './outcome.ts'
 
 const WIDTH = 80
 const MARGIN = 13
@@ -48,9 +50,9 @@ interface Block {
 }
 
 /** Lays out a report between two rules. */
-export function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
+function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
-    colour ? `\x1b[1;31m${rule(TITLE)}\x1b[0m` : rule(TITLE),
+    colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),
     ...blocks.flatMap(titled),
     rule(` exit code ${exitCode} `),
   ]
@@ -77,4 +79,41 @@ function wrap(text: string): string[] {
 
 function rule(title: string): string {
   return `──${title}`.padEnd(WIDTH, '─')
+}
+
+/** A host that vanished from a running job. */
+export interface LostNode {
+  readonly node: number
+  readonly host: string
+  readonly address: string
+  /** `its launcher has ended`, `no word from it for 30 s`. */
+  readonly reason: string
+}
+
+/** A job that failed because a host is gone: for the report on screen and for JSON. */
+export interface NodeFailure extends LostNode {
+  readonly ranks: readonly number[]
+  readonly others: readonly string[]
+  readonly jobExitCode: number
+}
+
+export function describeLostNode(
+  lost: LostNode,
+  ranks: readonly number[],
+  outcomes: readonly RankOutcome[],
+): NodeFailure {
+  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: 1 }
+}
+
+export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
+  const { node, host, address, reason, ranks, others, jobExitCode } = failure
+  return reportText(
+    [
+      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
+      { title: 'host', lines: [`${host}, ${address}`] },
+      { title: 'others', lines: others },
+    ],
+    jobExitCode,
+    colour,
+  )
 }
