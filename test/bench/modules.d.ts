@@ -91,7 +91,7 @@ declare module '*/collectives/systems.mjs' {
     env: NodeJS.ProcessEnv,
   ): Promise<{ systems: object[]; skipped?: string }>
 }
-declare module '*/ladders.mjs' {
+declare module '*/tuning-table.mjs' {
   interface Timing {
     op: string
     transport: string
@@ -102,13 +102,13 @@ declare module '*/ladders.mjs' {
   interface Best extends Timing {
     others: { algorithm: string; ratio: number }[]
   }
-  interface Rung {
+  interface Threshold {
     upTo?: number
     algorithm: string
   }
   export function bestBySize(timings: readonly Timing[]): Best[]
-  export function ladderOf(bests: readonly { bytes: number; algorithm: string }[]): Rung[]
-  export function tuningFile(bests: readonly Best[], about: object): object
+  export function thresholdsOf(bests: readonly { bytes: number; algorithm: string }[]): Threshold[]
+  export function tuningTable(bests: readonly Best[], about: object): object
 }
 declare module '*/curves.mjs' {
   interface Series {

@@ -5,7 +5,7 @@ import { countFor } from '../collectives/plan.mjs'
 import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
 import { describeMachine, runRanks, tsrunLine } from '../programs.mjs'
 import { formatSize, formatTable, median, parseSize, significant } from '../figures.mjs'
-import { bestBySize, tuningFile } from './ladders.mjs'
+import { bestBySize, tuningTable } from './tuning-table.mjs'
 
 const rank = fileURLToPath(new URL('./tune-rank.mjs', import.meta.url))
 
@@ -48,7 +48,7 @@ export const tune = {
   run: async (values) => {
     const { ops, sizes, ranks, runs, engine, ...options } = readOptions(values)
     const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks)))
-    /** @type {Map<string, import('./ladders.mjs').Timing & { all: number[] }>} */
+    /** @type {Map<string, import('./tuning-table.mjs').Timing & { all: number[] }>} */
     const timings = new Map()
     for (let round = 1; round <= runs; round++) {
       for (const transport of options.transports) {
@@ -68,7 +68,7 @@ export const tune = {
     console.log(options.json ? bests.map((best) => JSON.stringify(best)).join('\n') : show(bests))
     if (options.output !== undefined) {
       const about = { ...describeMachine(), ranks, engine, runs, date: new Date().toISOString() }
-      writeFileSync(options.output, `${JSON.stringify(tuningFile(bests, about), null, 2)}\n`)
+      writeFileSync(options.output, `${JSON.stringify(tuningTable(bests, about), null, 2)}\n`)
       console.error(`written: ${options.output}; to use it, set TSRUN_TUNING=${options.output}`)
     }
     return 0
@@ -120,7 +120,7 @@ function repetitions(bytes) {
   return [2, 8]
 }
 
-/** @param {readonly import('./ladders.mjs').Best[]} bests */
+/** @param {readonly import('./tuning-table.mjs').Best[]} bests */
 function show(bests) {
   const ordered = bests.toSorted((a, b) => place(bests, a) - place(bests, b))
   return formatTable(
@@ -133,8 +133,8 @@ function show(bests) {
 }
 
 /**
- * @param {readonly import('./ladders.mjs').Best[]} bests
- * @param {import('./ladders.mjs').Best} best
+ * @param {readonly import('./tuning-table.mjs').Best[]} bests
+ * @param {import('./tuning-table.mjs').Best} best
  */
 function place(bests, { op, transport }) {
   return bests.findIndex((other) => other.op === op && other.transport === transport)

@@ -1,18 +1,77 @@
-import { noTraffic } from './count.mjs'
+// What ranks send in a step: counted, and as it follows from the layout.
+
+const COLLECTIVE = /^(allReduce|allGather|reduceScatter|broadcast|reduce|allToAll)(Sync)?$/
+const MESSAGE = /^(i?send)(Sync)?$/
 
 /**
- * Of one rank's traffic in a step, by axis, what follows from the layout; what is not here has no
- * formula.
+ * What one rank sends in the groups of an axis.
  *
- * @typedef {Partial<import('./count.mjs').Traffic>} Expected
- *
- * @typedef {object} Place
- * @property {number} stage - the rank's place on the axis pp
- * @property {{ collectives: number, bytes: number }} averaging - one step of what averages, which has
- *   formulas of its own
+ * @typedef {object} Traffic
+ * @property {number} collectives - those on arrays
+ * @property {number} bytes - the larger of input and output of each of them, in sum
+ * @property {number} messages
+ * @property {number} sent - bytes of the messages
  */
 
-/** A norm is one number in each group whose ranks have different parts. */
+/** @returns {Traffic} */
+export function noTraffic() {
+  return { collectives: 0, bytes: 0, messages: 0, sent: 0 }
+}
+
+/**
+ * @param {readonly Traffic[]} all
+ * @returns {Traffic}
+ */
+export function addTraffic(all) {
+  const total = noTraffic()
+  for (const each of all) {
+    for (const key of /** @type {(keyof Traffic)[]} */ (Object.keys(total))) total[key] += each[key]
+  }
+  return total
+}
+
+/**
+ * Wraps a group so that its collectives and messages are counted.
+ *
+ * @param {import('@tsrun/distributed').ProcessGroup} group
+ * @param {Traffic} traffic
+ * @returns {import('@tsrun/distributed').ProcessGroup}
+ */
+export function countingGroup(group, traffic) {
+  return new Proxy(group, {
+    get(target, key) {
+      const value = Reflect.get(target, key, target)
+      if (typeof value !== 'function') return value
+      return (/** @type {unknown[]} */ ...args) => {
+        if (target.size > 1 && typeof key === 'string') {
+          const sizes = args.filter(ArrayBuffer.isView).map(({ byteLength }) => byteLength)
+          if (COLLECTIVE.test(key)) {
+            traffic.collectives++
+            traffic.bytes += Math.max(...sizes)
+          } else if (MESSAGE.test(key)) {
+            traffic.messages++
+            traffic.sent += Math.max(...sizes)
+          }
+        }
+        return /** @type {(...args: unknown[]) => unknown} */ (value).apply(target, args)
+      }
+    },
+  })
+}
+
+/**
+ * The figures of one rank's traffic in a step, on one axis, that follow from the layout. Figures that are
+ * left out have no formula.
+ *
+ * @typedef {Partial<Traffic>} Expected
+ *
+ * @typedef {object} Place
+ * @property {number} stage - the rank on the axis pp
+ * @property {{ collectives: number, bytes: number }} averaging - the traffic of one step of data
+ *   parallelism or ZeRO, from the formulas of the library
+ */
+
+/** The norm of the gradients is summed in each group whose ranks have different parts: one float64. */
 const NORM = { collectives: 1, bytes: 8 }
 
 /**
@@ -44,8 +103,8 @@ function averagingTraffic({ shard = 1 }, { averaging: { collectives, bytes } }) 
 }
 
 /**
- * Over each boundary every example goes forward once and its gradient back; the shape of the inputs
- * (nine int32), the loss (two float64) and the norm go to all.
+ * Every example crosses each boundary once, and its gradient crosses it back. The shape of the inputs
+ * (nine int32), the loss (two float64) and the norm are sent to all ranks.
  *
  * @param {import('./configurations.mjs').Configuration} configuration
  * @param {import('./models.mjs').Problem} problem
@@ -81,14 +140,14 @@ function tensorTraffic({ pp = 1, microbatches = 4, sequence = false }, problem, 
 }
 
 /**
- * @param {Readonly<Record<string, import('./count.mjs').Traffic>>} found - by axis
+ * @param {Readonly<Record<string, Traffic>>} found - by axis
  * @param {Readonly<Record<string, Expected>>} expected
  * @returns {string[]} what differs
  */
 export function differences(found, expected) {
   return Object.entries(expected).flatMap(([axis, wanted]) =>
     Object.entries(wanted).flatMap(([key, value]) => {
-      const own = found[axis]?.[/** @type {keyof import('./count.mjs').Traffic} */ (key)]
+      const own = found[axis]?.[/** @type {keyof Traffic} */ (key)]
       return own === value ? [] : [`${axis} ${key}: ${own}, not ${value}`]
     }),
   )

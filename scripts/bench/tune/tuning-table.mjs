@@ -16,13 +16,13 @@ import { significant } from '../figures.mjs'
  * @property {number} us
  * @property {{ algorithm: string, ratio: number }[]} others - times as multiples of the best one
  *
- * @typedef {{ upTo?: number, algorithm: string }[]} Ladder - the form that TSRUN_TUNING reads
+ * @typedef {{ upTo?: number, algorithm: string }[]} Thresholds - the form that TSRUN_TUNING reads
  */
 
-/** An algorithm that was the best for the size before stays so until another is faster by this. */
+/** An algorithm stays the best for the next size until another takes less than this share of its time. */
 const CLEARLY = 0.95
 
-/** What the file calls the ways on which ranks reach each other. */
+/** The names of the transports in the table. */
 const media = { tcp: 'sockets', 'shared-memory': 'sharedMemory' }
 
 /**
@@ -55,37 +55,37 @@ export function bestBySize(timings) {
 }
 
 /**
- * Half-way (geometrically) between two sizes with different winners lies the threshold.
+ * The threshold between two sizes with different winners is their geometric mean.
  *
  * @param {readonly Pick<Best, 'bytes' | 'algorithm'>[]} bests - of one operation, sizes ascending
- * @returns {Ladder}
+ * @returns {Thresholds}
  */
-export function ladderOf(bests) {
-  /** @type {Ladder} */
-  const ladder = []
+export function thresholdsOf(bests) {
+  /** @type {Thresholds} */
+  const thresholds = []
   for (const [i, { bytes, algorithm }] of bests.entries()) {
     const next = bests[i + 1]
-    if (next === undefined) ladder.push({ algorithm })
+    if (next === undefined) thresholds.push({ algorithm })
     else if (next.algorithm !== algorithm) {
-      ladder.push({ upTo: Math.round(Math.sqrt(bytes * next.bytes)), algorithm })
+      thresholds.push({ upTo: Math.round(Math.sqrt(bytes * next.bytes)), algorithm })
     }
   }
-  return ladder
+  return thresholds
 }
 
 /**
- * The file that TSRUN_TUNING names.
+ * The contents of the file that TSRUN_TUNING names.
  *
  * @param {readonly Best[]} bests
- * @param {object} about - for people: what was measured, and where
+ * @param {object} about - human-readable: what was measured, and where
  */
-export function tuningFile(bests, about) {
-  /** @type {Record<string, Record<string, Ladder>>} */
+export function tuningTable(bests, about) {
+  /** @type {Record<string, Record<string, Thresholds>>} */
   const file = {}
   for (const { op, transport } of bests) {
     const medium = media[/** @type {keyof typeof media} */ (transport)]
     const series = bests.filter((best) => best.op === op && best.transport === transport)
-    file[medium] = { ...file[medium], [op]: ladderOf(series) }
+    file[medium] = { ...file[medium], [op]: thresholdsOf(series) }
   }
   return { version: 1, about, ...file }
 }
