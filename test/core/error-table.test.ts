@@ -25,7 +25,7 @@ it('has every code once over all sections', async () => {
   const sections = await Promise.all(
     ['core', 'store', 'distributed', 'training', 'launcher'].map(
       async (name) =>
-        (await import(`../../../packages/core/src/errors/${name}.ts`)) as Record<string, object>,
+        (await import(`../../packages/core/src/errors/${name}.ts`)) as Record<string, object>,
     ),
   )
   const codes = sections.flatMap((section) => Object.values(section).flatMap(Object.keys))

@@ -24,7 +24,7 @@ describe('an error of tsrun', () => {
 
   it('has a stack that begins with its caller', () => {
     const [, first] = make().stack!.split('\n')
-    expect(first).toContain('tsr-error.test.ts')
+    expect(first).toContain('errors.test.ts')
   })
 
   it('knows when it only follows from the failure of another rank', () => {
