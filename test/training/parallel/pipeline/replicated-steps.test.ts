@@ -17,8 +17,8 @@ import {
   type ScheduleName,
   type Tensor,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { exampleBatch, excess, parameterValues, type Values } from './support/reference.ts'
+import { failure } from '../support/failure.ts'
+import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

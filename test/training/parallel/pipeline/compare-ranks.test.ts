@@ -12,8 +12,8 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -92,7 +92,10 @@ describe('ranks with other options', () => {
     const ranks = await outcomes((rank) => (rank === 0 ? first : second))
     for (const seen of ranks) {
       expect(seen).toEqual([
-        failure('ERR_TSR_REPLICA', RegExp(`^Rank 1 has different options from .*${message.source}`)),
+        failure(
+          'ERR_TSR_REPLICA',
+          RegExp(`^Rank 1 has different options from .*${message.source}`),
+        ),
         failure('ERR_TSR_PIPELINE_FAILED'),
       ])
     }

@@ -15,8 +15,8 @@ import {
   type Tensor,
 } from '@tsrun/training'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 beforeAll(() => loadBackend('wasm'))
 

@@ -9,8 +9,8 @@ import {
   tf,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { exampleBatch, excess, values, type Values } from './support/reference.ts'
+import { failure } from '../support/failure.ts'
+import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

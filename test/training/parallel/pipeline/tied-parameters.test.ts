@@ -19,14 +19,14 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
+import { failure } from '../support/failure.ts'
 import {
   excess,
   parameterValues,
   singleProcessStep,
   values,
   type Snapshot,
-} from './support/reference.ts'
+} from '../support/reference.ts'
 
 jest.setTimeout(120_000)
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { schedule, type ScheduleName } from '@tsrun/training'
 
-const page = readFileSync(new URL('../../../docs/pipeline.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../../../../docs/pipeline.md', import.meta.url), 'utf8')
 
 describe('docs/pipeline.md', () => {
   it.each<[ScheduleName, number]>([

@@ -14,8 +14,8 @@ import {
   type Module,
   type ScheduleName,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { HIDDEN, examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { HIDDEN, examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 

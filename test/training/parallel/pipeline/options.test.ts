@@ -9,8 +9,8 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 

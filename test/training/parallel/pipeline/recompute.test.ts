@@ -13,7 +13,7 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { exampleBatch, values, type Values } from './support/reference.ts'
+import { exampleBatch, values, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

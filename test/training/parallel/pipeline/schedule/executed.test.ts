@@ -2,9 +2,9 @@ import fc from 'fast-check'
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { customSchedule, loadBackend, pipeline, shardedMLP, tf, type Action } from '@tsrun/training'
-import { failure } from '../support/failure.ts'
-import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
-import { hasCycle, randomLists } from '../support/random-lists.ts'
+import { failure } from '../../support/failure.ts'
+import { exampleBatch, excess, values, type Values } from '../../support/reference.ts'
+import { hasCycle, randomLists } from '../../support/random-lists.ts'
 
 jest.setTimeout(120_000)
 

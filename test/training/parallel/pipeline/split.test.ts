@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import { splitLayers } from '../../../packages/training/src/parallel/pipeline/split.ts'
-import { failure } from './support/failure.ts'
+import { splitLayers } from '../../../../packages/training/src/parallel/pipeline/split.ts'
+import { failure } from '../support/failure.ts'
 
 describe('splitLayers', () => {
   it('gives the remainder to the first stages', () => {

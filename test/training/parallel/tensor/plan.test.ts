@@ -15,8 +15,8 @@ import {
   vocabParallel,
   type ParallelPlan,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 const sizes = { vocabulary: 12, block: 8, width: 12, heads: 3, layers: 2 }
 

@@ -1,7 +1,7 @@
 import {
   schedule,
   type ScheduleName,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
 
 interface Golden {
   readonly name: ScheduleName

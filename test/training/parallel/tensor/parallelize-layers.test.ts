@@ -6,8 +6,8 @@ import {
   tf,
   type ParallelPlan,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 beforeAll(() => loadBackend('wasm'))
 

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { loadBackend, SGD, tf, type Batch, type Tensor } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,14 +1,14 @@
 import fc from 'fast-check'
 import { isTsrError } from '@tsrun/core'
-import { executionOrder } from '../../../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
+import { executionOrder } from '../../../../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
 import {
   customSchedule,
   formatAction,
   schedule,
   scheduleNames,
   validateSchedule,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
-import { hasCycle, randomLists } from '../support/random-lists.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { hasCycle, randomLists } from '../../support/random-lists.ts'
 
 const extent = fc.record({
   stages: fc.integer({ min: 1, max: 8 }),

@@ -14,7 +14,7 @@ import {
   StepMeter,
   type StepSample,
 } from '@tsrun/training'
-import { exampleBatch } from './support/reference.ts'
+import { exampleBatch } from '../../support/reference.ts'
 
 jest.setTimeout(60_000)
 

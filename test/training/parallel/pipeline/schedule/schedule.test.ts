@@ -10,8 +10,8 @@ import {
   validateSchedule,
   type Action,
   type ScheduleName,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
-import { failure } from '../support/failure.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { failure } from '../../support/failure.ts'
 
 describe('actions as text', () => {
   it('reads what it writes', () => {

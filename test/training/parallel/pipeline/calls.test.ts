@@ -12,8 +12,8 @@ import {
   type PipelineOptions,
   type Tensor,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
