@@ -32,7 +32,7 @@ async function gradientsOf(lists: Action[][] | undefined, seed: number): Promise
 }
 
 describe('random action lists', () => {
-  it('never deadlock when they validate, and are impossible when they do not', () => {
+  it('never deadlock if they are valid, and are impossible if they are not', () => {
     const seen = { valid: 0, refused: 0 }
     fc.assert(
       fc.property(randomLists, ({ lists, possible }) => {
@@ -67,7 +67,7 @@ describe('random action lists', () => {
     )
   })
 
-  it('are refused with an action too many, too few, or on the wrong rank', () => {
+  it('are refused with one action too many, one too few, or one on the wrong rank', () => {
     fc.assert(
       fc.property(randomLists, fc.nat(), ({ lists }, at) => {
         fc.pre(!hasCycle(lists))

@@ -28,7 +28,7 @@ describe('random schedules', () => {
     )
   })
 
-  it('what validates never deadlocks, what does not has a cycle', () => {
+  it('valid lists never deadlock, and invalid ones have a cycle', () => {
     let refused = 0
     fc.assert(
       fc.property(randomLists, ({ lists }) => {
@@ -55,7 +55,7 @@ describe('random schedules', () => {
     expect(refused).toBeGreaterThan(50)
   })
 
-  it('puts the actions into an order in which none comes before what it needs', () => {
+  it('puts the actions into an order in which each has what it needs', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (size, name) => {
         const { actions } = schedule(name, size)
