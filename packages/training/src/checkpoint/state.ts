@@ -1,6 +1,6 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { describe } from '../arguments.ts'
+import { describe } from '../model/describe.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 import type { PieceOwner } from './piece.ts'

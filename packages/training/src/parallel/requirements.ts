@@ -1,6 +1,6 @@
 import { tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { describe } from '../arguments.ts'
+import { describe } from '../model/describe.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 const processGroup = where<ProcessGroup>(

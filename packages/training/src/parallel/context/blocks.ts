@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../tfjs/tfjs.ts'
 import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/causal-attention.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 
 /*
  * Attention to the keys and values of one rank after another with an online softmax (Milakov &

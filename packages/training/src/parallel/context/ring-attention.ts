@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../tfjs/tfjs.ts'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 import { attendBlock, blockGradients, merge, viewOn, type Partial } from './blocks.ts'
 import { PairRing, type Pair } from './pair-ring.ts'

@@ -1,5 +1,5 @@
-import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /*
  * The mathematics of bucketed gradients. Gradients travel together in a *bucket*, in which they lie one

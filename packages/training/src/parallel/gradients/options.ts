@@ -8,7 +8,7 @@ import {
   tsrError,
   type Complete,
 } from '@tsrun/core'
-import { describe } from '../../arguments.ts'
+import { describe } from '../../model/describe.ts'
 import { matchName, matchNames, type NamePatterns } from '../../model/name-patterns.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from './averaging.ts'

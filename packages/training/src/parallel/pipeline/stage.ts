@@ -1,12 +1,12 @@
 import { RepeatableRecording } from '../../autograd/repeatable-recording.ts'
-import type { GradientListener, Recording } from '../../model/recording.ts'
+import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener, Recording } from '../../model/recording.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { fetchCorrect } from '../../nn/loss.ts'
-import { sumInto } from '../../autograd/sum-gradients.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /** A micro-batch between its forward and its backward pass. */
 interface InFlight {

@@ -1,10 +1,10 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 
 /** A parameter whose name several ranks have, and the group of these ranks. */
 interface Tie {

@@ -2,7 +2,6 @@ import { choice, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf } from '../../tfjs/tfjs.ts'
 import {
   checkLabels,
   crossEntropy,
@@ -10,6 +9,7 @@ import {
   type Reduction,
 } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**

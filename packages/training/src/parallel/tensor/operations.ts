@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../tfjs/tfjs.ts'
 import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import {
   gatherColumns,
   gatherPositions,

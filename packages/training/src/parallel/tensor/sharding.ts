@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 interface Sharding {
   readonly part: Parameter

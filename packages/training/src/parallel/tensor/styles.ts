@@ -1,6 +1,6 @@
 import { choice, declareOptions, flag, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { describe } from '../../arguments.ts'
+import { describe } from '../../model/describe.ts'
 import type { Module, Separable } from '../../model/module.ts'
 import type { Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/embedding.ts'

@@ -2,8 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { storageOf } from '../../backend/host-memory.ts'
-import type { Storage } from '../../tfjs/backend.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { Storage } from '../../tfjs/backend.ts'
 
 /** A parameter of the model in stage 3, whose values are there only while somebody computes with them. */
 export class ReshardableParameter {

@@ -1,9 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { tf } from '../../tfjs/tfjs.ts'
 import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
 import type { Parameter, Shard } from '../../model/parameter.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { OwnedRange } from '../gradients/buckets.ts'
 
 /** Owns the values of a shard between two steps. */

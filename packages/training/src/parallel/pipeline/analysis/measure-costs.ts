@@ -2,10 +2,10 @@ import { anything, callback, count, declareOptions, monotonicNow } from '@tsrun/
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordModule } from '../../../autograd/record.ts'
 import { takeScalar } from '../../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
+import { disposeModule, type Module } from '../../../model/module.ts'
 import { summedCrossEntropy } from '../../../nn/cross-entropy.ts'
 import { recordLoss, type Loss } from '../../../nn/loss.ts'
-import { disposeModule, type Module } from '../../../model/module.ts'
+import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../../recipe.ts'
 import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
 

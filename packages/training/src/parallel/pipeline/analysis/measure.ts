@@ -1,15 +1,15 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordModule } from '../../../autograd/record.ts'
-import type { Recording } from '../../../model/recording.ts'
 import { createTensor } from '../../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import type { Module } from '../../../model/module.ts'
+import type { Recording } from '../../../model/recording.ts'
 import { shardedMLP } from '../../../nn/sharded-mlp.ts'
-import { StepMeter } from './meter.ts'
+import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import type { Batch } from '../microbatches.ts'
 import { pipeline } from '../pipeline.ts'
-import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 import { schedule, type ScheduleName } from '../schedule/schedule.ts'
+import { StepMeter } from './meter.ts'
+import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 
 export interface MeasureOptions {
   /** The width of all layers, including inputs and outputs. */

@@ -1,8 +1,8 @@
 import type { Span } from '@tsrun/telemetry'
-import type { StepSample } from './meter.ts'
 import { formatAction } from '../schedule/actions.ts'
 import type { Schedule } from '../schedule/schedule.ts'
 import type { SimulationOptions } from '../schedule/simulate.ts'
+import type { StepSample } from './meter.ts'
 
 /** The most steps that are simulated, spread evenly over the measured ones. */
 const SIMULATED = 32
