@@ -9,8 +9,7 @@ import { build } from 'esbuild'
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
 
 /**
- * What is started, or loaded by its path, beside what a package exports. Bundles lie flat in dist,
- * see `package-folder.ts`.
+ * What is started, or loaded by its path, beside what a package exports. Bundles lie flat in dist.
  *
  * @type {Record<string, Record<string, string>>}
  */
@@ -25,7 +24,7 @@ const programs = {
     preload: 'src/rank/preload.ts',
     probe: 'src/doctor/probe.ts',
     'proof-process': 'src/setup/proof-process.ts',
-    spawned: 'src/rank/spawned.ts',
+    spawned: 'src/spawn-api/spawned.ts',
   },
 }
 

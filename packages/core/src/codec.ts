@@ -1,21 +1,60 @@
-import { Packr } from 'msgpackr'
+import { types } from 'node:util'
+import { addExtension, Packr } from 'msgpackr'
 import { tsrError } from './errors/tsr-error.ts'
-import { keepForeignArrays } from './foreign-arrays.ts'
 
-/** Largest control message in bytes; bulk data never goes through the codec. */
+/** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
+
+/** MessagePack extension type of typed arrays of another realm. */
+const FOREIGN_ARRAY = 0x54
+
+const constructors = {
+  Int8Array,
+  Uint8Array,
+  Uint8ClampedArray,
+  Int16Array,
+  Uint16Array,
+  Int32Array,
+  Uint32Array,
+  Float32Array,
+  Float64Array,
+  BigInt64Array,
+  BigUint64Array,
+} as const
+
+const TypedArray = Object.getPrototypeOf(Uint8Array) as { readonly prototype: object }
+
+/**
+ * Matches typed arrays of another realm (a `vm` context, a test runner). msgpackr recognizes typed
+ * arrays with `instanceof`, so it would encode these as plain objects. They are decoded as typed arrays
+ * of the reader's realm.
+ */
+const ForeignTypedArray = Object.defineProperty(() => undefined, Symbol.hasInstance, {
+  value: (value: unknown) =>
+    types.isTypedArray(value) && !Object.prototype.isPrototypeOf.call(TypedArray.prototype, value),
+})
+
+addExtension({
+  Class: ForeignTypedArray,
+  type: FOREIGN_ARRAY,
+  write: (array: NodeJS.TypedArray) => [
+    array[Symbol.toStringTag],
+    Buffer.from(array.buffer, array.byteOffset, array.byteLength),
+  ],
+  read: ([name, bytes]: [keyof typeof constructors, Uint8Array]) =>
+    new constructors[name](new Uint8Array(bytes).buffer),
+})
 
 /**
  * MessagePack with extensions for typed arrays, Maps, Sets, bigints, dates, Errors and cycles.
- * Objects are records, because as MessagePack maps they could not be told from Maps.
+ * Plain objects are encoded as msgpackr's records, because a MessagePack map decodes as a Map.
  */
 const packr = new Packr({ structuredClone: true })
-keepForeignArrays()
 
 /**
- * Encodes a control message. Functions become undefined, instances of classes plain objects.
+ * Encodes a control message. A function becomes undefined, an instance of a class a plain object.
  *
- * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_ARGUMENT for what cannot be encoded (a symbol)
+ * @throws ERR_TSR_MESSAGE_TOO_LARGE, or ERR_TSR_ARGUMENT for a value that cannot be encoded (a symbol)
  */
 export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
   const bytes = pack(value)
@@ -26,7 +65,7 @@ export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
 }
 
 /**
- * Decodes a control message; the caller checks its shape.
+ * Decodes a control message. Checking the shape of the result is up to the caller.
  *
  * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID
  */

@@ -5,10 +5,10 @@ import { tsrError } from './errors/tsr-error.ts'
 export type { Logger }
 
 /**
- * Makes the logger of a process: JSON lines on standard error, with the rank's fields in each.
- * It writes synchronously and uses no pino transport, so no line is lost at `process.exit`.
+ * Creates the logger of a process. It writes JSON lines to standard error, each with the fields of the
+ * rank, synchronously and without a pino transport, so that no line is lost at `process.exit`.
  *
- * The level comes from TSRUN_LOG_LEVEL (default `warn`).
+ * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
  * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT
  */

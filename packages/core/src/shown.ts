@@ -1,6 +1,6 @@
 import { isPromise } from 'node:util/types'
 
-/** A value of any kind, for the sentence of an error: a word in quotes, so that '1' is not 1. */
+/** Describes any value in an error message. Strings are quoted, so that '1' can be told from 1. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)
   if (Array.isArray(value)) return `an array of ${String(value.length)}`
@@ -9,7 +9,7 @@ export function shown(value: unknown): string {
   return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
 }
 
-/** Keys that are named of an object: enough to tell which one it is. */
+/** How many keys of a plain object are listed: enough to recognize it. */
 const MOST_KEYS = 5
 
 function shownObject(value: object): string {

@@ -1,5 +1,5 @@
 import { isTsrError } from '@tsrun/core'
-import { runJob } from './agent.ts'
+import { runJob } from './job/agent.ts'
 import {
   answerCompletion,
   helpText,
@@ -8,22 +8,22 @@ import {
 } from './args/command-line.ts'
 import { toJobOptions } from './args/job-options.ts'
 import { completeSettings, describeEnvironment } from './args/settings.ts'
-import { diagnose } from './doctor/command.ts'
-import { flightText } from './flight/command.ts'
-import { runSetup } from './setup/command.ts'
-import { psText } from './status/command.ts'
-import { cores, planLife, prepareJob } from './job.ts'
-import { Announcer } from './logs/announcer.ts'
+import { diagnose } from './commands/doctor.ts'
+import { flightText } from './commands/flight.ts'
+import { runSetup } from './setup/setup.ts'
+import { psText } from './commands/ps.ts'
+import { cores, planLife, prepareJob } from './job/job.ts'
+import { Announcer } from './logs/console.ts'
 import { Console } from './logs/console.ts'
-import { assumedPlan } from './nodes/node-plan.ts'
-import { describePlan, describePlanAsJson } from './plan/dry-run.ts'
+import { assumedPlan } from './job/nodes.ts'
+import { describePlan, describePlanAsJson } from './job/plan.ts'
 import {
   listenForInterrupts,
   outputClosed,
   type Interruption,
   type Interrupts,
-} from './terminate/interrupts.ts'
-import { version } from './version.ts'
+} from './processes/interrupts.ts'
+import { version } from './job/package.ts'
 
 /** Exit code of a job that could not be started: wrong flags, no script, port taken. */
 const USAGE = 2

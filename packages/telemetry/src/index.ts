@@ -1,5 +1,5 @@
-export { SpanRecorder, type SpanRecorderOptions } from './recorder.ts'
-export { spanKinds, type Span, type SpanFacts, type SpanKind } from './span.ts'
+export { SpanRecorder, type SpanRecorderOptions } from './spans.ts'
+export { spanKinds, type Span, type SpanFacts, type SpanKind } from './spans.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'
 export {
   FLIGHT_FORMAT,
@@ -10,23 +10,23 @@ export {
   type FlightGroup,
   type FlightHeader,
   type FlightState,
-} from './flight/dump.ts'
-export { readFlightFolder, writeFlightDump, type FlightFolder } from './flight/files.ts'
-export type { FlightFinding } from './flight/findings.ts'
-export { mergeFlight } from './flight/merge.ts'
-export { describeFinding } from './flight/report.ts'
+} from './flight-records.ts'
+export { readFlightFolder, writeFlightDump, type FlightFolder } from './flight-records.ts'
+export type { FlightFinding } from './flight-findings.ts'
+export { mergeFlight } from './flight-merge.ts'
+export { describeFinding } from './flight-findings.ts'
 export {
   HEADER_BYTES as STATUS_HEADER_BYTES,
   SLOT_BYTES as STATUS_SLOT_BYTES,
   STATUS_NAME,
   statusBytes,
   type RankState,
-} from './status/layout.ts'
+} from './status-slot.ts'
 export {
   readStatusPage,
   StatusPage,
   type RankStatus,
   type StatusIdentity,
   type StatusSnapshot,
-} from './status/page.ts'
-export { StatusSlot } from './status/slot.ts'
+} from './status-page.ts'
+export { StatusSlot } from './status-slot.ts'

@@ -1,4 +1,4 @@
-import type { Span, SpanKind } from './span.ts'
+import type { Span, SpanKind } from './spans.ts'
 
 export interface TimelineOptions {
   /** Characters for the time axis; default 100. */

@@ -1,7 +1,7 @@
 export { record, recordModule } from './autograd/record.ts'
 export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'
 export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
-export type { SegmentedRecording } from './autograd/segmented-recording.ts'
+export type { SegmentedRecording } from './autograd/chain.ts'
 export type { Backend, BackendFacts, BackendName, BackendOptions } from './backend/backend.ts'
 export type { HostArray, HostArrays, HostDType } from './backend/bridge/bridge.ts'
 export {

@@ -23,7 +23,7 @@ describe.each(table)('%s', (code, definition) => {
 
 it('has every code once over all sections', async () => {
   const sections = await Promise.all(
-    ['core', 'native', 'store', 'distributed', 'training', 'launcher'].map(
+    ['core', 'store', 'distributed', 'training', 'launcher'].map(
       async (name) =>
         (await import(`../../../packages/core/src/errors/${name}.ts`)) as Record<string, object>,
     ),

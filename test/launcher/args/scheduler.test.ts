@@ -1,6 +1,6 @@
 import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
 import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
-import { firstOfNodeList } from '../../../packages/launcher/src/args/scheduler.ts'
+import { firstOfNodeList } from '../../../packages/launcher/src/args/settings.ts'
 import {
   completeSettings,
   describeEnvironment,

@@ -1,23 +1,19 @@
-import {
-  checkBackends,
-  checkGpus,
-  checkMpi,
-} from '../../../packages/launcher/src/doctor/checks/devices.ts'
+import { checkBackends, checkGpus, checkMpi } from '../../../packages/launcher/src/doctor/checks.ts'
 import {
   checkNative,
   checkOpenFiles,
   checkScheduler,
   checkSharedMemory,
   checkThreads,
-} from '../../../packages/launcher/src/doctor/checks/host.ts'
+} from '../../../packages/launcher/src/doctor/checks.ts'
 import {
   checkInstallScripts,
   checkNode,
   checkTypeScript,
-} from '../../../packages/launcher/src/doctor/checks/node.ts'
+} from '../../../packages/launcher/src/doctor/checks.ts'
 import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
-import type { Check, Finding } from '../../../packages/launcher/src/doctor/finding.ts'
-import { canTrain, reportText } from '../../../packages/launcher/src/doctor/report.ts'
+import type { Check, Finding } from '../../../packages/launcher/src/doctor/facts.ts'
+import { canTrain, reportText } from '../../../packages/launcher/src/commands/doctor.ts'
 
 const GIB = 2 ** 30
 

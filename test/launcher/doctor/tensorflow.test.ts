@@ -1,5 +1,5 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import { checkTensorFlow } from '../../../packages/launcher/src/doctor/checks/devices.ts'
+import { checkTensorFlow } from '../../../packages/launcher/src/doctor/checks.ts'
 import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
 
 const manifest: TensorFlowManifest = {

@@ -1,5 +1,5 @@
-import { LineSplitter } from '../../../packages/launcher/src/logs/line-splitter.ts'
-import type { Line } from '../../../packages/launcher/src/logs/line.ts'
+import { LineSplitter } from '../../../packages/launcher/src/logs/lines.ts'
+import type { Line } from '../../../packages/launcher/src/logs/lines.ts'
 
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })

@@ -1,4 +1,4 @@
-import { ProgressCollapser } from '../../../packages/launcher/src/logs/progress.ts'
+import { ProgressCollapser } from '../../../packages/launcher/src/logs/lines.ts'
 
 it('shows a bar now and then, and its last state', () => {
   let now = 0

@@ -1,4 +1,4 @@
-import { Silence } from '../../../packages/launcher/src/nodes/silence.ts'
+import { Silence } from '../../../packages/launcher/src/nodes/waiting.ts'
 
 function listen(limit: number): { said: string[]; silence: Silence } {
   const said: string[] = []

@@ -1,8 +1,8 @@
 import { packReport, unpackReport } from '../../../packages/launcher/src/nodes/messages.ts'
-import type { NodePlan } from '../../../packages/launcher/src/nodes/node-plan.ts'
-import type { NodeReport } from '../../../packages/launcher/src/nodes/nodes.ts'
+import type { NodePlan } from '../../../packages/launcher/src/job/nodes.ts'
+import type { NodeReport } from '../../../packages/launcher/src/job/nodes.ts'
 import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
-import { nodeFailureText } from '../../../packages/launcher/src/report/node-failure.ts'
+import { nodeFailureText } from '../../../packages/launcher/src/report/failure-text.ts'
 import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
 import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { describeError } from '../../../packages/launcher/src/rank/error-report.ts'
+import { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
 
 const lost = tsrError('ERR_TSR_PEER_LOST', {
   ...{ peer: 3, rank: 1, reason: 'reset', operation: 'allReduce #4', group: 'world' },

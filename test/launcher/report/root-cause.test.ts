@@ -1,4 +1,4 @@
-import { exitCodeOf } from '../../../packages/launcher/src/report/exit-code.ts'
+import { exitCodeOf } from '../../../packages/launcher/src/report/root-cause.ts'
 import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 

@@ -1,4 +1,4 @@
-import { readUsage } from '../../../packages/launcher/src/report/usage-sampler.ts'
+import { readUsage } from '../../../packages/launcher/src/report/usage.ts'
 
 it('reads from /proc what the process itself measures', () => {
   const seen = readUsage(process.pid)!

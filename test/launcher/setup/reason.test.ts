@@ -3,7 +3,7 @@ import {
   pipFailure,
   reasonOf,
   roomAdvice,
-} from '../../../packages/launcher/src/setup/reason.ts'
+} from '../../../packages/launcher/src/setup/tool.ts'
 
 const failed = (...lines: string[]) => ({ ok: false, stdout: '', stderr: lines.join('\n') })
 

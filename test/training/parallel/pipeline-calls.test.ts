@@ -62,10 +62,10 @@ describe('calls', () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(
-        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* while its step runs/),
+        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* during its step/),
       )
       await expect(pipe.evaluate(examples(8))).rejects.toEqual(
-        failure('ERR_TSR_PIPELINE_BUSY', /: evaluate of .* while its step runs/),
+        failure('ERR_TSR_PIPELINE_BUSY', /: evaluate of .* during its step/),
       )
       expect((await first).loss).toBeGreaterThan(0)
       expect((await pipe.evaluate(examples(8))).loss).toBeGreaterThan(0)

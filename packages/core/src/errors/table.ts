@@ -1,11 +1,10 @@
-import { coreErrors } from './core.ts'
+import { coreErrors, nativeErrors } from './core.ts'
 import { distributedErrors } from './distributed.ts'
 import { launcherErrors } from './launcher.ts'
-import { nativeErrors } from './native.ts'
 import { storeErrors } from './store.ts'
 import { trainingErrors } from './training.ts'
 
-/** Every error of the project: code -> category, message and advice. One section a package. */
+/** All errors of the project: category, message and advice by code, with one section for each package. */
 export const errorTable = {
   ...coreErrors,
   ...nativeErrors,

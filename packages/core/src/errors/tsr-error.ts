@@ -5,15 +5,16 @@ type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}$
   ? Name | Placeholders<Rest>
   : never
 
-/** The facts that the message of `Code` needs. */
+/** The facts that fill the message of `Code`. */
 export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
   Record<Placeholders<(typeof errorTable)[Code]['message']>, string | number | bigint>
 >
 
 /**
- * An error of tsrun: an honest sentence, what to do, and the facts it was made of.
+ * An error of tsrun: a sentence that says what happened, advice on what to do, and the facts.
  *
- * Compare `code`, never use `instanceof`: errors cross threads, processes and realms.
+ * To recognize an error, compare its `code`. `instanceof` fails for errors of other threads, processes
+ * and realms.
  */
 export class TsrError extends Error {
   readonly code: TsrErrorCode
@@ -41,7 +42,7 @@ export class TsrError extends Error {
     return definitionOf(this.code).consequence === true
   }
 
-  /** The plain facts, for another thread or process; `reviveTsrError` is the way back. */
+  /** A plain object for another thread or process; `reviveTsrError` is the inverse. */
   toJSON(): SerializedTsrError {
     const { code, message, stack = '' } = this
     // JSON has no bigint.
@@ -62,7 +63,7 @@ export interface SerializedTsrError {
 }
 
 /**
- * Makes the error `code` of the table, its message filled with `facts`.
+ * Creates the error `code` of the table and fills its message with `facts`.
  *
  * @example
  * throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: -1, expected: 'at least 0' })
@@ -77,11 +78,11 @@ export function tsrError<Code extends TsrErrorCode>(
     String((facts as TsrError['facts'])[name]),
   )
   const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
-  Error.captureStackTrace(error, tsrError) // the stack begins where the error was found
+  Error.captureStackTrace(error, tsrError) // the stack begins at the caller
   return error
 }
 
-/** The way back from `toJSON`: same code, message, facts and stack. */
+/** The inverse of `toJSON`: an error with the same code, message, facts and stack. */
 export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
   const { code, message, facts, stack } = serialized
   const error = new TsrError(code, message, facts, options)
@@ -89,7 +90,7 @@ export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOp
   return error
 }
 
-/** Whether `value` is an error of tsrun, from whatever thread or realm. */
+/** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {
   return (
     typeof value === 'object' &&
@@ -100,7 +101,7 @@ export function isTsrError(value: unknown): value is TsrError {
   )
 }
 
-/** A process of another version may send a code that is not in this table. */
+/** A code that a process of another version sent may be missing from this table. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }

@@ -1,6 +1,6 @@
-import { flagTable, type Flag, type FlagName } from './flags.ts'
+import { tsrError } from '@tsrun/core'
 import type { FlagValues } from './command-line.ts'
-import { scheduledNodes, schedulerSettings } from './scheduler.ts'
+import { flagTable, type Flag, type FlagName } from './flags.ts'
 
 /**
  * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`
@@ -79,4 +79,87 @@ function find(flag: Flag, value: string | undefined, env: Environment): Setting 
 
 function upperCase(name: string): string {
   return name.replaceAll('-', '_').toUpperCase()
+}
+
+/** What the scheduler that started us says about the hosts of the job. */
+export type SchedulerSettings = Partial<Record<FlagName, Setting>>
+
+interface Layout {
+  readonly nnodes: Setting
+  /** What says that there are several tasks on a node, if there are. */
+  readonly crowd: string | undefined
+}
+
+/**
+ * The number of nodes that Slurm or Open MPI started us on; undefined outside of them. A batch
+ * script of Slurm, which runs on one of its nodes only, is outside.
+ *
+ * @throws ERR_TSR_USAGE when there are several tasks on a node: each would be a launcher
+ */
+export function scheduledNodes(env: Environment): Setting | undefined {
+  const layout = slurm(env) ?? openMpi(env)
+  if (layout === undefined) return undefined
+  if (layout.crowd === undefined) return layout.nnodes
+  throw tsrError('ERR_TSR_USAGE', {
+    problem:
+      `${layout.crowd}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
+      'ppr:1:node), or give --nnodes 1 if each is to be a job of its own',
+  })
+}
+
+/** Which node this is, and where node 0 is, in a job of several nodes. */
+export function schedulerSettings(env: Environment): SchedulerSettings {
+  const settings: SchedulerSettings = {}
+  const rank = first(env, [
+    'SLURM_NODEID',
+    'JOB_COMPLETION_INDEX', // Kubernetes: an indexed Job
+    'VC_TASK_INDEX', // Volcano
+    'VK_TASK_INDEX',
+    'OMPI_COMM_WORLD_RANK',
+  ])
+  if (rank !== undefined) settings['node-rank'] = rank
+  // What operators of Kubernetes and Volcano set for PyTorch.
+  const address = first(env, ['MASTER_ADDR']) ?? firstHost(env)
+  const port = first(env, ['MASTER_PORT'])
+  if (address !== undefined) settings['master-addr'] = address
+  if (port !== undefined) settings['master-port'] = port
+  return settings
+}
+
+/** The first host of a list as Slurm writes it: `n[03-05,9],gpu1` begins with `n03`. */
+export function firstOfNodeList(list: string): string | undefined {
+  const head = /^(?:[^,[]|\[[^\]]*\])+/.exec(list.trim())?.[0]
+  return head?.replaceAll(/\[([^\],-]*)[^\]]*\]/g, '$1')
+}
+
+function slurm(env: Environment): Layout | undefined {
+  // Only within a step (srun) there is a tsrun on every node.
+  if (env['SLURM_STEP_ID'] === undefined && env['SLURM_STEPID'] === undefined) return undefined
+  const nnodes = first(env, ['SLURM_STEP_NUM_NODES', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES'])
+  const tasks = first(env, ['SLURM_STEP_NUM_TASKS', 'SLURM_NTASKS']) ?? nnodes
+  if (nnodes === undefined || tasks === undefined) return undefined
+  const several = `Slurm runs ${tasks.value} tasks (${tasks.source}) on ${nnodes.value} nodes`
+  return { nnodes, crowd: tasks.value === nnodes.value ? undefined : several }
+}
+
+function openMpi(env: Environment): Layout | undefined {
+  const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
+  const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])
+  if (tasks === undefined || local === undefined) return undefined
+  const several = `Open MPI runs ${local.value} processes on a node (${local.source})`
+  return { nnodes: tasks, crowd: local.value === '1' ? undefined : several }
+}
+
+function firstHost(env: Environment): Setting | undefined {
+  const list = first(env, ['SLURM_STEP_NODELIST', 'SLURM_JOB_NODELIST'])
+  const host = list === undefined ? undefined : firstOfNodeList(list.value)
+  return list === undefined || host === undefined ? undefined : { ...list, value: host }
+}
+
+function first(env: Environment, variables: readonly string[]): Setting | undefined {
+  for (const variable of variables) {
+    const value = env[variable]
+    if (value !== undefined && value !== '') return { value, source: variable }
+  }
+  return undefined
 }

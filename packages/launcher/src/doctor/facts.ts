@@ -1,5 +1,5 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import type { NodeAbilities } from '../plan/typescript-loader.ts'
+import type { NodeAbilities } from '../job/script.ts'
 
 /** What the doctor knows of this host; every check judges a part of it. */
 export interface Facts {
@@ -77,3 +77,21 @@ export interface MpiFacts {
   /** First line of `mpirun --version`. */
   readonly mpirun: string | undefined
 }
+
+/** What a check found. */
+export interface Finding {
+  readonly name: string
+  /**
+   * `ok`; `note`: the default trains without it, `advice` says how to get more; `problem`: the default
+   * does not train until `advice` is followed.
+   */
+  readonly state: 'ok' | 'note' | 'problem'
+  /** What is there, in a few words. */
+  readonly found: string
+  /** What to do. */
+  readonly advice?: string
+  /** More lines, as a tool printed them. */
+  readonly details?: readonly string[]
+}
+
+export type Check = (facts: Facts) => readonly Finding[]

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
-import type { StreamName } from './line.ts'
+import type { LogFormat } from '../args/job-options.ts'
+import type { StreamName } from './lines.ts'
 
 /**
  * The launcher's own standard output and error. When their reader is slow, the ranks' streams wait;
@@ -68,5 +69,31 @@ export class Console {
 
   #resume(name: StreamName): void {
     for (const source of this.#sources[name]) source.resume()
+  }
+}
+
+/** What the launcher itself says: sentences for people, events for programs. */
+export class Announcer {
+  readonly #console: Console
+  readonly #format: LogFormat
+
+  constructor(console: Console, format: LogFormat) {
+    this.#console = console
+    this.#format = format
+  }
+
+  /** A sentence; under `--log-format json` an event that carries it as `message`. */
+  say(event: string, message: string, facts: object = {}): void {
+    this.show(event, `tsrun: ${message}\n`, { message, ...facts })
+  }
+
+  /** A finished text on stderr; under `--log-format json` an event with the facts alone. */
+  show(event: string, text: string, facts: object): void {
+    if (this.#format === 'json') {
+      const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })
+      this.#console.write('stdout', line + '\n')
+    } else if (text !== '') {
+      this.#console.write('stderr', text)
+    }
   }
 }

@@ -1,8 +1,5 @@
 import type { LogFormat } from '../args/job-options.ts'
-import { inRankColour } from './colour.ts'
-import { prettyLibraryLine } from './library-line.ts'
-import type { Line, StreamName } from './line.ts'
-import { ProgressCollapser } from './progress.ts'
+import { type Line, type StreamName, ProgressCollapser } from './lines.ts'
 
 /** Turns the pieces of one stream of one rank into what the console gets; '' for nothing. */
 export interface Presenter {
@@ -57,4 +54,79 @@ function inWholeLines(output: StreamName, make: (text: string) => string): Prese
     present: (line) => show(collapser.push(line)),
     end: () => show(collapser.flush()),
   }
+}
+
+const levels: Readonly<Record<number, string>> = {
+  10: 'TRACE',
+  20: 'DEBUG',
+  30: 'INFO',
+  40: 'WARN',
+  50: 'ERROR',
+  60: 'FATAL',
+}
+
+/** Fields of every line of the library's logger, which a person need not see. */
+const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId', 'msg', 'err']
+
+/**
+ * Makes a line for people of a JSON line that the library's logger wrote (`WARN engine: …`);
+ * undefined for any other line, also for JSON of the user's own logger.
+ */
+export function prettyLibraryLine(text: string): string | undefined {
+  if (!text.startsWith('{"level":')) return undefined
+  const entry = parse(text)
+  const level = levels[Number(entry?.['level'])]
+  if (entry === undefined || level === undefined || typeof entry['name'] !== 'string')
+    return undefined
+  if (typeof entry['runId'] !== 'string') return undefined
+  const message = typeof entry['msg'] === 'string' ? ` ${entry['msg']}` : ''
+  const facts = Object.entries(entry)
+    .filter(([key]) => !usual.includes(key))
+    .map(([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+  return `${level} ${entry['name']}:${message}${facts.join('')}${describeError(entry['err'])}`
+}
+
+function describeError(error: unknown): string {
+  if (typeof error !== 'object' || error === null) return ''
+  const { stack, message } = error as { stack?: unknown; message?: unknown }
+  if (typeof stack === 'string' && stack !== '') return `\n${stack}`
+  return typeof message === 'string' ? ` (${message})` : ''
+}
+
+function parse(text: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(text) as Record<string, unknown>
+  } catch {
+    return undefined
+  }
+}
+
+/** Colours of the rank prefixes; red is kept for errors. */
+const rankColours = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94] as const
+
+interface Output {
+  readonly isTTY?: boolean
+  getColorDepth?(env?: object): number
+}
+
+/** Whether to colour this stream: terminals only, unless NO_COLOR or FORCE_COLOR say otherwise. */
+export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
+  if (isSet(env['NO_COLOR'])) return false
+  if (isSet(env['FORCE_COLOR'])) return env['FORCE_COLOR'] !== '0' && env['FORCE_COLOR'] !== 'false'
+  return output.isTTY === true && env['TERM'] !== 'dumb'
+}
+
+/** FORCE_COLOR for ranks, which write to pipes: what this terminal can show. */
+export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
+  const depth = output.getColorDepth?.(env) ?? 4
+  return depth >= 24 ? '3' : depth >= 8 ? '2' : '1'
+}
+
+/** The text in the colour that belongs to the rank. */
+export function inRankColour(text: string, rank: number): string {
+  return `\x1b[${rankColours[rank % rankColours.length]!}m${text}\x1b[39m`
+}
+
+function isSet(value: string | undefined): boolean {
+  return value !== undefined && value !== ''
 }

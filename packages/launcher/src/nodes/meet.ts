@@ -1,14 +1,13 @@
 import { addressOfInterface } from '@tsrun/store'
-import type { Job } from '../job.ts'
-import type { Surroundings } from '../life.ts'
-import { hostStore, type HostedStore } from '../store/host-store.ts'
-import { createAlone } from './alone.ts'
-import { storeAddress } from './endpoint.ts'
+import type { Surroundings } from '../job/attempt.ts'
+import type { Job } from '../job/job.ts'
+import { type Nodes, planAlone, type NodePlan } from '../job/nodes.ts'
+import { hostStore, type HostedStore, storeAddress } from './endpoint.ts'
 import { gatherNodes } from './gather.ts'
 import { joinNodes } from './join.ts'
-import type { Nodes } from './nodes.ts'
 import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
+import { judge } from './verdict.ts'
 
 /** Refused connections that are announced; a port scan should not fill the console. */
 const REFUSALS_SHOWN = 5
@@ -54,4 +53,27 @@ async function host(
       reason,
     })
   })
+}
+
+/** The only node of a job: there is nobody to agree with. */
+export function createAlone(
+  job: Job,
+  master: NodePlan['master'],
+  close: () => Promise<void>,
+): Nodes {
+  const plan = planAlone(job, master)
+  const never = new AbortController().signal
+  return {
+    plan,
+    begin: (restartCount) => ({
+      halt: never,
+      fail: () => undefined,
+      conclude: (report) => {
+        const { maxRestarts } = job.options
+        const evidence = { plan, reports: [report], lost: [], restartCount, maxRestarts }
+        return Promise.resolve(judge(evidence))
+      },
+    }),
+    close,
+  }
 }

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { hostIdentity } from '@tsrun/store'
-import type { Job } from '../job.ts'
-import { version } from '../version.ts'
+import type { Job } from '../job/job.ts'
+import { version } from '../job/package.ts'
 
 /** What a node says about itself when it joins a job. */
 export interface Registration {

@@ -1,8 +1,8 @@
 import { describeFailure } from '../report/failure.ts'
-import { describeLostNode, type LostNode } from '../report/node-failure.ts'
+import { describeLostNode, type LostNode } from '../report/failure-text.ts'
 import { findRootCause } from '../report/root-cause.ts'
-import { ranksOf, worldSizeOf, type NodePlan } from './node-plan.ts'
-import type { NodeReport, Verdict } from './nodes.ts'
+import { ranksOf, worldSizeOf, type NodePlan } from '../job/nodes.ts'
+import type { NodeReport, Verdict } from '../job/nodes.ts'
 
 export interface Evidence {
   readonly plan: NodePlan

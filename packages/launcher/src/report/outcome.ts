@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
-import type { StderrTail } from '../logs/stderr-tail.ts'
+import type { StderrTail } from '../logs/lines.ts'
 import type { ErrorReport, ResourceUsage } from '../rank/control-message.ts'
-import type { RankProcess } from '../spawn/rank-process.ts'
+import type { RankProcess } from '../processes/rank-process.ts'
 
 /** Milliseconds: a script that lives on so long after an uncaught error has handled it. */
 const SURVIVED = 10_000

@@ -1,3 +1,4 @@
+import { constants } from 'node:os'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 
 /** Who brought the job down. */
@@ -57,4 +58,14 @@ function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   if (heapExhausted || error === undefined) return false
   return error.consequence || error.code === 'ERR_TSR_PEER_LEFT'
+}
+
+/**
+ * The exit code of a failed job: that of the culprit, 128 + n for signal n, and that of the rank
+ * which missed it for a culprit that left with 0.
+ */
+export function exitCodeOf({ culprit, witness }: RootCause): number {
+  const { exitCode, signal } = witness ?? culprit
+  if (signal !== null) return 128 + constants.signals[signal]
+  return exitCode ?? 1
 }

@@ -1,4 +1,5 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import {
   tensorflowHome,
@@ -8,17 +9,15 @@ import {
   type TensorFlowRequest,
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
-import { draftPrefix, removeAbandoned, removeReplaced } from './drafts.ts'
-import { gpuAdvice } from './gpu-use.ts'
 import {
   folderOfPackage,
   installOfficially,
   installPackages,
   TFJS_VERSION,
 } from './npm-packages.ts'
-import { prove } from './proof.ts'
-import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
+import { gpuAdvice, prove } from './proof.ts'
 import { setupError, type Workshop } from './tool.ts'
+import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
 import { bringWheel, libraryFoldersOf, needsPython } from './wheel.ts'
 
 /**
@@ -157,5 +156,39 @@ function makeFolders(path: string): void {
   } catch (error) {
     // another set-up has been faster
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+}
+
+/** Begins the name of the folder that this process builds in: host and process say whose it is. */
+export function draftPrefix(): string {
+  return `${ownPrefix()}${process.pid}-`
+}
+
+/** Removes what set-ups on this host have left half done: their processes are gone. */
+export function removeAbandoned(home: string, inUse: string | undefined): void {
+  for (const name of readdirSync(home)) {
+    const folder = join(home, name)
+    const pid = Number(name.startsWith(ownPrefix()) ? name.split('-').at(-2) : NaN)
+    if (Number.isNaN(pid) || folder === inUse || isAlive(pid)) continue
+    rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+/** Removes the folder of the set-up before this one, unless it lies elsewhere. */
+export function removeReplaced(home: string, folder: string | undefined): void {
+  if (folder === undefined || dirname(folder) !== home) return
+  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+}
+
+function ownPrefix(): string {
+  return `build-${hostname()}-`
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

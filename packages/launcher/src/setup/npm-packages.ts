@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
-import { npmFailure, reasonOf, roomAdvice } from './reason.ts'
+import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type Workshop } from './tool.ts'
 
 /** The last release; the binding's sources fit TensorFlow 2.9 to 2.21. */

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
-import { libraryPath, type TensorFlowManifest } from '@tsrun/core'
-import { packageFolder } from '../package-folder.ts'
-import { findIdleGpus, type IdleGpus } from './gpu-use.ts'
+import { libraryPath, type TensorFlowManifest, gpusAreHidden } from '@tsrun/core'
+import { findGpus } from '../job/devices.ts'
+import { packageFolder } from '../job/package.ts'
 import { runTool, type ToolOutput, type Workshop } from './tool.ts'
 
 export type Proof =
@@ -57,4 +57,49 @@ function problemOf(output: ToolOutput | undefined): string {
   const lines = output.stderr.split('\n').map((line) => line.trim())
   const error = lines.find((line) => /^\w*Error\b.*:/.test(line)) ?? lines.findLast(Boolean)
   return error ?? 'the process died without a word'
+}
+
+/** What TensorFlow logs where it takes no GPU, what says most first. */
+const causes = [
+  /failed call to cuInit/,
+  /Could not load dynamic library/,
+  /Cannot dlopen some GPU libraries/,
+  /Could not find cuda drivers/,
+]
+
+/** A binding that has computed on the CPU although it is for GPUs. */
+export interface IdleGpus {
+  /** As TensorFlow logs it. */
+  readonly reason: string
+  /** Whether this host has GPUs; an image may be built where there are none. */
+  readonly listed: boolean
+}
+
+/**
+ * Why a set-up for GPUs computes on the CPU; undefined where it may: on GPUs, with those hidden on
+ * purpose, or made for the CPU.
+ */
+export function findIdleGpus(
+  name: TensorFlowManifest['package'],
+  { onGpu, log }: { readonly onGpu: boolean; readonly log: string },
+  env: NodeJS.ProcessEnv,
+): IdleGpus | undefined {
+  if (name !== '@tensorflow/tfjs-node-gpu' || onGpu || gpusAreHidden(env)) return undefined
+  return { reason: whyCpu(log), listed: findGpus(env).length > 0 }
+}
+
+/** What to do about GPUs that are there, as the end of a sentence. */
+export const gpuAdvice =
+  'see that nvidia-smi works and the driver is new enough, name a TensorFlow with CUDA with --wheel or ' +
+  '--python, or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU'
+
+/** Without the prefix of the log, as far as the first sentence goes. */
+export function whyCpu(log: string): string {
+  const lines = log.split('\n')
+  const line = causes
+    .map((cause) => lines.find((text) => cause.test(text)))
+    .find((found) => found !== undefined)
+  if (line === undefined) return 'TensorFlow does not say why: it may be without CUDA'
+  const [sentence = ''] = line.replace(/^.*?\.cc:\d+\] /, '').split('. ')
+  return sentence.replace(/\.$/, '').trim().slice(0, 200)
 }

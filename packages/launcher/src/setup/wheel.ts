@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
-import { pipFailure, reasonOf, roomAdvice } from './reason.ts'
+import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type Workshop } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
 

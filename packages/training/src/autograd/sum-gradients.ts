@@ -25,7 +25,7 @@ export function sumInto(gradients: Map<string, Tensor>): GradientListener {
   return Object.assign(listener, { sums: gradients })
 }
 
-/** sum += gradient without a new tensor, where the memory is in reach and nobody else's. */
+/** sum += gradient without a new tensor, if no other tensor shares the memory of `sum`. */
 function addInto(sum: Tensor, gradient: Tensor): boolean {
   const heap = currentHeap()
   if (heap === undefined || !heap.isWritable(sum) || sum.size !== gradient.size) return false

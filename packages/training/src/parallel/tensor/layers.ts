@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { withLazyGradients } from '../../autograd/lazy-gradients.ts'
+import { withLazyGradients } from '../../autograd/tape.ts'
 import type { LocalSegment, Segment } from '../../model/segment.ts'
 import { tf } from '../../backend/tfjs.ts'
 import type { JointLinear } from '../../nn/joint-linear.ts'

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
 import type { RecordOptions } from '../../model/recording.ts'
-import type { SegmentedRecording } from '../../autograd/segmented-recording.ts'
+import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { Module } from '../../model/module.ts'
 import { segmentsOf } from './segments.ts'
 

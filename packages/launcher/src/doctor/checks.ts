@@ -1,0 +1,226 @@
+import { dirname, join } from 'node:path'
+import { formatBytes } from '../report/units.ts'
+import type { Facts, Finding, Check } from './facts.ts'
+
+/** Oldest Node that tsrun runs on. */
+const OLDEST = [20, 19] as const
+
+export function checkNode({ node }: Facts): Finding[] {
+  const found = `${node.version} on ${node.system}`
+  const [major = 0, minor = 0] = node.version.replace(/^v/, '').split('.').map(Number)
+  if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
+    const advice = `Install Node ${OLDEST.join('.')} or later.`
+    return [{ name: 'Node', state: 'problem', found, advice }]
+  }
+  if (!node.system.startsWith('linux')) {
+    const advice = 'On Linux ranks share memory, and libc sockets and the inline engine are there.'
+    return [{ name: 'Node', state: 'note', found, advice }]
+  }
+  return [{ name: 'Node', state: 'ok', found }]
+}
+
+export function checkTypeScript({ node }: Facts): Finding[] {
+  const name = 'TypeScript'
+  if (Boolean(node.typescript))
+    return [{ name, state: 'ok', found: 'Node strips the types itself' }]
+  if (node.tsx !== undefined) return [{ name, state: 'ok', found: 'through tsx' }]
+  const advice = 'npm install --save-dev tsx, or use Node 22.18 or later.'
+  return [{ name, state: 'note', found: 'only JavaScript runs', advice }]
+}
+
+/** Since npm 12, and before with ignore-scripts, dependencies are installed without their scripts. */
+export function checkInstallScripts({ npm, native }: Facts): Finding[] {
+  const name = 'install scripts'
+  if (npm === undefined) return [{ name, state: 'ok', found: 'no npm here that could block them' }]
+  const [major = 0, minor = 0] = npm.version.split('.').map(Number)
+  const asks = major > 11 || (major === 11 && minor >= 19)
+  if (!npm.ignoresScripts && !asks) {
+    return [{ name, state: 'ok', found: `npm ${npm.version} runs them` }]
+  }
+  const why = npm.ignoresScripts ? 'ignore-scripts is set' : 'unless they are approved'
+  const found = `npm ${npm.version} skips them (${why}); tsrun needs none`
+  if (native.available) {
+    const advice =
+      'TensorFlow’s own package needs its script: tsrun setup tensorflow does without it.'
+    return [{ name, state: 'ok', found, advice }]
+  }
+  const advice = 'If koffi is missing for that reason: npm rebuild koffi --ignore-scripts=false.'
+  return [{ name, state: 'note', found, advice }]
+}
+
+/** Descriptors that a rank with a few dozen neighbours needs, and its script. */
+const FILES = 1024
+
+export function checkNative({ native }: Facts): Finding[] {
+  const name = 'koffi'
+  if (native.available) {
+    return [{ name, state: 'ok', found: 'calls of the C library work' }]
+  }
+  const advice =
+    'Without it messages take Node’s sockets: slower, and no inline engine. ' +
+    'npm install koffi (its binary is an optional package: do not omit those); unset TSRUN_NATIVE.'
+  return [{ name, state: 'note', found: native.reason, advice }]
+}
+
+export function checkSharedMemory({ sharedMemory, native }: Facts): Finding[] {
+  const name = 'shared memory'
+  const { problem, size, free } = sharedMemory
+  if (problem !== undefined) {
+    const advice = native.available
+      ? 'Ranks of this host talk over TCP. They need memfd_create and /proc/PID/fd of each other: ' +
+        'one user, one /proc, no seccomp rule against it.'
+      : 'Ranks of this host talk over TCP. It needs koffi.'
+    return [{ name, state: 'note', found: problem, advice }]
+  }
+  const room =
+    size === undefined || free === undefined
+      ? 'no /dev/shm, not needed'
+      : `/dev/shm: ${formatBytes(free)} of ${formatBytes(size)} free`
+  const found = `memfd and /proc/PID/fd work; ${room}`
+  if (size !== undefined && size < 256 * 2 ** 20) {
+    const advice = 'tsrun does without /dev/shm, but MPI may not: docker run --shm-size=1g.'
+    return [{ name, state: 'ok', found, advice }]
+  }
+  return [{ name, state: 'ok', found }]
+}
+
+/**
+ * With autogroups the kernel shares the cores among sessions: ranks with a session each cannot give
+ * the core to each other. Those that koffi serves stay in the session of their launcher.
+ */
+export function checkScheduler({ autogroups, native }: Facts): Finding[] {
+  const name = 'scheduler'
+  if (autogroups !== true) return [{ name, state: 'ok', found: 'no autogroups' }]
+  if (native.available) {
+    return [{ name, state: 'ok', found: 'autogroups, and all ranks in one session' }]
+  }
+  const found = 'autogroups, and ranks would be in sessions of their own'
+  const advice = 'Install koffi, or, as root: sysctl kernel.sched_autogroup_enabled=0.'
+  return [{ name, state: 'note', found, advice }]
+}
+
+export function checkOpenFiles({ openFiles }: Facts): Finding[] {
+  const name = 'open files'
+  if (openFiles === undefined) return [{ name, state: 'ok', found: 'limit unknown' }]
+  const found = openFiles === Infinity ? 'no limit' : `up to ${openFiles} a process`
+  if (openFiles >= FILES) return [{ name, state: 'ok', found }]
+  const advice = `ulimit -n ${FILES * 4} before tsrun, or nofile in /etc/security/limits.conf.`
+  return [{ name, state: 'note', found, advice }]
+}
+
+export function checkThreads({ cores }: Facts): Finding[] {
+  const name = 'threads'
+  const { allowed, all, quota } = cores
+  const of = allowed === all ? '' : ` of ${all}`
+  const found = `${allowed}${of} ${all === 1 ? 'core' : 'cores'}; --nproc auto starts ${allowed}`
+  if (quota === undefined || quota >= allowed) return [{ name, state: 'ok', found }]
+  const time = Number(quota.toFixed(2))
+  const advice = `This container gets the time of ${time} cores: --nproc ${Math.max(1, Math.floor(quota))} is enough.`
+  return [{ name, state: 'note', found, advice }]
+}
+
+/** What `auto` takes where nothing is set up: without it nothing trains. */
+const DEFAULT = 'wasm'
+
+export function checkBackends({ backends, gpus }: Facts): Finding[] {
+  return backends.map((backend): Finding => {
+    const name = `backend ${backend.name}`
+    if (backend.works) {
+      const { version, device, threads } = backend
+      const parts = [
+        version,
+        device ?? [],
+        threads === undefined ? [] : `${threads} ${threads === 1 ? 'thread' : 'threads'}`,
+      ]
+      return { name, state: 'ok', found: `trains (${parts.flat().join(', ')})` }
+    }
+    const state = backend.name === DEFAULT ? 'problem' : 'note'
+    const advice = adviceFor(backend.name, backend.missing, gpus.nvidia.length > 0)
+    return { name, state, found: backend.reason, advice }
+  })
+}
+
+function adviceFor(name: string, missing: boolean, hasGpu: boolean): string {
+  if (name === 'tensorflow') {
+    const gpu = hasGpu ? ' --gpu' : ''
+    return missing ? `npx tsrun setup tensorflow${gpu}` : `npx tsrun setup tensorflow${gpu} --check`
+  }
+  if (name === 'webgpu') {
+    return missing
+      ? 'npm install webgpu @tensorflow/tfjs-backend-webgpu, for GPUs of any maker.'
+      : 'See docs/webgpu.md: it needs a driver for Vulkan, and TSRUN_WEBGPU_ADAPTER may choose one.'
+  }
+  return missing
+    ? 'npm install @tsrun/training'
+    : 'npm ci, or take node_modules away and install again.'
+}
+
+export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
+  const name = 'TensorFlow'
+  if ('problem' in tensorflow) {
+    const advice = 'npx tsrun setup tensorflow makes a new one.'
+    return [{ name, state: 'note', found: tensorflow.problem, advice }]
+  }
+  const { manifest } = tensorflow
+  // the line of the backend says it
+  if (manifest === undefined) return []
+  const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
+  const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, on ${devices.join(', ')}`
+  const finding: Finding = { name, state: 'ok', found: set, details: [`in ${folder}`] }
+  if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
+    const advice = 'npx tsrun setup tensorflow --gpu'
+    return [{ ...finding, state: 'note', found: `${set}, although there are GPUs`, advice }]
+  }
+  if (kernels !== false) return [finding]
+  const found = `${set}, without the kernels of tsrun: small layers are slower`
+  // --official never has them
+  if (request.official) return [{ ...finding, found }]
+  const advice = `${join(dirname(folder), 'setup.log')} says why; --wheel names another TensorFlow, and without ${folder} the next set-up tries again.`
+  return [{ ...finding, state: 'note', found, advice }]
+}
+
+export function checkGpus({ gpus }: Facts): Finding[] {
+  const name = 'GPUs'
+  const { nvidia, topology, problem } = gpus
+  if (problem !== undefined) {
+    const advice =
+      'The driver of the GPU does not answer: see nvidia-smi, or give the container GPUs.'
+    return [{ name, state: 'note', found: problem, advice }]
+  }
+  if (nvidia.length === 0) {
+    return [{ name, state: 'ok', found: 'none of NVIDIA (no nvidia-smi here)' }]
+  }
+  const found = nvidia.length === 1 ? '1 of NVIDIA' : `${nvidia.length} of NVIDIA`
+  return [{ name, state: 'ok', found, details: [...nvidia, ...topology] }]
+}
+
+export function checkMpi({ mpi, native }: Facts): Finding[] {
+  const name = 'MPI'
+  const { libraries, mpirun } = mpi
+  if (libraries.length === 0) {
+    const advice = 'TSRUN_LIBMPI names the library where there is one: docs/mpi.md.'
+    if (mpirun !== undefined) {
+      return [{ name, state: 'note', found: `${mpirun}, but no libmpi`, advice }]
+    }
+    return [{ name, state: 'ok', found: 'none, not needed' }]
+  }
+  const found = [mpirun ?? 'no mpirun', ...libraries].join(', ')
+  if (native.available) return [{ name, state: 'ok', found }]
+  return [{ name, state: 'note', found, advice: 'The transport mpi needs koffi.' }]
+}
+
+/** In the order of the page. */
+export const checks: readonly Check[] = [
+  checkNode,
+  checkTypeScript,
+  checkInstallScripts,
+  checkNative,
+  checkSharedMemory,
+  checkScheduler,
+  checkOpenFiles,
+  checkThreads,
+  checkBackends,
+  checkTensorFlow,
+  checkGpus,
+  checkMpi,
+]

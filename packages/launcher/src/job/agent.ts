@@ -1,0 +1,154 @@
+import { once } from 'node:events'
+import { hostname } from 'node:os'
+import { setTimeout as pause } from 'node:timers/promises'
+import { isTsrError } from '@tsrun/core'
+import { checkRanks } from '../args/job-options.ts'
+import { formatRankList } from '../args/rank-list.ts'
+import { meet } from '../nodes/meet.ts'
+import type { Interruption } from '../processes/interrupts.ts'
+import { watchMemoryEvents } from '../report/explanation.ts'
+import { failureText, nodeFailureText } from '../report/failure-text.ts'
+import { diagnosisEnvironment, flightDirectory, readFindings } from '../report/flight-records.ts'
+import type { RankOutcome } from '../report/outcome.ts'
+import { rankUsage, summaryText } from '../report/usage.ts'
+import { runLife, type Surroundings } from './attempt.ts'
+import { planLife, type Job } from './job.ts'
+import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
+import { attemptDirectory } from './rank-log.ts'
+import { openBoard } from './status-page.ts'
+
+/** Milliseconds that other hosts have for their answer when the job is killed. */
+const ANSWER_TIME = 1000
+
+/**
+ * Runs a job to its end: all ranks of all hosts together, as often as the restart budget allows.
+ *
+ * @returns the exit code of the launcher, the same on every host
+ */
+export async function runJob(job: Job, around: Surroundings): Promise<number> {
+  const { announcer, interrupts } = around
+  announceInterrupts(job, around)
+  const nodes = await meet(job, around).catch((error: unknown) => {
+    if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
+    throw error
+  })
+  if (nodes === undefined) return (interrupts.stop.reason as Interruption).exitCode
+  try {
+    checkRanks(job.options, worldSizeOf(nodes.plan))
+    announceNodes(nodes.plan, around)
+    for (let restartCount = 0; ; restartCount++) {
+      const verdict = await runOnce(job, nodes, restartCount, around)
+      if (verdict.kind === 'success') return 0
+      if (verdict.kind === 'interrupted') return verdict.exitCode
+      const { failure } = verdict
+      const colour = job.colour.stderr
+      if (verdict.kind === 'lost') {
+        announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
+        return failure.jobExitCode
+      }
+      announcer.show('failure', failureText(verdict.failure, colour), failure)
+      if (verdict.restart === undefined || interrupts.stop.aborted) return failure.jobExitCode
+      const { number, of } = verdict.restart
+      const message = `starting all ranks again (restart ${number} of ${of})`
+      announcer.say('restart', message, { restartCount: number })
+      await pauseBeforeRestart(restartCount, interrupts.stop)
+    }
+  } finally {
+    await nodes.close()
+  }
+}
+
+/** One life of the job: the ranks of this host, and what all hosts together make of it. */
+export async function runOnce(
+  job: Job,
+  nodes: Nodes,
+  restartCount: number,
+  around: Surroundings,
+): Promise<Verdict> {
+  const { options } = job
+  const { plan } = nodes
+  const memory = watchMemoryEvents()
+  const directory =
+    options.logDir === undefined
+      ? undefined
+      : attemptDirectory(options.logDir, plan.runId, restartCount)
+  const board = openBoard(job, plan, restartCount)
+  const records = flightDirectory(directory, job.env)
+  const shared = nodes.begin(restartCount)
+  const { outcomes, interrupted } = await runLife(
+    job,
+    {
+      plan: planLife(job, plan, restartCount, {
+        ...diagnosisEnvironment(records),
+        ...board.environment,
+      }),
+      board,
+      worldSize: worldSizeOf(plan),
+      directory,
+      shared,
+    },
+    around,
+  )
+  if (!interrupted) showSummary(job, outcomes, around)
+  const { stop, kill } = around.interrupts
+  const verdict = shared.conclude({
+    nodeRank: options.nodeRank,
+    outcomes,
+    interruption: interrupted ? (stop.reason as Interruption) : undefined,
+    circumstances: {
+      host: hostname(),
+      memory: memory(),
+      logs: directory,
+      findings: interrupted
+        ? []
+        : readFindings(records, { runId: plan.runId, restartCount, nodes: plan.nodes.length }),
+    },
+  })
+  // A second Ctrl-C does not wait for a host that does not answer.
+  return await Promise.race([verdict, giveUp(kill)])
+}
+
+async function giveUp(kill: AbortSignal): Promise<Verdict> {
+  if (!kill.aborted) await once(kill, 'abort')
+  await pause(ANSWER_TIME)
+  return { kind: 'interrupted', exitCode: (kill.reason as Interruption).exitCode }
+}
+
+/** Says who takes part, when there are several hosts. */
+function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: Surroundings): void {
+  if (nodes.length === 1) return
+  const list = nodes.map(({ nodeRank, host, address }) => {
+    const ranks = formatRankList(ranksOf({ nodes, ...plan }, nodeRank))
+    return `node ${nodeRank} ${host} (${address}): ${ranks}`
+  })
+  announcer.say('nodes', `${nodes.length} nodes with the ranks ${list.join('; ')}`, { nodes })
+}
+
+function announceInterrupts({ options }: Job, { announcer, interrupts }: Surroundings): void {
+  interrupts.stop.addEventListener('abort', () => {
+    const { reason } = interrupts.stop.reason as Interruption
+    if (reason === undefined) return
+    const hint = reason === 'Ctrl-C' ? '; Ctrl-C again: kill them now' : ''
+    const grace = `SIGKILL after ${options.grace / 1000} s`
+    announcer.say('interrupt', `${reason}: stopping the ranks (${grace}${hint})`, { reason })
+  })
+  interrupts.kill.addEventListener('abort', () => {
+    announcer.say('kill', 'killing the ranks now')
+  })
+}
+
+/** Twice as long each time, from 0.1 s to 10 s: what failed may need a moment to recover. */
+async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Promise<void> {
+  const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
+  await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
+}
+
+function showSummary(
+  { options }: Job,
+  outcomes: readonly RankOutcome[],
+  { announcer }: Surroundings,
+): void {
+  const usages = outcomes.map(rankUsage)
+  const wanted = options.summary && options.nproc > 1 && options.logFormat === 'pretty'
+  announcer.show('summary', wanted ? summaryText(usages) : '', { ranks: usages })
+}

@@ -1,0 +1,123 @@
+import { spawnSync } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** What the ranks of this host share. */
+export interface Devices {
+  readonly cores: number
+  /** As CUDA_VISIBLE_DEVICES names them: indices, or UUIDs. */
+  readonly gpus: readonly string[]
+  /** Of the TensorFlow that is set up. */
+  readonly libraryFolders: readonly string[]
+}
+
+/** @param list - of the GPUs, where somebody has asked for it already */
+export function findDevices(env: Environment, list?: GpuList): Devices {
+  return {
+    cores: availableParallelism(),
+    gpus: findGpus(env, list),
+    libraryFolders: findLibraryFolders(env),
+  }
+}
+
+/**
+ * What a rank is told about its share: cores / local ranks threads, and its GPU. Ranks take the GPUs
+ * in turn. TensorFlow takes a GPU's memory as it needs it, instead of all at once: others may use it as
+ * well, ranks of this job or of another one. What `env` says already stays.
+ */
+export function deviceEnvironment(
+  { cores, gpus, libraryFolders }: Devices,
+  env: Environment,
+  localRank: number,
+  localWorldSize: number,
+): Record<string, string> {
+  const threads = String(Math.max(1, Math.floor(cores / localWorldSize)))
+  const given: Record<string, string> = {
+    OMP_NUM_THREADS: threads,
+    TF_NUM_INTRAOP_THREADS: threads,
+    TF_NUM_INTEROP_THREADS: threads,
+    ...(gpus.length > 0
+      ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', TF_FORCE_GPU_ALLOW_GROWTH: 'true' } // the order of nvidia-smi
+      : {}),
+  }
+  const unset = Object.entries(given).filter(([name]) => (env[name] ?? '') === '')
+  return {
+    ...Object.fromEntries(unset),
+    ...(gpus.length > 0 ? { CUDA_VISIBLE_DEVICES: gpus[localRank % gpus.length]! } : {}),
+    ...(libraryFolders.length > 0 ? { LD_LIBRARY_PATH: libraryPath({ libraryFolders }, env) } : {}),
+  }
+}
+
+/** As CUDA_VISIBLE_DEVICES names them: those that it leaves, else those of this host. */
+export function findGpus(env: Environment, list?: GpuList): string[] {
+  const visible = env['CUDA_VISIBLE_DEVICES']
+  if (visible !== undefined) {
+    const named = visible.split(',').map((name) => name.trim())
+    return named.filter((name) => name !== '' && name !== '-1')
+  }
+  const { lines, answered } = list ?? listGpus(env)
+  if (answered) return parseGpuList(lines.join('\n'))
+  return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
+}
+
+/** Indices of the cards or, where cards are cut into MIG parts, the UUIDs of those. */
+function parseGpuList(text: string): string[] {
+  const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
+  if (parts.length > 0) return parts
+  return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function findLibraryFolders(env: Environment): readonly string[] {
+  try {
+    const manifest = readTensorFlowManifest(env)
+    return manifest?.system === thisSystem ? manifest.libraryFolders : []
+  } catch {
+    return [] // the ranks that want it will say so
+  }
+}
+
+/** What `nvidia-smi -L` says. */
+export interface GpuList {
+  /** A line for each card, and for each part of one. */
+  readonly lines: readonly string[]
+  /** False where there is no nvidia-smi, or it does not come to its end. */
+  readonly answered: boolean
+  /** Why it lists none; undefined where there is no nvidia-smi, or it works. */
+  readonly problem: string | undefined
+}
+
+/** Milliseconds; a driver without persistence mode takes seconds. */
+const LONGEST = 20_000
+
+export function listGpus(env: Readonly<Record<string, string | undefined>>): GpuList {
+  const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
+  const { error, status, stdout, stderr } = spawnSync('nvidia-smi', ['-L'], options)
+  if (error !== undefined) {
+    const { code } = error as NodeJS.ErrnoException
+    const says = code === 'ETIMEDOUT' ? `no answer within ${LONGEST / 1000} s` : error.message
+    const problem = code === 'ENOENT' ? undefined : `nvidia-smi: ${says}`
+    return { lines: [], answered: false, problem }
+  }
+  if (status === 0) return { lines: linesOf(stdout), answered: true, problem: undefined }
+  const [says = `exit code ${status}`] = linesOf(`${stdout}\n${stderr}`)
+  return { lines: [], answered: true, problem: `nvidia-smi: ${says}` }
+}
+
+/** The lines that say something. */
+export function linesOf(text: string): string[] {
+  return text
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .filter((line) => line !== '')
+}

@@ -1,0 +1,127 @@
+import { existsSync, openSync, readSync, closeSync, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { extname, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { tsrError } from '@tsrun/core'
+
+export interface Script {
+  /** Absolute. */
+  readonly path: string
+  readonly language: 'javascript' | 'typescript' | 'tsx'
+}
+
+const javascript = ['.js', '.mjs', '.cjs']
+const typescript = ['.ts', '.mts', '.cts']
+const jsx = ['.tsx', '.jsx']
+
+/**
+ * Finds the script and says what it is written in.
+ *
+ * @throws ERR_TSR_SCRIPT when it is missing, no file, or nothing that Node runs
+ */
+export function findScript(script: string, cwd: string): Script {
+  const path = resolve(cwd, script)
+  const status = statSync(path, { throwIfNoEntry: false })
+  if (status === undefined) throw refuse(script, missing(path))
+  if (status.isDirectory()) throw refuse(script, `it is a directory${alternative(path, '/index')}`)
+  if (!status.isFile()) throw refuse(script, 'it is not a regular file')
+  const extension = extname(path)
+  if (javascript.includes(extension)) return { path, language: 'javascript' }
+  if (typescript.includes(extension)) return { path, language: 'typescript' }
+  if (jsx.includes(extension)) return { path, language: 'tsx' }
+  if (extension === '' && hasNodeShebang(script, path)) return { path, language: 'javascript' }
+  const kinds = [...javascript, ...typescript, '.tsx'].join(', ')
+  throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
+}
+
+function missing(path: string): string {
+  return `there is no file ${path}${alternative(path, '')}`
+}
+
+function alternative(path: string, suffix: string): string {
+  const found = [...typescript, ...javascript].find((extension) =>
+    existsSync(path + suffix + extension),
+  )
+  return found === undefined ? '' : `, but there is ${path}${suffix}${found}`
+}
+
+function hasNodeShebang(script: string, path: string): boolean {
+  const head = new Uint8Array(80)
+  try {
+    const fd = openSync(path, 'r')
+    readSync(fd, head)
+    closeSync(fd)
+  } catch (cause) {
+    throw refuse(script, (cause as Error).message, cause)
+  }
+  return /^#!.*\bnode\b/.test(Buffer.from(head).toString('latin1').split('\n', 1)[0] ?? '')
+}
+
+function refuse(script: string, problem: string, cause?: unknown): Error {
+  return tsrError('ERR_TSR_SCRIPT', { script, problem }, { cause })
+}
+
+export interface NodeAbilities {
+  /** `process.features.typescript`: what Node itself does with TypeScript. */
+  readonly typescript: unknown
+  readonly version: string
+  /** NODE_OPTIONS of the ranks, and more arguments of theirs. */
+  readonly nodeOptions: string
+}
+
+/** What the Node that runs us can do; ranks run the same one. */
+export function nodeAbilities(
+  env: NodeJS.ProcessEnv,
+  execArgv: readonly string[] = [],
+): NodeAbilities {
+  return {
+    typescript: (process.features as { typescript?: unknown }).typescript,
+    version: process.version,
+    nodeOptions: [env['NODE_OPTIONS'] ?? '', ...execArgv].join(' '),
+  }
+}
+
+/** `--loader x`, `--import x`, `-r x`, each also with `=`. */
+const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
+
+/** Packages that run TypeScript, as a name, as a path and as a URL. */
+const LOADERS =
+  /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
+
+/**
+ * The arguments with which Node runs the script's language: none where Node strips types itself or
+ * the user brings a loader, else `--import` of tsx. What else the user preloads (a file of
+ * settings, instrumentation) goes beside tsx; where there is no tsx, it may be a loader that we do
+ * not know.
+ *
+ * @param places - files or URLs from where to look for tsx, in this order
+ * @throws ERR_TSR_TYPESCRIPT_LOADER
+ */
+export function loaderArguments(
+  script: Script,
+  node: NodeAbilities,
+  places: readonly string[],
+): string[] {
+  if (script.language === 'javascript') return []
+  if (script.language === 'typescript' && Boolean(node.typescript)) return []
+  const preloaded = [...node.nodeOptions.matchAll(PRELOADED)]
+  const isLoader = ([, option = '', name = '']: readonly string[]) =>
+    option.endsWith('loader') || LOADERS.test(name)
+  if (preloaded.some(isLoader)) return []
+  for (const place of places) {
+    const loader = resolveFrom(place, 'tsx')
+    if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
+  }
+  if (preloaded.length > 0) return []
+  const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
+  const reason = `Node ${node.version} does not run ${language} by itself`
+  throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
+}
+
+function resolveFrom(from: string, specifier: string): string | undefined {
+  try {
+    return createRequire(from).resolve(specifier)
+  } catch {
+    return undefined
+  }
+}

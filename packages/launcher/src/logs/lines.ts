@@ -1,0 +1,120 @@
+import { StringDecoder } from 'node:string_decoder'
+import { stripVTControlCharacters } from 'node:util'
+
+export type StreamName = 'stdout' | 'stderr'
+
+/** A piece of output that ends where its writer ended it. */
+export interface Line {
+  readonly text: string
+  /** `\r`: the writer goes back and writes over it; '': cut at the cap, the line goes on. */
+  readonly end: '\n' | '\r' | ''
+}
+
+/** Longest piece in characters; a longer line comes in several, so that memory stays bounded. */
+const LINE_LIMIT = 64 * 1024
+
+/** Cuts a byte stream into lines; a partial line waits for its end. */
+export class LineSplitter {
+  readonly #decoder = new StringDecoder('utf8')
+  readonly #limit: number
+  #rest = ''
+
+  constructor(limit = LINE_LIMIT) {
+    this.#limit = limit
+  }
+
+  push(chunk: Uint8Array): Line[] {
+    return this.#split(this.#rest + this.#decoder.write(chunk))
+  }
+
+  /** What is left at the end of the stream, as if it had ended its line. */
+  flush(): Line[] {
+    const lines = this.#split(this.#rest + this.#decoder.end())
+    if (this.#rest !== '') lines.push({ text: this.#rest, end: '\n' })
+    this.#rest = ''
+    return lines
+  }
+
+  #split(text: string): Line[] {
+    const lines: Line[] = []
+    let start = 0
+    for (const match of text.matchAll(/\r?\n|\r/g)) {
+      this.#cut(text.slice(start, match.index), match[0] === '\r' ? '\r' : '\n', lines)
+      start = match.index + match[0].length
+    }
+    this.#rest = this.#cutLong(text.slice(start), lines)
+    return lines
+  }
+
+  #cut(text: string, end: Line['end'], lines: Line[]): void {
+    lines.push({ text: this.#cutLong(text, lines), end })
+  }
+
+  #cutLong(text: string, lines: Line[]): string {
+    let from = 0
+    for (; text.length - from > this.#limit; from += this.#limit) {
+      lines.push({ text: text.slice(from, from + this.#limit), end: '' })
+    }
+    return text.slice(from)
+  }
+}
+
+/** Milliseconds between two states of a progress bar that are shown as lines. */
+const PAUSE = 1000
+
+/**
+ * Makes whole lines of output that writes over itself, as a terminal would leave them: of the
+ * states of a progress bar (`10 %\r20 %\r…`) the last one stays, and now and then one on the way.
+ */
+export class ProgressCollapser {
+  readonly #now: () => number
+  #state = ''
+  #shownAt = -Infinity
+
+  /** @param now - milliseconds of a monotonic clock */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now
+  }
+
+  /** The line to show for this piece; undefined if none. */
+  push({ text, end }: Line): string | undefined {
+    if (end !== '\r') {
+      const line = text === '' ? this.#state : text
+      this.#state = ''
+      return line
+    }
+    if (text === '') return undefined
+    this.#state = text
+    if (this.#now() - this.#shownAt < PAUSE) return undefined
+    this.#shownAt = this.#now()
+    return text
+  }
+
+  /** The last state, if its line was never ended. */
+  flush(): string | undefined {
+    const state = this.#state
+    this.#state = ''
+    return state === '' ? undefined : state
+  }
+}
+
+const KEPT_LINES = 100
+const KEPT_CHARACTERS = 2000
+
+/** The last lines of a rank's standard error, for the failure report. */
+export class StderrTail {
+  readonly #lines: string[] = []
+  /** V8 said so, before so many lines of a native stack that the tail has lost it. */
+  heapExhausted = false
+
+  push({ text, end }: Line): void {
+    if (end === '\r') return
+    if (/^FATAL ERROR: .*JavaScript heap out of memory/.test(text)) this.heapExhausted = true
+    this.#lines.push(stripVTControlCharacters(text.slice(0, KEPT_CHARACTERS)))
+    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
+  }
+
+  get lines(): readonly string[] {
+    return this.#lines
+  }
+}

@@ -1,0 +1,88 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { Deadline } from '@tsrun/core'
+import { livingGroups, type RankProcess } from './rank-process.ts'
+
+export interface LadderOptions {
+  /** Milliseconds between SIGTERM and SIGKILL. */
+  readonly grace: number
+  /** Ends the grace at once. */
+  readonly kill: AbortSignal
+  /** Told which ranks get SIGKILL because the grace is over. */
+  readonly onGraceOver: (ranks: number[]) => void
+}
+
+/** Milliseconds after which the kernel has had its time to end a killed process. */
+const KILL_TIME = 5000
+
+/**
+ * Stops all processes of the ranks' groups: SIGTERM, then after the grace SIGKILL. Returns when no
+ * process is left.
+ */
+export async function stopGroups(
+  ranks: readonly RankProcess[],
+  options: LadderOptions,
+): Promise<void> {
+  for (const rank of ranks) rank.stop('SIGTERM')
+  await untilGone(ranks, Deadline.after(options.grace), options.kill)
+  const left = remaining(ranks)
+  if (left.length === 0) return
+  if (!options.kill.aborted) options.onGraceOver(left.map(({ rank }) => rank))
+  for (const rank of left) rank.stop('SIGKILL')
+  await untilGone(left, Deadline.after(KILL_TIME), new AbortController().signal)
+}
+
+/** Polls, because the kernel tells of the end of a child, but not of a group. */
+async function untilGone(
+  ranks: readonly RankProcess[],
+  deadline: Deadline,
+  cut: AbortSignal,
+): Promise<void> {
+  for (let wait = 1; !deadline.expired && !cut.aborted; wait = Math.min(50, wait * 2)) {
+    if (remaining(ranks).length === 0) return
+    await pause(Math.min(wait, deadline.remaining()), undefined, { signal: cut }).catch(
+      () => undefined,
+    )
+  }
+}
+
+/** The ranks of whose groups some process still runs. */
+function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
+  const left = ranks.filter((rank) => rank.groupAlive)
+  if (left.length === 0 || left.some((rank) => rank.end === undefined)) return left
+  const living = livingGroups()
+  return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
+}
+
+/** Milliseconds that the real culprit gets to be seen before its victims' end stops the job. */
+const SETTLING_TIME = 300
+
+/**
+ * Waits until it is clear who failed first: while the only failures so far may be the consequence
+ * of another rank's, here or on another host, or a rank that has reported an error is still on its
+ * way out.
+ */
+export async function settle(
+  ranks: readonly RankProcess[],
+  cut: AbortSignal,
+  hasOtherHosts: boolean,
+): Promise<void> {
+  const limit = pause(SETTLING_TIME, true, { signal: cut }).catch(() => true)
+  let over = cut.aborted
+  while (!over && !isClear(ranks, hasOtherHosts)) {
+    const running = ranks.filter((rank) => rank.end === undefined)
+    over = await Promise.race([limit, ...running.map((rank) => rank.ended.then(() => false))])
+  }
+}
+
+function isClear(ranks: readonly RankProcess[], hasOtherHosts: boolean): boolean {
+  const running = ranks.filter((rank) => rank.end === undefined)
+  if (running.length === 0 && !hasOtherHosts) return true
+  if (running.some((rank) => rank.error !== undefined)) return false
+  return ranks.some(isCulprit)
+}
+
+function isCulprit({ end, error }: RankProcess): boolean {
+  if (end === undefined || end.exitCode === 0) return false
+  if (end.signal !== null) return true
+  return error !== undefined && !error.consequence && error.peers.length === 0
+}

@@ -1,0 +1,239 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import type { Readable } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
+import { monotonicNow, tsrError } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import type { RankPlan } from '../job/plan.ts'
+import { LineSplitter } from '../logs/lines.ts'
+import {
+  CONTROL_FD,
+  type ControlMessage,
+  type ErrorReport,
+  type ExitReport,
+  type ResourceUsage,
+} from '../rank/control-message.ts'
+
+/** How a rank ended. */
+export interface RankEnd {
+  /** On the host's monotonic clock. */
+  readonly at: number
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** Milliseconds that the reports of a rank may arrive after its end. */
+const REPORT_TIME = 200
+
+/** A running copy of the script: the leader of a process group of its own. */
+export class RankProcess {
+  readonly rank: number
+  readonly pid: number
+  readonly startedAt = monotonicNow()
+  readonly stdout: Readable
+  readonly stderr: Readable
+  /** Resolves when the process has ended and all it reported has arrived. */
+  readonly ended: Promise<RankEnd>
+  end: RankEnd | undefined
+  error: ErrorReport | undefined
+  onError: (report: ErrorReport) => void = () => undefined
+  exitReport: ExitReport | undefined
+  /** The last look at /proc, for ranks that cannot report their usage. */
+  sampledUsage: ResourceUsage | undefined
+  /** The signals that the launcher sent, strongest last. */
+  stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
+  stoppedAt = Infinity
+  readonly #child: ChildProcess
+  #groupGone = false
+
+  private constructor(rank: number, pid: number, child: ChildProcess) {
+    this.rank = rank
+    this.pid = pid
+    this.#child = child
+    this.stdout = child.stdout!
+    this.stderr = child.stderr!
+    const control = child.stdio[CONTROL_FD] as Readable
+    readControlMessages(control, (message) => {
+      this.#take(message)
+    })
+    this.ended = this.#waitForEnd(control)
+  }
+
+  /** @throws ERR_TSR_SPAWN */
+  static async start(
+    plan: RankPlan,
+    worldSize: number,
+    env: NodeJS.ProcessEnv,
+  ): Promise<RankProcess> {
+    const [program, ...args] = plan.command
+    try {
+      const child = spawn(program, args, {
+        // a session of its own, but a rank that can, makes a group only: see `leadProcessGroup`
+        detached: !isAvailable().available,
+        env: {
+          ...env,
+          ...plan.environment,
+          TSRUN_CONTROL_FD: String(CONTROL_FD),
+          TSRUN_LAUNCHER_PID: String(process.pid),
+        },
+        stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      })
+      // Without a process number there will be an error event that says why.
+      if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
+      return new RankProcess(plan.rank, child.pid, child)
+    } catch (cause) {
+      const reason = (cause as Error).message
+      throw tsrError('ERR_TSR_SPAWN', { rank: plan.rank, worldSize, reason }, { cause })
+    }
+  }
+
+  /** Resolves when the process has ended and nobody holds its output streams any more. */
+  get closed(): Promise<void> {
+    const open = [this.stdout, this.stderr].filter((stream) => !stream.closed)
+    return Promise.all(open.map((stream) => onceClosed(stream))).then(() => undefined)
+  }
+
+  get usage(): ResourceUsage | undefined {
+    return this.exitReport?.usage ?? this.sampledUsage
+  }
+
+  /** Whether any process of the rank's group is left; once gone, it is never signalled again. */
+  get groupAlive(): boolean {
+    // one that has just started may have no group yet
+    this.#groupGone ||= this.#hasExited && !groupExists(this.pid)
+    return !this.#groupGone
+  }
+
+  /** Tells the whole group to stop. */
+  stop(signal: 'SIGTERM' | 'SIGKILL'): void {
+    if (!this.groupAlive) return
+    if (!this.#hasExited) {
+      if (this.stopSignal === undefined) this.stoppedAt = monotonicNow()
+      this.stopSignal = signal
+    }
+    this.#signal(signal)
+    // A stopped (SIGSTOP) process sees SIGTERM only when it goes on.
+    if (signal === 'SIGTERM') this.#signal('SIGCONT')
+  }
+
+  /** Passes job control on: Ctrl-Z and fg. */
+  relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    if (this.groupAlive) this.#signal(signal)
+  }
+
+  /** Lets go of the streams, whoever else holds them. */
+  release(): void {
+    this.stdout.destroy()
+    this.stderr.destroy()
+  }
+
+  get #hasExited(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    if (!signalGroup(this.pid, signal)) this.#child.kill(signal)
+  }
+
+  #take(message: ControlMessage): void {
+    if (message.kind === 'exit') {
+      this.exitReport = message
+      return
+    }
+    this.error = message
+    this.onError(message)
+  }
+
+  async #waitForEnd(control: Readable): Promise<RankEnd> {
+    const reported = onceClosed(control)
+    const end = await new Promise<RankEnd>((resolve) => {
+      this.#child.once('exit', (exitCode, signal) => {
+        resolve({ at: monotonicNow(), exitCode, signal })
+      })
+    })
+    // Only the rank holds the other end, unless it forked without exec.
+    await Promise.race([reported, pause(REPORT_TIME)])
+    this.end = end
+    return end
+  }
+}
+
+function onceClosed(stream: Readable): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.closed) resolve()
+    else stream.once('close', resolve)
+  })
+}
+
+/** Reads the control pipe of a rank; what is no message of ours is ignored. */
+export function readControlMessages(
+  pipe: Readable,
+  onMessage: (message: ControlMessage) => void,
+): void {
+  const splitter = new LineSplitter(1024 * 1024)
+  pipe.on('data', (chunk: Buffer) => {
+    for (const { text } of splitter.push(chunk)) {
+      const message = parse(text)
+      if (message !== undefined) onMessage(message)
+    }
+  })
+  // A reset connection says nothing that the end of the process does not.
+  pipe.on('error', () => undefined)
+}
+
+function parse(text: string): ControlMessage | undefined {
+  try {
+    const message = JSON.parse(text) as ControlMessage | null
+    return message?.kind === 'error' || message?.kind === 'exit' ? message : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Sends a signal to every process of the group; false if there is none. */
+export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
+  return kill(group, signal)
+}
+
+/** Whether any process (also one not yet reaped) belongs to the group. */
+export function groupExists(group: number): boolean {
+  return kill(group, 0)
+}
+
+/**
+ * The groups that have a member which is not dead: unlike `groupExists`, this leaves out orphans
+ * that wait for a slow init to fetch their exit code. Undefined where there is no /proc.
+ */
+export function livingGroups(): Set<number> | undefined {
+  const groups = new Set<number>()
+  try {
+    for (const name of readdirSync('/proc')) {
+      const stat = /^\d+$/.test(name) ? readStat(name) : undefined
+      // The name, in parentheses, may hold blanks; state, parent and group follow.
+      const [state, , group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ', 3) ?? []
+      if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
+    }
+  } catch {
+    return undefined
+  }
+  return groups
+}
+
+function readStat(pid: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'latin1')
+  } catch {
+    return undefined
+  }
+}
+
+function kill(group: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    process.kill(-group, signal)
+    return true
+  } catch (error) {
+    // EPERM: it exists, but belongs to somebody else now.
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}

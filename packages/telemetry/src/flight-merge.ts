@@ -1,0 +1,212 @@
+import type { FlightFinding, MessageFinding, RankPlace, SlowFinding } from './flight-findings.ts'
+import type { FlightDump, FlightEntry } from './flight-records.ts'
+
+/** A group as the dumps know it, with the collectives of its members. */
+export interface MergedGroup {
+  readonly id: number
+  readonly name: string
+  readonly ranks: readonly number[]
+  /** Collectives by sequence, then by rank; refused ones are not among them. */
+  readonly collectives: ReadonlyMap<number, ReadonlyMap<number, FlightEntry>>
+}
+
+interface GrowingGroup extends MergedGroup {
+  readonly collectives: Map<number, Map<number, FlightEntry>>
+}
+
+const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name === 'recv'
+
+/**
+ * Compares the dumps of a job: for each group the first collective that did not end, and who is
+ * missing there or runs another; messages that wait; ranks that are always last.
+ */
+export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
+  const byRank = new Map(dumps.map((dump) => [dump.header.rank, dump]))
+  const groups = mergeGroups(dumps)
+  const collectives = groups.flatMap((group) => examineGroup(group, byRank))
+  const messages = findMessages(groups, byRank)
+  // a rank that waits for a message because another is elsewhere: the mismatch comes first
+  const rank = ({ kind }: FlightFinding): number =>
+    ['mismatch', 'missing', 'message', 'unfinished', 'slow'].indexOf(kind)
+  return [...collectives, ...messages, ...groups.flatMap((group) => findSlowRanks(group, byRank))]
+    .map((finding, i) => ({ finding, i }))
+    .sort((a, b) => rank(a.finding) - rank(b.finding) || a.i - b.i)
+    .map(({ finding }) => finding)
+}
+
+function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
+  const groups = new Map<number, GrowingGroup>()
+  for (const { header, entries } of dumps) {
+    for (const { id, name, ranks } of header.groups) {
+      if (!groups.has(id)) groups.set(id, { id, name, ranks, collectives: new Map() })
+    }
+    for (const entry of entries) {
+      if (isMessage(entry) || entry.state === 'refused') continue
+      const collectives = groups.get(entry.group)?.collectives
+      const at = collectives?.get(entry.sequence) ?? new Map<number, FlightEntry>()
+      at.set(header.rank, entry)
+      collectives?.set(entry.sequence, at)
+    }
+  }
+  return [...groups.values()].sort((a, b) => a.id - b.id)
+}
+
+/** The first collective of the group that did not end well. */
+function examineGroup(
+  group: MergedGroup,
+  byRank: ReadonlyMap<number, FlightDump>,
+): FlightFinding[] {
+  const sequences = [...group.collectives.keys()].sort((a, b) => a - b)
+  for (const sequence of sequences) {
+    const entered = group.collectives.get(sequence)!
+    const calls = [...entered.values()]
+    if (new Set(calls.map(({ operation }) => operation)).size > 1) {
+      return [mismatchOf(group, sequence, entered)]
+    }
+    if (calls.every(({ state }) => state === 'done')) continue
+    const waiting = [...entered].filter(([, { state }]) => state !== 'done').map(([rank]) => rank)
+    const absent = group.ranks.filter((rank) => !entered.has(rank))
+    const missing = absent
+      .filter((rank) => byRank.has(rank) && lastSequence(group, rank) < sequence)
+      .map((rank) => placeOf(rank, group, sequence, byRank.get(rank)!))
+    const unknown = absent.filter((rank) => !byRank.has(rank))
+    const { name, operation, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
+    const about = { group: group.name, sequence, name, operation, ...(label ? { label } : {}) }
+    if (missing.length > 0 || unknown.length > 0) {
+      return [{ kind: 'missing', ...about, missing, waiting, unknown }]
+    }
+    const errors = [...new Set(calls.flatMap(({ error }) => error ?? []))]
+    const waitsFor = [...new Set(calls.flatMap((entry) => entry.waitsFor ?? []))]
+    return [{ kind: 'unfinished', ...about, running: waiting, unknown, errors, waitsFor }]
+  }
+  return []
+}
+
+function mismatchOf(
+  group: MergedGroup,
+  sequence: number,
+  entered: ReadonlyMap<number, FlightEntry>,
+): FlightFinding {
+  const operations = [...new Set([...entered.values()].map(({ operation }) => operation))]
+  const calls = operations.map((operation) => {
+    const own = [...entered].filter(([, entry]) => entry.operation === operation)
+    const label = own.map(([, entry]) => entry.label).find((text) => text !== undefined)
+    return {
+      operation,
+      ...(label === undefined ? {} : { label }),
+      ranks: own.map(([rank]) => rank),
+      sites: [...new Set(own.flatMap(([, { site }]) => site ?? []))],
+    }
+  })
+  return { kind: 'mismatch', group: group.name, sequence, calls }
+}
+
+function findMessages(
+  groups: readonly MergedGroup[],
+  byRank: ReadonlyMap<number, FlightDump>,
+): MessageFinding[] {
+  return [...byRank.values()].flatMap(({ header, entries }) =>
+    entries.filter(isPendingMessage).flatMap((entry): MessageFinding[] => {
+      const group = groups.find(({ id }) => id === entry.group)
+      const { peer, tag = 0, name, operation, label } = entry
+      if (group === undefined) return []
+      const dump = peer === undefined ? undefined : byRank.get(peer)
+      const place =
+        dump === undefined ? undefined : placeOf(dump.header.rank, group, Infinity, dump)
+      const about = { name, operation, ...(label ? { label } : {}) }
+      return [{ kind: 'message', group: group.name, rank: header.rank, ...about, peer, tag, place }]
+    }),
+  )
+}
+
+/** Still under way, or ended by its own time-out; what failed for another reason says nothing. */
+function isPendingMessage(entry: FlightEntry): boolean {
+  if (!isMessage(entry)) return false
+  return entry.state === 'running' || entry.error === 'ERR_TSR_OPERATION_TIMEOUT'
+}
+
+function lastSequence(group: MergedGroup, rank: number): number {
+  let last = -1
+  for (const [sequence, entered] of group.collectives) {
+    if (entered.has(rank)) last = Math.max(last, sequence)
+  }
+  return last
+}
+
+function placeOf(rank: number, group: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
+  const { entries } = dump
+  const last = entries.findLast(
+    (entry) => entry.group === group.id && !isMessage(entry) && entry.state !== 'refused',
+  )
+  const running = entries.findLast(({ state }) => state === 'running')
+  const late = entries.some(
+    (entry) =>
+      entry.group === group.id &&
+      !isMessage(entry) &&
+      entry.state === 'refused' &&
+      entry.sequence === sequence,
+  )
+  return {
+    rank,
+    last: last === undefined ? undefined : nameOf(last),
+    running: running === undefined ? undefined : nameOf(running),
+    late,
+  }
+}
+
+function nameOf(entry: FlightEntry): string {
+  const { operation, sequence, label, name, peer, tag } = entry
+  const what = isMessage(entry)
+    ? `${operation.replace('send/recv', name)} ${name === 'send' ? 'to' : 'from'} ${peer === undefined ? 'any rank' : `rank ${peer}`}, tag ${tag ?? 0}`
+    : `${operation} #${sequence}`
+  return label === undefined ? what : `${what} (${label})`
+}
+
+/** Collectives below which nothing is said. */
+const ENOUGH = 10
+/** Share of the collectives to which a slow rank comes last. */
+const MOSTLY = 0.6
+/** Milliseconds behind the first that matter. */
+const NOTABLE = 1
+
+/**
+ * Ranks that come last to most collectives of a group. Only ranks of one host are compared: clocks
+ * of hosts differ.
+ */
+export function findSlowRanks(
+  { name, collectives, ranks }: MergedGroup,
+  byRank: ReadonlyMap<number, FlightDump>,
+): SlowFinding[] {
+  const hosts = new Set(ranks.map((rank) => byRank.get(rank)?.header.host))
+  return [...hosts].flatMap((host): SlowFinding[] => {
+    const members = ranks.filter((rank) => byRank.get(rank)?.header.host === host)
+    if (host === undefined || members.length < 2) return []
+    const met = [...collectives.values()].filter((entered) => members.every((r) => entered.has(r)))
+    if (met.length < ENOUGH) return []
+    const lags = met.map((entered) => lagOf(entered, members))
+    return members.flatMap((rank): SlowFinding[] => {
+      const own = lags.filter(({ last }) => last === rank).map(({ behind }) => behind)
+      const behind = median(own)
+      if (own.length < MOSTLY * met.length || behind < NOTABLE) return []
+      return [
+        { kind: 'slow', group: name, rank, collectives: met.length, last: own.length, behind },
+      ]
+    })
+  })
+}
+
+function lagOf(
+  entered: ReadonlyMap<number, FlightEntry>,
+  members: readonly number[],
+): { last: number; behind: number } {
+  const posted = members
+    .map((rank) => ({ rank, at: entered.get(rank)!.posted }))
+    .sort((a, b) => a.at - b.at)
+  const last = posted.at(-1)!
+  return { last: last.rank, behind: last.at - posted[0]!.at }
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.floor(sorted.length / 2)] ?? 0
+}

@@ -1,0 +1,176 @@
+import { closeSync, openSync, readSync, unlinkSync, writeSync, ftruncateSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createSharedFile, isAvailable } from '@tsrun/native'
+import {
+  HEADER_BYTES,
+  headerText,
+  headerWord,
+  rankStates,
+  SLOT_BYTES,
+  slotNumber,
+  slotText,
+  STATUS_MAGIC,
+  STATUS_NAME,
+  statusBytes,
+  type RankState,
+} from './status-slot.ts'
+
+export interface StatusIdentity {
+  readonly runId: string
+  readonly script: string
+  readonly worldSize: number
+  readonly restartCount: number
+  /** Ranks of this host. */
+  readonly slots: number
+}
+
+/** What one rank publishes. */
+export interface RankStatus {
+  readonly rank: number
+  readonly pid: number
+  readonly state: RankState
+  /** The current operation, or the last; undefined: none so far. */
+  readonly operation: string | undefined
+  readonly group: string | undefined
+  readonly sequence: number
+  readonly bytes: number
+  /** `monotonicNow()` when the state began. */
+  readonly since: number
+  readonly running: number
+  readonly ended: number
+  /** Ranks of the world. */
+  readonly waitsFor: readonly number[]
+  readonly step: number | undefined
+  readonly loss: number | undefined
+}
+
+/** What a status page says. */
+export interface StatusSnapshot extends StatusIdentity {
+  readonly launcherPid: number
+  /** The rank whose end ends the job. */
+  readonly abortedBy: number | undefined
+  readonly ranks: readonly RankStatus[]
+}
+
+/**
+ * The page of this host, for its launcher. It is a file without a name: nothing is left behind,
+ * whatever ends the processes.
+ */
+export class StatusPage {
+  /** Under which ranks and `tsrun ps` find it, as long as this process lives. */
+  readonly path: string
+  readonly #fd: number
+
+  /** @throws Error saying why there can be none */
+  constructor(identity: StatusIdentity) {
+    if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
+    const bytes = statusBytes(identity.slots)
+    this.#fd = isAvailable().available ? createSharedFile(STATUS_NAME, bytes) : nameless(bytes)
+    this.path = `/proc/${process.pid}/fd/${this.#fd}`
+    const header = Buffer.alloc(HEADER_BYTES)
+    const put = (name: keyof typeof headerWord, value: number): unknown =>
+      header.writeInt32LE(value, headerWord[name] * 4)
+    put('magic', STATUS_MAGIC)
+    put('slots', identity.slots)
+    put('launcherPid', process.pid)
+    put('worldSize', identity.worldSize)
+    put('restartCount', identity.restartCount)
+    for (const name of ['runId', 'script'] as const) {
+      const { at, bytes: room } = headerText[name]
+      const written = header.write(identity[name], at + 4, room - 4)
+      header.writeInt32LE(written, at)
+    }
+    writeSync(this.#fd, header, 0, header.length, 0)
+  }
+
+  /** Tells the engines of all ranks of the host that this rank's end ends the job. */
+  abort(rank: number): void {
+    const word = Buffer.alloc(4)
+    word.writeInt32LE(rank + 1)
+    writeSync(this.#fd, word, 0, 4, headerWord.abort * 4)
+  }
+
+  read(): StatusSnapshot {
+    return readDescriptor(this.#fd)
+  }
+
+  close(): void {
+    closeSync(this.#fd)
+  }
+}
+
+/** Reads the page of any launcher. @throws Error when it is none */
+export function readStatusPage(path: string): StatusSnapshot {
+  const fd = openSync(path, 'r')
+  try {
+    return readDescriptor(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function readDescriptor(fd: number): StatusSnapshot {
+  const header = Buffer.alloc(HEADER_BYTES)
+  readSync(fd, header, 0, header.length, 0)
+  const word = (name: keyof typeof headerWord): number => header.readInt32LE(headerWord[name] * 4)
+  const slots = word('slots')
+  if (word('magic') !== STATUS_MAGIC || slots < 0 || slots > 65536) {
+    throw new Error('this is no status page')
+  }
+  const body = Buffer.alloc(slots * SLOT_BYTES)
+  readSync(fd, body, 0, body.length, HEADER_BYTES)
+  const ranks = Array.from({ length: slots }, (_, index) =>
+    readSlot(body.subarray(index * SLOT_BYTES, (index + 1) * SLOT_BYTES)),
+  )
+  return {
+    runId: readText(header, headerText.runId) ?? '',
+    script: readText(header, headerText.script) ?? '',
+    worldSize: word('worldSize'),
+    restartCount: word('restartCount'),
+    slots,
+    launcherPid: word('launcherPid'),
+    abortedBy: word('abort') === 0 ? undefined : word('abort') - 1,
+    ranks: ranks.filter(({ pid }) => pid !== 0),
+  }
+}
+
+function readSlot(slot: Buffer): RankStatus {
+  const of = (name: keyof typeof slotNumber): number => slot.readDoubleLE(slotNumber[name] * 8)
+  const ranks = readText(slot, slotText.waitsFor)
+  const known = (value: number): number | undefined => (Number.isNaN(value) ? undefined : value)
+  return {
+    rank: of('rank'),
+    pid: of('pid'),
+    state: rankStates[of('state')] ?? 'starting',
+    operation: readText(slot, slotText.operation),
+    group: readText(slot, slotText.group),
+    sequence: of('sequence'),
+    bytes: of('bytes'),
+    since: of('since'),
+    running: of('running'),
+    ended: of('ended'),
+    waitsFor: ranks === undefined ? [] : ranks.split(',').map(Number).filter(Number.isInteger),
+    step: known(of('step')),
+    loss: known(of('loss')),
+  }
+}
+
+/** A rank may be writing it now: a length out of range is no text. */
+function readText(
+  bytes: Buffer,
+  { at, bytes: room }: { readonly at: number; readonly bytes: number },
+): string | undefined {
+  const length = bytes.readInt32LE(at)
+  if (length <= 0 || length > room - 4) return undefined
+  return bytes.toString('utf8', at + 4, at + 4 + length)
+}
+
+/** Without koffi: a file whose name is taken away at once. */
+function nameless(bytes: number): number {
+  const path = join(tmpdir(), `${STATUS_NAME}-${process.pid}-${Date.now()}`)
+  const fd = openSync(path, 'wx+', 0o600)
+  unlinkSync(path)
+  ftruncateSync(fd, bytes)
+  return fd
+}

@@ -1,0 +1,113 @@
+/*
+ * The status page: a file of one host that its launcher creates and all its ranks map. Little-endian;
+ * a header, then a slot for each rank of the host. Ranks write plain words, so the page can be read
+ * while a rank is stuck, and after it is gone.
+ */
+
+/** Name of the file, by which `tsrun ps` finds it among the open files of a launcher. */
+export const STATUS_NAME = 'tsrun-status'
+/** "TSP1". */
+export const STATUS_MAGIC = 0x31505354
+
+export const HEADER_BYTES = 4096
+export const SLOT_BYTES = 1024
+/** What a WebAssembly.Memory, over which ranks map the file, is made of. */
+const PAGE_BYTES = 65536
+
+/** Bytes of a page with this many slots. */
+export function statusBytes(slots: number): number {
+  return Math.ceil((HEADER_BYTES + slots * SLOT_BYTES) / PAGE_BYTES) * PAGE_BYTES
+}
+
+/** Words (32 bits) of the header. */
+export const headerWord = {
+  magic: 0,
+  slots: 1,
+  launcherPid: 2,
+  worldSize: 3,
+  restartCount: 4,
+  /** The abort word: 1 + the rank whose end ends the job; 0: the job goes on. */
+  abort: 5,
+} as const
+
+/** Texts of the header: a 32-bit length, then UTF-8. */
+export const headerText = {
+  runId: { at: 64, bytes: 128 },
+  script: { at: 256, bytes: 512 },
+} as const
+
+/** Doubles of a slot. */
+export const slotNumber = {
+  pid: 0,
+  rank: 1,
+  /** Index in `rankStates`. */
+  state: 2,
+  /** Of the current operation, or the last. */
+  sequence: 3,
+  bytes: 4,
+  /** `monotonicNow()` when the state began. */
+  since: 5,
+  /** Operations under way. */
+  running: 6,
+  /** Operations that have ended. */
+  ended: 7,
+  step: 8,
+  loss: 9,
+} as const
+
+/** Texts of a slot: a 32-bit length, then UTF-8. */
+export const slotText = {
+  operation: { at: 128, bytes: 256 },
+  group: { at: 384, bytes: 128 },
+  waitsFor: { at: 512, bytes: 256 },
+} as const
+
+/** `computing`: in no operation. */
+export const rankStates = ['starting', 'computing', 'operation', 'left'] as const
+export type RankState = (typeof rankStates)[number]
+
+const encoder = new TextEncoder()
+
+/** The slot of one rank, for the rank itself: its threads write what they know, without locks. */
+export class StatusSlot {
+  readonly buffer: SharedArrayBuffer
+  readonly index: number
+  readonly #words: Int32Array
+  readonly #numbers: Float64Array
+
+  constructor(buffer: SharedArrayBuffer, index: number) {
+    const at = HEADER_BYTES + index * SLOT_BYTES
+    this.buffer = buffer
+    this.index = index
+    this.#words = new Int32Array(buffer)
+    this.#numbers = new Float64Array(buffer, at, Object.keys(slotNumber).length)
+  }
+
+  /** The rank whose end ends the job, as its launcher says; undefined while it goes on. */
+  get abortedBy(): number | undefined {
+    const word = this.#words[headerWord.abort]!
+    return word === 0 ? undefined : word - 1
+  }
+
+  set(name: keyof typeof slotNumber, value: number): void {
+    this.#numbers[slotNumber[name]] = value
+  }
+
+  setState(state: RankState, since: number): void {
+    this.#numbers[slotNumber.state] = rankStates.indexOf(state)
+    this.#numbers[slotNumber.since] = since
+  }
+
+  setText(name: keyof typeof slotText, text: string): void {
+    this.setBytes(name, encoder.encode(text))
+  }
+
+  /** A text that was encoded before; cut to its room. */
+  setBytes(name: keyof typeof slotText, text: Uint8Array): void {
+    const { at, bytes } = slotText[name]
+    const start = HEADER_BYTES + this.index * SLOT_BYTES + at
+    const cut = text.length <= bytes - 4 ? text : text.subarray(0, bytes - 4)
+    this.#words[start / 4] = cut.length
+    new Uint8Array(this.buffer).set(cut, start + 4)
+  }
+}

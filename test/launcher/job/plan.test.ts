@@ -1,0 +1,109 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readRankEnvironment } from '@tsrun/core'
+import { describePlan, describePlanAsJson } from '../../../packages/launcher/src/job/plan.ts'
+import { planRanks } from '../../../packages/launcher/src/job/plan.ts'
+import { makeRunIdentity } from '../../../packages/launcher/src/job/job.ts'
+
+const node = { host: 'h', address: '10.0.0.1' }
+const shared = {
+  node: '/bin/node',
+  nodeArguments: ['--enable-source-maps'],
+  script: '/train.mjs',
+  token: 'secret',
+  restartCount: 2,
+  env: {},
+  devices: { cores: 2, gpus: [], libraryFolders: [] },
+  extraEnvironment: { FORCE_COLOR: '1' },
+}
+const master = { host: '127.0.0.1', port: 29500 }
+const scriptArguments = ['--name', "it's"]
+const plan = planRanks({
+  ...shared,
+  options: { nodeRank: 0, scriptArguments },
+  nodes: { runId: 'run', master, nodes: [{ ...node, nodeRank: 0, nproc: 3 }] },
+})
+
+it('gives every rank an environment that the library reads back', () => {
+  expect(plan.map(({ environment }) => readRankEnvironment(environment))).toEqual(
+    [0, 1, 2].map((rank) => ({
+      ...{ rank, worldSize: 3, localRank: rank, localWorldSize: 3, nodeRank: 0, nnodes: 1 },
+      ...{
+        masterAddr: '127.0.0.1',
+        masterPort: 29500,
+        runId: 'run',
+        token: 'secret',
+        restartCount: 2,
+      },
+    })),
+  )
+  expect(plan[1]).toMatchObject({
+    environment: { FORCE_COLOR: '1' },
+    command: ['/bin/node', '--enable-source-maps', '/train.mjs', '--name', "it's"],
+  })
+})
+
+it('counts the ranks through the hosts, however many each has', () => {
+  const nodes = [2, 3, 1].map((nproc, nodeRank) => ({ ...node, nodeRank, nproc }))
+  const ranks = nodes.flatMap(({ nodeRank }) =>
+    planRanks({
+      ...shared,
+      options: { nodeRank, scriptArguments },
+      nodes: { runId: 'run', master, nodes },
+    }).map(({ environment }) => readRankEnvironment(environment)!),
+  )
+  const facts = ranks.map(({ rank, localRank, localWorldSize, nodeRank, nnodes, worldSize }) =>
+    [rank, localRank, localWorldSize, nodeRank, nnodes, worldSize].join(' '),
+  )
+  expect(facts).toEqual([
+    '0 0 2 0 3 6',
+    '1 1 2 0 3 6',
+    '2 0 3 1 3 6',
+    '3 1 3 1 3 6',
+    '4 2 3 1 3 6',
+    '5 0 1 2 3 6',
+  ])
+})
+
+it('can be shown, without the secret', () => {
+  const text = describePlan(plan)
+  expect(text).toContain(
+    `\n  /bin/node --enable-source-maps /train.mjs --name 'it'\\''s'\n\nrank 1\n`,
+  )
+  expect(text + describePlanAsJson(plan)).not.toContain('secret')
+})
+
+const alone = { nnodes: 1, tokenFile: undefined }
+
+it('names runs so that they sort by time, and makes a token unless one is given', () => {
+  const identity = makeRunIdentity({}, alone, new Date('2026-11-21T15:30:12.345Z'))
+  expect(identity.runId).toMatch(/^20261121-153012-[0-9a-f]{6}$/)
+  expect(identity.token).toMatch(/^[0-9a-f]{64}$/)
+  const token = 'AB'.repeat(16)
+  expect(makeRunIdentity({ TSRUN_TOKEN: token }, alone).token).toBe(token)
+  expect(() => makeRunIdentity({ TSRUN_TOKEN: 'abc' }, alone)).toThrow('TSRUN_TOKEN')
+})
+
+it('takes the token from a file, and asks for one when there are several hosts', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-token-'))
+  const tokenFile = join(folder, 'token')
+  const token = '0f'.repeat(32)
+  try {
+    const read = (text: string): string => {
+      writeFileSync(tokenFile, text)
+      return makeRunIdentity({ TSRUN_TOKEN: 'ab'.repeat(16) }, { nnodes: 2, tokenFile }).token
+    }
+    expect(read(`${token}\n`)).toBe(token)
+    expect(() => read('')).toThrow(`The file ${tokenFile} (--token-file) holds no hexadecimal`)
+    expect(() => read('hello')).toThrow('--token-file')
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+  expect(() => makeRunIdentity({}, { nnodes: 2, tokenFile })).toThrow('cannot be read')
+  for (const env of [{}, { TSRUN_TOKEN: '' }]) {
+    expect(() => makeRunIdentity(env, { nnodes: 2, tokenFile: undefined })).toThrow(
+      expect.objectContaining({ code: 'ERR_TSR_TOKEN_MISSING' }),
+    )
+  }
+})
