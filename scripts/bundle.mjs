@@ -17,7 +17,7 @@ const programs = {
   distributed: {
     kernels: 'src/kernels/kernels.ts',
     'store-thread': 'src/mpi/store-thread.ts',
-    'worker-main': 'src/hosts/worker/worker-main.ts',
+    'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
     main: 'src/main.ts',

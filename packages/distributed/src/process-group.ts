@@ -1,8 +1,11 @@
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from './diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
-import type { AlgorithmName } from './engine/operation.ts'
+import type { AlgorithmName } from './operation.ts'
 import type { ReduceOp } from './reduction.ts'
+import type { WorkTiming } from './ticket.ts'
+
+export type { WorkTiming } from './ticket.ts'
 
 export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT. Default: the time-out of the group. */
@@ -72,15 +75,6 @@ export interface ReceivedObject {
   readonly source: number
 }
 
-/** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
-export interface WorkTiming {
-  /** The engine took it up. */
-  readonly posted: number
-  /** The peer was there: first byte moved. Before it the operation waited, after it it transferred. */
-  readonly started: number
-  readonly completed: number
-}
-
 /** An operation that has been started. Await it, or block on it with `wait()`. */
 export interface Work<T = void> extends PromiseLike<T> {
   /**
@@ -115,7 +109,7 @@ export type Returned<Form extends CallForm, T = void> = Form extends 'async' ? W
 export interface GroupCalls<Form extends CallForm> {
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Returned<Form>
   /**
-   * Resolves to the rank that the message came from. A receive from any source takes the first
+   * The result is the rank that the message came from. A receive from any source takes the first
    * message with its tag, from any other rank, that no earlier receive has taken.
    */
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Returned<Form, number>
@@ -204,7 +198,7 @@ export interface GroupCalls<Form extends CallForm> {
 
   /** Sends any value that MessagePack can carry; for control data, not for tensors. */
   sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
-  /** Resolves to the value; from any source to a `ReceivedObject`. */
+  /** The result is the value; from any source, a `ReceivedObject`. */
   recvObject<From extends Source>(
     from: From,
     options?: MessageOptions,

@@ -23,10 +23,14 @@ import { World, type WorldFacts } from './membership/world.ts'
 import { ObjectCollectives } from './objects/collectives.ts'
 import { ObjectMessages } from './objects/messages.ts'
 
+/** Id of the group of all ranks. */
+const WORLD_ID = 0
+
 /** The process group on an engine. Collectives and synchronous forms are in its base classes. */
 export class EngineProcessGroup extends Collectives implements ProcessGroup {
   readonly ranks: readonly number[]
-  readonly #id: number
+  /** Of the group in the world. */
+  readonly id: number
   readonly #world: World
   readonly #operations: Operations
   readonly #objects: ObjectMessages
@@ -40,7 +44,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     const member = { name, rank, size: ranks.length }
     super(member, operations)
     this.ranks = ranks
-    this.#id = id
+    this.id = id
     this.#world = world
     this.#operations = operations
     this.#objects = new ObjectMessages(member, operations)
@@ -94,14 +98,6 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
 
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[] {
     return startBatch(this, this.#operations, messages, options)
-  }
-
-  batchIsendIrecvSync(
-    messages: readonly BatchedMessage[],
-    options?: CallOptions,
-  ): (number | undefined)[] {
-    const works = this.batchIsendIrecv(messages, options)
-    return works.map((work) => work.wait() as number | undefined)
   }
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work {
@@ -171,12 +167,8 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   }
 
   async shrink(options: NewGroupOptions = {}): Promise<ProcessGroup> {
-    const { name, ranks } = this
-    const group = { id: this.#id, name, ranks }
-    return new EngineProcessGroup(
-      this.#world,
-      await agreeOnSurvivors(this.#world, group, options),
-    )
+    const identity = await agreeOnSurvivors(this.#world, this, options)
+    return new EngineProcessGroup(this.#world, identity)
   }
 
   async reconfigure(options: JoinOptions = {}): Promise<ProcessGroup> {
@@ -188,9 +180,9 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     this.#isDestroyed = true
     await this.#operations.finish()
     const { runner } = this.#world
-    runner.removeGroup(this.#id)
-    runner.journal.groups.delete(this.#id)
-    if (this.#id === WORLD_ID) await this.#world.leave()
+    runner.removeGroup(this.id)
+    runner.journal.groups.delete(this.id)
+    if (this.id === WORLD_ID) await this.#world.leave()
   }
 
   linkStatistics(): LinkStatistics[] {
@@ -221,13 +213,25 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   }
 }
 
-/** Id of the group of all ranks. */
-const WORLD_ID = 0
-
 /** Makes the group of all ranks of a world that this rank has joined. */
 export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   const { rank, worldSize, timeout } = facts
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
   const identity = { id: WORLD_ID, name: 'world', rank, ranks, timeout }
   return new EngineProcessGroup(new World(facts), identity)
+}
+
+/** See the function `newGroup`. */
+export async function newGroupOf(
+  parent: ProcessGroup,
+  ranks: readonly number[],
+  options: NewGroupOptions,
+): Promise<ProcessGroup> {
+  return await EngineProcessGroup.of(parent).newGroup(ranks, options)
+}
+
+/** The group of all ranks of the newest world that `reconfigure` has made of this group's world. */
+export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
+  const { successor } = group.world
+  return successor === undefined ? group : newestOf(EngineProcessGroup.of(successor))
 }

@@ -167,10 +167,7 @@ function axesOf<Axis extends string>(shape: Shape<Axis>): Axis[] {
 }
 
 /** The place of a rank along each axis. */
-function placesOf<Axis extends string>(
-  shape: Shape<Axis>,
-  rank: number,
-): Record<Axis, number> {
+function placesOf<Axis extends string>(shape: Shape<Axis>, rank: number): Record<Axis, number> {
   const places = {} as Record<Axis, number>
   let rest = rank
   for (const axis of axesOf(shape).reverse()) {

@@ -1,8 +1,14 @@
 import { choice, count, flag, positive, tsrError, where } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
-import { knownDTypeOf } from '../../allocated-dtypes.ts'
-import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../../dtype.ts'
-import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../engine/operation.ts'
+import {
+  dtypeNames,
+  dtypeOf,
+  dtypes,
+  dtypesOf,
+  type AnyTypedArray,
+  type DType,
+} from '../../dtype.ts'
+import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../operation.ts'
 import type {
   CallOptions,
   CollectiveOptions,
@@ -42,7 +48,7 @@ export function checkBuffer(
   options: CallOptions | undefined,
 ): DType {
   const wanted = options?.dtype === undefined ? undefined : dtypeRule.check('dtype', options.dtype)
-  const dtype = wanted ?? knownDTypeOf(buffer)
+  const dtype = wanted ?? dtypeOf(buffer)
   if (dtype === undefined || (wanted !== undefined && !dtypesOf(buffer).includes(wanted))) {
     throw bufferError(operation, problemOf(name, buffer, wanted))
   }

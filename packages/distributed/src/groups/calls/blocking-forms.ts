@@ -1,5 +1,12 @@
-import { operationCodes, type OperationName } from '../../engine/operation.ts'
-import type { GroupCalls, Work } from '../../process-group.ts'
+import { operationCodes, type OperationName } from '../../operation.ts'
+import type {
+  BatchedMessage,
+  BlockingCalls,
+  CallOptions,
+  GroupCalls,
+  ProcessGroup,
+  Work,
+} from '../../process-group.ts'
 
 /** The calls on values of any shape, each made of several operations. */
 const objectCalls = [
@@ -14,18 +21,34 @@ const objectCalls = [
 
 type CallName = OperationName | (typeof objectCalls)[number]
 
-type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] }
+type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } & Pick<
+  BlockingCalls,
+  'batchIsendIrecvSync'
+>
 
-/** A class with the synchronous form of each call, which starts the operation and waits for it. */
-export const BlockingForms = class {
-  static {
-    const names = [...Object.keys(operationCodes), ...objectCalls]
-    for (const name of names) {
-      Object.assign(this.prototype, {
-        [`${name}Sync`](this: Record<string, (...args: unknown[]) => Work<unknown>>, ...args: unknown[]) {
-          return this[name]!(...args).wait()
-        },
-      })
-    }
+class Base {
+  batchIsendIrecvSync(
+    this: ProcessGroup,
+    messages: readonly BatchedMessage[],
+    options?: CallOptions,
+  ): (number | undefined)[] {
+    const works = this.batchIsendIrecv(messages, options)
+    return works.map((work) => work.wait() as number | undefined)
   }
-} as new () => Forms
+}
+
+type AsyncCalls = Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
+
+for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
+  Object.assign(Base.prototype, {
+    [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
+      return this[name]!(...args).wait()
+    },
+  })
+}
+
+/**
+ * The synchronous form of each call, as methods of its name with `Sync`: it starts the operation by
+ * the asynchronous method and waits for it.
+ */
+export const BlockingForms = Base as new () => Forms

@@ -1,5 +1,5 @@
 import { dtypes, type AnyTypedArray } from '../../dtype.ts'
-import { digestOf } from '../../engine/operation.ts'
+import { digestOf } from '../../operation.ts'
 import type {
   CollectiveOptions,
   MonitoredBarrierOptions,
@@ -73,7 +73,7 @@ export class Collectives extends BlockingForms implements Member {
   /** Packs the buffers into one block of the arena, and copies the results back at the end. */
   allReduceCoalesced(buffers: readonly Buffer[], options?: ReduceOptions): FollowedWork<void> {
     const name = 'allReduceCoalesced'
-    if (!Array.isArray(buffers)) throw bufferError(name, 'buffers is not a list')
+    if (!isList(buffers)) throw bufferError(name, 'buffers is not a list')
     const list = buffers.map((buffer, i) => ({ name: `buffers[${i}]`, buffer }))
     const [first] = list
     if (first === undefined) throw bufferError(name, 'the list of buffers is empty')
@@ -83,7 +83,7 @@ export class Collectives extends BlockingForms implements Member {
     const algorithm = checkAlgorithm(name, options)
     const lengths = buffers.map(({ length }) => length)
     const { arena } = this.#starter
-    const packed = packInto(arena, buffers)
+    const packed = packInto(arena, name, buffers)
     const count = lengths.reduce((a, b) => a + b, 0)
     const whole = new dtypes[dtype].array(arena.heap.bytes.buffer, packed.at, count)
     return this.#starter.start({
@@ -294,6 +294,11 @@ export class Collectives extends BlockingForms implements Member {
       options,
     })
   }
+}
+
+/** `Array.isArray` would make an array of anything of a readonly one. */
+function isList(value: readonly Buffer[]): boolean {
+  return Array.isArray(value)
 }
 
 function named<B extends Buffer | null>(name: string, buffer: B): { name: string; buffer: B } {

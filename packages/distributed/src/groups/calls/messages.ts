@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { choice } from '@tsrun/core'
 import type { AnyTypedArray } from '../../dtype.ts'
-import { SKIPPED } from '../../engine/operation.ts'
+import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, CallOptions, Source } from '../../process-group.ts'
 import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
 import type { Call, Starter } from './operations.ts'

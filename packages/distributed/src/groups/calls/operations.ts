@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
-import type { AlgorithmName, Operation, OperationName } from '../../engine/operation.ts'
-import type { EngineHost } from '../../hosts/host.ts'
+import type { AlgorithmName, Operation, OperationName } from '../../operation.ts'
+import type { Runner } from '../../runners/runner.ts'
 import type { CallOptions } from '../../process-group.ts'
 import { checkTimeout, type CheckedReduction } from './arguments.ts'
 import { SelfMessages } from './self-messages.ts'
@@ -58,7 +58,7 @@ export interface GroupIdentity {
 
 /** The operations of one group: stages their buffers, starts them, and keeps those under way. */
 export class Operations implements Starter {
-  readonly runner: EngineHost
+  readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
   readonly #pending = new Set<OperationWork<unknown>>()
@@ -68,7 +68,7 @@ export class Operations implements Starter {
   /** Number of pending operations at which to look for those that nobody awaits. */
   #sweepAt = 100
 
-  constructor(group: GroupIdentity, runner: EngineHost) {
+  constructor(group: GroupIdentity, runner: Runner) {
     this.#group = group
     this.runner = runner
     this.#self = new SelfMessages(group)

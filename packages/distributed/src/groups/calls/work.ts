@@ -1,8 +1,9 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
 import { recordSpan } from '../../diagnosis/span.ts'
-import { isCollective, type Operation } from '../../engine/operation.ts'
-import type { EngineHost, Ticket } from '../../hosts/host.ts'
-import type { Work, WorkTiming } from '../../process-group.ts'
+import { isCollective, type Operation } from '../../operation.ts'
+import type { Runner } from '../../runners/runner.ts'
+import type { Ticket, WorkTiming } from '../../ticket.ts'
+import type { Work } from '../../process-group.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
@@ -17,7 +18,7 @@ export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
 
 /** The operations that a work belongs to. */
 interface Owner {
-  readonly runner: EngineHost
+  readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
   /** Called once, when the end of the operation is seen. */
@@ -113,12 +114,7 @@ export class OperationWork<T> implements FollowedWork<T> {
     if (this.#outcome !== undefined) return this.#outcome
     const { error } = this.#ticket
     this.#owner.onEnd(this)
-    recordSpan(
-      this.#owner.runner.journal.spans,
-      this.#operation,
-      this.#owner,
-      this.#ticket,
-    )
+    recordSpan(this.#owner.runner.journal.spans, this.#operation, this.#owner, this.#ticket)
     try {
       const value = this.#finish(error)
       this.#outcome = error === undefined ? { value } : { error }

@@ -1,5 +1,5 @@
 import { count, isTsrError, tsrError, where } from '@tsrun/core'
-import { LARGEST_GROUP } from '../../engine/stream.ts'
+import { LARGEST_GROUP } from '../../operation.ts'
 import type { NewGroupOptions, ProcessGroup } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import type { GroupIdentity } from '../calls/operations.ts'

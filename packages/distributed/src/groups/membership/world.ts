@@ -1,13 +1,13 @@
 import { tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { EngineHost } from '../../hosts/host.ts'
+import type { Runner } from '../../runners/runner.ts'
 import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
 
 /** What a rank has when it has joined a world. */
 export interface WorldFacts {
   readonly rank: number
   readonly worldSize: number
-  readonly runner: EngineHost
+  readonly runner: Runner
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
@@ -15,6 +15,8 @@ export interface WorldFacts {
   readonly hasPresence?: boolean
   /** How often `reconfigure` has made the world anew; default 0. */
   readonly generation?: number
+  /** See `World.departures`. */
+  readonly departures?: Set<string>
   /** Leaves this world and joins the next; undefined where there can be none. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
   /** Called when the rank has left the world. */
@@ -25,10 +27,15 @@ export interface WorldFacts {
 export class World {
   readonly rank: number
   readonly worldSize: number
-  readonly runner: EngineHost
+  readonly runner: Runner
   readonly store: Store
   readonly timeout: number
   readonly generation: number
+  /**
+   * The times that this process has joined a world and left it in order. If it joins again, it is not
+   * taken for the replacement of a lost rank.
+   */
+  readonly departures: Set<string>
   /** Whether this rank has left the world. */
   hasEnded = false
   /** The group of all ranks of the world that `reconfigure` has made of this one. */
@@ -47,6 +54,7 @@ export class World {
     this.store = facts.store
     this.timeout = facts.timeout
     this.generation = facts.generation ?? 0
+    this.departures = facts.departures ?? new Set()
   }
 
   /** Numbers a group among those of the same members and name. */

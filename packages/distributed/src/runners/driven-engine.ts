@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { destroyedError } from './host.ts'
+import { destroyedError } from './runner.ts'
 import { Placement } from './placement.ts'
 
 /**

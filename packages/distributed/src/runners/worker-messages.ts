@@ -1,10 +1,10 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
-import type { Ladders } from '../../algorithms/ladders.ts'
-import type { SharedJournal } from '../../diagnosis/journal.ts'
-import type { ListenOptions } from '../../transports/connect/listen.ts'
-import type { Endpoint } from '../../transports/connect/mesh.ts'
-import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
+import type { Ladders } from '../algorithms/ladders.ts'
+import type { SharedJournal } from '../diagnosis/journal.ts'
+import type { ListenOptions } from '../transports/listen.ts'
+import type { Endpoint } from '../transports/mesh.ts'
+import type { ConnectOptions, StreamName } from './open-transport.ts'
 
 /** What the worker starts with. */
 export interface WorkerInput {

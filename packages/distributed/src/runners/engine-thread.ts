@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
 import { signalEventfd } from '@tsrun/native'
-import { packageFolder } from '../../package-folder.ts'
-import type { Endpoint } from '../../transports/connect/mesh.ts'
-import type { ConnectOptions } from '../../transports/open-transport.ts'
+import { packageFolder } from '../package-folder.ts'
+import type { Endpoint } from '../transports/mesh.ts'
+import type { ConnectOptions } from './open-transport.ts'
 import {
   ENGINE,
   type FailureMessage,
@@ -14,8 +14,8 @@ import {
   type StartCommand,
   type StartMessage,
   type WorkerInput,
-} from './messages.ts'
-import { control } from './shared-state.ts'
+} from './worker-messages.ts'
+import { control } from './worker-memory.ts'
 
 /** Milliseconds that leaving may take. */
 export const LEAVE_TIME = 3000

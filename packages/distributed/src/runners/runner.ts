@@ -1,32 +1,14 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import type { Arena } from '../arena/arena.ts'
 import type { Journal } from '../diagnosis/journal.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { WorkTiming } from '../process-group.ts'
-
-/** An operation handed to an engine. */
-export interface Ticket {
-  readonly isSettled: boolean
-  /** Moves what can move now, where the caller's thread does that; whether it is settled. */
-  poll(): boolean
-  /** Why it failed; undefined while it runs and when it is done. */
-  readonly error: TsrError | undefined
-  readonly timing: WorkTiming | undefined
-  /**
-   * Calls back once when it is settled, never before this returns. `isAwaited`: the process must
-   * not end before, and an engine on the caller's thread must go on until then.
-   */
-  onSettled(callback: () => void, isAwaited: boolean): void
-  /** Blocks the calling thread until it is settled. @throws ERR_TSR_SYNC_UNSUPPORTED */
-  block(operation: string): void
-  abort(): void
-}
+import type { Operation } from '../operation.ts'
+import type { Ticket } from '../ticket.ts'
 
 /**
  * Where an engine runs: in a worker thread, inline on the caller's thread, or with the engines of
  * all other ranks in one thread (tests). One host a rank.
  */
-export interface EngineHost {
+export interface Runner {
   readonly kind: 'worker' | 'inline' | 'world'
   readonly transport: string
   readonly arena: Arena

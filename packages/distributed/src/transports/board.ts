@@ -1,4 +1,4 @@
-import type { Fingerprint } from './operation.ts'
+import type { Fingerprint } from '../operation.ts'
 
 /** What a rank says of what it has laid out. */
 export interface Notice {

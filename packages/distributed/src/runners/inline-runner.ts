@@ -1,11 +1,12 @@
 import type { Arena } from '../arena/arena.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Engine } from '../engine/engine.ts'
-import type { Operation } from '../engine/operation.ts'
+import type { Operation } from '../operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { destroyedError, type EngineHost, type Ticket } from './host.ts'
+import { destroyedError, type Runner } from './runner.ts'
 import { DrivenEngine } from './driven-engine.ts'
 import { TaskTicket } from './task-ticket.ts'
+import type { Ticket } from '../ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
@@ -16,7 +17,7 @@ const GLANCE = 2
  * Runs the engine on the caller's thread, inside the waits: the lowest latency, no overlap. While
  * nobody waits, nothing moves but what was handed to the sockets.
  */
-export class InlineHost implements EngineHost {
+export class InlineRunner implements Runner {
   readonly kind = 'inline'
   readonly transport: string
   readonly arena: Arena

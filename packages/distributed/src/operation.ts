@@ -1,5 +1,5 @@
-import { dtypeByCode, type DType } from '../dtype.ts'
-import { reductionCodes, type Reduction } from '../reduction.ts'
+import { dtypeByCode, type DType } from './dtype.ts'
+import { reductionCodes, type Reduction } from './reduction.ts'
 
 /** Wire codes of the operations. They never change: they are in frames. */
 export const operationCodes = {
@@ -83,6 +83,9 @@ const uneven: ReadonlySet<string> = new Set<OperationName>([
   'allToAllV',
 ])
 const empty: ReadonlySet<string> = new Set<OperationName>(['barrier', 'monitoredBarrier'])
+
+/** Groups are numbered up to here. */
+export const LARGEST_GROUP = 2 ** 18 - 1
 
 /** One call of a collective or a message, as the engine takes it. Offsets are bytes in the heap. */
 export interface Operation {

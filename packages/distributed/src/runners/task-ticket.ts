@@ -1,9 +1,8 @@
 import type { TsrError } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
-import type { Operation } from '../engine/operation.ts'
+import type { Operation } from '../operation.ts'
 import type { Task } from '../engine/task.ts'
-import type { WorkTiming } from '../process-group.ts'
-import type { Ticket } from './host.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
 
 /** How a host of the caller's own thread waits. */
 export interface Waiting {

@@ -1,18 +1,23 @@
 import { tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
-import type { ListenOptions } from './connect/listen.ts'
+import type { ListenOptions } from '../transports/listen.ts'
 import { openLibMpi } from '../mpi/libmpi.ts'
 import { MpiTransport } from '../mpi/mpi-transport.ts'
-import { connectMesh, type Endpoint, type MeshOptions } from './connect/mesh.ts'
-import { openNodeDialer } from './node/node-dialer.ts'
-import { NodeTransport } from './node/node-transport.ts'
-import { checkRoom, closeSegments, hostsOf, type Sharing } from './shared-memory/neighbours.ts'
-import { SharedMemoryTransport } from './shared-memory/shared-memory-transport.ts'
-import type { DescriptorChannel } from './tcp/descriptor-channel.ts'
-import { openTcpDialer } from './tcp/tcp-dialer.ts'
-import { TcpTransport } from './tcp/tcp-transport.ts'
-import type { BlockingTransport, EventTransport, LocalPlace } from './transport.ts'
+import { connectMesh, type Endpoint, type MeshOptions } from '../transports/mesh.ts'
+import { openNodeDialer } from '../transports/node/node-dialer.ts'
+import { NodeTransport } from '../transports/node/node-transport.ts'
+import {
+  checkRoom,
+  closeSegments,
+  hostsOf,
+  type Sharing,
+} from '../transports/shared-memory/neighbours.ts'
+import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
+import type { DescriptorChannel } from '../transports/tcp/descriptor-channel.ts'
+import { openTcpDialer } from '../transports/tcp/tcp-dialer.ts'
+import { TcpTransport } from '../transports/tcp/tcp-transport.ts'
+import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
 /** How ranks of different hosts are reached, and those of one host that share no memory. */
 export type StreamName = 'tcp' | 'node' | 'mpi'

@@ -2,18 +2,19 @@ import { readlinkSync } from 'node:fs'
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
-import { heapOf } from '../../arena/heap.ts'
-import { Engine } from '../../engine/engine.ts'
-import type { Task } from '../../engine/task.ts'
+import { heapOf } from '../arena/heap.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { Engine } from '../engine/engine.ts'
+import type { Task } from '../engine/task.ts'
 import {
   prepareTransport,
   type ConnectOptions,
   type OpenedTransport,
   type PreparedTransport,
-} from '../../transports/open-transport.ts'
-import type { BlockingTransport, EventTransport } from '../../transports/transport.ts'
-import { DrivenEngine, LEAVE_TIME } from '../driven-engine.ts'
-import { destroyedError } from '../host.ts'
+} from './open-transport.ts'
+import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
+import { DrivenEngine, LEAVE_TIME } from './driven-engine.ts'
+import { destroyedError } from './runner.ts'
 import {
   ENGINE,
   type GroupFailureMessage,
@@ -21,7 +22,7 @@ import {
   type StartCommand,
   type StartMessage,
   type WorkerInput,
-} from './messages.ts'
+} from './worker-messages.ts'
 import {
   commandAt,
   commandKinds,
@@ -29,7 +30,7 @@ import {
   readOperation,
   sharedStateOf,
   slotStates,
-} from './shared-state.ts'
+} from './worker-memory.ts'
 
 /*
  * The engine's thread: connects, then runs commands of the main thread until it is told to stop.
@@ -215,7 +216,15 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
 
 async function run({ kind, transport }: OpenedTransport): Promise<void> {
   const { rank, worldSize, journal, ladders, gone } = input
-  const engine = new Engine({ heap, rank, worldSize, transport, journal, ladders, gone })
+  const engine = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport,
+    observe: (observed) => new Diagnosis(journal, observed),
+    ladders,
+    gone,
+  })
   isReady = true
   const thread = placeOfThread()
   if (kind === 'blocking') {

@@ -1,33 +1,16 @@
-import { monotonicNow, refuseUnknown, tsrError } from '@tsrun/core'
-import { memoryStore } from '@tsrun/store'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
-import type { Operation } from '../engine/operation.ts'
-import { createWorldGroup } from '../groups/world-group.ts'
-import type { ProcessGroup } from '../process-group.ts'
+import type { Operation } from '../operation.ts'
+import type { Ticket } from '../ticket.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory/memory-transport.ts'
-import { destroyedError, type EngineHost, type Ticket } from './host.ts'
 import { createRandom, type Random } from './random.ts'
+import { destroyedError, type Runner } from './runner.ts'
 import { TaskTicket } from './task-ticket.ts'
-
-export interface WorldOptions {
-  /** Number of ranks. */
-  readonly size: number
-  /** Chooses the interleaving: the same seed gives the same run. Default 0. */
-  readonly seed?: number
-  /** Default time-out of operations in milliseconds; default 10 minutes. */
-  readonly timeout?: number
-  /** Bytes of each rank's arena and engine memory; default 64 MiB. */
-  readonly memory?: number
-  /**
-   * By rank: which host it is on; between ranks of one host large messages are copied straight from
-   * heap to heap. Default: each on a host of its own.
-   */
-  readonly hosts?: readonly number[]
-}
 
 /** Milliseconds without progress after which the thread rests between its looks. */
 const RESTLESS = 5
@@ -36,75 +19,46 @@ const PATIENCE = 500
 /** A time-out that is nearer than this, in milliseconds, ends the wait anyway. */
 const FAR = 60_000
 
-/**
- * Runs `program` as every rank of a world within this thread, over in-memory transports with a
- * seeded scheduler; resolves to the ranks' results. For tests, and to try a parallel program without
- * processes. Only the asynchronous calls work.
- *
- * @example
- * const sums = await runWorld({ size: 4, seed: 1 }, async (group) => {
- *   const buffer = Float32Array.of(group.rank)
- *   await group.allReduce(buffer)
- *   return buffer[0] // 6 on every rank
- * })
- *
- * @throws what the first failing program throws; ERR_TSR_DEADLOCK when all ranks wait for good;
- *   ERR_TSR_ARGUMENT
- */
-export async function runWorld<T>(
-  options: WorldOptions,
-  program: (group: ProcessGroup) => Promise<T>,
-): Promise<T[]> {
-  checkOptions(options)
-  const world = new World(options)
-  const programs = world.groups.map((group) => program(group))
-  return await world.run(programs)
+export interface InProcessOptions {
+  readonly size: number
+  /** Chooses the interleaving: the same seed gives the same run. */
+  readonly seed: number
+  /** Bytes of each rank's arena and engine memory. */
+  readonly memory: number
+  /** By rank: which host it is on. Undefined: each is on a host of its own. */
+  readonly hosts: readonly number[] | undefined
 }
 
-const KNOWN = Object.keys({
-  size: true,
-  seed: true,
-  timeout: true,
-  memory: true,
-  hosts: true,
-} satisfies Record<keyof WorldOptions, true>)
-
-function checkOptions(options: WorldOptions): void {
-  refuseUnknown(options, KNOWN)
-  const { size } = options
-  if (Number.isSafeInteger(size) && size >= 1) return
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'size', value: size, expected: 'a number of ranks' })
-}
-
-class World {
-  readonly groups: ProcessGroup[]
+/** The engines of all ranks of a world in one thread, over memory, with a seeded scheduler. */
+export class InProcessWorld {
+  /** By rank. */
+  readonly runners: readonly Runner[]
   readonly #engines: Engine[]
   readonly #random: Random
+  /** Counts everything that happens. */
   #activity = 0
 
-  constructor({
-    size,
-    seed = 0,
-    timeout = 600_000,
-    memory = 64 * 1024 * 1024,
-    hosts: hostOfRank,
-  }: WorldOptions) {
+  constructor({ size, seed, memory, hosts }: InProcessOptions) {
     this.#random = createRandom(seed)
-    const network = new MemoryNetwork(size, hostOfRank)
-    const store = memoryStore()
+    const network = new MemoryNetwork(size, hosts)
     const portion = (bytes: number): number => this.#portion(bytes)
-    const hosts = Array.from({ length: size }, (_, rank) => {
+    const ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
       const transport = new MemoryTransport(network, rank, size, heap, portion)
       const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
-      const shared = journal.shared
-      const engine = new Engine({ heap, rank, worldSize: size, transport, journal: shared })
-      return { engine, host: this.#createHost(engine, new Arena(heap, rank), journal, transport) }
+      const { shared } = journal
+      const engine = new Engine({
+        heap,
+        rank,
+        worldSize: size,
+        transport,
+        observe: (observed) => new Diagnosis(shared, observed),
+      })
+      const runner = this.#createRunner(engine, new Arena(heap, rank), journal, transport)
+      return { engine, runner }
     })
-    this.#engines = hosts.map(({ engine }) => engine)
-    this.groups = hosts.map(({ host }, rank) =>
-      createWorldGroup({ rank, worldSize: size, host, store, timeout }),
-    )
+    this.#engines = ranks.map(({ engine }) => engine)
+    this.runners = ranks.map(({ runner }) => runner)
   }
 
   /** Drives the engines until all programs have settled. */
@@ -169,12 +123,12 @@ class World {
     this.#activity++
   }
 
-  #createHost(
+  #createRunner(
     engine: Engine,
     arena: Arena,
     journal: Journal,
     transport: MemoryTransport,
-  ): EngineHost {
+  ): Runner {
     const submit = (operation: Operation): Ticket => {
       this.#activity++
       return new TaskTicket(engine, operation, {

@@ -1,11 +1,6 @@
-import { dtypeByCode, dtypes } from '../../dtype.ts'
-import {
-  algorithmNames,
-  operationCodes,
-  type Operation,
-  type OperationName,
-} from '../../engine/operation.ts'
-import { reductionCodes, type Reduction } from '../../reduction.ts'
+import { dtypeByCode, dtypes } from '../dtype.ts'
+import { algorithmNames, operationCodes, type Operation, type OperationName } from '../operation.ts'
+import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /*
  * What the main thread and the engine's worker share besides the arena: a ring of commands (main

@@ -1,15 +1,14 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
-import type { Ladders } from '../../algorithms/ladders.ts'
-import { Arena } from '../../arena/arena.ts'
-import { heapOf } from '../../arena/heap.ts'
-import type { Journal } from '../../diagnosis/journal.ts'
-import type { Operation } from '../../engine/operation.ts'
-import type { WorkTiming } from '../../process-group.ts'
-import type { ListenOptions } from '../../transports/connect/listen.ts'
-import type { Endpoint } from '../../transports/connect/mesh.ts'
-import type { ConnectOptions, StreamName } from '../../transports/open-transport.ts'
-import { destroyedError, type EngineHost, type Ticket } from '../host.ts'
+import type { Ladders } from '../algorithms/ladders.ts'
+import { Arena } from '../arena/arena.ts'
+import { heapOf } from '../arena/heap.ts'
+import type { Journal } from '../diagnosis/journal.ts'
+import type { Operation } from '../operation.ts'
+import type { ListenOptions } from '../transports/listen.ts'
+import type { Endpoint } from '../transports/mesh.ts'
+import type { ConnectOptions, StreamName } from './open-transport.ts'
+import { destroyedError, type Runner } from './runner.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import {
   commandAt,
@@ -22,10 +21,11 @@ import {
   slotStates,
   writeOperation,
   type SharedState,
-} from './shared-state.ts'
+} from './worker-memory.ts'
 import { WorkerTicket } from './worker-ticket.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
 
-export interface WorkerHostOptions {
+export interface WorkerRunnerOptions {
   readonly memory: WebAssembly.Memory
   readonly rank: number
   readonly worldSize: number
@@ -41,7 +41,7 @@ const SPINS = 50
 const SLICE = 1000
 
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
-export class WorkerHost implements EngineHost {
+export class WorkerRunner implements Runner {
   readonly kind = 'worker'
   transport: string
   readonly arena: Arena
@@ -62,7 +62,7 @@ export class WorkerHost implements EngineHost {
     if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
-  constructor(options: WorkerHostOptions) {
+  constructor(options: WorkerRunnerOptions) {
     const { memory, rank, transport, journal } = options
     this.transport = transport
     this.#rank = rank

@@ -1,15 +1,14 @@
 import type { TsrError } from '@tsrun/core'
-import type { WorkTiming } from '../../process-group.ts'
-import type { Ticket } from '../host.ts'
-import type { WorkerHost } from './worker-host.ts'
+import type { WorkerRunner } from './worker-runner.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
 
 /** An operation in the worker: a slot of the shared state until its end was seen. */
 export class WorkerTicket implements Ticket {
   readonly slot: number
-  readonly #host: WorkerHost
+  readonly #host: WorkerRunner
   #outcome: { readonly error: TsrError | undefined; readonly timing: WorkTiming } | undefined
 
-  constructor(host: WorkerHost, slot: number) {
+  constructor(host: WorkerRunner, slot: number) {
     this.#host = host
     this.slot = slot
   }
