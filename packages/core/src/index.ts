@@ -32,6 +32,7 @@ export {
   type ErrorFacts,
   type SerializedTsrError,
 } from './errors/tsr-error.ts'
+export { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from './format.ts'
 export {
   anything,
   callback,

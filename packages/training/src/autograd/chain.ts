@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
 import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import type { Parameter } from '../model/parameter.ts'
 

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /**
  * For passes that wait for other ranks.

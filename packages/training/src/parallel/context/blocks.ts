@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tfjs.ts'
-import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/attention-block.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/causal-attention.ts'
 
 /*
  * Attention to the keys and values of one rank after the other: online softmax (Milakov & Gimelshein,
@@ -35,8 +35,8 @@ export function viewOn(holder: number, rank: number): View {
 /** Attention to one block, of all queries: those that do not see it have log sums far below all others. */
 export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
-  const { shares, logSums } = attend(queries, keys, view.mask)
-  const output = tf.matMul(shares, values)
+  const { probabilities, logSums } = attend(queries, keys, view.mask)
+  const output = tf.matMul(probabilities, values)
   return {
     output: whole(output, view.queries, 0),
     logSums: whole(logSums, view.queries, UNSEEN),

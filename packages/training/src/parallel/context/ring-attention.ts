@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
 import { blockingBackend } from '../blocking.ts'
 import { attendBlock, blockGradients, merge, viewOn, type Partial } from './blocks.ts'

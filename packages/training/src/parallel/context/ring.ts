@@ -1,7 +1,7 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { freeAfter } from '../lent-buffers.ts'
 
 /** Two tensors of one shape. */

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { LayersModelLike } from '../../checkpoint/layers.ts'
-import { flatten, partsOf } from '../../optim/flatten.ts'
+import { flatten, partsOf } from '../../optim/flat-gradients.ts'
 import { checkGroup } from '../check-group.ts'
 import { checkReplicas } from './replicas.ts'
 

@@ -1,4 +1,4 @@
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Parameter } from '../../model/parameter.ts'
 
 /** Where the gradient of a parameter stands in its bucket, in elements. */

@@ -1,8 +1,8 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { tf } from '../../backend/tfjs.ts'
-import { flatten, partsOf } from '../../optim/flatten.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { flatten, partsOf } from '../../optim/flat-gradients.ts'
 
 /** What `getWeights` of an optimizer of tf.train gives: first its steps, an integer. */
 export type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>

@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../model/recording.ts'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { planBuckets } from './buckets.ts'
 import type { DataParallel } from './data-parallel.ts'

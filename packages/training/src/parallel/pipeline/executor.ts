@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { Activations, type Message } from './activations.ts'

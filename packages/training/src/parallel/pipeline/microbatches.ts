@@ -1,7 +1,7 @@
 import { shown, tsrError } from '@tsrun/core'
-import { reachesTensors } from '../../backend/bridge/select.ts'
+import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../backend/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Batch } from './model.ts'
 
 /** A batch cut into micro-batches of neighbouring rows; `dispose` it after use. */
@@ -108,7 +108,7 @@ function rowsIn(part: Tensor | (() => Tensor) | undefined): number | undefined {
 
 function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
-  if (tensor.dtype !== 'float32' || !reachesTensors()) {
+  if (tensor.dtype !== 'float32' || !isHostAccessible()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
   // The slice kernel of wasm copies the whole tensor for each slice.

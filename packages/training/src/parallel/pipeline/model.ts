@@ -1,5 +1,5 @@
 import { shown, tsrError } from '@tsrun/core'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 
 /** A recipe for a model that can be built in runs of layers; `shardedMLP(...)` is one. */

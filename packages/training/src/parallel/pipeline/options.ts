@@ -1,10 +1,9 @@
 import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { checkFlag } from '../../arguments.ts'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Loss } from '../../nn/loss.ts'
-import { checkMaxNorm, type ClipOptions } from '../../optim/clip.ts'
-import { checkNorm } from '../../optim/gradient-norm.ts'
+import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
@@ -108,9 +107,9 @@ function checkClip(clip: unknown): void {
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'clip', value: shown(clip), expected })
   }
   refuseUnknown(clip, KNOWN_OF_CLIP)
-  const { maxNorm, norm = 2 } = clip as Partial<ClipOptions>
-  checkMaxNorm(maxNorm)
-  checkNorm(norm)
+  const { maxNorm, norm } = clip as Partial<ClipOptions>
+  clipRules.maxNorm.check('maxNorm', maxNorm)
+  clipRules.norm.check('norm', norm)
 }
 
 /** The mean of a micro-batch would be divided again by the size of the batch. */

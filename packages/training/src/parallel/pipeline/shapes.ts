@@ -1,5 +1,5 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import type { Tensor } from '../../backend/tfjs.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Message } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
 

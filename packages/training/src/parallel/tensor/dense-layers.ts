@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { LayersModelLike } from '../../checkpoint/layers.ts'
 import { disposeModule, type Module } from '../../model/module.ts'
 import { matchName } from '../../model/name-patterns.ts'

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Variable } from '@tensorflow/tfjs-core'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Parameter, Shard } from '../../model/parameter.ts'
 
 interface Cut {

@@ -1,8 +1,8 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Embedding } from '../../nn/embedding.ts'
-import type { Head } from '../../nn/head.ts'
-import type { JointLinear } from '../../nn/joint-linear.ts'
+import type { Head } from '../../nn/embedding.ts'
+import type { JointLinear } from '../../nn/linear.ts'
 import type { Linear } from '../../nn/linear.ts'
 import type { Module, Separable } from '../../model/module.ts'
 import {

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../../backend/bridge/select.ts'
+import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { tf } from '../../backend/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { OwnedRange } from './layout.ts'
 import type { Home } from './shard-parameter.ts'
 
@@ -9,7 +9,7 @@ import type { Home } from './shard-parameter.ts'
 export function homeInWhole({ parameter, from, to, at }: OwnedRange, share: Float32Array): Home {
   const read = (): Tensor => {
     const { value } = parameter
-    if (reachesTensors()) {
+    if (isHostAccessible()) {
       return createTensor([to - from], (values) => {
         values.set(viewOf(value).subarray(from, to))
       })

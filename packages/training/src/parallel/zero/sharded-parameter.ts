@@ -1,7 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import { storageOf, type Storage } from '../../backend/storage.ts'
+import { storageOf } from '../../backend/host-memory.ts'
+import type { Storage } from '../../tfjs/backend.ts'
 import type { Parameter } from '../../model/parameter.ts'
 
 /** A parameter of a model whose values are there only for as long as somebody computes with them. */

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { RecordOptions } from '../../model/recording.ts'
-import { storageOf } from '../../backend/storage.ts'
+import { storageOf } from '../../backend/host-memory.ts'
 import type { Part, Piece } from '../../checkpoint/piece.ts'
 import type { Replicated } from '../data/options.ts'
 import { ChainRecording, type Chain, type ChainLink } from './chain-recording.ts'

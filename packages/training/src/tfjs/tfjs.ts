@@ -1,0 +1,67 @@
+import { createRequire } from 'node:module'
+import type {
+  KernelFunc,
+  NamedAttrMap,
+  NamedTensorMap,
+  Tensor,
+  TensorInfo,
+} from '@tensorflow/tfjs-core'
+
+/**
+ * The one TensorFlow.js of this process, without its layers, converters and browser backends.
+ *
+ * It is loaded with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
+ * 180 ms. A script that imports `@tensorflow/tfjs` itself gets this same engine.
+ */
+const require = createRequire(import.meta.url)
+export const tf = require('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+
+export type { Tensor } from '@tensorflow/tfjs-core'
+
+/**
+ * Registers the gradient functions of TensorFlow.js, once. Only the umbrella package has them in a
+ * form that Node can load. Loading it takes 60 ms, so it is deferred until a tape is recorded.
+ */
+export function registerGradients(): void {
+  require('@tensorflow/tfjs')
+}
+
+export function registerWasm(): void {
+  require('@tensorflow/tfjs-backend-wasm')
+}
+
+export function registerCpu(): void {
+  require('@tensorflow/tfjs-backend-cpu')
+}
+
+/**
+ * Our TensorFlow.js modules, loaded, each with the name under which the package of its Node binding
+ * requires it.
+ */
+export function loadedModules(): [name: string, module: NodeJS.Module][] {
+  registerGradients()
+  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
+    name,
+    require.cache[require.resolve(name)]!,
+  ])
+}
+
+/** Replaces a kernel of a backend. `make` gets the original one, for the calls that ours does not handle. */
+export function replaceKernel(
+  kernelName: string,
+  backendName: string,
+  make: (original: KernelFunc) => KernelFunc,
+): void {
+  const original = tf.getKernel(kernelName, backendName)
+  tf.unregisterKernel(kernelName, backendName)
+  tf.registerKernel({ ...original, kernelFunc: make(original.kernelFunc) })
+}
+
+/** Runs a kernel without the operation around it: there are no checks and no entry on the tape. */
+export function runKernel(
+  name: string,
+  inputs: Readonly<Record<string, TensorInfo>>,
+  attrs: NamedAttrMap = {},
+): Tensor {
+  return tf.engine().runKernel(name, inputs as unknown as NamedTensorMap, attrs)
+}
