@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP } from '@tsrun/training'
-import { exampleBatch, excess, singleProcessStep } from './support/reference.ts'
+import { exampleBatch, excess, singleProcessStep } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

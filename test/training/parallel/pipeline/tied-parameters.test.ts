@@ -19,14 +19,14 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
+import { failure } from '../support/failure.ts'
 import {
   excess,
   parameterValues,
   singleProcessStep,
   values,
   type Snapshot,
-} from './support/reference.ts'
+} from '../support/reference.ts'
 
 jest.setTimeout(120_000)
 
@@ -97,7 +97,7 @@ describe('a table that embedding and head share', () => {
       },
     ],
   ]
-  it.each(layouts)('trains like in a single process: %s', async (_, size, options) => {
+  it.each(layouts)('trains as in a single process: %s', async (_, size, options) => {
     const before = tf.memory().numTensors
     const single = trainSingle()
     const ranks = await train(size, options)
@@ -193,7 +193,7 @@ describe('a table that embedding and head share', () => {
     }
   })
 
-  it('is refused where the stages disagree about its shape', async () => {
+  it('is refused if it has different shapes in the stages', async () => {
     const wrong: PipelineModel = {
       layers: 2,
       slice: (from) => ({

@@ -1,8 +1,8 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP, tf, type Pipeline } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -34,7 +34,7 @@ async function wanted(seeds: readonly number[]): Promise<number[][]> {
 }
 
 describe('two pipelines', () => {
-  it('over one group: the second call at a time is refused, and the first goes on', async () => {
+  it('over one group: a call during another one is refused, and the first goes on', async () => {
     const [[first]] = (await wanted([1])) as [[number]]
     const losses = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const [a, b] = [make(1, group), make(2, group)]
@@ -83,7 +83,7 @@ describe('two pipelines', () => {
 })
 
 describe('dispose()', () => {
-  it('does nothing the second time, and no call follows it', async () => {
+  it('does nothing the second time, and refuses all later calls', async () => {
     const before = tf.memory().numTensors
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       await pipe.step(examples(8))

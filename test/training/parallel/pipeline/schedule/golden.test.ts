@@ -1,7 +1,7 @@
 import {
   schedule,
   type ScheduleName,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
 
 interface Golden {
   readonly name: ScheduleName
@@ -117,7 +117,7 @@ describe('interleaved over four ranks', () => {
     },
   )
 
-  it('never waits for ever, whatever the counts', () => {
+  it('never waits for ever, with any counts', () => {
     for (let ranks = 1; ranks <= 5; ranks++) {
       for (let chunks = 1; chunks <= 4; chunks++) {
         for (let microbatches = 1; microbatches <= 13; microbatches++) {
@@ -127,7 +127,7 @@ describe('interleaved over four ranks', () => {
     }
   })
 
-  it('refuses stages that cannot be dealt out, as others refuse more than one a rank', () => {
+  it('refuses stages that cannot be dealt out; other schedules refuse more than one per rank', () => {
     const stages = { stages: 6, ranks: 4, microbatches: 2 }
     expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
     expect(() => schedule('1f1b', stages)).toThrow('one per rank')

@@ -1,14 +1,14 @@
 import fc from 'fast-check'
 import { isTsrError } from '@tsrun/core'
-import { executionOrder } from '../../../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
+import { executionOrder } from '../../../../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
 import {
   customSchedule,
   formatAction,
   schedule,
   scheduleNames,
   validateSchedule,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
-import { hasCycle, randomLists } from '../support/random-lists.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { hasCycle, randomLists } from '../../support/random-lists.ts'
 
 const extent = fc.record({
   stages: fc.integer({ min: 1, max: 8 }),
@@ -28,7 +28,7 @@ describe('random schedules', () => {
     )
   })
 
-  it('what validates never deadlocks, what does not has a cycle', () => {
+  it('valid lists never deadlock, and invalid ones have a cycle', () => {
     let refused = 0
     fc.assert(
       fc.property(randomLists, ({ lists }) => {
@@ -55,7 +55,7 @@ describe('random schedules', () => {
     expect(refused).toBeGreaterThan(50)
   })
 
-  it('puts the actions into an order in which none comes before what it needs', () => {
+  it('puts the actions into an order in which each has what it needs', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (size, name) => {
         const { actions } = schedule(name, size)

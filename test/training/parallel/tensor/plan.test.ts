@@ -15,15 +15,15 @@ import {
   vocabParallel,
   type ParallelPlan,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 const sizes = { vocabulary: 12, block: 8, width: 12, heads: 3, layers: 2 }
 
 beforeAll(() => loadBackend('wasm'))
 
 describe('parallelize', () => {
-  it('gives each rank its part of every tensor that the plan cuts', async () => {
+  it('gives each rank its part of every tensor that the plan shards', async () => {
     const whole = new GPT(sizes)
     const before = tf.memory().numTensors
     const ranks = await onEach(3, (group) => {
@@ -56,7 +56,7 @@ describe('parallelize', () => {
     disposeModule(whole)
   })
 
-  it('cuts a tied table once', async () => {
+  it('shards a tied table once', async () => {
     const [model] = await onEach(3, (group) =>
       parallelize(new GPT({ ...sizes, tied: true }), gptPlan(), group),
     )
@@ -86,7 +86,7 @@ describe('parallelize', () => {
     for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
   })
 
-  it('of a recipe refuses what no rank of the pipeline has found', async () => {
+  it('of a recipe refuses names that no rank of the pipeline has found', async () => {
     const recipe = shardedMLP({ layers: 4, inputs: 4, hidden: 6, outputs: 2 })
     const batch = {
       size: 2,
@@ -138,7 +138,7 @@ describe('parallelize', () => {
       },
     ],
     ['the end of the model', { 'layers.*': columnParallel({ gather: 'partial' }) }],
-  ])('refuses to gather gradients that are whole, in front of %s', async (_, plan) => {
+  ])('refuses to sum gradients that are already whole, before %s', async (_, plan) => {
     const [error] = await onEach(2, (group) => {
       const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
       try {

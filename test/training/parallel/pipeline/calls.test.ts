@@ -12,8 +12,8 @@ import {
   type PipelineOptions,
   type Tensor,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -27,7 +27,7 @@ function text(length: number) {
   return { size: 4, inputs: tokens, labels: tokens }
 }
 
-describe('batches of other lengths', () => {
+describe('batches of different lengths', () => {
   it.each<[number, PipelineOptions]>([
     [1, {}],
     [3, { schedule: '1f1b' }],
@@ -58,7 +58,7 @@ describe('batches of other lengths', () => {
 })
 
 describe('calls', () => {
-  it('that do not wait for the one before are refused at once, and the first goes on', async () => {
+  it('that do not await the one before are refused at once, and the first goes on', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(
@@ -79,7 +79,7 @@ describe('calls', () => {
       /the unknown key "microbatch"; expected only/,
     ],
     [
-      'micro-batches that its lists have not',
+      'a number of micro-batches that its lists do not have',
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },
       /microbatches is 8; expected 2, as in the schedule/,
     ],
@@ -89,7 +89,7 @@ describe('calls', () => {
     )
   })
 
-  it('a pipeline takes the number of micro-batches that its lists have', async () => {
+  it('a pipeline takes the number of micro-batches of its lists', async () => {
     const options = { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 2 }
     await onRanks(1, options, () => Promise.resolve())
   })

@@ -9,8 +9,8 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -67,7 +67,7 @@ describe('pipeline() refuses, before it builds a layer,', () => {
     ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
     ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
     ['nothing', () => undefined, /model is undefined; expected a recipe/],
-  ])('%s in the place of a recipe, as measureCosts does', async (_, make, message) => {
+  ])('%s instead of a recipe, like measureCosts', async (_, make, message) => {
     const built = make() as PipelineModel
     await runWorld({ size: 1 }, async (group) => {
       expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))
@@ -79,7 +79,7 @@ describe('pipeline() refuses, before it builds a layer,', () => {
 })
 
 describe('splitLayers', () => {
-  it('refuses an option that there is not', () => {
+  it('refuses an unknown option', () => {
     const options = { cost: [1, 1, 1, 9] } as object
     expect(() => splitLayers(4, 2, options)).toThrow(
       failure('ERR_TSR_ARGUMENT', /with the unknown key "cost"; expected only costs/),

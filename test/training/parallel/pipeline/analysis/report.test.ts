@@ -14,7 +14,7 @@ import {
   StepMeter,
   type StepSample,
 } from '@tsrun/training'
-import { exampleBatch } from './support/reference.ts'
+import { exampleBatch } from '../../support/reference.ts'
 
 jest.setTimeout(60_000)
 
@@ -88,7 +88,7 @@ describe('pipelineReport', () => {
 })
 
 describe('messageTime', () => {
-  it('counts from the later of send and receive to the arrival', () => {
+  it('is the time from the later of send and receive to the arrival', () => {
     const span = (rank: number, kind: Span['kind'], peer: number, start: number, end: number) => ({
       ...{ rank, kind, peer, start, end, microbatch: 0, bytes: 4 },
     })
@@ -100,7 +100,7 @@ describe('messageTime', () => {
     expect(messageTime([])).toBe(0)
   })
 
-  it('is what the simulator adds to every hop', () => {
+  it('is added by the simulator to every transfer', () => {
     const samples = [[sample({})], [sample({})]]
     const { predictedStepTime } = pipelineReport(samples, schedule('naive', plan), { transfer: 2 })
     expect(predictedStepTime).toBe(microbatches * (2 * 3 + 2 * 2))
@@ -108,7 +108,7 @@ describe('messageTime', () => {
 })
 
 describe('StepMeter', () => {
-  it('samples every step on every rank, and keeps the spans of the last', async () => {
+  it('samples every step on every rank, and keeps the spans of the last one', async () => {
     await loadBackend('wasm')
     const ranks = await runWorld({ size: 2 }, async (group) => {
       const optimizer = new SGD({ learningRate: 0.1 })

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { loadBackend, SGD, tf, type Batch, type Tensor } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
   ;[inputs, labels] = [x(), y()]
 })
 
-describe('what is no batch', () => {
+describe('an invalid batch', () => {
   const NONE = 'expected one object { inputs, labels }, of tensors or functions'
 
   it.each<[string, () => unknown, RegExp]>([
@@ -49,7 +49,7 @@ describe('what is no batch', () => {
     expect(losses).toEqual([losses[0], losses[0], losses[0]])
   })
 
-  it('is refused where a function makes no tensor', async () => {
+  it('is refused if a function makes no tensor', async () => {
     const before = tf.memory().numTensors
     await onRanks(1, training, async (pipe) => {
       const promise = { ...examples(8), inputs: () => Promise.resolve(inputs) }
@@ -62,7 +62,7 @@ describe('what is no batch', () => {
 })
 
 describe('a rank', () => {
-  it('needs not have the part of a batch that it does not read', async () => {
+  it('need not have the part of a batch that it does not read', async () => {
     const parts = [{ inputs }, {}, { labels }]
     const run = (of: (rank: number) => object) =>
       onRanks(3, training, async (pipe, { rank }) => {

@@ -21,7 +21,7 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('parameters that are whole', () => {
+describe('parameters that are unsharded', () => {
   it.each([1, 2, 3] as const)(
     'have the values of a checkpoint that is loaded: stage %i',
     async (stage) => {

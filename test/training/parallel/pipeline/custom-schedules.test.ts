@@ -7,8 +7,8 @@ import {
   tf,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,19 +1,19 @@
 import { readFileSync } from 'node:fs'
 import { schedule, type ScheduleName } from '@tsrun/training'
 
-const page = readFileSync(new URL('../../../docs/pipeline.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../../../../docs/pipeline.md', import.meta.url), 'utf8')
 
 describe('docs/pipeline.md', () => {
   it.each<[ScheduleName, number]>([
     ['naive', 2],
     ['gpipe', 8],
     ['1f1b', 8],
-  ])('draws %s as it is', (name, microbatches) => {
+  ])('draws %s as the simulator does', (name, microbatches) => {
     const drawings = Array.from(page.matchAll(/^```text\n([^]*?)^```$/gm), ([, text]) => text)
     expect(drawings).toContain(`${schedule(name, { stages: 4, microbatches }).grid()}\n`)
   })
 
-  it('lists the values that the simulator finds', () => {
+  it('lists the values of the simulator', () => {
     const [, table] = /^Some values[^]*?\n((?:\|.*\n)+)/m.exec(page)!
     const rows = table!.trim().split('\n').slice(2)
     expect(rows.length).toBeGreaterThan(3)

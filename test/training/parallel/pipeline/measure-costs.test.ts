@@ -9,8 +9,8 @@ import {
   tf,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { exampleBatch, excess, values, type Values } from './support/reference.ts'
+import { failure } from '../support/failure.ts'
+import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 
@@ -47,7 +47,7 @@ describe('the split of a pipeline', () => {
     expect(excess(weighed.gradients, wanted.gradients)).toBeLessThanOrEqual(0)
   })
 
-  it('goes by stage where ranks have several', async () => {
+  it('has a number for each stage if ranks have several', async () => {
     const { layers } = await train(2, { schedule: 'interleaved', split: [1, 1, 3, 1] })
     expect(layers).toEqual([
       [1, 3],
@@ -55,7 +55,7 @@ describe('the split of a pipeline', () => {
     ])
   })
 
-  it('is refused where it does not fit', async () => {
+  it('is refused if it does not fit', async () => {
     for (const split of [[6], [3, 2], [0, 6], [1.5, 4.5], [3, 3, 0]]) {
       await expect(train(2, { split })).rejects.toEqual(
         failure('ERR_TSR_ARGUMENT', /2 numbers of layers from 1, 6 together/),
@@ -65,7 +65,7 @@ describe('the split of a pipeline', () => {
 })
 
 describe('measureCosts', () => {
-  it('tells every rank the same time of each layer, and leaves nothing behind', async () => {
+  it('gives every rank the same time of each layer, and leaves nothing behind', async () => {
     const wide = shardedMLP({ layers: 4, inputs: 8, hidden: 10, outputs: 3 })
     const before = tf.memory().numTensors
     const ranks = await runWorld({ size: 2 }, (group) => measureCosts(wide, group, batch))
@@ -75,7 +75,7 @@ describe('measureCosts', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('tells all replicas of a mesh the same, the most of what they have measured', async () => {
+  it('gives all replicas of a mesh the same times, the largest that were measured', async () => {
     const ranks = await runWorld({ size: 4 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
       const own = await measureCosts(model, mesh.pp, batch)
@@ -87,7 +87,7 @@ describe('measureCosts', () => {
     expect(ranks[2]!.own).not.toEqual(ranks[0]!.own)
   })
 
-  it('weighs the first and the last layer of a GPT with what hangs on them', async () => {
+  it('includes the embeddings in the first layer of a GPT and the loss in the last', async () => {
     const tokens = {
       inputs: () => tf.zeros([2, 16], 'int32'),
       labels: () => tf.zeros([2, 16], 'int32'),
@@ -100,7 +100,7 @@ describe('measureCosts', () => {
     expect(costs![2]).toBeGreaterThan(costs![1]!)
   })
 
-  it('refuses counts that are none', async () => {
+  it('refuses invalid counts', async () => {
     await expect(
       runWorld({ size: 1 }, (group) => measureCosts(model, group, batch, { repeats: 0 })),
     ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /repeats/))

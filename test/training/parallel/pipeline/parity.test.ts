@@ -1,8 +1,8 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { disposeModule, loadBackend, SGD, shardedMLP, tf } from '@tsrun/training'
-import { pipeline } from '../../../packages/training/src/parallel/pipeline/index.ts'
-import { configurations, type Configuration } from './support/configurations.ts'
+import { pipeline } from '../../../../packages/training/src/parallel/pipeline/index.ts'
+import { configurations, type Configuration } from '../support/configurations.ts'
 import {
   exampleBatch,
   excess,
@@ -11,7 +11,7 @@ import {
   values,
   type Snapshot,
   type Values,
-} from './support/reference.ts'
+} from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

@@ -14,8 +14,8 @@ import {
   type Module,
   type ScheduleName,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { HIDDEN, examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { HIDDEN, examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -38,7 +38,7 @@ describe('step', () => {
     expect(ranks[0]!.at(-1)).toBeLessThan(ranks[0]![0]! / 2)
   })
 
-  it('is the same for every interleaving of the ranks, to the bit', async () => {
+  it('gives the same bits with every interleaving of the ranks', async () => {
     const train = (seed: number) =>
       runWorld({ size: 4, seed }, async (group) => {
         const pipe = pipeline(model, group, {
@@ -67,7 +67,7 @@ describe('step', () => {
     expect(read.sort()).toEqual(['inputs 0', 'labels 2'])
   })
 
-  it('leaves tensors that it was given to the caller', async () => {
+  it('does not dispose tensors of the caller', async () => {
     const { inputs, labels } = examples(8)
     const [x, y] = [inputs(), labels()]
     await onRanks(2, {}, async (pipe) => {
@@ -80,7 +80,7 @@ describe('step', () => {
 })
 
 describe('evaluate', () => {
-  it.each([1, 2, 4])('judges like a single process, on %i ranks', async (size) => {
+  it.each([1, 2, 4])('gives the result of a single process, on %i ranks', async (size) => {
     const batch = examples(37)
     const whole = model.build()
     const [x, labels] = [batch.inputs(), batch.labels()]
@@ -114,7 +114,7 @@ describe('evaluate', () => {
 })
 
 describe('the messages', () => {
-  it('carry each activation and each gradient once: 2 x batch x width numbers a boundary', async () => {
+  it('carry each activation and each gradient once: 2 x batch x width numbers per boundary', async () => {
     const spans = await onRanks(3, { microbatches: 4 }, async (pipe) => {
       const { gradients } = await pipe.forwardBackward(examples(11))
       tf.dispose([...gradients.values()])
@@ -146,7 +146,7 @@ describe('the messages', () => {
     },
   )
 
-  it('bring no gradient back to stages before which nothing learns', async () => {
+  it('bring no gradient back if no earlier stage has parameters', async () => {
     const frozen = {
       layers: 4,
       slice: (from: number, to: number): Module => {
@@ -181,7 +181,7 @@ describe('the messages', () => {
     )
   })
 
-  it('go to the recorder that was given', async () => {
+  it('go to the given recorder', async () => {
     const counts = await runWorld({ size: 2 }, async (group) => {
       const recorder = new SpanRecorder({ rank: group.rank, capacity: 8 })
       const pipe = pipeline(model, group, { recorder, optimizer: new SGD({ learningRate: 0.1 }) })

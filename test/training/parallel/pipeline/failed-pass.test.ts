@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP } from '@tsrun/training'
-import { exampleBatch } from './support/reference.ts'
+import { exampleBatch } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 
@@ -15,8 +15,8 @@ async function codeOf(step: Promise<unknown>): Promise<unknown> {
   )
 }
 
-describe('after a pass that failed', () => {
-  it('a pipeline refuses the next, which would take the messages of the first', async () => {
+describe('after a failed pass', () => {
+  it('a pipeline refuses the next pass, which would take the messages of the first', async () => {
     await loadBackend('wasm')
     let end = (): void => undefined
     const ended = new Promise<void>((resolve) => {

@@ -17,8 +17,8 @@ import {
   type ScheduleName,
   type Tensor,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { exampleBatch, excess, parameterValues, type Values } from './support/reference.ts'
+import { failure } from '../support/failure.ts'
+import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 
@@ -157,7 +157,7 @@ describe('the steps of replicas of a pipeline', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('are its own again after the replica is disposed; two replicas of one are refused', async () => {
+  it('use its own gradients again after the replica is disposed; two replicas of one pipeline are refused', async () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
       const pipe = pipeline(model, mesh.pp, { optimizer: new SGD({ learningRate: 0.1 }) })
@@ -173,7 +173,7 @@ describe('the steps of replicas of a pipeline', () => {
   })
 })
 
-it('gradients go to a listener in the last backward of their stage, the same bits', async () => {
+it('gradients go to a listener in the last backward pass of their stage, with the same bits', async () => {
   for (const schedule of ['1f1b', 'zb-h1', 'interleaved', 'looped'] as const) {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const pipe = pipeline(tiedModel, group, { schedule, microbatches: 3 })

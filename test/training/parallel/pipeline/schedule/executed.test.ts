@@ -2,9 +2,9 @@ import fc from 'fast-check'
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { customSchedule, loadBackend, pipeline, shardedMLP, tf, type Action } from '@tsrun/training'
-import { failure } from '../support/failure.ts'
-import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
-import { hasCycle, randomLists } from '../support/random-lists.ts'
+import { failure } from '../../support/failure.ts'
+import { exampleBatch, excess, values, type Values } from '../../support/reference.ts'
+import { hasCycle, randomLists } from '../../support/random-lists.ts'
 
 jest.setTimeout(120_000)
 
@@ -32,7 +32,7 @@ async function gradientsOf(lists: Action[][] | undefined, seed: number): Promise
 }
 
 describe('random action lists', () => {
-  it('never deadlock when they validate, and are impossible when they do not', () => {
+  it('never deadlock if they are valid, and are impossible if they are not', () => {
     const seen = { valid: 0, refused: 0 }
     fc.assert(
       fc.property(randomLists, ({ lists, possible }) => {
@@ -67,7 +67,7 @@ describe('random action lists', () => {
     )
   })
 
-  it('are refused with an action too many, too few, or on the wrong rank', () => {
+  it('are refused with one action too many, one too few, or one on the wrong rank', () => {
     fc.assert(
       fc.property(randomLists, fc.nat(), ({ lists }, at) => {
         fc.pre(!hasCycle(lists))

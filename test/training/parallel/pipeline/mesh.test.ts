@@ -17,7 +17,7 @@ import {
   singleProcessStep,
   values,
   type Values,
-} from './support/reference.ts'
+} from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 

@@ -10,8 +10,8 @@ import {
   validateSchedule,
   type Action,
   type ScheduleName,
-} from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
-import { failure } from '../support/failure.ts'
+} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { failure } from '../../support/failure.ts'
 
 describe('actions as text', () => {
   it('reads what it writes', () => {
@@ -27,7 +27,7 @@ describe('actions as text', () => {
     expect(formatActions(parseActions('\n0F0, 0B0\n\n1F0,1B0\n'))).toBe('0F0 0B0\n1F0 1B0')
   })
 
-  it('takes CSV with empty cells, comments, and lines of Windows', () => {
+  it('takes CSV with empty cells, comments, and Windows line endings', () => {
     const text = '\uFEFF# two ranks\r\n0F0,,,0B0\r\n,1F0,1B0, # the end\r\n'
     expect(formatActions(parseActions(text))).toBe('0F0 0B0\n1F0 1B0')
   })
@@ -83,7 +83,7 @@ describe('schedule', () => {
     }
   })
 
-  it('accepts lists of your own, with backwards in halves', () => {
+  it('accepts your own lists, with backward passes in halves', () => {
     const own = customSchedule(parseActions('0F0 0F1 0I0 0I1 0W0 0W1\n1F0 1I0 1F1 1I1 1W0 1W1'))
     expect(own).toMatchObject({ name: 'custom', stages: 2, microbatches: 2 })
     expect(own.simulate({ forward: 1, backward: 2 }).makespan).toBe(8)
@@ -91,7 +91,7 @@ describe('schedule', () => {
 })
 
 describe('validateSchedule', () => {
-  it('refuses objects that are no actions', () => {
+  it('refuses objects that are not actions', () => {
     for (const wrong of [{ kind: 'X' }, { stage: -1 }, { stage: 2 ** 40 }, { microbatch: 0.5 }]) {
       const action = { kind: 'F', stage: 0, microbatch: 0, ...wrong } as Action
       expect(() => customSchedule([[action]])).toThrow(
@@ -125,7 +125,7 @@ describe('validateSchedule', () => {
 })
 
 describe('simulate', () => {
-  it('takes durations per stage: the slowest stage sets the pace', () => {
+  it('takes a duration for each stage: the slowest stage sets the pace', () => {
     const simulation = schedule('1f1b', { stages: 3, microbatches: 16 }).simulate({
       forward: [1, 2, 1],
       backward: [1, 2, 1],
@@ -168,14 +168,14 @@ describe('simulate', () => {
     }
   })
 
-  it('serves first who was ready first', () => {
+  it('gives a core to the rank that was ready first', () => {
     const gpipe = schedule('gpipe', { stages: 2, microbatches: 2 })
     const { spans, bubble } = gpipe.simulate({ forward: 1, backward: 1, cores: 1 })
     expect(spans.map(formatAction).join(' ')).toBe('0F0 0F1 1F0 1F1 1B0 0B0 1B1 0B1')
     expect(bubble).toBe(0.5)
   })
 
-  it('refuses durations that are none', () => {
+  it('refuses invalid durations', () => {
     const made = schedule('naive', { stages: 2, microbatches: 1 })
     for (const options of [
       { forward: -1 },
@@ -198,7 +198,7 @@ describe('grid', () => {
     )
   })
 
-  it('refuses slots that are no whole numbers', () => {
+  it('refuses slots that are not whole numbers', () => {
     expect(() => schedule('naive', { stages: 1, microbatches: 1 }).grid({ forward: 0.5 })).toThrow(
       failure('ERR_TSR_ARGUMENT'),
     )

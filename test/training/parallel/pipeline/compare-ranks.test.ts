@@ -12,8 +12,8 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { examples, model, onRanks } from './support/small-pipeline.ts'
+import { failure } from '../support/failure.ts'
+import { examples, model, onRanks } from '../support/small-pipeline.ts'
 
 jest.setTimeout(60_000)
 
@@ -42,7 +42,7 @@ async function outcomes(of: (rank: number) => PipelineOptions): Promise<unknown[
 const lists = (text: string): PipelineOptions => ({ schedule: parseSchedule(text) })
 const rate = (learningRate: number) => ({ optimizer: new SGD({ learningRate }) })
 
-describe('ranks with other options', () => {
+describe('ranks with different options', () => {
   it.each<[string, PipelineOptions, PipelineOptions, RegExp]>([
     [
       'a split that leaves a layer out',
@@ -87,19 +87,22 @@ describe('ranks with other options', () => {
     ['a learning rate', rate(0.2), rate(0.1), /SGD, learningRate 0.1, not .* learningRate 0.2/],
     ['an optimizer', rate(0.2), { optimizer: new Adam() }, /optimizer Adam.* not optimizer SGD/],
     ['an optimizer on one rank only', rate(0.2), {}, /optimizer undefined, not optimizer SGD/],
-  ])('are refused, on all of them, before anything else: %s', async (_, first, second, message) => {
+  ])('are refused on all of them, before anything else: %s', async (_, first, second, message) => {
     const before = tf.memory().numTensors
     const ranks = await outcomes((rank) => (rank === 0 ? first : second))
     for (const seen of ranks) {
       expect(seen).toEqual([
-        failure('ERR_TSR_REPLICA', RegExp(`^Rank 1 has different options from .*${message.source}`)),
+        failure(
+          'ERR_TSR_REPLICA',
+          RegExp(`^Rank 1 has different options from .*${message.source}`),
+        ),
         failure('ERR_TSR_PIPELINE_FAILED'),
       ])
     }
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('may differ in what is one rank’s alone: its memory, and the loss of the last', async () => {
+  it('may differ in options of one rank only: its memory, and the loss of the last rank', async () => {
     const loss: Loss = (outputs, labels) => summedCrossEntropy(outputs, labels)
     const [wanted] = await outcomes(() => ({}))
     const own = (rank: number) => (rank === 0 ? { recompute: true } : { loss })
@@ -138,7 +141,7 @@ describe('the comparison', () => {
     ])
   })
 
-  it('is none in a group of one rank', async () => {
+  it('is left out in a group of one rank', async () => {
     await onRanks(1, rate(0.1), async (pipe, group) => {
       const gathered = jest.spyOn(group, 'allGatherObject')
       await pipe.step(examples(8))
@@ -146,7 +149,7 @@ describe('the comparison', () => {
     })
   })
 
-  it('comes after changes of the learning rate, and does not stand in the way of later ones', async () => {
+  it('happens after changes of the learning rate, and permits later ones', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const optimizer = new SGD({ learningRate: group.rank })
       const pipe = pipeline(model, group, { microbatches: 2, optimizer })

@@ -13,7 +13,7 @@ import {
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
-import { exampleBatch, values, type Values } from './support/reference.ts'
+import { exampleBatch, values, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
 
@@ -100,7 +100,7 @@ describe('recompute', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('runs each forward again, unless its backward follows at once', async () => {
+  it('runs each forward pass again, unless its backward pass follows at once', async () => {
     const run = async (recompute: boolean): Promise<number[]> => {
       const counts = new Map<number, number>()
       await pass(counted(mlp, counts), rows, 3, { schedule: '1f1b', recompute })

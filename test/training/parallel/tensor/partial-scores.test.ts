@@ -15,8 +15,8 @@ import {
   type Tensor,
 } from '@tsrun/training'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -39,7 +39,7 @@ const models: [string, (group: ProcessGroup) => Module, () => Tensor, number[]][
 ]
 
 describe.each(models)('scores of %s', (_, build, inputs, shape) => {
-  it('are refused by the loss of whole scores, and leave no tensor', async () => {
+  it('are refused by a loss of all classes, and leave no tensor behind', async () => {
     const before = tf.memory().numTensors
     const ranks = await onEach(2, (group) => {
       const model = build(group)
@@ -72,7 +72,7 @@ describe.each(models)('scores of %s', (_, build, inputs, shape) => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('are whole in a group of one rank', async () => {
+  it('are those of all classes in a group of one rank', async () => {
     await onEach(1, (group) => {
       const model = build(group)
       const [x, labels] = [inputs(), tf.zeros(shape, 'int32')]

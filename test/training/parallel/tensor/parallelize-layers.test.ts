@@ -6,8 +6,8 @@ import {
   tf,
   type ParallelPlan,
 } from '@tsrun/training'
-import { failure } from './support/failure.ts'
-import { onEach } from './support/on-each.ts'
+import { failure } from '../support/failure.ts'
+import { onEach } from '../support/on-each.ts'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -70,7 +70,7 @@ describe('parallelizeLayers', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('drops the same values on all ranks, and others each time', async () => {
+  it('drops the same values on all ranks, and different ones each time', async () => {
     const ranks = await onEach(2, (group) => {
       const model = parallelizeLayers(build(), { first: columnParallel() }, group)
       const dropped = tf.tidy(() =>

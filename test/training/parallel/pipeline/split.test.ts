@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import { splitLayers } from '../../../packages/training/src/parallel/pipeline/split.ts'
-import { failure } from './support/failure.ts'
+import { splitLayers } from '../../../../packages/training/src/parallel/pipeline/split.ts'
+import { failure } from '../support/failure.ts'
 
 describe('splitLayers', () => {
   it('gives the remainder to the first stages', () => {
@@ -36,14 +36,14 @@ describe('splitLayers', () => {
   const sizes = (costs: number[], stages: number): number[] =>
     splitLayers(costs.length, stages, { costs }).map(({ from, to }) => to - from)
 
-  it('makes the stage that costs most as cheap as can be', () => {
+  it('makes the most expensive stage as cheap as possible', () => {
     expect(sizes([1, 1, 1, 3], 2)).toEqual([3, 1])
     expect(sizes([5, 1, 1, 1, 1, 1], 2)).toEqual([1, 5])
     expect(sizes([9, 1, 1, 1], 3)).toEqual([1, 2, 1])
     expect(sizes([0, 0, 7], 3)).toEqual([1, 1, 1])
   })
 
-  it('is the even split where all cost the same', () => {
+  it('is the even split if all layers cost the same', () => {
     for (let layers = 1; layers <= 12; layers++) {
       for (let stages = 1; stages <= layers; stages++) {
         const costs = Array<number>(layers).fill(0.1)
@@ -52,7 +52,7 @@ describe('splitLayers', () => {
     }
   })
 
-  it('finds no larger a stage than any other split has', () => {
+  it('finds a largest stage that is no larger than in any other split', () => {
     fc.assert(
       fc.property(
         fc.array(fc.nat({ max: 20 }), { minLength: 1, maxLength: 9 }),
@@ -73,7 +73,7 @@ describe('splitLayers', () => {
     )
   })
 
-  it('refuses costs that are none', () => {
+  it('refuses invalid costs', () => {
     for (const costs of [[1], [1, 2, -1], [1, NaN, 2], [1, 2, Infinity]]) {
       expect(() => splitLayers(3, 2, { costs })).toThrow(
         failure('ERR_TSR_ARGUMENT', /one per layer/),
