@@ -131,14 +131,4 @@ describe('tsrun doctor', () => {
     expect(await run.finished).toMatchObject({ code: 143, stdout: '' })
     await untilGone([Number(readFileSync(file, 'utf8'))])
   })
-
-  it('refuses other flags, and has a help page', async () => {
-    const { code, stderr } = await tsrun(['doctor', '--gpu'])
-    expect(code).toBe(2)
-    expect(stderr).toContain('tsrun doctor takes one flag at most: --json')
-    expect(await tsrun(['doctor', '--help'])).toMatchObject({
-      code: 0,
-      stdout: expect.stringMatching(/^tsrun doctor \[--json\]\n/),
-    })
-  })
 })

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import {
+  announcements,
   killLeftovers,
   Run,
   tsrun,
@@ -254,3 +255,10 @@ it.each(['well', 'throw'])(
     await untilGone(children, 200)
   },
 )
+
+it('says which rank could not be started, and leaves none of the others behind', async () => {
+  const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 120 })
+  expect(code).toBe(2)
+  expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)
+  await untilGone(announcements(stdout).map(({ pid }) => pid))
+})

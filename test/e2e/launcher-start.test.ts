@@ -111,41 +111,6 @@ describe('the script', () => {
   })
 })
 
-describe('--dry-run', () => {
-  it('prints environment and command of each rank, without the secret, and starts nothing', async () => {
-    const { code, stdout, stderr } = await tsrun(['--nproc', '2', '--dry-run', 'hello.mjs', 'a b'])
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toContain('rank 1\n  RANK=1\n  WORLD_SIZE=2\n')
-    expect(stdout).toContain('  MASTER_PORT=(chosen at the start)\n')
-    expect(stdout).toMatch(/^ {2}.*\/node .*--import file:.*preload\.js .*hello\.mjs 'a b'$/m)
-    expect(stdout).not.toMatch(/TOKEN|hello from/)
-  })
-
-  it('is JSON for programs', async () => {
-    const { stdout } = await tsrun([
-      '--nproc',
-      '2',
-      '--dry_run',
-      '--log-format',
-      'json',
-      'hello.mjs',
-    ])
-    const ranks = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as unknown)
-    expect(ranks).toMatchObject([
-      {
-        rank: 0,
-        environment: { RANK: '0', WORLD_SIZE: '2' },
-        command: expect.arrayContaining(['--enable-source-maps']),
-      },
-      { rank: 1 },
-    ])
-    expect(stdout).not.toContain('TOKEN')
-  })
-})
-
 describe('--max-restarts', () => {
   it('starts all ranks again together until they succeed', async () => {
     const { code, stdout, stderr } = await tsrun([

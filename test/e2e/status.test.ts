@@ -70,10 +70,3 @@ it('leaves nothing when everybody is killed', async () => {
     expect(readdirSync(folder).filter((name) => name.startsWith('tsrun-status'))).toEqual([])
   }
 })
-
-it('refuses what it does not know', async () => {
-  const unknown = await tsrun(['ps', 'nothing'])
-  expect(unknown).toMatchObject({ code: 2, stdout: '' })
-  expect(unknown.stderr).toContain('You have no running job nothing on this host')
-  expect((await tsrun(['ps', '--all'])).stderr).toContain('takes one argument at most')
-})

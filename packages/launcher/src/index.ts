@@ -1,3 +1,3 @@
-export { runCommand } from './command.ts'
+export { runCommand } from './commands/command-line.ts'
 export type { OutputLine, SpawnOptions } from './spawn-api/options.ts'
 export { spawn } from './spawn-api/spawn.ts'

@@ -173,7 +173,7 @@ const NOTABLE = 1
  * Ranks that come last to most collectives of a group. Only ranks of one host are compared: clocks
  * of hosts differ.
  */
-export function findSlowRanks(
+function findSlowRanks(
   { name, collectives, ranks }: MergedGroup,
   byRank: ReadonlyMap<number, FlightDump>,
 ): SlowFinding[] {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { helpText } from '../../../packages/launcher/src/args/command-line.ts'
 import { flagTable } from '../../../packages/launcher/src/args/flags.ts'
 import { variablesOf } from '../../../packages/launcher/src/args/settings.ts'
+import { tsrunHere } from '../support/in-process.ts'
 
 const page = readFileSync(new URL('../../../docs/launcher.md', import.meta.url), 'utf8')
 
@@ -46,10 +46,14 @@ describe('the flags', () => {
     expect(withoutPadding(shown)).toEqual(withoutPadding(rows.join('\n')))
   })
 
-  it('are all on the help page', async () => {
-    const help = await helpText()
+  it('are all on the help page, once, with the variables that set them', async () => {
+    const { stdout } = await tsrunHere(['--help'])
     for (const { name, aliases = [] } of flagTable) {
-      for (const flag of [name, ...aliases]) expect(help).toContain(`--${flag}`)
+      const names = [name, ...aliases].map((one) => `--${one}`).join(', ')
+      expect(stdout.split(`${names} `)).toHaveLength(2)
     }
+    expect(stdout).not.toContain('--nproc_per_node')
+    const shared = flagTable.flatMap(variablesOf).filter((name) => name.startsWith('PET_'))
+    expect(stdout.match(/\bPET_\w+/g)).toEqual(shared)
   })
 })

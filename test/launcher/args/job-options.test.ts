@@ -1,6 +1,7 @@
-import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
+import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import {
   checkRanks,
+  parseRankList,
   toJobOptions,
   type JobOptions,
 } from '../../../packages/launcher/src/args/job-options.ts'
@@ -68,4 +69,18 @@ it('checks --ranks when the size of the job is known', () => {
 
 it('needs a script', () => {
   expect(() => read({}, [])).toThrow(expect.objectContaining({ code: 'ERR_TSR_USAGE' }))
+})
+
+describe('a list of ranks', () => {
+  it.each([
+    ['0', [0]],
+    ['0,2-3', [0, 2, 3]],
+    [' 1 , 1-2 ', [1, 2]],
+  ])('reads %j', (text, ranks) => {
+    expect([...(parseRankList(text) ?? [])]).toEqual(ranks)
+  })
+
+  it.each(['', 'a', '1-', '3-1', '1,,2', '-1', '0.5'])('refuses %j', (text) => {
+    expect(parseRankList(text)).toBeUndefined()
+  })
 })

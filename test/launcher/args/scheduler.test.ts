@@ -1,9 +1,9 @@
-import type { FlagValues } from '../../../packages/launcher/src/args/command-line.ts'
+import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
-import { firstOfNodeList } from '../../../packages/launcher/src/args/settings.ts'
 import {
   completeSettings,
   describeEnvironment,
+  firstOfNodeList,
 } from '../../../packages/launcher/src/args/settings.ts'
 
 type Environment = Record<string, string>
@@ -120,7 +120,7 @@ describe('the flags of torchrun for several hosts', () => {
 
   const two = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': 'n0' }
   it.each<[FlagValues, string]>([
-    [{ nnodes: '2' }, '--node-rank is missing: give each of the 2 nodes its own, from 0'],
+    [{ nnodes: '2' }, '--node-rank is missing: give each of the 2 nodes its own number, from 0'],
     [{ nnodes: '2', 'node-rank': '0' }, '--rdzv-endpoint is missing'],
     [{ ...two, 'node-rank': '2' }, '--node-rank is "2"; expected an integer from 0 to 1'],
     [{ ...two, nnodes: '0' }, '--nnodes is "0"'],

@@ -93,7 +93,7 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     { native: noKoffi },
     { state: 'note', found: noKoffi.reason, advice: expect.stringContaining('npm install koffi') },
   ],
-  ['shared memory', checkSharedMemory, {}, { ...ok, found: expect.stringContaining('7.0 GiB of') }],
+  ['shared memory', checkSharedMemory, {}, { ...ok, found: expect.stringContaining('7 GiB of') }],
   [
     'no /dev/shm',
     checkSharedMemory,

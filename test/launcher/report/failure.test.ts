@@ -37,7 +37,9 @@ others       rank 0: failed because of rank 1 (ERR_TSR_PEER_LOST), after 0.12 s
 logs         logs/run/attempt_0
 ── exit code 1 ─────────────────────────────────────────────────────────────────
 `)
-  expect(failureText(failure, true)).toMatch(/^\x1b\[1;31m── tsrun: the job failed ─+\x1b\[0m\n/)
+  expect(failureText(failure, true)).toMatch(
+    /^\x1b\[1m\x1b\[31m── tsrun: the job failed ─+\x1b\[39m\x1b\[22m\n/,
+  )
 })
 
 it('groups ranks that fail of the same error', () => {
@@ -81,7 +83,7 @@ it('blames the out-of-memory killer only on evidence', () => {
   const memory = { kills: 1, available: 2 ** 30, limit: 4 * 2 ** 30 }
   expect(describeJob(outcomes, memory).explanation).toBe(
     'The kernel’s out-of-memory killer was at work while the job ran. ' +
-      'The rank was last seen to use 3.0 GiB. The memory limit of this job’s cgroup is 4.0 GiB.',
+      'The rank was last seen to use 3 GiB. The memory limit of this job’s cgroup is 4 GiB.',
   )
   const unknown = { kills: NaN, available: undefined, limit: undefined }
   expect(describeJob([killed(0, 'SIGKILL', 10)], unknown).explanation).toBe(

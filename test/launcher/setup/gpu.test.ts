@@ -21,10 +21,10 @@ describe('tsrun setup tensorflow --gpu', () => {
     const onGpu = { ...host, BINDING: 'gpu' }
     const first = await setUp(onGpu, '--gpu')
     expect(first).toMatchObject({ code: 0, stderr: '' })
-    expect(first.stdout).toMatch(/set up on NVIDIA Played .*; TSRUN_BACKEND=auto takes it/)
+    expect(first.stdout).toMatch(/set up on NVIDIA Played .*; TSRUN_BACKEND=auto uses it/)
     expect(readTensorFlowManifest(fake.env)?.devices).toEqual(['NVIDIA Played'])
     expect((await setUp(onGpu, '--check')).code).toBe(0)
-    expect((await setUp(onGpu, '--gpu')).stdout).toContain('nothing is to be done')
+    expect((await setUp(onGpu, '--gpu')).stdout).toContain('there is nothing to do')
   })
 
   it('fails where there are GPUs and it computes on the CPU, and leaves what was there', async () => {
@@ -45,24 +45,30 @@ describe('tsrun setup tensorflow --gpu', () => {
     const hidden = { ...host, BINDING: 'gpu', CUDA_VISIBLE_DEVICES: '' }
     expect((await setUp(hidden, '--gpu')).code).toBe(0)
     expect((await setUp(hidden, '--check')).code).toBe(0)
-    expect((await setUp(hidden, '--gpu')).stdout).toContain('nothing is to be done')
+    expect((await setUp(hidden, '--gpu')).stdout).toContain('there is nothing to do')
   })
 
   it('comes to its end where an image is built without GPUs, which --check tells', async () => {
     const image = { BINDING: 'no-driver' }
     const first = await setUp(image, '--gpu')
     expect(first.code).toBe(0)
-    expect(first.stdout).toContain('no GPU is visible here: jobs that use this set-up need one')
+    expect(first.stdout).toContain('no GPU is visible here: jobs that use this installation need a')
     const second = await setUp(image, '--gpu')
     expect(second.code).toBe(0)
-    expect(second.stdout).toMatch(/no GPU is visible here \(Could not find .*nothing is to be done/)
+    expect(second.stdout).toMatch(
+      /no GPU is visible here \(Could not find .*there is nothing to do/,
+    )
 
     const check = await setUp(image, '--check')
     expect(check.code).toBe(1)
-    expect(check.stdout).toMatch(/no GPU is visible here .*or an empty CUDA_VISIBLE_DEVICES\n$/)
+    expect(check.stdout).toMatch(
+      /no GPU is visible here .*or CUDA_VISIBLE_DEVICES set to nothing\n$/,
+    )
     const idle = await setUp({ ...host, ...image }, '--check')
     expect(idle.code).toBe(1)
-    expect(idle.stdout).toMatch(/jobs need the GPUs, and it finds none \(Could not find cuda driv/)
+    expect(idle.stdout).toMatch(
+      /jobs need the GPUs and TensorFlow finds none \(Could not find cuda driv/,
+    )
     expect((await setUp({ ...image, CUDA_VISIBLE_DEVICES: '-1' }, '--check')).code).toBe(0)
     expect((await setUp({ ...host, BINDING: 'gpu' }, '--check')).code).toBe(0)
   })

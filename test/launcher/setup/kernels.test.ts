@@ -25,7 +25,7 @@ describe('a set-up whose kernels do not compile', () => {
     const check = await setUp({}, '--check')
     expect(check.code).toBe(0)
     expect(check.stdout).toContain('4.22.0, without the kernels of tsrun, in /')
-    expect((await setUp({})).stdout).toContain('nothing is to be done')
+    expect((await setUp({})).stdout).toContain('there is nothing to do')
     expect(readTensorFlowManifest(fake.env)?.kernels).toBe(false)
   })
 
@@ -39,7 +39,7 @@ describe('a set-up whose kernels do not compile', () => {
     writeTensorFlowManifest(older, fake.env)
     expect(kernels).toBe(true)
     expect((await setUp({})).stdout).toMatch(
-      /set up on CPU \(\S+ 4\.22\.0, in .*nothing is to be done/,
+      /set up on CPU \(\S+ 4\.22\.0, in .*there is nothing to do/,
     )
   })
 })

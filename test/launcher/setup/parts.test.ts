@@ -1,33 +1,29 @@
-import { readSetupArguments } from '../../../packages/launcher/src/setup/arguments.ts'
+import type { TensorFlowRequest } from '@tsrun/core'
+import { parse } from '../../../packages/launcher/src/commands/command-line.ts'
+import { addSetup } from '../../../packages/launcher/src/commands/setup.ts'
 import { gpusIn } from '../../../packages/launcher/src/setup/proof.ts'
 import { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
 
 describe('the arguments of tsrun setup', () => {
   const request = { gpu: false, official: false, wheel: null, python: null }
 
-  it('are read, paths made absolute', () => {
-    expect(readSetupArguments(['tensorflow'], '/')).toEqual({ action: 'install', request })
-    expect(readSetupArguments(['tensorflow', '--gpu', '--wheel=etc'], '/')).toEqual({
-      action: 'install',
-      request: { ...request, gpu: true, wheel: '/etc' },
+  /** What is to be set up, and whether it is only to be checked. */
+  async function read(...flags: string[]): Promise<[TensorFlowRequest, boolean] | undefined> {
+    let seen: [TensorFlowRequest, boolean] | undefined
+    const setup = addSetup('/', (wanted, isCheck) => {
+      seen = [wanted, isCheck]
+      return Promise.resolve()
     })
-    expect(readSetupArguments(['--check', 'tensorflow'], '/').action).toBe('check')
-    expect(readSetupArguments(['--help'], '/').action).toBe('help')
-  })
+    await parse(['setup', ...flags], [setup])
+    return seen
+  }
 
-  it.each([
-    [[], 'sets up tensorflow, and not '],
-    [['torch'], 'sets up tensorflow, and not '],
-    [['tensorflow', 'twice'], 'sets up tensorflow, and not '],
-    [['tensorflow', '--cpu'], "Unknown option '--cpu'"],
-    [['tensorflow', '--wheel'], 'argument missing'],
-    [['tensorflow', '--wheel', '/not/there'], '--wheel names /not/there, which does not exist'],
-    [['tensorflow', '--python', '/', '--official'], '--python and --official exclude each other'],
-  ])('%j are refused', (argv, problem) => {
-    expect(() => readSetupArguments(argv, '/')).toThrow(problem)
-    expect(() => readSetupArguments(argv, '/')).toThrow(
-      expect.objectContaining({ code: 'ERR_TSR_USAGE' }),
-    )
+  it('are read, paths made absolute', async () => {
+    expect(await read('tensorflow')).toEqual([request, false])
+    const given = { ...request, gpu: true, wheel: '/etc' }
+    expect(await read('tensorflow', '--gpu', '--wheel=etc')).toEqual([given, false])
+    expect(await read('--check', 'tensorflow')).toEqual([request, true])
+    expect(await read('tensorflow', '--help')).toBeUndefined()
   })
 })
 

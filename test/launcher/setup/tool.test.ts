@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runTool, type Workshop } from '../../../packages/launcher/src/setup/tool.ts'
+import { runTool, type ToolContext } from '../../../packages/launcher/src/setup/tool.ts'
 import { processState, until } from '../support/tsrun.ts'
 
 let folder: string
@@ -12,7 +12,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true })
 })
 
-const workshop = (changes: Partial<Workshop> = {}): Workshop => ({
+const toolContext = (changes: Partial<ToolContext> = {}): ToolContext => ({
   env: process.env,
   signal: new AbortController().signal,
   log: join(folder, 'log'),
@@ -31,7 +31,7 @@ describe('a tool that takes long', () => {
     }
     const script = `printf "$1"; while [ ! -e "$2" ]; do sleep 0.01; done; echo done`
     const output = await runTool(
-      workshop({ say, reminderInterval: 5 }),
+      toolContext({ say, reminderInterval: 5 }),
       '/bin/sh',
       [...['-c', script, 'sh', printed, go]],
       { work: 'a test' },
@@ -61,7 +61,7 @@ describe('a tool that takes long', () => {
 it('a tool that is quick is not spoken of, and all that it prints is in the log', async () => {
   const said: string[] = []
   const say = (sentence: string): void => void said.push(sentence)
-  const output = await runTool(workshop({ say }), 'sh', ['-c', 'echo out; echo err >&2; exit 3'])
+  const output = await runTool(toolContext({ say }), 'sh', ['-c', 'echo out; echo err >&2; exit 3'])
   expect(output).toEqual({ ok: false, stdout: 'out\n', stderr: 'err\n' })
   const log = readFileSync(join(folder, 'log'), 'utf8')
   expect(log).toMatch(/^\$ sh -c /)
@@ -71,20 +71,20 @@ it('a tool that is quick is not spoken of, and all that it prints is in the log'
 })
 
 it('a tool that is not there is undefined', async () => {
-  expect(await runTool(workshop(), join(folder, 'none'), [])).toBeUndefined()
+  expect(await runTool(toolContext(), join(folder, 'none'), [])).toBeUndefined()
 })
 
 it('a tool ends with its children when the user interrupts, and when its time is over', async () => {
   const mark = join(folder, 'mark')
   const hang = ['-c', `sleep 1000 & echo $! >"$1.new"; mv "$1.new" "$1"; wait`, 'sh', mark]
   const user = new AbortController()
-  const running = runTool(workshop({ signal: user.signal }), 'sh', hang)
+  const running = runTool(toolContext({ signal: user.signal }), 'sh', hang)
   await until(() => existsSync(mark), 'the tool runs')
   const child = Number(readFileSync(mark, 'utf8'))
   user.abort(new Error('Ctrl-C'))
   await expect(running).rejects.toThrow('Ctrl-C')
   await until(() => [undefined, 'Z'].includes(processState(child)), 'its child is gone')
 
-  const late = await runTool(workshop(), 'sh', ['-c', 'sleep 1000'], { limit: 50 })
+  const late = await runTool(toolContext(), 'sh', ['-c', 'sleep 1000'], { limit: 50 })
   expect(late).toMatchObject({ ok: false, stderr: '\nstopped after 0.05 s' })
 })

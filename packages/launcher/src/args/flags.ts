@@ -1,18 +1,18 @@
-/** One flag of the command line; help, environment, completion and docs are made of this table. */
+/** A flag of the command line. Help, environment, completion and docs are made from this table. */
 export interface Flag {
   readonly name: string
   /** Other names for the same flag. */
   readonly aliases?: readonly string[]
-  /** What stands for the value in help; a flag without one is a switch. */
+  /** What help shows in place of the value; a flag without one is a switch. */
   readonly value?: string
   readonly description: string
-  /** Used when neither the command line nor the environment says anything. */
+  /** The value where neither the command line nor the environment gives one. */
   readonly fallback?: string
-  /** Name of torchrun's flag, whose PET_* variable we honour. */
+  /** The name of torchrun's flag, whose PET_* variable is read as well. */
   readonly torchrun?: string
 }
 
-/** In the order of the help page. Every flag may be spelled with dashes or underscores. */
+/** In the order of the help page. Each flag may be spelled with dashes or underscores. */
 const flags = [
   {
     name: 'nproc',
@@ -32,60 +32,61 @@ const flags = [
   {
     name: 'node-rank',
     value: 'K',
-    description: 'which of them this one is, from 0; node 0 hosts the store',
+    description: 'the number of this host, from 0; the store of the job runs on node 0',
     torchrun: 'node-rank',
   },
   {
     name: 'rdzv-endpoint',
     value: 'HOST[:PORT]',
-    description: 'name or address of node 0 and the port of the store (29500), the same everywhere',
+    description:
+      'name or address of node 0, and the port of its store (29500); the same on all hosts',
     torchrun: 'rdzv-endpoint',
   },
   {
     name: 'rdzv-timeout',
     value: 'SECONDS',
-    description: 'how many seconds the hosts wait for each other',
+    description: 'how many seconds the hosts wait for each other at the start',
     fallback: '600',
   },
   {
     name: 'token-file',
     value: 'FILE',
-    description: 'file with the secret that the hosts share, instead of TSRUN_TOKEN',
+    description: 'a file with the secret that the hosts share, instead of TSRUN_TOKEN',
   },
   {
     name: 'iface',
     value: 'NAME|ADDRESS',
-    description: 'network interface at which the ranks of this host are reached',
+    description: 'the network interface at which other hosts reach the ranks of this one',
   },
   {
     name: 'port-range',
     value: 'A-B',
-    description: 'ports at which the ranks of this host listen, for firewalls; default: any',
+    description: 'the ports on which the ranks of this host listen, for firewalls; default: any',
   },
   {
     name: 'host-timeout',
     value: 'SECONDS',
-    description: 'a host that is silent for so many seconds is given up, and the job with it',
+    description: 'the job fails when a host has been silent for this many seconds',
     fallback: '30',
   },
   {
     name: 'master-addr',
     value: 'HOST',
-    description: 'the same as --rdzv-endpoint, in two parts: where the store of the job listens',
+    description: 'the address of the store; with --master-port the same as --rdzv-endpoint',
     fallback: '127.0.0.1',
     torchrun: 'master-addr',
   },
   {
     name: 'master-port',
     value: 'PORT',
-    description: 'its port; 0: the kernel picks a free one, or 29500 with several hosts',
+    description: 'the port of the store; 0: any free one, or 29500 with several hosts',
     fallback: '0',
     torchrun: 'master-port',
   },
   {
     name: 'max-restarts',
     value: 'N',
-    description: 'how often all ranks are started again together after a failure',
+    description: 'how often all ranks are started again after a failure',
     fallback: '0',
     torchrun: 'max-restarts',
   },
@@ -100,23 +101,24 @@ const flags = [
   {
     name: 'log-dir',
     value: 'DIR',
-    description: 'also write DIR/RUN-ID/attempt_N/RANK/stdout.log and stderr.log',
+    description: 'also write the output to DIR/RUN-ID/attempt_N/RANK/stdout.log and stderr.log',
     torchrun: 'log-dir',
   },
   {
     name: 'log-format',
     value: 'pretty|json|raw',
-    description: 'pretty: [rank 3] prefixes; json: one object per line; raw: lines as they are',
+    description: 'pretty: with [rank 3] prefixes; json: one object per line; raw: unchanged lines',
     fallback: 'pretty',
   },
   {
     name: 'ranks',
     value: 'LIST',
-    description: 'show the output of these ranks only, for example 0,2-3',
+    description: 'show only the output of these ranks, for example 0,2-3',
   },
   {
     name: 'summary',
-    description: 'show time, CPU and peak memory of each rank at the end; --no-summary: do not',
+    description:
+      'show time, CPU time and peak memory of each rank at the end, or not: --no-summary',
     fallback: 'true',
   },
   {
@@ -128,5 +130,8 @@ const flags = [
 
 export type FlagName = (typeof flags)[number]['name']
 
-/** The table as plain flags, for loops that treat all alike. */
+/** The table with one type for all flags. */
 export const flagTable: readonly (Flag & { readonly name: FlagName })[] = flags
+
+/** The flags that the command line gives. */
+export type FlagValues = Partial<Record<FlagName, string>>

@@ -1,22 +1,42 @@
-import { parsePortRange, type PortRange, tsrError } from '@tsrun/core'
+import { parsePortRange, tsrError, type PortRange, type TsrError } from '@tsrun/core'
 import type { FlagName } from './flags.ts'
-import { parseRankList } from './rank-list.ts'
 import type { Setting, Settings } from './settings.ts'
 
+/** The port of the store with several hosts, as in torchrun. */
+const STANDARD_PORT = 29_500
+const LARGEST_NNODES = 4096
 const LARGEST_NPROC = 4096
 const logFormats = ['pretty', 'json', 'raw'] as const
 export type LogFormat = (typeof logFormats)[number]
 
-/** Everything a job needs to know, checked and complete. */
+/** The options about the hosts of a job. */
+export interface HostOptions {
+  readonly nnodes: number
+  readonly nodeRank: number
+  /** Where the store listens. */
+  readonly masterAddr: string
+  /** 0: any free port, on a single host. */
+  readonly masterPort: number
+  /** Milliseconds that the hosts wait for each other at the start. */
+  readonly rdzvTimeout: number
+  /** Milliseconds of silence after which a host counts as lost. */
+  readonly hostTimeout: number
+  readonly tokenFile: string | undefined
+  /** A name or an address; undefined: the interface that leads to the store. */
+  readonly iface: string | undefined
+  readonly portRange: PortRange | undefined
+}
+
+/** The options of a job, checked and complete. */
 export interface JobOptions extends HostOptions {
-  /** Ranks on this host. */
+  /** The number of ranks on this host. */
   readonly nproc: number
   readonly maxRestarts: number
   /** Milliseconds between SIGTERM and SIGKILL. */
   readonly grace: number
   readonly logDir: string | undefined
   readonly logFormat: LogFormat
-  /** The ranks whose output reaches the console; undefined: all. */
+  /** The ranks whose output is shown; undefined: all. */
   readonly ranks: ReadonlySet<number> | undefined
   readonly summary: boolean
   readonly dryRun: boolean
@@ -25,9 +45,9 @@ export interface JobOptions extends HostOptions {
 }
 
 /**
- * Checks the settings, once and for all.
+ * Checks the settings.
  *
- * @param cores - what `--nproc auto` means here
+ * @param cores - the number of ranks of `--nproc auto`
  * @throws ERR_TSR_USAGE
  */
 export function toJobOptions(
@@ -36,7 +56,7 @@ export function toJobOptions(
   cores: number,
 ): JobOptions {
   const [script, ...scriptArguments] = command
-  if (script === undefined) throw usage('No script given: tsrun [flags] script [arguments]')
+  if (script === undefined) throw usageError('No script given: tsrun [flags] script [arguments]')
   const nproc = readNproc(settings, cores)
   return {
     nproc,
@@ -47,7 +67,7 @@ export function toJobOptions(
     logFormat: read(settings, 'log-format', 'pretty, json or raw', (text) =>
       logFormats.find((format) => format === text),
     ),
-    ranks: readRanks(settings.ranks),
+    ranks: readRanks(settings),
     summary: readSwitch(settings, 'summary'),
     dryRun: readSwitch(settings, 'dry-run'),
     script,
@@ -62,10 +82,22 @@ function readNproc(settings: Settings, cores: number): number {
   )
 }
 
-function readRanks(setting: Setting | undefined): Set<number> | undefined {
-  if (setting === undefined) return undefined
-  const ranks = parseRankList(setting.value)
-  if (ranks === undefined) throw wrong(setting, 'ranks and ranges of ranks, for example 0,2-3')
+function readRanks(settings: Settings): Set<number> | undefined {
+  if (settings.ranks === undefined) return undefined
+  return read(settings, 'ranks', 'ranks and ranges of ranks, for example 0,2-3', parseRankList)
+}
+
+/** Reads `0,2-3` as the set of 0, 2 and 3; undefined when it is no such list. */
+export function parseRankList(text: string): Set<number> | undefined {
+  const ranks = new Set<number>()
+  for (const part of text.split(',')) {
+    const match = /^\s*(\d{1,6})(?:-(\d{1,6}))?\s*$/.exec(part)
+    if (match === null) return undefined
+    const first = Number(match[1])
+    const last = Number(match[2] ?? match[1])
+    if (last < first) return undefined
+    for (let rank = first; rank <= last; rank++) ranks.add(rank)
+  }
   return ranks
 }
 
@@ -78,33 +110,10 @@ export function checkRanks({ ranks }: JobOptions, worldSize: number): void {
   const highest = Math.max(...(ranks ?? []))
   if (highest < worldSize) return
   const range = worldSize === 1 ? 'only rank 0' : `ranks 0 to ${worldSize - 1}`
-  throw usage(`--ranks names rank ${highest}, but this job has ${range}`)
+  throw usageError(`--ranks names rank ${highest}, but this job has ${range}`)
 }
 
-/** torchrun's port of the store. */
-const STANDARD_PORT = 29_500
-const LARGEST_NNODES = 4096
-
-/** What a job needs to know about its hosts, checked and complete. */
-export interface HostOptions {
-  readonly nnodes: number
-  readonly nodeRank: number
-  /** Where the store listens. */
-  readonly masterAddr: string
-  /** 0: the kernel picks one, on a single host. */
-  readonly masterPort: number
-  /** Milliseconds that the hosts wait for each other. */
-  readonly rdzvTimeout: number
-  /** Milliseconds of silence after which a host is given up. */
-  readonly hostTimeout: number
-  readonly tokenFile: string | undefined
-  /** Name or address; undefined: the interface that leads to the store. */
-  readonly iface: string | undefined
-  readonly portRange: PortRange | undefined
-}
-
-/** @throws ERR_TSR_USAGE */
-export function readHosts(settings: Settings, nproc: number): HostOptions {
+function readHosts(settings: Settings, nproc: number): HostOptions {
   const nnodes = readNnodes(settings)
   const nodeRank = readNodeRank(settings, nnodes)
   return {
@@ -123,7 +132,9 @@ function readNnodes(settings: Settings): number {
   return read(settings, 'nnodes', `an integer from 1 to ${LARGEST_NNODES}`, (text) => {
     const [least, most] = text.split(':')
     if (most !== undefined && most !== least) {
-      throw usage(`${settings.nnodes?.source ?? ''} is a range (${text}); tsrun takes one number`)
+      throw usageError(
+        `${settings.nnodes?.source ?? ''} is a range (${text}); tsrun takes one number`,
+      )
     }
     return toInteger(least!, 1, LARGEST_NNODES)
   })
@@ -132,7 +143,9 @@ function readNnodes(settings: Settings): number {
 function readNodeRank(settings: Settings, nnodes: number): number {
   if (settings['node-rank'] !== undefined) return readInteger(settings, 'node-rank', 0, nnodes - 1)
   if (nnodes === 1) return 0
-  throw usage(`--node-rank is missing: give each of the ${nnodes} nodes its own, from 0`)
+  throw usageError(
+    `--node-rank is missing: give each of the ${nnodes} nodes its own number, from 0`,
+  )
 }
 
 function readEndpoint(
@@ -142,7 +155,9 @@ function readEndpoint(
   const endpoint = settings['rdzv-endpoint']
   if (endpoint !== undefined) return parseEndpoint(endpoint, nnodes)
   if (nnodes > 1 && settings['master-addr']?.source === 'default') {
-    throw usage('--rdzv-endpoint is missing: the name or address of node 0, the same on all nodes')
+    throw usageError(
+      '--rdzv-endpoint is missing: the name or address of node 0, the same on all nodes',
+    )
   }
   const masterAddr = read(
     settings,
@@ -163,9 +178,12 @@ function parseEndpoint(
   const host = match?.[1] ?? match?.[2]
   const port = match?.[3] === undefined ? STANDARD_PORT : toInteger(match[3], 0, 65_535)
   if (host === undefined || port === undefined) {
-    throw usage(`${source} is ${JSON.stringify(value)}; expected HOST:PORT, as in node0:29500`)
+    throw usageError(
+      `${source} is ${JSON.stringify(value)}; expected HOST:PORT, for example node0:29500`,
+    )
   }
-  if (port === 0 && nnodes > 1) throw usage(`${source} needs a port that all nodes know, not 0`)
+  if (port === 0 && nnodes > 1)
+    throw usageError(`${source} needs a port that all nodes know, not 0`)
   return { masterAddr: host, masterPort: port }
 }
 
@@ -179,32 +197,27 @@ function readMilliseconds(settings: Settings, name: 'rdzv-timeout' | 'host-timeo
 function readPortRange(settings: Settings, nproc: number): PortRange | undefined {
   const setting = settings['port-range']
   if (setting === undefined) return undefined
-  const range = read(settings, 'port-range', 'two ports, as in 29600-29699', parsePortRange)
+  const range = read(settings, 'port-range', 'two ports, for example 29600-29699', parsePortRange)
   const ports = range.last - range.first + 1
   if (ports >= nproc) return range
-  throw usage(`${setting.source} has ${ports} ports for ${nproc} ranks: each takes one`)
+  throw usageError(`${setting.source} has ${ports} ports for ${nproc} ranks; each rank needs one`)
 }
 
-export function readInteger(
-  settings: Settings,
-  name: FlagName,
-  lowest: number,
-  highest: number,
-): number {
+function readInteger(settings: Settings, name: FlagName, lowest: number, highest: number): number {
   return read(settings, name, `an integer from ${lowest} to ${highest}`, (text) =>
     toInteger(text, lowest, highest),
   )
 }
 
-export function readSwitch(settings: Settings, name: FlagName): boolean {
+function readSwitch(settings: Settings, name: FlagName): boolean {
   return read(settings, name, 'true or false', (text) => {
     if (/^(true|1|yes|on)$/i.test(text)) return true
     return /^(false|0|no|off)$/i.test(text) ? false : undefined
   })
 }
 
-/** Reads the setting with `parse`, which returns undefined for what it does not accept. */
-export function read<T>(
+/** @param parse - returns undefined for a text that it does not accept */
+function read<T>(
   settings: Settings,
   name: FlagName,
   expected: string,
@@ -212,24 +225,22 @@ export function read<T>(
 ): T {
   const setting = settings[name] ?? { value: '', source: `--${name}` }
   const value = parse(setting.value.trim())
-  if (value === undefined) throw wrong(setting, expected)
-  return value
+  if (value !== undefined) return value
+  const { source } = setting
+  throw usageError(`${source} is ${JSON.stringify(setting.value)}; expected ${expected}`)
 }
 
-export function toInteger(text: string, lowest: number, highest: number): number | undefined {
+function toInteger(text: string, lowest: number, highest: number): number | undefined {
   const value = /^\d+$/.test(text) ? Number(text) : NaN
   return value >= lowest && value <= highest ? value : undefined
 }
 
-export function readSeconds(text: string): number | undefined {
+function readSeconds(text: string): number | undefined {
   const value = /^(\d+|\d*\.\d+)s?$/.test(text) ? parseFloat(text) : NaN
   return value <= 86_400 ? value : undefined
 }
 
-export function wrong({ source, value }: Setting, expected: string): Error {
-  return usage(`${source} is ${JSON.stringify(value)}; expected ${expected}`)
-}
-
-export function usage(problem: string): Error {
-  return tsrError('ERR_TSR_USAGE', { problem })
+/** @returns ERR_TSR_USAGE */
+export function usageError(problem: string, cause?: unknown): TsrError {
+  return tsrError('ERR_TSR_USAGE', { problem }, { cause })
 }

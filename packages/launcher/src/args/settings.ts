@@ -1,6 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { FlagValues } from './command-line.ts'
-import { flagTable, type Flag, type FlagName } from './flags.ts'
+import { flagTable, type Flag, type FlagName, type FlagValues } from './flags.ts'
 
 /**
  * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`
@@ -16,10 +15,10 @@ export type Settings = Partial<Record<FlagName, Setting>>
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Completes the flags of the command line: flag, then TSRUN_*, then PET_*, then, in a job of
- * several nodes, what the scheduler says, then the default.
+ * Completes the flags of the command line. A flag takes precedence over TSRUN_*, and that over PET_*;
+ * then come, in a job of several nodes, the variables of the scheduler, and the default.
  *
- * @throws ERR_TSR_USAGE when the scheduler started several launchers on a node
+ * @throws ERR_TSR_USAGE when the scheduler has started several launchers on one node
  */
 export function completeSettings(values: FlagValues, env: Environment): Settings {
   const settings: Settings = {}
@@ -31,7 +30,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // An endpoint of its own is complete: no part of it comes from elsewhere.
+  // Address and port of the endpoint belong together; neither comes from the scheduler then.
   if (settings['rdzv-endpoint'] !== undefined) {
     delete scheduled['master-addr']
     delete scheduled['master-port']
@@ -44,7 +43,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   return settings
 }
 
-/** Inside a rank TSRUN_NNODES speaks of the job that the rank belongs to, not of a new one. */
+/** Inside a rank TSRUN_NNODES describes the job of that rank, not the one to be started. */
 function withoutRank(env: Environment): Environment {
   const isRank = env['RANK'] !== undefined && env['TSRUN_RUN_ID'] !== undefined
   return isRank ? { ...env, TSRUN_NNODES: undefined } : env
@@ -54,13 +53,13 @@ function severalOf(nodes: Setting | undefined): Setting | undefined {
   return nodes?.value === '1' ? undefined : nodes
 }
 
-/** The variables that set this flag, strongest first. */
+/** The variables that set this flag; the first one that is set counts. */
 export function variablesOf(flag: Flag): string[] {
   const own = [flag.name, ...(flag.aliases ?? [])].map((name) => `TSRUN_${upperCase(name)}`)
   return flag.torchrun === undefined ? own : [...own, `PET_${upperCase(flag.torchrun)}`]
 }
 
-/** One line that says what came from the environment; undefined if nothing did. */
+/** Lists the settings that came from the environment; undefined if none did. */
 export function describeEnvironment(settings: Settings): string | undefined {
   const parts = Object.entries(settings)
     .filter(([, { source }]) => source !== 'default' && !source.startsWith('--'))
@@ -81,44 +80,41 @@ function upperCase(name: string): string {
   return name.replaceAll('-', '_').toUpperCase()
 }
 
-/** What the scheduler that started us says about the hosts of the job. */
-export type SchedulerSettings = Partial<Record<FlagName, Setting>>
-
 interface Layout {
   readonly nnodes: Setting
-  /** What says that there are several tasks on a node, if there are. */
-  readonly crowd: string | undefined
+  /** A clause about the tasks of a node where there are several. */
+  readonly severalTasks: string | undefined
 }
 
 /**
- * The number of nodes that Slurm or Open MPI started us on; undefined outside of them. A batch
- * script of Slurm, which runs on one of its nodes only, is outside.
+ * The number of nodes on which Slurm or Open MPI has started this command; undefined without them.
+ * A batch script of Slurm runs on only one of its nodes and does not count.
  *
  * @throws ERR_TSR_USAGE when there are several tasks on a node: each would be a launcher
  */
-export function scheduledNodes(env: Environment): Setting | undefined {
+function scheduledNodes(env: Environment): Setting | undefined {
   const layout = slurm(env) ?? openMpi(env)
   if (layout === undefined) return undefined
-  if (layout.crowd === undefined) return layout.nnodes
+  if (layout.severalTasks === undefined) return layout.nnodes
   throw tsrError('ERR_TSR_USAGE', {
     problem:
-      `${layout.crowd}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
-      'ppr:1:node), or give --nnodes 1 if each is to be a job of its own',
+      `${layout.severalTasks}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
+      'ppr:1:node), or use --nnodes 1 if each task is a job of its own',
   })
 }
 
 /** Which node this is, and where node 0 is, in a job of several nodes. */
-export function schedulerSettings(env: Environment): SchedulerSettings {
-  const settings: SchedulerSettings = {}
+function schedulerSettings(env: Environment): Settings {
+  const settings: Settings = {}
   const rank = first(env, [
     'SLURM_NODEID',
-    'JOB_COMPLETION_INDEX', // Kubernetes: an indexed Job
+    'JOB_COMPLETION_INDEX', // Kubernetes, in an indexed Job
     'VC_TASK_INDEX', // Volcano
     'VK_TASK_INDEX',
     'OMPI_COMM_WORLD_RANK',
   ])
   if (rank !== undefined) settings['node-rank'] = rank
-  // What operators of Kubernetes and Volcano set for PyTorch.
+  // The operators of Kubernetes and Volcano set these for PyTorch.
   const address = first(env, ['MASTER_ADDR']) ?? firstHost(env)
   const port = first(env, ['MASTER_PORT'])
   if (address !== undefined) settings['master-addr'] = address
@@ -126,20 +122,20 @@ export function schedulerSettings(env: Environment): SchedulerSettings {
   return settings
 }
 
-/** The first host of a list as Slurm writes it: `n[03-05,9],gpu1` begins with `n03`. */
+/** The first host in Slurm's notation of host lists: `n03` for `n[03-05,9],gpu1`. */
 export function firstOfNodeList(list: string): string | undefined {
   const head = /^(?:[^,[]|\[[^\]]*\])+/.exec(list.trim())?.[0]
   return head?.replaceAll(/\[([^\],-]*)[^\]]*\]/g, '$1')
 }
 
 function slurm(env: Environment): Layout | undefined {
-  // Only within a step (srun) there is a tsrun on every node.
+  // Only a step (srun) runs tsrun on every node.
   if (env['SLURM_STEP_ID'] === undefined && env['SLURM_STEPID'] === undefined) return undefined
   const nnodes = first(env, ['SLURM_STEP_NUM_NODES', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES'])
   const tasks = first(env, ['SLURM_STEP_NUM_TASKS', 'SLURM_NTASKS']) ?? nnodes
   if (nnodes === undefined || tasks === undefined) return undefined
   const several = `Slurm runs ${tasks.value} tasks (${tasks.source}) on ${nnodes.value} nodes`
-  return { nnodes, crowd: tasks.value === nnodes.value ? undefined : several }
+  return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
 function openMpi(env: Environment): Layout | undefined {
@@ -147,7 +143,7 @@ function openMpi(env: Environment): Layout | undefined {
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])
   if (tasks === undefined || local === undefined) return undefined
   const several = `Open MPI runs ${local.value} processes on a node (${local.source})`
-  return { nnodes: tasks, crowd: local.value === '1' ? undefined : several }
+  return { nnodes: tasks, severalTasks: local.value === '1' ? undefined : several }
 }
 
 function firstHost(env: Environment): Setting | undefined {

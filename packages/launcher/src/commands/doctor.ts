@@ -1,33 +1,41 @@
-import { tsrError } from '@tsrun/core'
 import { checks } from '../doctor/checks.ts'
 import type { Finding } from '../doctor/facts.ts'
 import { gatherFacts } from '../doctor/gather.ts'
 import { version } from '../job/package.ts'
 import type { Interruption } from '../processes/interrupts.ts'
+import type { AddCommand, CommandContext } from './context.ts'
 
-const help = `tsrun doctor [--json]
-
-Looks at this host: Node, koffi, shared memory, limits, cores, tensor backends and their devices, GPUs,
-MPI; each line is OK or says what to do. Each backend that is there trains a step in a process of its
-own. The exit code is 0 when the default backend (wasm) can train, else 1.
-`
-
-export interface Diagnosis {
-  readonly text: string
-  readonly exitCode: number
+/** `tsrun doctor` */
+export function addDoctor(context: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'doctor',
+      'check what this host has, and say what to do',
+      (own) =>
+        own
+          .usage(
+            '$0 doctor [--json]\n\nChecks this host: Node, koffi, shared memory, limits, cores, tensor backends and their ' +
+              'devices, GPUs, MPI. Each line is OK or says what to do. Each backend that is ' +
+              'installed trains one step in a process of its own. The exit code is 0 when the default ' +
+              'backend (wasm) can train, and 1 otherwise.',
+          )
+          .option('json', { type: 'boolean', describe: 'print the report as JSON' })
+          .version(false),
+      (argv) => diagnose(argv.json === true, context),
+    )
 }
 
-/** What `tsrun doctor` prints and exits with. @throws ERR_TSR_USAGE */
-export async function diagnose(argv: readonly string[], stop: AbortSignal): Promise<Diagnosis> {
-  if (argv[0] === '--help' || argv[0] === '-h') return { text: help, exitCode: 0 }
-  if (argv.length > 1 || (argv.length === 1 && argv[0] !== '--json')) {
-    throw tsrError('ERR_TSR_USAGE', { problem: 'tsrun doctor takes one flag at most: --json' })
+async function diagnose(asJson: boolean, context: CommandContext): Promise<void> {
+  const { env, cwd, console, interrupts } = context
+  const { stop } = interrupts
+  const facts = await gatherFacts(env, cwd, stop)
+  if (stop.aborted) {
+    context.exitCode = (stop.reason as Interruption).exitCode
+    return
   }
-  const facts = await gatherFacts(process.env, process.cwd(), stop)
-  if (stop.aborted) return { text: '', exitCode: (stop.reason as Interruption).exitCode }
   const findings = checks.flatMap((check) => check(facts))
-  const report = argv.length === 0 ? reportText : reportJson
-  return { text: report(findings), exitCode: canTrain(findings) ? 0 : 1 }
+  console.write('stdout', asJson ? reportJson(findings) : reportText(findings))
+  context.exitCode = canTrain(findings) ? 0 : 1
 }
 
 const labels = { ok: 'OK', note: 'note', problem: 'FAILS' } as const
@@ -53,7 +61,7 @@ export function reportText(findings: readonly Finding[]): string {
   return `${[`tsrun ${version}`, ...lines, end].join('\n')}\n`
 }
 
-export function reportJson(findings: readonly Finding[]): string {
+function reportJson(findings: readonly Finding[]): string {
   const report = { version, canTrain: canTrain(findings), checks: findings }
   return `${JSON.stringify(report, null, 2)}\n`
 }

@@ -1,33 +1,48 @@
 import { statSync } from 'node:fs'
-import { tsrError } from '@tsrun/core'
+import { resolve } from 'node:path'
+import { formatRankList, tsrError } from '@tsrun/core'
 import { describeFinding, mergeFlight } from '@tsrun/telemetry'
-import { formatRankList } from '../args/rank-list.ts'
 import { findRecords } from '../report/flight-records.ts'
+import type { AddCommand, CommandContext } from './context.ts'
 
-const help = `tsrun flight FOLDER
-
-Compares what the flight recorders of all ranks hold (rank-*.jsonl): who never entered an
-operation that others wait in, who runs another one, which messages wait, which ranks are slow.
-Ranks write them when something fails, below --log-dir, or where TSRUN_FLIGHT_DIR says.
-
-FOLDER holds them, or is DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID: the last attempt that
-left records; DIR: the run that wrote last.
-`
+/** `tsrun flight <folder>` */
+export function addFlight({ console, cwd }: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'flight <folder>',
+      'compare the flight records of a failed job',
+      (own) =>
+        own
+          .usage(
+            '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
+              'never entered an operation in which others wait, which one runs a different ' +
+              'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
+              'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
+          )
+          .positional('folder', {
+            type: 'string',
+            demandOption: true,
+            describe:
+              'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +
+              'the last attempt that left records, DIR for the run that wrote last',
+          })
+          .version(false),
+      (argv) => {
+        console.write('stdout', flightText(argv.folder, cwd))
+      },
+    )
+}
 
 /** Characters of a reason that are shown. */
 const LONGEST_REASON = 160
 
-/** The text that `tsrun flight` prints. @throws ERR_TSR_USAGE, ERR_TSR_FLIGHT_FOLDER */
-export function flightText(argv: readonly string[]): string {
-  const [directory, ...more] = argv
-  if (directory === '--help' || directory === '-h') return help
-  if (directory === undefined || directory.startsWith('-') || more.length > 0) {
-    throw tsrError('ERR_TSR_USAGE', { problem: 'tsrun flight needs one argument: the folder' })
+/** @throws ERR_TSR_FLIGHT_FOLDER */
+function flightText(directory: string, cwd: string): string {
+  const path = resolve(cwd, directory)
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    throw tsrError('ERR_TSR_FLIGHT_FOLDER', { directory, problem: 'it is not a folder' })
   }
-  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() !== true) {
-    throw tsrError('ERR_TSR_FLIGHT_FOLDER', { directory, problem: 'it is no folder' })
-  }
-  const found = findRecords(directory)
+  const found = findRecords(path)
   if (found === undefined || found.dumps.length === 0) {
     const problem = found?.problems[0] ?? 'there is no rank-<rank>.jsonl in it'
     throw tsrError('ERR_TSR_FLIGHT_FOLDER', { directory, problem })
@@ -41,7 +56,7 @@ export function flightText(argv: readonly string[]): string {
   const findings = mergeFlight(dumps)
   const lines = [
     `run ${header.runId}, attempt ${header.restartCount}: records of ${ranks.length} of ${header.worldSize} ranks`,
-    ...(folder === directory ? [] : [`in ${folder}`]),
+    ...(folder === path ? [] : [`in ${folder}`]),
     ...notes,
     ...(absent.length === 0 ? [] : [`no record of rank ${formatRankList(absent)}`]),
     ...problems.map((problem) => `cannot use ${problem}`),

@@ -1,25 +1,40 @@
 import { readdirSync, readlinkSync, statSync } from 'node:fs'
-import { monotonicNow, tsrError } from '@tsrun/core'
-import { type RankStatus, type StatusSnapshot, readStatusPage, STATUS_NAME } from '@tsrun/telemetry'
-import { formatRankList } from '../args/rank-list.ts'
-import { formatSeconds } from '../report/units.ts'
+import {
+  formatBytes,
+  formatRankList,
+  formatSeconds,
+  formatTable,
+  monotonicNow,
+  tsrError,
+} from '@tsrun/core'
+import { readStatusPage, STATUS_NAME, type RankStatus, type StatusSnapshot } from '@tsrun/telemetry'
+import { usageError } from '../args/job-options.ts'
+import type { AddCommand, CommandContext } from './context.ts'
 
-const help = `tsrun ps [RUN-ID]
+/** `tsrun ps [run-id]` */
+export function addPs({ console }: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'ps [run-id]',
+      'show what the ranks of the jobs on this host are doing',
+      (own) =>
+        own
+          .usage(
+            '$0 ps [run-id]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
+              'since when, the current operation or the last one, its size, the ranks for which ' +
+              'it waits, the step and the loss.',
+          )
+          .positional('run-id', { type: 'string', describe: 'show only this job' })
+          .version(false),
+      (argv) => {
+        console.write('stdout', psText(argv['run-id']))
+      },
+    )
+}
 
-Shows what the ranks of all jobs do that you run on this host, or of one job: the state, since when,
-the current operation (or the last), its size, the ranks that it waits for, step and loss.
-`
-
-/** The text that `tsrun ps` prints. @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB */
-export function psText(argv: readonly string[]): string {
-  const [runId, ...more] = argv
-  if (runId === '--help' || runId === '-h') return help
-  if (runId?.startsWith('-') === true || more.length > 0) {
-    throw tsrError('ERR_TSR_USAGE', { problem: 'tsrun ps takes one argument at most: the run id' })
-  }
-  if (process.platform !== 'linux') {
-    throw tsrError('ERR_TSR_USAGE', { problem: 'tsrun ps needs /proc, which only Linux has' })
-  }
+/** @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB */
+function psText(runId: string | undefined): string {
+  if (process.platform !== 'linux') throw usageError('tsrun ps needs /proc, which only Linux has')
   const jobs = findJobs()
   const wanted = runId === undefined ? jobs : jobs.filter((job) => job.runId === runId)
   if (runId !== undefined && wanted.length === 0) {
@@ -32,10 +47,10 @@ export function psText(argv: readonly string[]): string {
 
 function jobText(job: StatusSnapshot): string {
   const { runId, script, launcherPid, ranks, worldSize, restartCount, abortedBy } = job
-  const life = restartCount === 0 ? '' : `, attempt ${restartCount}`
+  const attempt = restartCount === 0 ? '' : `, attempt ${restartCount}`
   const ends = abortedBy === undefined ? '' : `, ends because of rank ${abortedBy}`
-  const title = `${runId}  ${script} (tsrun ${launcherPid}, ${ranks.length} of ${worldSize} ranks here${life}${ends})`
-  return `${[title, ...table([titles, ...ranks.map(toRow)])].join('\n')}\n`
+  const title = `${runId}  ${script} (tsrun ${launcherPid}, ${ranks.length} of ${worldSize} ranks here${attempt}${ends})`
+  return `${[title, ...formatTable([titles, ...ranks.map(toRow)])].join('\n')}\n`
 }
 
 const titles = ['rank', 'pid', 'state', 'since', 'operation', 'bytes', 'waits for', 'step', 'loss']
@@ -51,34 +66,18 @@ function toRow(rank: RankStatus): string[] {
     isRunning ? 'in' : state === 'computing' && operation !== undefined ? 'after' : state,
     formatSeconds(Math.max(0, monotonicNow() - since) / 1000),
     operation === undefined ? '–' : name,
-    isRunning ? sizeText(bytes) : '–',
+    isRunning ? formatBytes(bytes) : '–',
     isRunning && waitsFor.length > 0 ? formatRankList(waitsFor) : '–',
     rank.step === undefined ? '–' : String(rank.step),
     rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
   ]
 }
 
-function table(rows: readonly string[][]): string[] {
-  const widths = titles.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
-  return rows.map((row) =>
-    row
-      .map((cell, i) => cell.padEnd(widths[i]!))
-      .join('  ')
-      .trimEnd(),
-  )
-}
-
-function sizeText(bytes: number): string {
-  const unit = bytes < 1024 ? 0 : Math.min(3, Math.floor(Math.log2(bytes) / 10))
-  const value = bytes / 1024 ** unit
-  return `${Number(value.toFixed(1))} ${['B', 'KiB', 'MiB', 'GiB'][unit]!}`
-}
-
 /**
- * The status pages of all jobs that this user runs on this host: they have no names, but each is an
- * open file of its launcher.
+ * Reads the status pages of all jobs that this user runs on this host. The pages have no names, but
+ * each is an open file of its launcher.
  */
-export function findJobs(): StatusSnapshot[] {
+function findJobs(): StatusSnapshot[] {
   const own = process.getuid?.()
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && ownerOf(`/proc/${name}`) === own)
@@ -92,10 +91,10 @@ function pagesOf(pid: number): StatusSnapshot[] {
       const path = `${folder}/${fd}`
       if (!readlinkSync(path).includes(STATUS_NAME)) return []
       const page = readStatusPage(path)
-      // ranks have it open for a moment while they start
+      // Ranks have the page open for a moment while they start.
       return page.launcherPid === pid ? [page] : []
     } catch {
-      // closed meanwhile
+      // The file was closed in the meantime.
       return []
     }
   })

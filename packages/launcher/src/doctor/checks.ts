@@ -1,5 +1,5 @@
+import { formatBytes } from '@tsrun/core'
 import { dirname, join } from 'node:path'
-import { formatBytes } from '../report/units.ts'
 import type { Facts, Finding, Check } from './facts.ts'
 
 /** Oldest Node that tsrun runs on. */

@@ -60,7 +60,7 @@ function readTensorFlow(env: NodeJS.ProcessEnv): TensorFlowFacts {
   }
 }
 
-export function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
+function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
   return {
     ...nodeAbilities(env),
     system: `${process.platform}-${process.arch}`,
@@ -68,7 +68,7 @@ export function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
   }
 }
 
-export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
+async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
   if (failure !== undefined) return undefined
   try {
@@ -94,7 +94,7 @@ export function resolveFrom(places: readonly string[], specifier: string): strin
 }
 
 /** Has another process write into a file of ours that exists in memory only. */
-export async function trySharedMemory(): Promise<SharedMemoryFacts> {
+async function trySharedMemory(): Promise<SharedMemoryFacts> {
   return { problem: await sharingProblem(), ...sizeOfShm() }
 }
 
@@ -129,18 +129,18 @@ function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
   }
 }
 
-export function readAutogroups(): boolean | undefined {
+function readAutogroups(): boolean | undefined {
   const text = read('/proc/sys/kernel/sched_autogroup_enabled')
   return text === undefined ? undefined : text.trim() === '1'
 }
 
 /** The limit of this process, which Node has raised as far as it may; ranks have the same. */
-export function readOpenFiles(): number | undefined {
+function readOpenFiles(): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
   return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
 }
 
-export function readCores(): CoreFacts {
+function readCores(): CoreFacts {
   // cgroup v2: time in microseconds, and the period in which it may be used
   const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
   const quota = (time ?? NaN) / (period ?? NaN)
@@ -159,7 +159,7 @@ function read(path: string): string | undefined {
   }
 }
 
-export async function readGpus(
+async function readGpus(
   { lines: nvidia, problem }: GpuList,
   env: NodeJS.ProcessEnv,
 ): Promise<GpuFacts> {
@@ -171,7 +171,7 @@ export async function readGpus(
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
 
 /** The files that the dynamic linker would find; they are not loaded. */
-export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
+async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
   const [version, cache] = await Promise.all([
     run('mpirun', ['--version'], { env }),
     run('ldconfig', ['-p'], { env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` } }),

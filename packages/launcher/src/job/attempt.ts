@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { formatRankList } from '../args/rank-list.ts'
+import { formatRanks } from '@tsrun/core'
 import type { Announcer, Console } from '../logs/console.ts'
 import { type Interrupts, relayJobControl } from '../processes/interrupts.ts'
 import { stopGroups, settle } from '../processes/ladder.ts'
@@ -126,7 +126,7 @@ async function stopRanks(
     grace,
     kill: interrupts.kill,
     onGraceOver: (left) => {
-      const who = `${left.length === 1 ? 'rank' : 'ranks'} ${formatRankList(left)}`
+      const who = formatRanks(left)
       announcer.say('kill', `${who} did not stop within ${grace / 1000} s: SIGKILL`, {
         ranks: left,
       })

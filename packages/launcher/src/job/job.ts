@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import type { JobOptions, HostOptions } from '../args/job-options.ts'
@@ -23,16 +22,18 @@ export interface Job {
   readonly nodeArguments: readonly string[]
 }
 
-/** What `--nproc auto` means. */
-export const cores = availableParallelism()
-
 /**
  * Looks at the script and at what Node needs to run it.
  *
  * @throws ERR_TSR_SCRIPT, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE
  */
-export function prepareJob(options: JobOptions, env: NodeJS.ProcessEnv, cwd: string): Job {
-  const script = findScript(options.script, cwd)
+export function prepareJob(
+  options: JobOptions,
+  env: NodeJS.ProcessEnv,
+  cwd: string,
+  nearestCommand?: string,
+): Job {
+  const script = findScript(options.script, cwd, nearestCommand)
   return createJob(options, env, cwd, script)
 }
 

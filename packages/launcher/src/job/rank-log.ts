@@ -84,7 +84,7 @@ export interface OutputSinks {
 }
 
 /** Forwards both streams of a rank, line by line, until they end. */
-export function forwardOutput(rank: RankProcess, sinks: OutputSinks): void {
+function forwardOutput(rank: RankProcess, sinks: OutputSinks): void {
   for (const stream of ['stdout', 'stderr'] as const) {
     const splitter = new LineSplitter()
     const presenter = sinks.presenters?.[stream]
@@ -125,7 +125,7 @@ export function attemptDirectory(logDir: string, runId: string, restartCount: nu
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
-export function openRankFiles(
+function openRankFiles(
   directory: string,
   rank: number,
   onFailure: (reason: string) => void,

@@ -15,14 +15,18 @@ const typescript = ['.ts', '.mts', '.cts']
 const jsx = ['.tsx', '.jsx']
 
 /**
- * Finds the script and says what it is written in.
+ * Finds the script and the language it is written in.
  *
- * @throws ERR_TSR_SCRIPT when it is missing, no file, or nothing that Node runs
+ * @param command - the command that was probably meant where there is no such file
+ * @throws ERR_TSR_SCRIPT when it is missing, not a file, or nothing that Node runs
  */
-export function findScript(script: string, cwd: string): Script {
+export function findScript(script: string, cwd: string, command?: string): Script {
   const path = resolve(cwd, script)
   const status = statSync(path, { throwIfNoEntry: false })
-  if (status === undefined) throw refuse(script, missing(path))
+  if (status === undefined) {
+    const nearest = command === undefined ? '' : ` (the nearest command is ${command})`
+    throw refuse(script, `there is no file ${path}${alternative(path, '') || nearest}`)
+  }
   if (status.isDirectory()) throw refuse(script, `it is a directory${alternative(path, '/index')}`)
   if (!status.isFile()) throw refuse(script, 'it is not a regular file')
   const extension = extname(path)
@@ -32,10 +36,6 @@ export function findScript(script: string, cwd: string): Script {
   if (extension === '' && hasNodeShebang(script, path)) return { path, language: 'javascript' }
   const kinds = [...javascript, ...typescript, '.tsx'].join(', ')
   throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
-}
-
-function missing(path: string): string {
-  return `there is no file ${path}${alternative(path, '')}`
 }
 
 function alternative(path: string, suffix: string): string {

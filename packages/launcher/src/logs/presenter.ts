@@ -72,7 +72,7 @@ const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId'
  * Makes a line for people of a JSON line that the library's logger wrote (`WARN engine: …`);
  * undefined for any other line, also for JSON of the user's own logger.
  */
-export function prettyLibraryLine(text: string): string | undefined {
+function prettyLibraryLine(text: string): string | undefined {
   if (!text.startsWith('{"level":')) return undefined
   const entry = parse(text)
   const level = levels[Number(entry?.['level'])]
@@ -123,7 +123,7 @@ export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
 }
 
 /** The text in the colour that belongs to the rank. */
-export function inRankColour(text: string, rank: number): string {
+function inRankColour(text: string, rank: number): string {
   return `\x1b[${rankColours[rank % rankColours.length]!}m${text}\x1b[39m`
 }
 

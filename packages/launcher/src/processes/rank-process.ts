@@ -167,7 +167,7 @@ function onceClosed(stream: Readable): Promise<void> {
 }
 
 /** Reads the control pipe of a rank; what is no message of ours is ignored. */
-export function readControlMessages(
+function readControlMessages(
   pipe: Readable,
   onMessage: (message: ControlMessage) => void,
 ): void {
@@ -192,12 +192,12 @@ function parse(text: string): ControlMessage | undefined {
 }
 
 /** Sends a signal to every process of the group; false if there is none. */
-export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
+function signalGroup(group: number, signal: NodeJS.Signals): boolean {
   return kill(group, signal)
 }
 
 /** Whether any process (also one not yet reaped) belongs to the group. */
-export function groupExists(group: number): boolean {
+function groupExists(group: number): boolean {
   return kill(group, 0)
 }
 

@@ -31,7 +31,7 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * code: by the kernel's parent-death signal, or, where that is missing, by a thread that watches
  * the control pipe.
  */
-export function dieWithLauncher(launcherPid: number, controlFd: number): void {
+function dieWithLauncher(launcherPid: number, controlFd: number): void {
   if (!askKernel()) watchPipe(controlFd)
   // The launcher may have died before the kernel was asked.
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')

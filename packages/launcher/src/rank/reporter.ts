@@ -86,7 +86,7 @@ export function describeError(thrown: unknown): Description {
 }
 
 /** In one line. */
-export function summarizeError(thrown: unknown): string {
+function summarizeError(thrown: unknown): string {
   const chain = causes(thrown).map((error) => {
     const { name, message } = Object(error) as Record<string, unknown>
     return [name, message].filter((text) => typeof text === 'string').join(': ')

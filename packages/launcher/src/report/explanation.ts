@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RankOutcome } from './outcome.ts'
-import { formatBytes } from './units.ts'
+import { formatBytes } from '@tsrun/core'
 
 /** What a person should know about this end beyond its code or signal; undefined if nothing. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {

@@ -1,7 +1,7 @@
-import { formatRankList } from '../args/rank-list.ts'
+import { styleText } from 'node:util'
+import { formatRanks, formatSeconds } from '@tsrun/core'
 import { type Failure, describeOthers } from './failure.ts'
 import type { RankOutcome } from './outcome.ts'
-import { formatSeconds } from './units.ts'
 
 const WIDTH = 80
 const MARGIN = 13
@@ -50,9 +50,9 @@ interface Block {
 }
 
 /** Lays out a report between two rules. */
-export function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
+function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
-    colour ? `\x1b[1;31m${rule(TITLE)}\x1b[0m` : rule(TITLE),
+    colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),
     ...blocks.flatMap(titled),
     rule(` exit code ${exitCode} `),
   ]
@@ -107,10 +107,9 @@ export function describeLostNode(
 
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   const { node, host, address, reason, ranks, others, jobExitCode } = failure
-  const which = `${ranks.length === 1 ? 'rank' : 'ranks'} ${formatRankList(ranks)}`
   return reportText(
     [
-      { title: 'first cause', lines: [`node ${node} (${which}) is gone: ${reason}`] },
+      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
       { title: 'host', lines: [`${host}, ${address}`] },
       { title: 'others', lines: others },
     ],

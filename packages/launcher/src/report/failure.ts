@@ -1,8 +1,7 @@
-import { formatRankList } from '../args/rank-list.ts'
+import { formatRanks, formatSeconds } from '@tsrun/core'
 import { explainEnd, type MemoryEvents } from './explanation.ts'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
-import { formatSeconds } from './units.ts'
 
 /** What is known about a failed life of a job: for the report on screen and for JSON. */
 export interface Failure {
@@ -125,9 +124,9 @@ export function describeOthers(
     alike.set(what, [...(alike.get(what) ?? []), outcome])
   }
   return [...alike].map(([what, ranks]) => {
-    const names = formatRankList(ranks.map(({ rank }) => rank))
+    const names = formatRanks(ranks.map(({ rank }) => rank))
     const after = formatSeconds(secondsUntilFailure(ranks[0]!))
-    return `${ranks.length === 1 ? 'rank' : 'ranks'} ${names}: ${what}, after ${after}`
+    return `${names}: ${what}, after ${after}`
   })
 }
 
@@ -140,7 +139,7 @@ function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): 
   if (error === undefined) return describeEnd(outcome)
   if (error.text === culprit?.error?.text) return 'the same error'
   if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
-    const whose = error.peers.length === 0 ? 'another rank' : `rank ${formatRankList(error.peers)}`
+    const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
     return `failed because of ${whose} (${error.code})`
   }
   return firstLine(`${error.name}: ${error.message}`)
@@ -148,8 +147,7 @@ function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): 
 
 function describeMissing(ranks: readonly number[]): string[] {
   if (ranks.length === 0) return []
-  const which = `${ranks.length === 1 ? 'rank' : 'ranks'} ${formatRankList(ranks)}`
-  return [`${which}: not known, the host is gone`]
+  return [`${formatRanks(ranks)}: not known, the host is gone`]
 }
 
 /** In the form of an error with its stack. */
@@ -178,7 +176,7 @@ export interface CrashDump {
  * Takes apart what a dying Node prints on stderr, so that the report shows each thing once.
  * The frame matters for syntax errors, whose stack does not name the file.
  */
-export function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
+function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
   if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
   const text = error?.text ?? ''
   const top = text.split('\n', 1)[0] ?? ''

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import type { RankProcess } from '../processes/rank-process.ts'
+import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
 import type { ResourceUsage } from '../rank/control-message.ts'
 import type { RankOutcome } from './outcome.ts'
-import { formatBytes, formatSeconds } from './units.ts'
 
 /** What one rank used. */
 export interface RankUsage {
@@ -23,13 +23,10 @@ export function rankUsage({ rank, startedAt, endedAt, usage }: RankOutcome): Ran
 
 const titles = ['rank', 'time', 'CPU time', 'CPU', 'peak memory']
 
-/** One row a rank. */
+/** A row for each rank. */
 export function summaryText(usages: readonly RankUsage[]): string {
-  const rows = [titles, ...usages.map(toRow)]
-  const widths = titles.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
-  return rows
-    .map((row) => row.map((cell, i) => cell.padStart(widths[i]!)).join('  ') + '\n')
-    .join('')
+  const lines = formatTable([titles, ...usages.map(toRow)], 'right')
+  return `${lines.join('\n')}\n`
 }
 
 function toRow({ rank, seconds, cpuSeconds, peakBytes }: RankUsage): string[] {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../job/package.ts'
 import { reasonOf } from './tool.ts'
-import { runTool, setupError, type ToolOutput, type Workshop } from './tool.ts'
+import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
@@ -35,7 +35,7 @@ const FRAMEWORK = '-l:libtensorflow_framework.so.2'
  * @throws ERR_TSR_SETUP
  */
 export async function compileBinding(
-  workshop: Workshop,
+  context: ToolContext,
   { command }: Tool,
   folder: string,
   headers: string,
@@ -47,7 +47,7 @@ export async function compileBinding(
   const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
 
   const silenced = await runTool(
-    workshop,
+    context,
     command,
     [
       ...[...GENERAL, `-I${include}`, join(native, 'quiet.cc'), '-o', QUIET],
@@ -60,7 +60,7 @@ export async function compileBinding(
 
   const compile = (...added: readonly string[]) =>
     runTool(
-      workshop,
+      context,
       command,
       [
         ...[...GENERAL, '-DNAPI_VERSION=8'],
@@ -76,7 +76,7 @@ export async function compileBinding(
       ...[join(native, 'passes.cc'), `-I${native}`, '-fno-access-control'],
       ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
     ),
-    compileKernels(workshop, command, include, target),
+    compileKernels(context, command, include, target),
   ])
   // TensorFlow's own headers change between versions: without kernels it computes as well.
   const output = whole?.ok === true ? whole : await compile()
@@ -85,13 +85,13 @@ export async function compileBinding(
   throw setupError(
     `${command} could not compile the binding (${reason}): the wheel may be of a version that it ` +
       'does not fit (2.16 to 2.21 do), or the compiler too old for C++17: name others with --wheel ' +
-      `and CXX; all output is in ${workshop.log}`,
+      `and CXX; all output is in ${context.log}`,
   )
 }
 
 /** Leaves out sets of instructions that the compiler does not know; what came of one that it knows. */
 async function compileKernels(
-  workshop: Workshop,
+  context: ToolContext,
   command: string,
   include: string,
   target: string,
@@ -99,7 +99,7 @@ async function compileKernels(
   const outputs: (ToolOutput | undefined)[] = []
   for (const [name, flags] of Object.entries(INSTRUCTIONS)) {
     const output = await runTool(
-      workshop,
+      context,
       command,
       [
         ...[...GENERAL, ...EXACT, '-fvisibility=hidden', ...flags, `-I${include}`],

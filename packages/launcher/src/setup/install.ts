@@ -16,7 +16,7 @@ import {
   TFJS_VERSION,
 } from './npm-packages.ts'
 import { gpuAdvice, prove } from './proof.ts'
-import { setupError, type Workshop } from './tool.ts'
+import { setupError, type ToolContext } from './tool.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
 import { bringWheel, libraryFoldersOf, needsPython } from './wheel.ts'
 
@@ -24,19 +24,19 @@ import { bringWheel, libraryFoldersOf, needsPython } from './wheel.ts'
  * Sets TensorFlow up in a new folder; the manifest then points there. Until it does, what was set up
  * before stays as it is.
  *
- * @throws ERR_TSR_SETUP; the reason of the workshop's signal
+ * @throws ERR_TSR_SETUP; the reason of the context's signal
  */
 export async function install(
-  workshop: Workshop,
+  context: ToolContext,
   request: TensorFlowRequest,
   previous: TensorFlowManifest | undefined,
 ): Promise<TensorFlowManifest> {
-  const home = makeHome(workshop)
+  const home = makeHome(context)
   removeAbandoned(home, previous?.folder)
   const folder = mkdtempSync(join(home, draftPrefix()))
   try {
-    const manifest = await build(workshop, request, folder)
-    writeTensorFlowManifest(manifest, workshop.env)
+    const manifest = await build(context, request, folder)
+    writeTensorFlowManifest(manifest, context.env)
     removeReplaced(home, previous?.folder)
     return manifest
   } catch (error) {
@@ -46,56 +46,56 @@ export async function install(
 }
 
 async function build(
-  workshop: Workshop,
+  context: ToolContext,
   request: TensorFlowRequest,
   folder: string,
 ): Promise<TensorFlowManifest> {
-  const { say } = workshop
+  const { say } = context
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
-  const { npm, compiler, tools } = await findTools(workshop, request)
+  const { npm, compiler, tools } = await findTools(context, request)
   say(`1/5 the tools are there: ${Object.entries(tools).map(describe).join(', ')}`)
 
   say(`2/5 npm installs ${name} ${TFJS_VERSION}, without its install script`)
-  await installPackages(workshop, npm.command, folder, name)
+  await installPackages(context, npm.command, folder, name)
   const source = folderOfPackage(folder, name)
   const libraryFolders: string[] = []
   let kernels = false
   if (compiler === undefined) {
     say('3/5 its install script downloads its own TensorFlow')
-    await installOfficially(workshop, folder, name)
+    await installOfficially(context, folder, name)
     libraryFolders.push(join(source, 'deps/lib'))
     say('4/5 its install script has brought the binding')
   } else {
     say(`3/5 TensorFlow comes as a wheel${gpu ? ', with CUDA: some 3 GB' : ''}`)
-    const wheel = await bringWheel(workshop, request, folder)
+    const wheel = await bringWheel(context, request, folder)
     libraryFolders.push(...libraryFoldersOf(wheel.folder))
     say(`4/5 ${compiler.command} compiles the binding against ${wheel.origin}`)
     const headers = join(folder, 'node_modules/node-api-headers/include')
-    const problem = await compileBinding(workshop, compiler, source, headers, wheel)
+    const problem = await compileBinding(context, compiler, source, headers, wheel)
     kernels = problem === undefined
     if (!kernels) {
       say(
         `the kernels that tsrun adds do not compile (${problem}): small layers take TensorFlow's own ` +
-          `operations, which is slower; all output is in ${workshop.log}`,
+          `operations, which is slower; all output is in ${context.log}`,
       )
     }
   }
 
   say('5/5 a fresh process multiplies, differentiates and lists the devices')
   const draft = { folder, package: name, libraryFolders } as const
-  const proof = await prove(workshop, draft)
+  const proof = await prove(context, draft)
   if (!proof.works) {
     throw setupError(
       `what was built does not compute (${proof.problem}): the wheel may be of another system or ` +
-        `version; name another one with --wheel or --python, or try --official; see ${workshop.log}`,
+        `version; name another one with --wheel or --python, or try --official; see ${context.log}`,
     )
   }
   const { idleGpus } = proof
   if (idleGpus?.listed === true) {
     throw setupError(
       `this host has GPUs, and what was built computes on the CPU (${idleGpus.reason}): ${gpuAdvice}; ` +
-        `all output is in ${workshop.log}`,
+        `all output is in ${context.log}`,
     )
   }
   return {
@@ -114,16 +114,16 @@ async function build(
 }
 
 /** All that will be needed, before anything is downloaded. */
-async function findTools(workshop: Workshop, request: TensorFlowRequest) {
+async function findTools(context: ToolContext, request: TensorFlowRequest) {
   checkNode(process.versions)
   if (!request.official && process.platform !== 'linux') {
     throw setupError(
       `a binding can be built on Linux only, and this is ${thisSystem}: try --official`,
     )
   }
-  const npm = await findNpm(workshop)
-  const python = needsPython(request) ? await findPython(workshop, request.python) : undefined
-  const compiler = request.official ? undefined : await findCompiler(workshop)
+  const npm = await findNpm(context)
+  const python = needsPython(request) ? await findPython(context, request.python) : undefined
+  const compiler = request.official ? undefined : await findCompiler(context)
   const tools: Record<string, string> = { Node: process.versions.node, npm: npm.version }
   if (python !== undefined) tools['Python'] = python.version
   if (compiler !== undefined) tools['compiler'] = compiler.version
@@ -134,7 +134,7 @@ function describe([name, version]: [string, string]): string {
   return name === 'compiler' ? version : `${name} ${version}`
 }
 
-function makeHome({ env, log }: Workshop): string {
+function makeHome({ env, log }: ToolContext): string {
   const home = tensorflowHome(env)
   try {
     makeFolders(home)
@@ -160,7 +160,7 @@ function makeFolders(path: string): void {
 }
 
 /** Begins the name of the folder that this process builds in: host and process say whose it is. */
-export function draftPrefix(): string {
+function draftPrefix(): string {
   return `${ownPrefix()}${process.pid}-`
 }
 
@@ -175,7 +175,7 @@ export function removeAbandoned(home: string, inUse: string | undefined): void {
 }
 
 /** Removes the folder of the set-up before this one, unless it lies elsewhere. */
-export function removeReplaced(home: string, folder: string | undefined): void {
+function removeReplaced(home: string, folder: string | undefined): void {
   if (folder === undefined || dirname(folder) !== home) return
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
 }

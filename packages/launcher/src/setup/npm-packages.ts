@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
-import { runTool, setupError, type Workshop } from './tool.ts'
+import { runTool, setupError, type ToolContext } from './tool.ts'
 
 /** The last release; the binding's sources fit TensorFlow 2.9 to 2.21. */
 export const TFJS_VERSION = '4.22.0'
@@ -18,7 +18,7 @@ export function folderOfPackage(folder: string, name: TensorFlowManifest['packag
  * @throws ERR_TSR_SETUP
  */
 export async function installPackages(
-  workshop: Workshop,
+  context: ToolContext,
   npm: string,
   folder: string,
   name: TensorFlowManifest['package'],
@@ -31,7 +31,7 @@ export async function installPackages(
   }
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest, null, 2))
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock', '--omit=dev']
-  const output = await runTool(workshop, npm, ['install', '--prefix', folder, ...flags], {
+  const output = await runTool(context, npm, ['install', '--prefix', folder, ...flags], {
     cwd: folder,
   })
   if (output?.ok === true && isInstalled(folder, name)) return
@@ -44,7 +44,7 @@ export async function installPackages(
         : 'check the registry of your npm configuration, and run the command again'
   throw setupError(
     `npm could not install ${name} ${TFJS_VERSION} (${failure?.reason ?? 'it does not start'}): ` +
-      `${advice}; all output is in ${workshop.log}`,
+      `${advice}; all output is in ${context.log}`,
   )
 }
 
@@ -59,13 +59,13 @@ function isInstalled(folder: string, name: TensorFlowManifest['package']): boole
 
 /** Runs the package's own install script, which downloads a library and a binding. @throws ERR_TSR_SETUP */
 export async function installOfficially(
-  workshop: Workshop,
+  context: ToolContext,
   folder: string,
   name: TensorFlowManifest['package'],
 ): Promise<void> {
   const args = name === '@tensorflow/tfjs-node-gpu' ? ['gpu', 'download'] : []
-  const path = [join(folder, 'node_modules/.bin'), workshop.env['PATH'] ?? ''].join(delimiter)
-  const output = await runTool(workshop, process.execPath, ['scripts/install.js', ...args], {
+  const path = [join(folder, 'node_modules/.bin'), context.env['PATH'] ?? ''].join(delimiter)
+  const output = await runTool(context, process.execPath, ['scripts/install.js', ...args], {
     cwd: folderOfPackage(folder, name),
     env: { PATH: path },
   })
@@ -74,6 +74,6 @@ export async function installOfficially(
   throw setupError(
     `the install script of ${name} failed (${reason}): its downloads need the network and a system ` +
       `that they are made for (this is ${thisSystem}); leave out --official to build with ` +
-      `a wheel, which pip brings; all output is in ${workshop.log}`,
+      `a wheel, which pip brings; all output is in ${context.log}`,
   )
 }

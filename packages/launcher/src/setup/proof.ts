@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { libraryPath, type TensorFlowManifest, gpusAreHidden } from '@tsrun/core'
 import { findGpus } from '../job/devices.ts'
 import { packageFolder } from '../job/package.ts'
-import { runTool, type ToolOutput, type Workshop } from './tool.ts'
+import { runTool, type ToolOutput, type ToolContext } from './tool.ts'
 
 export type Proof =
   | {
@@ -19,7 +19,7 @@ export const LONGEST_START = 600_000
 
 /** Multiplies, differentiates and lists the devices, in a fresh process. */
 export async function prove(
-  workshop: Workshop,
+  context: ToolContext,
   {
     folder,
     package: name,
@@ -27,10 +27,10 @@ export async function prove(
   }: Pick<TensorFlowManifest, 'folder' | 'package' | 'libraryFolders'>,
 ): Promise<Proof> {
   const program = fileURLToPath(new URL('dist/proof-process.js', packageFolder))
-  const output = await runTool(workshop, process.execPath, [program, folder, name], {
+  const output = await runTool(context, process.execPath, [program, folder, name], {
     limit: LONGEST_START,
     env: {
-      LD_LIBRARY_PATH: libraryPath({ libraryFolders }, workshop.env),
+      LD_LIBRARY_PATH: libraryPath({ libraryFolders }, context.env),
       NODE_OPTIONS: '',
       // The log names the devices; with memory growth a GPU that others use is enough.
       TF_CPP_MIN_LOG_LEVEL: '0',
@@ -41,7 +41,7 @@ export async function prove(
   if (text === undefined) return { works: false, problem: problemOf(output) }
   const { tensorflow, gpu } = JSON.parse(text) as { tensorflow: string; gpu: boolean }
   const log = output!.stderr
-  const idleGpus = findIdleGpus(name, { onGpu: gpu, log }, workshop.env)
+  const idleGpus = findIdleGpus(name, { onGpu: gpu, log }, context.env)
   return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
@@ -79,7 +79,7 @@ export interface IdleGpus {
  * Why a set-up for GPUs computes on the CPU; undefined where it may: on GPUs, with those hidden on
  * purpose, or made for the CPU.
  */
-export function findIdleGpus(
+function findIdleGpus(
   name: TensorFlowManifest['package'],
   { onGpu, log }: { readonly onGpu: boolean; readonly log: string },
   env: NodeJS.ProcessEnv,

@@ -9,62 +9,50 @@ import {
   type TensorFlowManifest,
   type TensorFlowRequest,
 } from '@tsrun/core'
-import { readSetupArguments, setupHelp } from './arguments.ts'
 import { BINDING_REVISION } from './binding.ts'
 import { removeAbandoned, install } from './install.ts'
 import { TFJS_VERSION } from './npm-packages.ts'
 import { gpuAdvice, type IdleGpus, prove, type Proof } from './proof.ts'
-import type { Workshop } from './tool.ts'
+import type { ToolContext } from './tool.ts'
 
-const needsGpu = 'jobs that use this set-up need one, or an empty CUDA_VISIBLE_DEVICES'
+const needsGpu =
+  'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
 
-interface SetupContext {
-  readonly env: NodeJS.ProcessEnv
-  readonly cwd: string
-  /** Aborted when the user interrupts. */
-  readonly signal: AbortSignal
-  readonly print: (text: string) => void
+/** Where a set-up takes place; the log is a file of its own. */
+type SetupContext = Omit<ToolContext, 'log'>
+
+/** Says whether TensorFlow is set up and works. @returns whether it does, on its GPUs if it is for GPUs */
+export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
+  const { works, sentence, idleGpus } = await examine(context)
+  context.say(sentence)
+  return works && idleGpus === undefined
 }
 
 /**
- * `tsrun setup …`
+ * Sets TensorFlow up unless that has been done already.
  *
- * @param argv - what follows `setup`
- * @returns the exit code: 0 when TensorFlow is set up and works, 1 when `--check` finds that not
- * @throws ERR_TSR_USAGE, ERR_TSR_SETUP; the reason of the signal
+ * @throws ERR_TSR_SETUP; the reason of the signal
  */
-export async function runSetup(argv: readonly string[], context: SetupContext): Promise<number> {
-  const { env, cwd, signal, print } = context
-  const { action, request } = readSetupArguments(argv, cwd)
-  if (action === 'help') {
-    print(setupHelp)
-    return 0
+export async function setUpTensorFlow(
+  context: SetupContext,
+  request: TensorFlowRequest,
+): Promise<void> {
+  const { env, say } = context
+  const home = tensorflowHome(env)
+  const { works, sentence, manifest, idleGpus } = await examine(context)
+  if (works && manifest !== undefined && idleGpus?.listed !== true && fits(manifest, request)) {
+    removeAbandoned(home, manifest.folder)
+    say(`${sentence}; there is nothing to do`)
+    return
   }
-  const say = (sentence: string): void => {
-    print(`tsrun setup: ${sentence}\n`)
-  }
-  const state = await look({ env, signal, say })
-  if (action === 'check') {
-    say(state.sentence)
-    return state.works && state.idleGpus === undefined ? 0 : 1
-  }
-  const { manifest, idleGpus } = state
-  const works = state.works && idleGpus?.listed !== true
-  if (works && manifest !== undefined && fits(manifest, request)) {
-    removeAbandoned(tensorflowHome(env), manifest.folder)
-    say(`${state.sentence}; nothing is to be done`)
-    return 0
-  }
-  say(`into ${tensorflowHome(env)}, a folder of yours; TSRUN_HOME names another`)
-  const log = join(tensorflowHome(env), 'setup.log')
-  const made = await install({ env, signal, say, log }, request, manifest)
+  say(`installing into ${home} (TSRUN_HOME chooses another folder)`)
+  const made = await install({ ...context, log: join(home, 'setup.log') }, request, manifest)
   if (request.gpu && made.devices.includes('CPU')) {
     say(describe(made))
     say(`no GPU is visible here: ${needsGpu}`)
   } else {
-    say(`${describe(made)}; TSRUN_BACKEND=auto takes it from now on`)
+    say(`${describe(made)}; TSRUN_BACKEND=auto uses it from now on`)
   }
-  return 0
 }
 
 interface State {
@@ -74,19 +62,19 @@ interface State {
   readonly idleGpus?: IdleGpus | undefined
 }
 
-async function look(place: Omit<Workshop, 'log'>): Promise<State> {
+async function examine(context: SetupContext): Promise<State> {
   let manifest: TensorFlowManifest | undefined
   try {
-    manifest = readTensorFlowManifest(place.env)
+    manifest = readTensorFlowManifest(context.env)
   } catch (error) {
     if (!isTsrError(error)) throw error
     return { works: false, sentence: error.message, manifest: undefined }
   }
   if (manifest === undefined) {
-    const sentence = `TensorFlow is not set up in ${tensorflowHome(place.env)}: run \`npx tsrun setup tensorflow\``
+    const sentence = `TensorFlow is not set up in ${tensorflowHome(context.env)}: run \`npx tsrun setup tensorflow\``
     return { works: false, sentence, manifest }
   }
-  const proof = await proveQuietly(place, manifest)
+  const proof = await proveQuietly(context, manifest)
   if (!proof.works) {
     const again = 'run `npx tsrun setup tensorflow` again'
     const sentence = `${describe(manifest)}, but it does not work (${proof.problem}): ${again}`
@@ -98,30 +86,30 @@ async function look(place: Omit<Workshop, 'log'>): Promise<State> {
   return { works: true, sentence, manifest, idleGpus }
 }
 
-/** Ranks are refused then, whether or not this host has GPUs. */
+/** In both cases ranks that load the backend fail. */
 function describeIdle({ reason, listed }: IdleGpus): string {
   return listed
-    ? `but jobs need the GPUs, and it finds none (${reason}): ${gpuAdvice}`
+    ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`
     : `and no GPU is visible here (${reason}): ${needsGpu}`
 }
 
-async function proveQuietly(
-  place: Omit<Workshop, 'log'>,
-  manifest: TensorFlowManifest,
-): Promise<Proof> {
+async function proveQuietly(context: SetupContext, manifest: TensorFlowManifest): Promise<Proof> {
   if (manifest.system !== thisSystem) {
-    return { works: false, problem: `it is for ${manifest.system}, and this is ${thisSystem}` }
+    return {
+      works: false,
+      problem: `it was made for ${manifest.system}, and this is ${thisSystem}`,
+    }
   }
   const log = join(tmpdir(), `tsrun-setup-check-${process.pid}.log`)
   try {
     writeFileSync(log, '')
-    return await prove({ ...place, log }, manifest)
+    return await prove({ ...context, log }, manifest)
   } finally {
     rmSync(log, { force: true })
   }
 }
 
-/** Whether it is what is asked for now. Who names no source takes the one that is there. */
+/** Whether the installation is what `request` asks for. Any source fits a request that names none. */
 function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean {
   const { gpu, official, wheel, python } = manifest.request
   const named = request.official || request.wheel !== null || request.python !== null

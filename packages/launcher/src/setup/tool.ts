@@ -5,7 +5,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
 /** Where a set-up takes place. */
-export interface Workshop {
+export interface ToolContext {
   readonly env: NodeJS.ProcessEnv
   /** Aborted when the user interrupts. */
   readonly signal: AbortSignal
@@ -39,10 +39,10 @@ const LONGEST = 30 * 60_000
  * Runs a program to its end; undefined when there is no such program. Its children end with it. What
  * takes long says again and again how far it is.
  *
- * @throws the reason of the workshop's signal
+ * @throws the reason of the context's signal
  */
 export async function runTool(
-  { env, signal, log, say, reminderInterval = 10_000 }: Workshop,
+  { env, signal, log, say, reminderInterval = 10_000 }: ToolContext,
   command: string,
   args: readonly string[],
   { cwd, env: more, limit = LONGEST, work }: ToolOptions = {},

@@ -1,4 +1,4 @@
-import { runTool, setupError, type Workshop } from './tool.ts'
+import { runTool, setupError, type ToolContext } from './tool.ts'
 
 /** A program that has been tried. */
 export interface Tool {
@@ -22,8 +22,8 @@ export function checkNode(versions: { readonly node: string; readonly napi?: str
 }
 
 /** @throws ERR_TSR_SETUP */
-export async function findNpm(workshop: Workshop): Promise<Tool> {
-  const found = await runTool(workshop, 'npm', ['--version'], { limit: 60_000 })
+export async function findNpm(context: ToolContext): Promise<Tool> {
+  const found = await runTool(context, 'npm', ['--version'], { limit: 60_000 })
   if (found?.ok === true) return { command: 'npm', version: found.stdout.trim() }
   throw setupError('there is no working npm on the PATH: install the one that comes with Node')
 }
@@ -32,8 +32,8 @@ const compilers = ['g++', 'c++', 'clang++'] as const
 const probe = '#include <string>\nstd::string text;\n'
 
 /** A compiler that finds its standard library. @throws ERR_TSR_SETUP */
-export async function findCompiler(workshop: Workshop): Promise<Tool> {
-  const named = workshop.env['CXX'] ?? ''
+export async function findCompiler(context: ToolContext): Promise<Tool> {
+  const named = context.env['CXX'] ?? ''
   const candidates = named === '' ? compilers : [named]
   let problem =
     named === ''
@@ -41,9 +41,9 @@ export async function findCompiler(workshop: Workshop): Promise<Tool> {
       : `there is no C++ compiler ${named}, which CXX names`
   for (const command of candidates) {
     const script = `printf '%s' "$0" | "$@" -std=c++17 -fsyntax-only -x c++ -`
-    const version = await runTool(workshop, command, ['--version'], { limit: 60_000 })
+    const version = await runTool(context, command, ['--version'], { limit: 60_000 })
     if (version === undefined) continue
-    const tried = await runTool(workshop, 'sh', ['-c', script, probe, command], { limit: 60_000 })
+    const tried = await runTool(context, 'sh', ['-c', script, probe, command], { limit: 60_000 })
     if (tried?.ok === true) return { command, version: version.stdout.split('\n', 1)[0]! }
     problem = `the C++ compiler ${command} cannot compile C++17 with <string>`
   }
@@ -56,14 +56,14 @@ export async function findCompiler(workshop: Workshop): Promise<Tool> {
 const pythons = ['python3', 'python'] as const
 
 /** A Python that can make virtual environments. @throws ERR_TSR_SETUP */
-export async function findPython(workshop: Workshop, named: string | null): Promise<Tool> {
+export async function findPython(context: ToolContext, named: string | null): Promise<Tool> {
   let problem =
     named === null
       ? `there is no Python (${pythons.join(', ')}) on the PATH`
       : `${named} (--python) is no Python that runs`
   for (const command of named === null ? pythons : [named]) {
     const script = 'import sys; print(sys.version.split()[0]); import venv, ensurepip'
-    const found = await runTool(workshop, command, ['-c', script], { limit: 60_000 })
+    const found = await runTool(context, command, ['-c', script], { limit: 60_000 })
     const version = found?.stdout.trim() ?? ''
     if (found?.ok === true) return { command, version }
     if (version !== '') {

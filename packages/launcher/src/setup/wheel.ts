@@ -2,7 +2,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
 import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
-import { runTool, setupError, type ToolOutput, type Workshop } from './tool.ts'
+import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
 
 /** A TensorFlow that a wheel has installed. */
@@ -18,17 +18,17 @@ const header = 'include/tensorflow/c/eager/c_api.h'
 
 /** TensorFlow as a wheel: the one that the user names, else installed by pip. @throws ERR_TSR_SETUP */
 export async function bringWheel(
-  workshop: Workshop,
+  context: ToolContext,
   { wheel, python, gpu }: TensorFlowRequest,
   folder: string,
 ): Promise<Wheel> {
   const unpacked = wheel === null ? undefined : unpackedIn(wheel)
   if (unpacked !== undefined) return check({ folder: unpacked, origin: `that of ${unpacked}` })
   const archives = wheel === null ? undefined : archivesIn(wheel)
-  const interpreter = await findPython(workshop, python)
-  const installed = python === null ? undefined : await tensorflowOf(workshop, python)
+  const interpreter = await findPython(context, python)
+  const installed = python === null ? undefined : await tensorflowOf(context, python)
   if (installed !== undefined) return check({ folder: installed, origin: `that of ${python!}` })
-  return check(await installWheel(workshop, interpreter, { archives, gpu }, folder))
+  return check(await installWheel(context, interpreter, { archives, gpu }, folder))
 }
 
 /** Whether pip will run, and so a Python is needed. @throws ERR_TSR_SETUP when --wheel has no wheel */
@@ -60,22 +60,22 @@ function archivesIn(path: string): string {
   )
 }
 
-async function tensorflowOf(workshop: Workshop, python: string): Promise<string | undefined> {
+async function tensorflowOf(context: ToolContext, python: string): Promise<string | undefined> {
   const script =
     'import importlib.util as u; s = u.find_spec("tensorflow"); print(s.submodule_search_locations[0] if s else "")'
-  const found = await runTool(workshop, python, ['-c', script])
+  const found = await runTool(context, python, ['-c', script])
   const folder = found?.ok === true ? found.stdout.trim() : ''
   return folder === '' ? undefined : folder
 }
 
 async function installWheel(
-  workshop: Workshop,
+  context: ToolContext,
   python: Tool,
   { archives, gpu }: { readonly archives: string | undefined; readonly gpu: boolean },
   folder: string,
 ): Promise<Wheel> {
   const venv = join(folder, 'venv')
-  const made = await runTool(workshop, python.command, ['-m', 'venv', venv])
+  const made = await runTool(context, python.command, ['-m', 'venv', venv])
   if (made?.ok !== true) {
     const reason = made === undefined ? 'it does not start' : reasonOf(made)
     throw setupError(
@@ -91,12 +91,12 @@ async function installWheel(
     archives === undefined ? [`${what}>=2.16,<3`] : ['--no-index', ...wheelsOf(archives)]
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
   const args = ['-m', 'pip', 'install', ...flags, '--no-compile', ...dependencies, ...source]
-  const output = await runTool(workshop, interpreter, args)
+  const output = await runTool(context, interpreter, args)
   if (output?.ok !== true) {
-    const place = { python, gpu, folder, log: workshop.log }
+    const place = { python, gpu, folder, log: context.log }
     throw setupError(`pip could not install ${what} ${whyNot(output, place)}`)
   }
-  const tensorflow = await tensorflowOf(workshop, interpreter)
+  const tensorflow = await tensorflowOf(context, interpreter)
   if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what}, by pip` }
   throw setupError(`pip has installed ${what}, but no module tensorflow: it is another wheel`)
 }

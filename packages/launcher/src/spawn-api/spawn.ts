@@ -116,7 +116,7 @@ async function collect({ local }: HostedStore, nproc: number): Promise<unknown[]
 }
 
 /** The failure report of a job as an error: its cause is that of the rank which failed first. */
-export function rankError(failure: Failure): TsrError {
+function rankError(failure: Failure): TsrError {
   const { rank, worldSize, ended, error, what, code, explanation, jobExitCode } = failure
   const first = what ?? failure.stderr.at(-1)
   const problem = [first === undefined ? ended : `${ended}: ${first}`, explanation]
@@ -132,7 +132,7 @@ export function rankError(failure: Failure): TsrError {
 }
 
 /** Of a rank that ended well without having come to the end of its function. */
-export function noValueError(rank: number, worldSize: number): TsrError {
+function noValueError(rank: number, worldSize: number): TsrError {
   const problem = 'ended with exit code 0 before its function returned'
   return tsrError('ERR_TSR_RANK_FAILED', { rank, worldSize, problem, exitCode: 0, report: '' })
 }

@@ -26,6 +26,11 @@ export interface Parameter {
    * a parameter, one of them counts it. Default false.
    */
   countedElsewhere?: boolean
+  /**
+   * True while `dataParallel` or `fullyShard` average its gradients: a parameter in its place would get
+   * none.
+   */
+  isReplicated?: boolean
   value: Tensor
 }
 

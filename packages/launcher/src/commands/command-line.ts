@@ -1,0 +1,144 @@
+import yargs from 'yargs'
+import { isTsrError, nearestName } from '@tsrun/core'
+import { usageError } from '../args/job-options.ts'
+import { version } from '../job/package.ts'
+import { Console } from '../logs/console.ts'
+import { listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
+import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
+import { commandNames, type AddCommand, type CommandContext } from './context.ts'
+import { addDoctor } from './doctor.ts'
+import { addFlight } from './flight.ts'
+import { addPs } from './ps.ts'
+import { addFlags, addRun, startJob } from './run.ts'
+import { addSetup, setUp } from './setup.ts'
+
+/** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
+const USAGE = 2
+
+/**
+ * The `tsrun` command. It takes over the signals and the output of this process.
+ *
+ * @param argv - without the program and its script
+ * @returns the exit code: 0, that of the rank that failed first, 128 + n for signal n, 2 for wrong usage
+ */
+export async function runCommand(argv: readonly string[]): Promise<number> {
+  const interrupts = listenForInterrupts()
+  const { stdout, stderr, env } = process
+  const console = new Console({ stdout, stderr }, () => {
+    interrupts.interrupt(outputClosed)
+  })
+  return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts })
+}
+
+/** The same with the given streams and signals. */
+export async function runCommandLine(
+  argv: readonly string[],
+  surroundings: Omit<CommandContext, 'exitCode'>,
+): Promise<number> {
+  const context: CommandContext = { ...surroundings, exitCode: 0 }
+  const { console, interrupts } = context
+  const commands = [
+    addRun((values, command) => startJob(values, command, context)),
+    addPs(context),
+    addFlight(context),
+    addDoctor(context),
+    addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
+    addCompletion,
+  ]
+  try {
+    const output = await parse(argv, commands)
+    if (output !== '') console.write('stdout', `${output}\n`)
+    return context.exitCode
+  } catch (error) {
+    if (!isTsrError(error)) throw error
+    console.write('stderr', `tsrun: ${error.message}\n`)
+    return USAGE
+  } finally {
+    await Promise.race([console.flush(), aborted(interrupts.kill)])
+  }
+}
+
+/**
+ * Parses the command line and runs the command that it names.
+ *
+ * @returns what yargs has to print: help, the version, a completion
+ * @throws ERR_TSR_USAGE, and the errors of the command
+ */
+export async function parse(
+  argv: readonly string[],
+  commands: readonly AddCommand[],
+): Promise<string> {
+  const isRequest = argv[0] === COMPLETION_REQUEST
+  const line = isRequest ? argv.slice(2) : argv
+  const inCommand = commandNames.includes(line[0] ?? '') && !(isRequest && line.length === 1)
+  const parser = yargs()
+    .locale('en')
+    .scriptName('tsrun')
+    .usage('$0 [flags] script [arguments of the script]')
+    .usage('\nStarts N copies (ranks) of a script, joined by a store, as one job.')
+    .parserConfiguration({
+      // What follows the script is its own; what follows a command belongs to the command.
+      'halt-at-non-option': !inCommand,
+      'populate--': true,
+      'parse-numbers': false,
+      'parse-positional-numbers': false,
+      'camel-case-expansion': false,
+      'duplicate-arguments-array': false,
+      'short-option-groups': false,
+    })
+    .strict()
+    .help()
+    .alias('help', 'h')
+    .describe('help', 'show this page')
+    .version(version)
+    .describe('version', 'show the version')
+    .exitProcess(false)
+    .fail((message: string | null, error: Error | undefined) => {
+      // Only yargs itself gives a message; its errors have the same one.
+      if (message === null || (error !== undefined && message !== error.message)) throw error!
+      const known = parser.parsed === false ? [] : Object.keys(parser.parsed.aliases)
+      throw usageError(explain(message, argv, known))
+    })
+  for (const add of commands) add(parser)
+  if (!inCommand) addFlags(parser)
+  if (isRequest) answerCompletion(parser, inCommand)
+  let printed = ''
+  await parser.parseAsync(argv, {}, (_error, _argv, output) => {
+    printed += output
+  })
+  return printed
+}
+
+/** Says in our words what yargs has found wrong. @param known - the names of the flags */
+function explain(message: string, argv: readonly string[], known: readonly string[]): string {
+  const [, needsValue] = /^Not enough arguments following: (.*)$/.exec(message) ?? []
+  if (needsValue !== undefined) return `--${needsValue} needs a value`
+  const [, one, other] = /^Arguments (.*) and (.*) are mutually exclusive$/.exec(message) ?? []
+  if (one !== undefined) return `--${one} and --${other!} exclude each other`
+  const [command = ''] = argv
+  const page = commandNames.includes(command) ? ` of tsrun ${command}` : ''
+  if (message.startsWith("Not enough non-option")) {
+    return `tsrun ${command} needs an argument: see tsrun ${command} --help`
+  }
+  const [, given, choices] = /Given: "(.*)", Choices: "(.*)"$/.exec(message) ?? []
+  if (given !== undefined) return `Unknown argument ${given}${page}; expected ${choices!}`
+  const [, unknown] = /^Unknown arguments?: ([^,]*)/.exec(message) ?? []
+  if (unknown === undefined) return message
+  if (argv.includes(unknown)) return `Unknown argument ${unknown}${page}`
+  const words = argv.map((word) => word.split('=', 1)[0])
+  const flag = words.find((word) => word === `-${unknown}`) ?? `--${unknown}`
+  // Of both spellings the hint has the one of the help page, and no letter alone.
+  const names = known.filter((name) => /^[^_]{2,}$/.test(name))
+  const name = nearestName(unknown.replaceAll('_', '-'), names)
+  const hint = name === undefined ? '' : ` (the nearest is --${name})`
+  return `Unknown flag ${flag}${page}${hint}`
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => {
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,43 @@
+import { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from '@tsrun/core'
+
+it.each([
+  [0, '0 B'],
+  [1000, '1000 B'],
+  [4096, '4 KiB'],
+  [1536, '1.5 KiB'],
+  [5.25 * 2 ** 20, '5.3 MiB'],
+  [312.4 * 2 ** 20, '312 MiB'],
+  [1.5 * 2 ** 30, '1.5 GiB'],
+  [139 * 2 ** 30, '139 GiB'],
+  [2 ** 52, '4096 TiB'],
+])('%d bytes are %s', (bytes, text) => {
+  expect(formatBytes(bytes)).toBe(text)
+})
+
+it.each([
+  [0.123, '0.12 s'],
+  [12.34, '12.3 s'],
+  [119.94, '119.9 s'],
+  [250, '4 min 10 s'],
+  [7500, '2 h 5 min'],
+])('%d seconds are %s', (seconds, text) => {
+  expect(formatSeconds(seconds)).toBe(text)
+})
+
+it('writes ranks with ranges', () => {
+  expect(formatRankList([5, 0, 1, 2, 7, 8])).toBe('0-2, 5, 7-8')
+  expect(formatRankList([])).toBe('')
+  expect(formatRanks([3])).toBe('rank 3')
+  expect(formatRanks([4, 3])).toBe('ranks 3-4')
+})
+
+it('aligns the columns of a table', () => {
+  const rows = [
+    ['rank', 'time'],
+    ['0', '12 s'],
+    ['10', ''],
+  ]
+  expect(formatTable(rows)).toEqual(['rank  time', '0     12 s', '10'])
+  expect(formatTable(rows, 'right')).toEqual(['rank  time', '   0  12 s', '  10'])
+  expect(formatTable([])).toEqual([])
+})

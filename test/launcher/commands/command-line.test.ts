@@ -1,0 +1,180 @@
+import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
+import { parse } from '../../../packages/launcher/src/commands/command-line.ts'
+import { addRun } from '../../../packages/launcher/src/commands/run.ts'
+import { tsrunHere } from '../support/in-process.ts'
+
+/** The flags of a job, and the script with its arguments; undefined when no job is to be started. */
+async function read(argv: string[]): Promise<[FlagValues, readonly string[]] | undefined> {
+  let job: [FlagValues, readonly string[]] | undefined
+  const run = addRun((values, command) => {
+    job = [values, command]
+    return Promise.resolve()
+  })
+  await parse(argv, [run])
+  return job
+}
+
+describe('the flags of a job', () => {
+  it('have both spellings, and leave everything from the script on alone', async () => {
+    const script = ['train.ts', '--lr', '0.10', '-n', '09', '--help', '--nproc', '7']
+    const flags = ['--nproc_per_node=4', '--dry_run', '--grace', '5']
+    const values = { nproc: '4', 'dry-run': 'true', grace: '5' }
+    expect(await read([...flags, ...script])).toEqual([values, script])
+  })
+
+  it.each([
+    [
+      ['--nproc', '2', '--', 'train.ts', '--', '--lr'],
+      ['train.ts', '--', '--lr'],
+    ],
+    [['--', 'doctor'], ['doctor']],
+    [
+      ['--dry-run', 'doctor', '--json'],
+      ['doctor', '--json'],
+    ],
+  ])('end at -- or at the first word that is none: %j', async (argv, command) => {
+    expect((await read(argv))?.[1]).toEqual(command)
+  })
+
+  it('take the last of two equal flags', async () => {
+    const flags = ['--nproc', '2', '--max_restarts', '1', '--nproc', '3', '--max-restarts', '2']
+    expect(await read([...flags, 'x.js'])).toEqual([{ nproc: '3', 'max-restarts': '2' }, ['x.js']])
+  })
+
+  it('may be switched off', async () => {
+    expect(await read(['--no-summary', 'x.js'])).toEqual([{ summary: 'false' }, ['x.js']])
+  })
+
+  it.each([['--help'], ['-h'], ['--version']])('are not read with %s', async (flag) => {
+    expect(await read(['--nproc', '2', flag, 'x.js'])).toBeUndefined()
+  })
+})
+
+describe('a mistake in the command line', () => {
+  it.each([
+    [['--nprocs', '2', 'x.js'], 'Unknown flag --nprocs (the nearest is --nproc)'],
+    [['--masterport=1', 'x.js'], 'Unknown flag --masterport (the nearest is --master-port)'],
+    [['--Max_Restart', '1', 'x.js'], 'Unknown flag --Max_Restart (the nearest is --max-restarts)'],
+    [['-n', '2', 'x.js'], 'Unknown flag -n (the nearest is --nproc)'],
+    [['-np', '2', 'x.js'], 'Unknown flag -np (the nearest is --nproc)'],
+    [['--xyzzy', 'x.js'], 'Unknown flag --xyzzy'],
+    [['--grace'], '--grace needs a value'],
+    [['doctor', '--jsn'], 'Unknown flag --jsn of tsrun doctor (the nearest is --json)'],
+    [['doctor', 'now'], 'Unknown argument now of tsrun doctor'],
+    [['ps', '--all'], 'Unknown flag --all of tsrun ps'],
+    [['ps', 'one', 'two'], 'Unknown argument two of tsrun ps'],
+    [['flight'], 'tsrun flight needs an argument: see tsrun flight --help'],
+    [['setup'], 'tsrun setup needs an argument: see tsrun setup --help'],
+    [['setup', 'torch'], 'Unknown argument torch of tsrun setup; expected tensorflow'],
+    [['setup', 'tensorflow', 'twice'], 'Unknown argument twice of tsrun setup'],
+    [
+      ['setup', 'tensorflow', '--wheels', 'x'],
+      'Unknown flag --wheels of tsrun setup (the nearest is --wheel)',
+    ],
+    [['setup', 'tensorflow', '--wheel'], '--wheel needs a value'],
+    [
+      ['setup', 'tensorflow', '--wheel', '.', '--official'],
+      '--wheel and --official exclude each other',
+    ],
+    [
+      ['setup', 'tensorflow', '--python', 'python3', '--official'],
+      '--python and --official exclude each other',
+    ],
+    [['setup', 'tensorflow', '--wheel', 'nowhere'], '--wheel names nowhere, which does not exist'],
+  ])('is named: %j', async (argv, problem) => {
+    expect(await tsrunHere(argv)).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `tsrun: ${problem}. See tsrun --help. (ERR_TSR_USAGE)\n`,
+    })
+  })
+
+  it('in the name of a command names the nearest one', async () => {
+    const { code, stderr } = await tsrunHere(['docter', '--json'])
+    expect(code).toBe(2)
+    expect(stderr).toMatch(
+      /Cannot run docter: there is no file .*docter \(the nearest command is tsrun doctor\)/,
+    )
+    expect((await tsrunHere(['./docter'])).stderr).not.toContain('nearest')
+  })
+})
+
+it('refuses a job and a folder that do not exist', async () => {
+  expect(await tsrunHere(['ps', 'nothing'])).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: expect.stringContaining('You have no running job nothing on this host'),
+  })
+  expect(await tsrunHere(['flight', 'nowhere'])).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: expect.stringContaining('There are no flight records in nowhere: it is not a folder'),
+  })
+})
+
+describe('a page of help', () => {
+  it('lists the commands, and the flags of a job', async () => {
+    const { code, stdout, stderr } = await tsrunHere(['--nproc', '2', '--help'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^tsrun \[flags\] script \[arguments of the script\]\n/)
+    for (const command of ['ps [run-id]', 'flight <folder>', 'doctor', 'setup', 'completion']) {
+      expect(stdout).toContain(`\n  tsrun ${command} `)
+    }
+  })
+
+  it.each([
+    [['doctor', '--help'], /^tsrun doctor \[--json\]\n[^]* --json /],
+    [['ps', '-h'], /^tsrun ps \[run-id\]\n/],
+    [['flight', '--help'], /^tsrun flight <folder>\n/],
+    [['setup', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],
+    [['setup', 'tensorflow', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],
+    [['completion', '--help'], /^tsrun completion\n/],
+  ])('is shown by %j', async (argv, page) => {
+    const { code, stdout, stderr } = await tsrunHere(argv)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(page)
+    expect(stdout).not.toContain('--nproc')
+  })
+})
+
+it('shows the version, whatever else is on the line', async () => {
+  for (const argv of [['--version'], ['--nproc', '2', '--version', 'x.js']]) {
+    expect(await tsrunHere(argv)).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+      stderr: '',
+    })
+  }
+})
+
+describe('completion', () => {
+  const words = async (...line: string[]): Promise<string[]> => {
+    const { code, stdout } = await tsrunHere(['--get-yargs-completions', 'tsrun', ...line])
+    expect(code).toBe(0)
+    return stdout.split('\n').filter((word) => word !== '')
+  }
+
+  it('has a script for the shell', async () => {
+    const { code, stdout } = await tsrunHere(['completion'])
+    expect(code).toBe(0)
+    expect(stdout).toContain('tsrun --get-yargs-completions')
+  })
+
+  it.each([
+    [['--max'], ['--max-restarts']],
+    [['do'], ['doctor']],
+    [
+      ['doctor', '--'],
+      ['--help', '--json'],
+    ],
+    [['setup', ''], ['tensorflow']],
+    [['setup', 'te'], ['tensorflow']],
+    [['setup', 'tensorflow', '--w'], ['--wheel']],
+    // The shell completes the names of scripts and folders.
+    [[''], []],
+    [['flight', ''], []],
+    [['--nproc', '2', 'tr'], []],
+  ])('of %j is %j', async (line, expected) => {
+    expect(await words(...line)).toEqual(expected)
+  })
+})
