@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import type { LayersModelLike } from '../../checkpoint/layers.ts'
+import type { LayersModelLike } from '../../checkpoint/layers-model.ts'
 import { flatten, partsOf } from '../../optim/flat-gradients.ts'
 import { compareParameters } from '../gradients/replicas.ts'
 import { checkGroup } from '../requirements.ts'
