@@ -1,5 +1,7 @@
+import { createRequire } from 'node:module'
 import { types } from 'node:util'
-import { addExtension, Packr } from 'msgpackr'
+import type * as Msgpackr from 'msgpackr'
+import * as msgpackr from 'msgpackr/pack'
 import { tsrError } from './errors/tsr-error.ts'
 
 /** Largest control message in bytes. Tensors never go through the codec. */
@@ -34,22 +36,39 @@ const ForeignTypedArray = Object.defineProperty(() => undefined, Symbol.hasInsta
     types.isTypedArray(value) && !Object.prototype.isPrototypeOf.call(TypedArray.prototype, value),
 })
 
-addExtension({
-  Class: ForeignTypedArray,
-  type: FOREIGN_ARRAY,
-  write: (array: NodeJS.TypedArray) => [
-    array[Symbol.toStringTag],
-    Buffer.from(array.buffer, array.byteOffset, array.byteLength),
-  ],
-  read: ([name, bytes]: [keyof typeof constructors, Uint8Array]) =>
-    new constructors[name](new Uint8Array(bytes).buffer),
-})
-
 /**
  * MessagePack with extensions for typed arrays, Maps, Sets, bigints, dates, Errors and cycles.
  * Plain objects are encoded as msgpackr's records, because a MessagePack map decodes as a Map.
  */
-const packr = new Packr({ structuredClone: true })
+function makePackr({ Packr, addExtension }: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>) {
+  addExtension({
+    Class: ForeignTypedArray,
+    type: FOREIGN_ARRAY,
+    write: (array: NodeJS.TypedArray) => [
+      array[Symbol.toStringTag],
+      Buffer.from(array.buffer, array.byteOffset, array.byteLength),
+    ],
+    read: ([name, bytes]: [keyof typeof constructors, Uint8Array]) =>
+      new constructors[name](new Uint8Array(bytes).buffer),
+  })
+  return new Packr({ structuredClone: true })
+}
+
+const packr = makePackr(msgpackr)
+let nativePackr: Msgpackr.Packr | undefined
+
+/** From this many bytes on, the native extraction of strings is worth loading. */
+const LARGE_MESSAGE = 4096
+
+/**
+ * The main entry of msgpackr extracts strings with a native module, up to nine times as fast. It is
+ * loaded for the first large message, because most processes decode only small ones.
+ */
+function packrFor(bytes: Uint8Array): Msgpackr.Packr {
+  if (bytes.byteLength < LARGE_MESSAGE) return packr
+  const require = createRequire(import.meta.url)
+  return (nativePackr ??= makePackr(require('msgpackr') as typeof Msgpackr))
+}
 
 /**
  * Encodes a control message. A function becomes undefined, an instance of a class a plain object.
@@ -74,7 +93,7 @@ export function decode(bytes: Uint8Array, limit = MESSAGE_LIMIT): unknown {
     throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: bytes.byteLength, limit })
   }
   try {
-    return packr.unpack(bytes)
+    return packrFor(bytes).unpack(bytes)
   } catch (cause) {
     const reason = reasonOf(cause)
     throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: bytes.byteLength, reason }, { cause })

@@ -54,7 +54,7 @@ describe('a save', () => {
     for (const error of await save({})) {
       expect(error).toMatchObject({
         code: 'ERR_TSR_CHECKPOINT_PIECES',
-        facts: { tensor: 'w', problem: 'ranks 0 and 1 have other values of w' },
+        facts: { tensor: 'w', problem: 'ranks 0 and 1 have different values of w' },
       })
     }
     await save({ compare: false })

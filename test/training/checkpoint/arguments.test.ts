@@ -33,7 +33,7 @@ const wrong: [string, object | undefined, RegExp][] = [
     { model, optim: optimizer },
     /state is an object with the unknown key "optim"; .* model, optimizer, step, data/,
   ],
-  ['a recipe', { model: recipe }, /model is a recipe; expected what its build\(\) makes/],
+  ['a recipe', { model: recipe }, /model is a recipe; expected the result of its build\(\)/],
   [
     'values by name',
     { model: { 'a.weight': 1 } },
@@ -42,7 +42,7 @@ const wrong: [string, object | undefined, RegExp][] = [
   [
     'a model of tf.layers',
     { model: tfjs.sequential() },
-    /one of tf\.layers; expected ownerOfLayers/,
+    /a model of tf\.layers; expected ownerOfLayers/,
   ],
   ['no model', {}, /model is undefined/],
   ['a model that is null', { model: null }, /model is null/],
@@ -80,7 +80,7 @@ it('arguments in another order are refused', async () => {
   for (const run of [save, load]) {
     await expect(run(state, folder)).rejects.toThrow(/directory is an object with model, step;/)
     await expect(run(folder, state, { keep: 2 })).rejects.toThrow(
-      /group is an object with keep; expected a process group, .* options come behind it/,
+      /group is an object with keep; expected a process group, .* options come after it/,
     )
     await expect(run(folder, undefined)).rejects.toThrow(
       /There is no checkpoint|state is undefined/,

@@ -37,7 +37,7 @@ describe('a newer checkpoint', () => {
       (file: string) => {
         truncateSync(file, 50)
       },
-      'has 50 bytes, and not',
+      'has 50 bytes instead of',
     ],
     [
       'the index is missing',
@@ -59,7 +59,7 @@ describe('a newer checkpoint', () => {
         const index = join(file, '../index.json')
         writeFileSync(index, readFileSync(index, 'utf8').replace('[4,3]', '[3,4]'))
       },
-      'it was changed',
+      'its checksum does not match',
     ],
     [
       'the index is another file',

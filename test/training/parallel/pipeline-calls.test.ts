@@ -81,7 +81,7 @@ describe('calls', () => {
     [
       'micro-batches that its lists have not',
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },
-      /microbatches is 8; expected 2, as the schedule has/,
+      /microbatches is 8; expected 2, as in the schedule/,
     ],
   ])('a pipeline refuses %s', async (_, options, message) => {
     await expect(onRanks(1, options, () => Promise.resolve())).rejects.toEqual(

@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
 import type {
   KernelFunc,
   NamedAttrMap,
@@ -6,6 +7,7 @@ import type {
   Tensor,
   TensorInfo,
 } from '@tensorflow/tfjs-core'
+import { packageFolder } from '../package-folder.ts'
 
 /**
  * The one TensorFlow.js of this process, without its layers, converters and browser backends.
@@ -14,24 +16,24 @@ import type {
  * 180 ms. A script that imports `@tensorflow/tfjs` itself gets this same engine.
  */
 const require = createRequire(import.meta.url)
-export const tf = require('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+export const tf = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
 /**
- * Registers the gradient functions of TensorFlow.js, once. Only the umbrella package has them in a
- * form that Node can load. Loading it takes 60 ms, so it is deferred until a tape is recorded.
+ * Registers the gradient functions of TensorFlow.js, once. They are a bundle of ours: the umbrella
+ * package, which is the only other form that Node can load, takes ten times as long.
  */
 export function registerGradients(): void {
-  require('@tensorflow/tfjs')
+  load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
 }
 
 export function registerWasm(): void {
-  require('@tensorflow/tfjs-backend-wasm')
+  load('@tensorflow/tfjs-backend-wasm')
 }
 
 export function registerCpu(): void {
-  require('@tensorflow/tfjs-backend-cpu')
+  load('@tensorflow/tfjs-backend-cpu')
 }
 
 /**
@@ -39,11 +41,25 @@ export function registerCpu(): void {
  * requires it.
  */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  registerGradients()
+  load('@tensorflow/tfjs')
   return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
     name,
     require.cache[require.resolve(name)]!,
   ])
+}
+
+/**
+ * Loads a module without source maps, which `tsrun` enables for the ranks. Node would parse those of
+ * TensorFlow.js, 10 MB, although the sources that they lead to are not installed.
+ */
+function load(name: string): unknown {
+  const { sourceMapsEnabled } = process
+  process.setSourceMapsEnabled(false)
+  try {
+    return require(name)
+  } finally {
+    process.setSourceMapsEnabled(sourceMapsEnabled)
+  }
 }
 
 /** Replaces a kernel of a backend. `make` gets the original one, for the calls that ours does not handle. */
