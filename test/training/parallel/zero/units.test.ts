@@ -93,7 +93,7 @@ describe('a parameter that several units use', () => {
 })
 
 describe.each([false, true])('a GPT with tied weights: %s', (tied) => {
-  it.each([1, 2, 3] as const)('trains in stage %i like its replicas', async (stage) => {
+  it.each([1, 2, 3] as const)('trains in stage %i like data parallel replicas', async (stage) => {
     const [batch, length] = [4, 8]
     const sizes = { vocabulary: 11, block: length, layers: 2, heads: 2, width: 8, tied }
     const ids = (rank: number): Tensor =>

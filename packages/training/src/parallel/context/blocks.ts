@@ -22,8 +22,8 @@ interface View {
 }
 
 /**
- * The early chunk of a lower rank comes before both chunks of this rank, and its late chunk after both.
- * Both chunks of a higher rank come before this rank's late chunk, and after its early one.
+ * The early section of a lower rank comes before both sections of this rank, and its late section after
+ * both. Both sections of a higher rank come before this rank's late section, and after its early one.
  */
 export function viewOn(holder: number, rank: number): View {
   if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }

@@ -8,9 +8,10 @@ export interface Place {
 }
 
 /**
- * Which positions of a sequence a rank has: the sequence is divided into 2 size chunks, of which the
- * rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens before
- * it, early chunks are little work and late ones much; with such pairs all ranks have as much work.
+ * Which positions of a sequence a rank has: the sequence is divided into 2 size equal sections, of
+ * which the rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens
+ * before it, early sections are little work and late ones much; with such pairs all ranks have the same
+ * work.
  *
  * A group of one rank has all positions.
  *
@@ -32,13 +33,13 @@ export function zigzagPositions(length: number, place: Place): Int32Array {
       expected:
         size === 1
           ? 'a positive integer'
-          : `a multiple of ${grain}, two chunks for each of the ${size} ranks that share it`,
+          : `a multiple of ${grain}, two sections for each of the ${size} ranks that share it`,
     })
   }
   if (size === 1) return Int32Array.from({ length }, (_, position) => position)
-  const chunk = length / (2 * size)
-  const late = (2 * size - 1 - rank) * chunk
-  return Int32Array.from({ length: 2 * chunk }, (_, i) =>
-    i < chunk ? rank * chunk + i : late + i - chunk,
+  const section = length / (2 * size)
+  const late = (2 * size - 1 - rank) * section
+  return Int32Array.from({ length: 2 * section }, (_, i) =>
+    i < section ? rank * section + i : late + i - section,
   )
 }

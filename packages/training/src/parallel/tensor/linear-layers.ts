@@ -72,8 +72,8 @@ export class ColumnParallelLinear implements Module {
   }
 
   /**
-   * In one piece, the gradient of the input is summed while that of the weight is computed. This sum is
-   * then a part of the product, before which it is a segment of its own when the layer is cut.
+   * The segments of the layer. In one piece, the product itself sums the gradient of the input while it
+   * computes that of the weight. When the layer is cut, this sum is a segment before the product.
    */
   #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
     const { group, name } = this.#context
