@@ -1,4 +1,4 @@
-// Prints "N passed, N failed, N skipped" over Jest's JSON reports; exit code 1 unless all is well.
+// Prints "N passed, N failed, N skipped" over the JSON reports of Jest; the exit code is 1 unless all passed.
 import { existsSync, readFileSync } from 'node:fs'
 
 let [passed, failed, skipped] = [0, 0, 0]

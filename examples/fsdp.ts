@@ -27,7 +27,7 @@ const flags = readFlags({
   seed: integer(0),
   lr: positive(0.001),
 })
-const stage = Number(flags.stage) as training.Stage
+const stage = Number(flags.stage) as training.ZeroStage
 
 const group = await initProcessGroup()
 await training.loadBackend()
@@ -117,7 +117,7 @@ const equal =
   replicated.losses.every((loss, i) => loss === shared.losses[i])
 sharded.release()
 
-const formula = (of: 0 | training.Stage) =>
+const formula = (of: 0 | training.ZeroStage) =>
   training.stateBytes(of, { parameters, ranks: size, gathered: Math.max(...layerSizes) })
 const ranks = await group.allGatherObject({ rank, equal, bytes, optimizerBytes })
 if (rank === 0) {
@@ -129,7 +129,7 @@ if (rank === 0) {
     grouped(each.bytes),
     perNumber(each.bytes),
   ])
-  const planned = (name: string, of: 0 | training.Stage) => {
+  const planned = (name: string, of: 0 | training.ZeroStage) => {
     return [name, '', '', grouped(formula(of)), perNumber(formula(of))]
   }
   const headers = ['bytes', 'parameters, gradients', 'optimizer', 'together', 'per number']

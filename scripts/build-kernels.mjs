@@ -5,17 +5,17 @@ import { fileURLToPath } from 'node:url'
 
 const packages = fileURLToPath(new URL('../packages/', import.meta.url))
 
-// The memory is the arena of the rank, up to the 4 GiB that 32-bit addresses reach.
+// The memory is the arena of the rank, which may have the 4 GiB that 32-bit addresses reach.
 await build('distributed', [
   ...['--enable', 'threads', '--sharedMemory'],
   ...['--initialMemory', '1', '--maximumMemory', '65536'],
 ])
-// The memory is that of TensorFlow.js' wasm backend, whose size and limit are its own.
+// The memory is that of the wasm backend of TensorFlow.js, which chooses its size and limit.
 await build('training', ['--initialMemory', '1'])
 
 /**
  * @param {string} name - of the package
- * @param {readonly string[]} memory - options that say which memory the kernels work on
+ * @param {readonly string[]} memory - options for the memory that the kernels work on
  */
 async function build(name, memory) {
   const folder = join(packages, name, 'src/kernels')
@@ -35,7 +35,7 @@ async function build(name, memory) {
 async function compile(entry, output, memory) {
   const { default: asc } = await import('assemblyscript/asc')
   mkdirSync(join(output, '..'), { recursive: true })
-  // Renamed when complete: a process that starts meanwhile never reads half a module.
+  // Renamed when complete, so that a process that starts meanwhile never reads an incomplete module.
   const unfinished = `${output}.${process.pid}`
   const { error, stderr } = await asc.main([
     entry,

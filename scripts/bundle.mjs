@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
+import { toLineMap } from './line-map.mjs'
 
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
 
@@ -17,7 +18,7 @@ const programs = {
   distributed: {
     kernels: 'src/kernels/kernels.ts',
     'store-thread': 'src/mpi/store-thread.ts',
-    'worker-main': 'src/hosts/worker/worker-main.ts',
+    'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
     main: 'src/main.ts',
@@ -28,7 +29,7 @@ const programs = {
   },
 }
 
-await Promise.all(readdirSync(root).map(bundle))
+await Promise.all([...readdirSync(root).map(bundle), bundleGradients()])
 
 /** @param {string} name - of the package's folder */
 async function bundle(name) {
@@ -49,8 +50,26 @@ async function bundle(name) {
     sourcesContent: false,
     logLevel: 'warning',
   })
-  for (const { path, contents } of outputFiles) put(path, contents)
+  for (const { path, contents, text } of outputFiles) {
+    put(path, path.endsWith('.map') ? Buffer.from(toLineMap(text)) : contents)
+  }
   removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
+}
+
+/** CommonJS, as TensorFlow.js itself is for Node, and complete: see its source. */
+async function bundleGradients() {
+  const { outputFiles } = await build({
+    absWorkingDir: join(root, 'training'),
+    entryPoints: ['src/tfjs/gradients.ts'],
+    outfile: 'dist/gradients.cjs',
+    write: false,
+    bundle: true,
+    format: 'cjs',
+    platform: 'node',
+    target: 'node20.19',
+    logLevel: 'warning',
+  })
+  for (const { path, contents } of outputFiles) put(path, contents)
 }
 
 /**

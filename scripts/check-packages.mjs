@@ -1,6 +1,6 @@
-// Packs every package and checks the tarballs as a stranger would get them: publint (manifest and
-// files), attw (types as each resolver sees them), and an installation in an empty project that
-// imports each package and runs tsrun.
+// Packs every package and checks the tarballs as a user would get them: with publint (manifest and files),
+// attw (types as each resolver sees them), and an installation in an empty project that imports each
+// package and runs tsrun.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// Removes what the build and the tests leave.
+// Removes the output of the build and of the tests.
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Whether tensors are computed on the NVIDIA GPU of this machine, how fast, and with the right result.
-# Of each backend: products of matrices, a training step, the losses of 50 steps beside those of plain
-# JavaScript, and the pipeline example; meanwhile nvidia-smi is asked for utilisation and memory.
+# Checks that tensors are computed on the NVIDIA GPU of this machine and that the results are right, and
+# measures the speed. For each backend it runs products of matrices, a training step, 50 steps whose
+# losses are compared with those of plain JavaScript, and the pipeline example. Meanwhile, nvidia-smi
+# reports utilisation and memory.
 #
 #   scripts/gpu-check.sh [--cpu] [--sizes LIST] [BACKEND...]     default: tensorflow webgpu
 #
-#   --cpu     the same checks on a machine without a GPU; default: wasm
-#   --sizes   of the matrices, default 1024,2048,4096,8192; with --cpu 256,512,1024
+#   --cpu     the same checks on a machine without a GPU; the default backend is wasm
+#   --sizes   sizes of the matrices; default 1024,2048,4096,8192, or 256,512,1024 with --cpu
 #
-# Ends with 0 when all is well, 1 when a check failed, 2 for wrong usage, 3 when there is no GPU.
+# The exit code is 0 if all checks pass, 1 if one fails, 2 for wrong usage, and 3 if there is no GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,7 +60,7 @@ finish() {
 }
 trap finish EXIT
 failures=0
-# Else TensorFlow takes all memory at once, and nvidia-smi says nothing about what it needs.
+# Otherwise TensorFlow reserves all memory at once, and nvidia-smi cannot show how much it needs.
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
 say() { printf '%-11s %s\n' "$1" "$2"; }
@@ -69,10 +70,10 @@ fail() {
   failures=$((failures + 1))
 }
 
-# The error that a failed program ended with, else what it said last.
+# The error that a failed program ended with, or else its last line.
 reason() { { grep -m 1 -E '^(\w*Error|tsrun):' "$1" || tail -n 1 "$1"; } | cut -c 1-300; }
 
-# As the only rank of a job: tsrun tells it its device and the libraries of TensorFlow.
+# Runs as the only rank of a job, because tsrun sets its device and the libraries of TensorFlow.
 measure() {
   npx tsrun --no-summary --log-format raw scripts/gpu-measure.mjs "$@"
 }
@@ -86,7 +87,7 @@ start_monitor() {
 
 stop_monitor() {
   if [ -z "$monitor" ]; then return; fi
-  # its first look takes a moment
+  # Its first sample takes a moment.
   for _ in {1..50}; do
     if [ -s "$work/usage" ]; then break; fi
     sleep 0.1
@@ -96,15 +97,15 @@ stop_monitor() {
   monitor=
   say "$1" "$(awk -F', *' '
     { if ($1 > busy) busy = $1; if ($2 > memory) memory = $2 }
-    END { printf "nvidia-smi: GPU busy up to %d %%, memory used up to %d MiB (%d looks)", busy, memory, NR }
+    END { printf "nvidia-smi: GPU busy up to %d %%, memory used up to %d MiB (%d samples)", busy, memory, NR }
   ' "$work/usage")"
 }
 
-# Whether a backend has said that it computes on one of the GPUs that nvidia-smi knows.
+# Whether the backend reports one of the GPUs that nvidia-smi lists as its device.
 is_on_gpu() {
   local device name
   device=$(sed -n 's/^device \(.*\), [0-9]* threads\?$/\1/p' "$1")
-  if [ "$device" = GPU ]; then return 0; fi # a part of one, for which nvidia-smi has no name
+  if [ "$device" = GPU ]; then return 0; fi # a partition of a GPU, which nvidia-smi does not name
   while read -r name; do
     if [ -n "$name" ] && [[ $device == *"$name"* ]]; then return 0; fi
   done < <(nvidia-smi --query-gpu=name --format=csv,noheader)
@@ -126,7 +127,7 @@ check() {
     return
   fi
 
-  # Without TF32, whose products have 10 bits: the bound is for float32.
+  # TF32, whose products have a mantissa of 10 bits, is switched off: the bound is for float32.
   if NVIDIA_TF32_OVERRIDE=0 measure losses "$backend" \
     >"$work/$backend.json" 2>"$work/log"; then
     if node scripts/gpu-measure.mjs compare "$work/$backend.json" "$work/reference.json" \
@@ -157,4 +158,4 @@ if [ "$failures" -gt 0 ]; then
   echo "gpu-check: $failures failed"
   exit 1
 fi
-echo 'gpu-check: all is well'
+echo 'gpu-check: all checks passed'

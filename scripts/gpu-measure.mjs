@@ -1,4 +1,4 @@
-// The parts of scripts/gpu-check.sh that run in Node, each in a process of its own; prints JSON.
+// The measurements of scripts/gpu-check.sh that run in Node, each in a new process.
 //
 //   node scripts/gpu-measure.mjs losses BACKEND            50 steps of a small network
 //   node scripts/gpu-measure.mjs speed BACKEND SIZE...     products of SIZE x SIZE, and a training step
@@ -6,25 +6,24 @@
 import { readFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
+import { median } from './bench/figures.mjs'
 
 const { tf } = training
 
-/** Bound of the relative difference between the losses of two backends. */
+/** The largest relative difference allowed between the losses of two backends. */
 const TOLERANCE = 1e-4
-/** Milliseconds that a measurement takes at least, and its repetitions. */
+/** The least duration of a measurement in milliseconds, and the number of repetitions. */
 const TIME = 500
 const REPETITIONS = 5
 
-const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
-
-/** Waits until the device has computed `tensor`: kernels of a GPU run behind our back. */
+/** Waits until the device has computed `tensor`, because the kernels of a GPU run asynchronously. */
 async function settle(tensor) {
   const corner = tf.slice(tensor, [0, 0], [1, 1])
   await corner.data()
   corner.dispose()
 }
 
-/** Milliseconds of a call of `run`, the median of several measurements. */
+/** The milliseconds that one call takes: the median of several measurements of `run(calls)`. */
 async function timeOf(run) {
   const measure = async (count) => {
     const begin = performance.now()
@@ -38,7 +37,7 @@ async function timeOf(run) {
   return median(times)
 }
 
-/** TensorFlow multiplies with 10 bits on GPUs that can (Ampere and later), unless it is told not to. */
+/** On GPUs that support it (Ampere and later), TensorFlow multiplies with a mantissa of 10 bits by default. */
 function precision(backend, device) {
   if (backend !== 'tensorflow' || device === 'CPU') return ''
   return process.env['NVIDIA_TF32_OVERRIDE'] === '0' ? ', float32' : ', TF32 where the GPU has it'
@@ -61,7 +60,7 @@ async function measureProduct(size) {
   return { size, ms, gflops: (2 * size ** 3) / ms / 1e6 }
 }
 
-/** A network, and batches that are the same on every backend; new ones each time. */
+/** A network, and a generator of batches that are the same on every backend. */
 function makeTrainer(group, { layers, width, size }) {
   const next = training.generator('examples', 1)
   const shape = { inputs: width, hidden: width, outputs: 10 }

@@ -1,11 +1,10 @@
-// A link with faults, for hosts made by netns-cluster.sh: forwards Ethernet frames between two
-// interfaces, late, now and then not at all, or not for a while. (Linux has netem for this, but not
-// every kernel does.)
+// A link with faults for the hosts of netns-cluster.sh: it forwards Ethernet frames between two interfaces
+// and can delay them, lose some of them, or stall. (netem does this on kernels that have it.)
 //
 //   node scripts/link-relay.mjs A B [delay MS] [loss PROBABILITY] [stall]
 //
-// Each line on stdin changes it: `delay 50` (milliseconds, each way), `loss 0.01`, `stall` (forwards
-// nothing, keeps nothing), `go`. Says `ready` when it forwards; ends with stdin.
+// Each line on stdin changes a setting: `delay 50` (milliseconds, each way), `loss 0.01`, `stall` (drops
+// all frames), `go` (ends the stall). Prints `ready` when it forwards, and ends when stdin ends.
 
 import { readSync } from 'node:fs'
 import koffi from 'koffi'
@@ -63,7 +62,7 @@ function open(name) {
   const index = indexOf(name ?? '')
   if (index === 0) throw new Error(`there is no interface ${name}`)
   const fd = check('socket', socket(AF_PACKET, SOCK_RAW_NONBLOCK_CLOEXEC, ALL_PROTOCOLS << 8))
-  // Frames come and go with their offloads (checksum, segmentation) as they are.
+  // Frames keep their offloads (checksum, segmentation).
   for (const option of [PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING]) {
     check('setsockopt', setsockopt(fd, SOL_PACKET, option, Int32Array.of(1), 4))
   }
@@ -76,7 +75,7 @@ function open(name) {
 }
 
 function take({ fd, queue }) {
-  // A few at a time, so that neither way starves the other.
+  // A few at a time, so that neither direction starves the other.
   for (let i = 0; i < 64; i++) {
     const length = Number(receive(fd, frame, LARGEST_FRAME, 0))
     if (length <= 0) return
@@ -87,7 +86,7 @@ function take({ fd, queue }) {
 
 function pass({ queue }, { fd }) {
   const now = performance.now()
-  // What the other interface does not take is lost, as on a real link.
+  // Frames that the other interface does not take are lost, as on a real link.
   while (queue.length > 0 && queue[0].due <= now) {
     const { bytes } = queue.shift()
     send(fd, bytes, bytes.length, 0)

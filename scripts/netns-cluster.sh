@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Hosts on one machine: each a network namespace with its own address, and, for what runs there, its
-# own host name, hosts file and /dev/shm. Needs root and iproute2; sends nothing to any real network.
+# Simulates several hosts on one machine. Each is a network namespace with its own address, and programs
+# that run in it have their own host name, hosts file and /dev/shm. Needs root and iproute2; sends nothing
+# to any real network.
 #
 #   scripts/netns-cluster.sh up 2 [OWNER]     two hosts, n0 (10.99.0.1) and n1 (10.99.0.2), also
 #                                             called node0 and node1; prints the name of the cluster;
-#                                             OWNER: the process that it is for
+#                                             OWNER is the id of the process that uses it
 #   scripts/netns-cluster.sh run NAME 1 command…      runs a command on n1
 #   scripts/netns-cluster.sh cut NAME 1               pulls the cable of n1
 #   scripts/netns-cluster.sh mend NAME 1              and puts it back
@@ -22,7 +23,7 @@ fail() {
   exit 2
 }
 
-# Start time of a process: a number that comes back does not pass for its former owner.
+# The start time of a process, by which a reused process id is recognized.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
 known() { [ -d "$state/$1" ] || fail "there is no cluster $1"; }
@@ -82,7 +83,7 @@ down() {
   local name=$1 namespace
   for namespace in /run/netns/"$name" /run/netns/"$name"-n*; do
     [ -e "$namespace" ] || continue
-    # What still runs there would keep the namespace; a host's end is the end of its processes.
+    # Processes that still run there would keep the namespace alive, so end them first.
     ip netns pids "${namespace##*/}" | xargs -r kill -KILL 2>/dev/null || true
     ip netns del "${namespace##*/}" || true
   done

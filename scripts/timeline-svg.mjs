@@ -1,4 +1,4 @@
-// Draws docs/images/timeline.svg, the README's picture, from the schedules themselves:
+// Draws docs/images/timeline.svg, the picture of the README, from the schedules themselves:
 // npm run build && node scripts/timeline-svg.mjs
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { schedule } from '@tsrun/training'
@@ -26,7 +26,7 @@ const charts = /** @type {const} */ (['naive', 'gpipe', '1f1b']).map((name) => (
   }),
 }))
 
-// All at one scale, as long as the shortest takes: a longer one runs out of the picture.
+// All schedules have the same scale. The picture ends with the shortest of them.
 const shown = Math.min(...charts.map(({ result }) => result.makespan))
 const chartHeight = TITLE + STAGES * (ROW + GAP) + 18
 const width = LEFT + shown * UNIT + MARGIN

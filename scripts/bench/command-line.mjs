@@ -1,11 +1,15 @@
 import { parseArgs } from 'node:util'
-import { nearest } from './nearest.mjs'
-import { UsageError } from './errors.mjs'
+import { nearestName } from '@tsrun/core'
+
+/** The command line is wrong. The message is one line for the reader; the exit code is 2. */
+export class UsageError extends Error {
+  code = 'ERR_BENCH_USAGE'
+}
 
 /**
  * @typedef {object} Option
  * @property {string} description
- * @property {string} [value] - what the reader writes after it; a flag without
+ * @property {string} [value] - a placeholder for the value in the help; flags have none
  * @property {string} [default]
  *
  * @typedef {Readonly<Record<string, Option>>} Options
@@ -18,7 +22,7 @@ import { UsageError } from './errors.mjs'
  */
 
 /**
- * The options that `args` give, with defaults; a flag that is given has the value `true`.
+ * The options that `args` give, completed with the defaults; a flag that is given has the value `true`.
  *
  * @param {Options} options
  * @param {readonly string[]} args
@@ -74,7 +78,7 @@ function readOption(options, { name, rawName, value }) {
  * @returns {string} the end of an error message
  */
 export function suggest(word, candidates, prefix = '') {
-  const near = nearest(word, candidates)
+  const near = nearestName(word, candidates)
   return near === undefined ? '' : `; did you mean ${prefix}${near}?`
 }
 

@@ -1,4 +1,4 @@
-import { describeOptions, parseOptions, suggest } from './command-line.mjs'
+import { describeOptions, parseOptions, suggest, UsageError } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
 import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
@@ -10,7 +10,6 @@ import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
 import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
-import { UsageError } from './errors.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
 const commands = {

@@ -1,9 +1,11 @@
-/** How far a value may be off: atol + rtol |wanted|. */
+// Compares the parts of tensors that ranks have with the whole tensors of a single process.
+
+/** The tolerance of a value is atol + rtol |wanted|. */
 const TOLERANCE = { rtol: 1e-5, atol: 1e-6 }
 
 /**
  * @typedef {object} Errors
- * @property {number} loss - largest |a - b| / (atol + rtol |b|), as the others: at most 1 is equal
+ * @property {number} loss - the largest |a - b| / (atol + rtol |b|), like the others; equal up to 1
  * @property {number} gradients
  * @property {number} norm
  * @property {number} parameters
@@ -15,7 +17,7 @@ export function noErrors() {
 }
 
 /**
- * Raises `errors` to those of one step.
+ * Raises `errors` to those of one step where these are larger.
  *
  * @param {Errors} errors
  * @param {import('./layouts.mjs').PartResult} found
@@ -30,7 +32,7 @@ export function addStep(errors, found, wanted) {
 
 /**
  * @param {readonly import('@tsrun/training').Piece[]} pieces
- * @param {ReadonlyMap<string, Float32Array>} wanted - by name, whole
+ * @param {ReadonlyMap<string, Float32Array>} wanted - whole tensors by name
  */
 function worst(pieces, wanted) {
   return Math.max(
@@ -54,14 +56,14 @@ function excess(found, wanted) {
   for (let i = 0; i < wanted.length; i++) {
     const [a, b] = /** @type {[number, number]} */ ([found[i], wanted[i]])
     const over = Math.abs(a - b) / (TOLERANCE.atol + TOLERANCE.rtol * Math.abs(b))
-    // NaN as well
+    // The condition is true for NaN, too.
     if (!(over <= most)) most = Number.isNaN(over) ? Infinity : over
   }
   return most
 }
 
 /**
- * The values of a whole tensor that a part has, in its order.
+ * The values of a whole tensor that belong to a part, in the order of the part.
  *
  * @param {Float32Array} whole
  * @param {import('@tsrun/training').Part} part
@@ -71,7 +73,7 @@ function partOf(whole, part) {
 }
 
 /**
- * Where the values of a part are in the whole tensor, in row-major order.
+ * The indices in the whole tensor (row-major) of the values of a part.
  *
  * @param {import('@tsrun/training').Part} part
  * @returns {number[]}
@@ -93,7 +95,7 @@ function placesOf({ shape, box, range }) {
 }
 
 /**
- * Whole tensors out of the parts of all ranks; what nobody has is NaN.
+ * Puts together whole tensors from the parts of all ranks. A value that no rank has is NaN.
  *
  * @param {readonly import('@tsrun/training').Piece[]} pieces
  * @returns {Map<string, Float32Array>}
@@ -112,7 +114,7 @@ export function assemble(pieces) {
 }
 
 /**
- * Whether the parts of all ranks are those of every tensor that is wanted, whole.
+ * Whether the parts of all ranks together make up every wanted tensor.
  *
  * @param {readonly import('@tsrun/training').Piece[]} pieces
  * @param {ReadonlyMap<string, Float32Array>} wanted
@@ -128,7 +130,7 @@ export function covers(pieces, wanted) {
 /**
  * @param {ReadonlyMap<string, Float32Array>} a
  * @param {ReadonlyMap<string, Float32Array>} b
- * @returns {boolean} whether they are the same to the bit
+ * @returns {boolean} whether they are bitwise identical
  */
 export function isSame(a, b) {
   if (a.size !== b.size) return false

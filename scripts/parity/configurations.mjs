@@ -1,28 +1,28 @@
 /**
- * A layout of training that is held against a single process. Sizes that are left out are 1.
+ * A layout of training that is compared with a single process. Sizes that are left out are 1.
  *
  * @typedef {object} Configuration
  * @property {string} name
  * @property {number} [dp] - replicas, each with a part of the batch
- * @property {number} [shard] - ranks that share the state of a replica, each with a part of its batch
- * @property {1 | 2 | 3} [zero] - what they share: the stage of `fullyShard`
+ * @property {number} [shard] - ranks that shard the state of a replica; each trains on a part of its batch
+ * @property {1 | 2 | 3} [zero] - what they shard: the stage of `fullyShard`
  * @property {number} [pp] - stages of a pipeline
  * @property {string} [schedule] - of the pipeline; default 1f1b
  * @property {number} [microbatches] - default 4
- * @property {number} [chunks] - stages a rank, with interleaved schedules
- * @property {boolean} [recompute] - forwards run again before their backwards
- * @property {number} [tp] - ranks that share layers
- * @property {boolean} [sequence] - and, between those, sequences
- * @property {number} [cp] - ranks that have a part of every sequence each
+ * @property {number} [chunks] - stages per rank, for interleaved schedules
+ * @property {boolean} [recompute] - activations are recomputed before each backward
+ * @property {number} [tp] - ranks that share every layer
+ * @property {boolean} [sequence] - these ranks also share the sequences between the layers
+ * @property {number} [cp] - ranks that each have a part of every sequence
  * @property {boolean} [tied] - embedding and head share their table
- * @property {string} [bitwise] - an earlier layout whose parameters come out the same to the bit
+ * @property {string} [bitwise] - an earlier layout whose parameters are bitwise identical
  * @property {readonly ModelName[]} [models] - default: all
  *
  * @typedef {'mlp' | 'gpt'} ModelName
  */
 
 /**
- * To hold another layout against the single process, add a line.
+ * To compare another layout with the single process, add a line.
  *
  * @type {readonly Configuration[]}
  */

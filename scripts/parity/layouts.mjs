@@ -13,9 +13,8 @@ import {
   tf,
   vocabParallelCrossEntropy,
 } from '@tsrun/training'
-import { addTraffic, countingGroup, noTraffic } from './count.mjs'
-import { differences, expectedTraffic } from './formulas.mjs'
 import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
+import { addTraffic, countingGroup, differences, expectedTraffic, noTraffic } from './traffic.mjs'
 
 /**
  * @typedef {import('@tsrun/distributed').ProcessGroup} ProcessGroup
@@ -39,13 +38,13 @@ import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
  * @param {ProcessGroup} group
  * @param {number} steps
  * @param {(step: number, result: PartResult) => void} onStep
- * @returns {Promise<{ traffic: import('./count.mjs').Traffic, miscounts: string[] }>} of one step, on
- *   this rank, and where that is not what follows from the layout
+ * @returns {Promise<{ traffic: import('./traffic.mjs').Traffic, miscounts: string[] }>} of one step, on
+ *   this rank, and where it differs from what follows from the layout
  */
 export async function trainTogether(configuration, problem, group, steps, onStep) {
   const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 } = configuration
   const mesh = await initDeviceMesh({ dp, shard, pp, cp, tp }, group)
-  // ranks with other examples, and with other tokens of them
+  // Ranks with different examples, or with different tokens of the same examples.
   const { world: averaged } = await mesh.get('dp', 'cp')
   const traffic = { averaging: noTraffic(), cp: noTraffic(), pp: noTraffic(), tp: noTraffic() }
   const axes = {
@@ -77,7 +76,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
     await trainer.update(optimizer, gradients)
     once = structuredClone(traffic)
     total[0] = loss
-    // every replica has the mean of its part; the other axes have it alike
+    // Each replica has the mean over its part; ranks along the other axes have the same value.
     await group.allReduce(total, { op: 'avg' })
     const parameters = await trainer.pieces()
     const pieces = parameters.map((piece) => ({
@@ -107,7 +106,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
  * @property {readonly import('@tsrun/training').Parameter[]} parameters
  * @property {(optimizer: import('@tsrun/training').Optimizer, gradients: Gradients) => Promise<void>} update
  * @property {() => Promise<readonly Piece[]>} pieces - of the parameters
- * @property {{ collectives: number, bytes: number }} traffic - of one step of what averages
+ * @property {{ collectives: number, bytes: number }} traffic - of one step of data parallelism or ZeRO
  * @property {() => void} dispose
  */
 
@@ -185,7 +184,7 @@ async function moduleTrainer(configuration, model, lossOf, axes) {
 }
 
 /**
- * The gradients of all replicas, and what of the parameters this rank updates.
+ * Averages the gradients over the replicas, and updates the parameters that this rank owns.
  *
  * @param {import('./configurations.mjs').Configuration} configuration
  * @param {import('@tsrun/training').Module | import('@tsrun/training').Pipeline} module

@@ -1,4 +1,4 @@
-// Holds training in every layout against a single process: `npm run parity -- --help`.
+// Compares training in every layout with training in a single process: `npm run parity -- --help`.
 import { fileURLToPath } from 'node:url'
 import {
   describeOptions,
@@ -6,10 +6,10 @@ import {
   readInteger,
   readList,
   splitList,
+  UsageError,
 } from '../bench/command-line.mjs'
-import { UsageError } from '../bench/errors.mjs'
-import { runRanks, tsrunLine } from '../bench/ranks.mjs'
-import { formatTable, printRows } from '../bench/table.mjs'
+import { formatTable, printRows } from '../bench/figures.mjs'
+import { runRanks, tsrunLine } from '../bench/programs.mjs'
 import { configurations, ranksOf } from './configurations.mjs'
 
 const script = fileURLToPath(new URL('ranks.mjs', import.meta.url))
@@ -17,11 +17,11 @@ const models = /** @type {const} */ (['mlp', 'gpt'])
 const backends = /** @type {const} */ (['wasm', 'cpu', 'tensorflow'])
 
 const options = {
-  only: { description: 'names of layouts, or parts of them; default all', value: 'A,B' },
+  only: { description: 'names of layouts, or parts of names; default: all', value: 'A,B' },
   models: { description: 'mlp, gpt', value: 'A,B', default: models.join(',') },
   backends: { description: 'wasm, cpu, tensorflow', value: 'A,B', default: 'wasm' },
-  steps: { description: 'of SGD with momentum', value: 'N', default: '20' },
-  json: { description: 'one JSON object a line' },
+  steps: { description: 'steps of SGD with momentum', value: 'N', default: '20' },
+  json: { description: 'one JSON object per line' },
 }
 
 /**
@@ -30,18 +30,18 @@ const options = {
  * @property {string} model
  * @property {string} backend
  * @property {number} ranks
- * @property {number} loss - largest difference over 1e-6 + 1e-5 |wanted|, as the next three
+ * @property {number} loss - the largest difference / (1e-6 + 1e-5 |wanted|), like the next three
  * @property {number} gradients
  * @property {number} norm
  * @property {number} parameters
- * @property {number} collectives - of one step, on one rank
- * @property {number} bytes - of their larger sides
- * @property {number} messages - on one rank
- * @property {number} sent - bytes of these
- * @property {readonly string[]} miscounts - where these numbers are not those that follow from the layout
+ * @property {number} collectives - of one step on one rank
+ * @property {number} bytes - the larger of input and output of each of them, in sum
+ * @property {number} messages - of one step on one rank
+ * @property {number} sent - bytes of the messages
+ * @property {readonly string[]} miscounts - where these numbers differ from what follows from the layout
  * @property {boolean} covered - whether the ranks together have every value
- * @property {boolean | null} bits - whether the parameters are those of the layout that it names, to
- *   the bit; null where it names none, or that was not run
+ * @property {boolean | null} bits - whether the parameters are bitwise identical to those of the
+ *   layout that the configuration names; null if it names none, or if that was not run
  * @property {'equal' | 'DIFFERS'} verdict
  */
 
@@ -51,7 +51,9 @@ const options = {
  */
 async function main(args) {
   if (args.includes('--help') || args.includes('-h')) {
-    console.log('npm run parity -- [options]: training in every layout against a single process\n')
+    console.log(
+      'npm run parity -- [options]: compares training in every layout with a single process\n',
+    )
     console.log(describeOptions(options))
     return 0
   }
@@ -134,7 +136,7 @@ function format(rows) {
       'collectives',
       'bytes',
       'messages',
-      'to the bit',
+      'bitwise like',
       'verdict',
     ],
     rows.map((row) => [
@@ -155,14 +157,14 @@ function format(rows) {
   )
   const miscounts = rows.flatMap(({ configuration, model, miscounts, covered }) => [
     ...miscounts.map((each) => `${model} ${configuration}, ${each}\n`),
-    ...(covered ? [] : [`${model} ${configuration}: the ranks together have not every value\n`]),
+    ...(covered ? [] : [`${model} ${configuration}: the ranks together do not have every value\n`]),
   ])
   const equal = rows.filter(({ verdict }) => verdict === 'equal').length
   return `${table}
 
-Largest differences from a single process, as multiples of the tolerance 1e-6 + 1e-5 |value|: at most
-1 is equal. Collectives, their bytes and messages are those of one step on one rank; where there is a
-formula for them (formulas.mjs) they are what it says.
+The figures from loss to parameters are the largest differences from a single process, as multiples of
+the tolerance 1e-6 + 1e-5 |value|; up to 1 is equal. Collectives, their bytes and messages are those of
+one step on one rank, and are compared with formulas where there are any (traffic.mjs).
 ${miscounts.join('')}${equal} of ${rows.length} are equal.`
 }
 

@@ -19,13 +19,13 @@ import {
  * @typedef {object} Problem
  * @property {number} examples - in a batch
  * @property {() => Module} build - the whole model
- * @property {PipelineModel} recipe - the same in parts
- * @property {(sequence: boolean) => ParallelPlan} plan - how ranks share it
- * @property {number} boundary - values of one example between two stages
- * @property {(share: number, isFirst: boolean, isLast: boolean) => number} [tensorCollectives] - of a
- *   micro-batch through a share of the layers, among the ranks that share them
+ * @property {PipelineModel} recipe - the same model in parts
+ * @property {(sequence: boolean) => ParallelPlan} plan - how ranks share the layers
+ * @property {number} boundary - values that one example has between two stages
+ * @property {(share: number, isFirst: boolean, isLast: boolean) => number} [tensorCollectives] -
+ *   collectives for a micro-batch in a share of the layers, among the ranks that share these
  * @property {(step: number, from: number, to: number, context?: ProcessGroup) => { inputs: () => Tensor, labels: () => Tensor }} batch -
- *   examples [from, to) of a step; of sequences this rank's part among those of a context
+ *   examples [from, to) of a step, or this rank's part of their sequences in context parallelism
  */
 
 const MLP = { layers: 8, inputs: 12, hidden: 16, outputs: 8, seed: 5 }
@@ -37,7 +37,7 @@ const problems = {
   mlp: {
     examples: EXAMPLES,
     boundary: MLP.hidden,
-    // a pair of layers sums its output, and the gradient of its input where anybody learns from that
+    // A pair of layers sums its output, and the gradient of its input if a layer before it needs that.
     tensorCollectives: (share, isFirst) => MLP.layers * share - (isFirst ? 1 : 0),
     build: () => shardedMLP(MLP).slice(0, MLP.layers),
     recipe: shardedMLP(MLP),
@@ -70,7 +70,7 @@ const problems = {
 
 /**
  * @param {import('./configurations.mjs').ModelName} model
- * @param {boolean} [isTied] - whether embedding and head share their table
+ * @param {boolean} [isTied] - whether the embedding and the head share their table
  * @returns {Problem}
  */
 export function problemOf(model, isTied = false) {
@@ -86,8 +86,8 @@ function gptProblem({ tied }) {
   return {
     examples: EXAMPLES,
     boundary: GPT.block * GPT.width,
-    // Megatron's: forward and backward of attention and of what follows it; of a table's rows, the
-    // embedding, the input of the head, and the largest and the sum of the loss
+    // As in Megatron-LM: forward and backward of the attention and of the MLP. The rows of the tables add
+    // those of the embedding, of the input of the head, and two (the maximum and the sum) for the loss.
     tensorCollectives: (share, isFirst, isLast) =>
       4 * GPT.layers * share + (isFirst ? 1 : 0) + (isLast ? 3 : 0),
     build: () => enlarge(recipe.build()),
@@ -115,7 +115,7 @@ function gptProblem({ tied }) {
 }
 
 /**
- * Weights that are so large that every part of the model matters for its gradients.
+ * Makes the weights so large that every part of the model matters for the gradients.
  *
  * @template {Module} M
  * @param {M} model

@@ -1,5 +1,6 @@
-// Trains every layout on as many of the job's ranks as it takes, one after the other, and compares each
-// step with that of a single process. Rank 0 writes a line of JSON for each.
+// Trains in one layout after the other, each on as many ranks of the job as it needs, and compares every
+// step with that of a single process. Rank 0 writes one line of JSON for each layout.
+// ranks.mjs OUTPUT REQUEST, where REQUEST is JSON
 import { appendFileSync } from 'node:fs'
 import { initProcessGroup, newGroup } from '@tsrun/distributed'
 import { loadBackend } from '@tsrun/training'
@@ -20,7 +21,7 @@ await loadBackend()
 const groups = new Map([[world.size, world]])
 /** @type {Map<string, import('./reference.mjs').StepResult[]>} */
 const references = new Map()
-/** By model and layout, on rank 0: the parameters at the end. @type {Map<string, Map<string, Float32Array>>} */
+/** On rank 0, the final parameters by model and layout. @type {Map<string, Map<string, Float32Array>>} */
 const endings = new Map()
 
 for (const { configuration, model } of runs) {
@@ -57,7 +58,7 @@ for (const { configuration, model } of runs) {
 }
 await world.destroy()
 
-/** @param {readonly { errors: import('./compare.mjs').Errors, traffic: import('./count.mjs').Traffic, miscounts: string[] }[]} all */
+/** @param {readonly { errors: import('./compare.mjs').Errors, traffic: import('./traffic.mjs').Traffic, miscounts: string[] }[]} all */
 function summary(all) {
   const most = (/** @type {(each: (typeof all)[number]) => number} */ of) =>
     Math.max(...all.map(of))

@@ -1,3 +1,4 @@
+// Training in one process, which every layout has to reproduce.
 import { clipGradients, crossEntropy, record, SGD, tf } from '@tsrun/training'
 
 /**
@@ -15,7 +16,7 @@ export function makeOptimizer() {
 }
 
 /**
- * Trains the whole model in this process: what every layout has to reproduce.
+ * Trains the whole model in this process.
  *
  * @param {import('./models.mjs').Problem} problem
  * @param {number} steps

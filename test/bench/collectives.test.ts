@@ -1,5 +1,11 @@
-import { busFactor, countFor, operations } from '../../scripts/bench/collectives/operations.mjs'
-import { parseStep, plan, stepArgument } from '../../scripts/bench/collectives/plan.mjs'
+import {
+  busFactor,
+  countFor,
+  operations,
+  parseStep,
+  plan,
+  stepArgument,
+} from '../../scripts/bench/collectives/plan.mjs'
 import { formatRows } from '../../scripts/bench/collectives/report.mjs'
 import { interleave, summarize } from '../../scripts/bench/collectives/rounds.mjs'
 

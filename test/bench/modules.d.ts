@@ -1,25 +1,19 @@
 // What the tests use of scripts/bench, which is plain JavaScript.
-declare module '*/statistics.mjs' {
+declare module '*/figures.mjs' {
   export function percentile(samples: readonly number[], share: number): number
   export function median(samples: readonly number[]): number
   export function significant(value: number, digits?: number): number
-}
-declare module '*/sizes.mjs' {
   export function parseSize(text: string): number
   export function formatSize(bytes: number): string
-}
-declare module '*/table.mjs' {
   export function formatTable(
     headings: readonly string[],
     rows: readonly (readonly (string | number)[])[],
   ): string
 }
-declare module '*/operations.mjs' {
+declare module '*/plan.mjs' {
   export const operations: readonly string[]
   export function busFactor(op: string, ranks: number): number
   export function countFor(op: string, bytes: number, ranks: number): number
-}
-declare module '*/plan.mjs' {
   interface Step {
     op: string
     count: number
@@ -88,18 +82,16 @@ declare module '*/training/report.mjs' {
 declare module '*/report.mjs' {
   export function formatRows(rows: readonly object[]): string
 }
-declare module '*/torch.mjs' {
+declare module '*/collectives/systems.mjs' {
   export function findTorch(
     env: NodeJS.ProcessEnv,
   ): Promise<{ systems: object[]; skipped?: string }>
-}
-declare module '*/openmpi.mjs' {
   export function findOpenMpi(
     folder: string,
     env: NodeJS.ProcessEnv,
   ): Promise<{ systems: object[]; skipped?: string }>
 }
-declare module '*/ladders.mjs' {
+declare module '*/tuning-table.mjs' {
   interface Timing {
     op: string
     transport: string
@@ -110,13 +102,13 @@ declare module '*/ladders.mjs' {
   interface Best extends Timing {
     others: { algorithm: string; ratio: number }[]
   }
-  interface Rung {
+  interface Threshold {
     upTo?: number
     algorithm: string
   }
   export function bestBySize(timings: readonly Timing[]): Best[]
-  export function ladderOf(bests: readonly { bytes: number; algorithm: string }[]): Rung[]
-  export function tuningFile(bests: readonly Best[], about: object): object
+  export function thresholdsOf(bests: readonly { bytes: number; algorithm: string }[]): Threshold[]
+  export function tuningTable(bests: readonly Best[], about: object): object
 }
 declare module '*/curves.mjs' {
   interface Series {
@@ -127,6 +119,6 @@ declare module '*/curves.mjs' {
   export function drawCurves(title: string, series: readonly Series[]): string
 }
 
-declare module '*/bench/link.mjs' {
+declare module '*/training/link.mjs' {
   export function whyNoLink(rate: string): string | undefined
 }

@@ -1,7 +1,6 @@
-import { findOpenMpi } from '../../scripts/bench/collectives/systems/openmpi.mjs'
-import { findTorch } from '../../scripts/bench/collectives/systems/torch.mjs'
+import { findOpenMpi, findTorch } from '../../scripts/bench/collectives/systems.mjs'
 
-describe('an absent peer is skipped, with a word', () => {
+describe('an absent peer is skipped, with the reason', () => {
   it('torch without TSRUN_BENCH_PYTHON', async () => {
     expect(await findTorch({})).toEqual({
       systems: [],

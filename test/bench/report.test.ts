@@ -58,7 +58,7 @@ it('writes a page and a picture an operation from one run, and says what is left
     expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
     expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
     expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
-    expect(stderr).toContain('skipped: no C program beside ours')
+    expect(stderr).toContain('skipped: the comparison with a C program')
     const pictures = readdirSync(join(folder, 'images')).sort()
     expect(pictures).toEqual(['bench-all-reduce.svg', 'bench-send-recv.svg'])
     for (const picture of pictures) expect(page).toContain(`(images/${picture})`)

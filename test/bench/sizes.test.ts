@@ -1,4 +1,4 @@
-import { formatSize, parseSize } from '../../scripts/bench/sizes.mjs'
+import { formatSize, parseSize } from '../../scripts/bench/figures.mjs'
 
 describe('parseSize', () => {
   it.each([

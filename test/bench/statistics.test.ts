@@ -1,4 +1,4 @@
-import { median, percentile, significant } from '../../scripts/bench/statistics.mjs'
+import { median, percentile, significant } from '../../scripts/bench/figures.mjs'
 
 describe('percentile', () => {
   it('is a sample: the smallest one that reaches the share', () => {

@@ -1,4 +1,4 @@
-import { formatTable } from '../../scripts/bench/table.mjs'
+import { formatTable } from '../../scripts/bench/figures.mjs'
 
 it('aligns words to the left and numbers to the right', () => {
   const rows = [

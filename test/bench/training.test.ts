@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { whyNoLink } from '../../scripts/bench/link.mjs'
+import { whyNoLink } from '../../scripts/bench/training/link.mjs'
 import { summarize } from '../../scripts/bench/training/report.mjs'
 import { bench } from './support/bench.ts'
 

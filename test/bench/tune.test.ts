@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { bestBySize, ladderOf, tuningFile } from '../../scripts/bench/tune/ladders.mjs'
+import { bestBySize, thresholdsOf, tuningTable } from '../../scripts/bench/tune/tuning-table.mjs'
 import { readTuning } from '../../packages/distributed/src/algorithms/tuning.ts'
 import { bench } from './support/bench.ts'
 
@@ -43,13 +43,13 @@ describe('thresholds', () => {
   it('lie half-way between two sizes with different winners, the last without a limit', () => {
     const at = (bytes: number, algorithm: string) => ({ bytes, algorithm })
     const bests = [at(1024, 'bruck'), at(4096, 'bruck'), at(16384, 'ring'), at(65536, 'ring')]
-    expect(ladderOf(bests)).toEqual([{ upTo: 8192, algorithm: 'bruck' }, { algorithm: 'ring' }])
-    expect(ladderOf([at(1024, 'ring')])).toEqual([{ algorithm: 'ring' }])
+    expect(thresholdsOf(bests)).toEqual([{ upTo: 8192, algorithm: 'bruck' }, { algorithm: 'ring' }])
+    expect(thresholdsOf([at(1024, 'ring')])).toEqual([{ algorithm: 'ring' }])
   })
 
   it('are kept apart for sockets and shared memory', () => {
     const timings = [timing(64, 'ring', 1), timing(64, 'direct', 1, 'shared-memory')]
-    expect(tuningFile(bestBySize(timings), {})).toEqual({
+    expect(tuningTable(bestBySize(timings), {})).toEqual({
       version: 1,
       about: {},
       sockets: { allReduce: [{ algorithm: 'ring' }] },

@@ -1,4 +1,9 @@
-import { readRankEnvironment, toEnvironment, type RankEnvironment } from '@tsrun/core'
+import {
+  parsePortRange,
+  readRankEnvironment,
+  toEnvironment,
+  type RankEnvironment,
+} from '@tsrun/core'
 
 const complete = {
   RANK: '3',
@@ -15,7 +20,7 @@ const complete = {
 }
 
 describe('the rank environment', () => {
-  it('is undefined where nobody set it: a world of one', () => {
+  it('is undefined when it is not set: a world of one', () => {
     expect(readRankEnvironment({})).toBeUndefined()
     expect(readRankEnvironment({ MASTER_ADDR: 'node0' })).toBeUndefined()
   })
@@ -86,5 +91,21 @@ describe('the rank environment', () => {
         message: expect.stringContaining(expected) as unknown,
       }) as Error,
     )
+  })
+})
+
+describe('a range of ports', () => {
+  it.each([
+    ['29600-29699', { first: 29_600, last: 29_699 }],
+    [' 29600 ', { first: 29_600, last: 29_600 }],
+    ['1-65535', { first: 1, last: 65_535 }],
+    ['0-5', undefined],
+    ['5-4', undefined],
+    ['1-65536', undefined],
+    ['', undefined],
+    ['a-b', undefined],
+    ['-5', undefined],
+  ])('reads %j', (text, range) => {
+    expect(parsePortRange(text)).toEqual(range)
   })
 })

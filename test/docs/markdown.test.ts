@@ -1,4 +1,4 @@
-import { blocksOf } from './markdown.ts'
+import { blocksOf, headingsOf } from './markdown.ts'
 
 it('finds blocks with their language, place and comments', () => {
   const page = [
@@ -24,4 +24,9 @@ it('finds blocks with their language, place and comments', () => {
       ...{ notExecuted: 'installs packages', ranks: 4 },
     },
   ])
+})
+
+it('finds the anchors of headings, and none in code', () => {
+  const page = ['# `fit` of a tf.layers model', '```sh', '# no heading', '```', '## Who, and when?']
+  expect(headingsOf(page.join('\n'))).toEqual(['fit-of-a-tflayers-model', 'who-and-when'])
 })

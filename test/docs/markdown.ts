@@ -26,3 +26,15 @@ export function blocksOf(page: string, markdown: string): Block[] {
     }
   })
 }
+
+/** The anchors that GitHub gives the headings of a page. */
+export function headingsOf(markdown: string): string[] {
+  const prose = markdown.replace(/^```[\s\S]*?^```$/gm, '')
+  return Array.from(prose.matchAll(/^#{1,6} +(.+)$/gm), ([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .trim()
+      .replaceAll(' ', '-'),
+  )
+}

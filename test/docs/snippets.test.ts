@@ -1,22 +1,14 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { blocksOf } from './markdown.ts'
+import { userPages } from './pages.ts'
 import { type Outcome, root, runShell, withProject } from './run.ts'
 
 const limit = 240_000
 jest.setTimeout(limit + 10_000)
 
-const docs = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.md'))
-  .map((name) => join('docs', name))
-const readmes = readdirSync(join(root, 'packages'))
-  .map((name) => join('packages', name, 'README.md'))
-  .filter((path) => existsSync(join(root, path)))
-
-const blocks = ['README.md', ...docs, ...readmes].flatMap((page) =>
-  blocksOf(page, readFileSync(join(root, page), 'utf8')),
-)
+const blocks = userPages.flatMap((page) => blocksOf(page, readFileSync(join(root, page), 'utf8')))
 const executed = blocks.filter(({ notExecuted }) => notExecuted === undefined)
 const programs = executed.filter(({ language }) => language === 'ts')
 const commands = executed.filter(({ language }) => language === 'sh')

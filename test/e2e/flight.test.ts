@@ -91,7 +91,7 @@ it('of a run the last attempt that left records is compared, of many runs the ne
 
 it.each([
   [[], 'tsrun flight needs an argument'],
-  [['/nowhere'], 'No flight records in /nowhere: it is not a folder'],
+  [['/nowhere'], 'There are no flight records in /nowhere: it is not a folder'],
   [[cwd], 'there is no rank-<rank>.jsonl in it'],
 ])('tsrun flight %j is refused', async (args, problem) => {
   const { code, stderr } = await tsrun(['flight', ...args])

@@ -59,7 +59,9 @@ describe('scripts/gpu-check.sh', () => {
   it('shows its flags', () => {
     const { status, stdout } = check(['--help'], noGpu)
     expect(status).toBe(0)
-    expect(stdout).toMatch(/^Whether tensors .*--sizes.*Ends with 0 when all is well.*\n$/s)
+    expect(stdout).toMatch(
+      /^Checks that tensors .*--sizes.*The exit code is 0 if all checks pass.*\n$/s,
+    )
     expect(stdout).not.toContain('set -uo')
   })
 
@@ -84,7 +86,7 @@ describe('scripts/gpu-check.sh', () => {
     expect(outcome.stdout).toMatch(/^wasm +losses of 50 steps differ .* by up to .*e-/m)
     expect(outcome.stdout).toMatch(/^wasm +pipeline of 2 ranks: result \{"accuracy"/m)
     expect(outcome.stdout.includes('FAILED: it does not compute on the GPU')).toBe(status === 1)
-    expect(outcome.stdout).toMatch(status === 1 ? /: 1 failed\n$/ : /: all is well\n$/)
+    expect(outcome.stdout).toMatch(status === 1 ? /: 1 failed\n$/ : /: all checks passed\n$/)
   })
 
   it.each([
@@ -107,7 +109,7 @@ describe('scripts/gpu-check.sh', () => {
     expect(status).toBe(1)
     expect(stdout).toContain('0, NVIDIA Played\n')
     expect(stdout).toMatch(/^tensorflow +FAILED: .*tsrun setup tensorflow/m)
-    expect(stdout).toMatch(/GPU busy up to 37 %, memory used up to 4096 MiB \(2 looks\)/)
+    expect(stdout).toMatch(/GPU busy up to 37 %, memory used up to 4096 MiB \(2 samples\)/)
     expect(stdout).toMatch(/gpu-check: 1 failed\n$/)
   })
 })

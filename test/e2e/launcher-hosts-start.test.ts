@@ -137,7 +137,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     const stranger = node(1, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: 'ab'.repeat(16) } })
     const { code, stderr } = await stranger.finished
     expect(code).toBe(2)
-    expect(stderr).toContain('do not share the same token')
+    expect(stderr).toContain('have different tokens')
     await until(
       () => zero.stderr.includes('refused a connection from 127.0.0.1:'),
       'node 0 says so',

@@ -1,5 +1,5 @@
 import { addStep, assemble, covers, isSame, noErrors } from '../../scripts/parity/compare.mjs'
-import { differences } from '../../scripts/parity/formulas.mjs'
+import { differences } from '../../scripts/parity/traffic.mjs'
 
 const wanted = {
   loss: 2,

@@ -23,6 +23,6 @@ declare module '*/parity/compare.mjs' {
 declare module '*/parity/configurations.mjs' {
   export const configurations: readonly { name: string; models?: readonly string[] }[]
 }
-declare module '*/parity/formulas.mjs' {
+declare module '*/parity/traffic.mjs' {
   export function differences(found: object, expected: object): string[]
 }

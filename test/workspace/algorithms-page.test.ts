@@ -4,7 +4,7 @@ import {
   algorithmNames,
   operationCodes,
   type OperationName,
-} from '../../packages/distributed/src/engine/operation.ts'
+} from '../../packages/distributed/src/operation.ts'
 
 const folder = new URL('../../docs/algorithms/', import.meta.url)
 const index = readFileSync(new URL('README.md', folder), 'utf8')

@@ -1,15 +1,15 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
 /**
- * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104), before
- * anything else on it is decoded. Three messages of fixed size:
+ * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). It comes before
+ * anything else on the connection is decoded and consists of three messages of fixed size:
  *
  *     client hello   magic, version, client nonce
  *     server hello   magic, version, server nonce, server proof
  *     client proof
  *
- * A proof covers both nonces, so it cannot be replayed; the role of its sender, so it cannot be
- * reflected; and the purpose of the connection, so it cannot be carried to another kind of port.
+ * A proof covers both nonces, so that it cannot be replayed; the role of its sender, so that it cannot
+ * be reflected; and the purpose of the connection, so that it cannot be relayed to another kind of port.
  * The bytes that follow are neither signed nor encrypted.
  */
 export const CLIENT_HELLO_BYTES = 40
@@ -23,22 +23,22 @@ const NONCE_BYTES = 32
 
 export type HandshakeRole = 'client' | 'server'
 
-/** What a proof covers. */
+/** What a proof covers, besides the role of its sender. */
 export interface Challenge {
-  /** Kind of connection, for example 'store'; the same text on both sides. */
+  /** The kind of connection, for example 'store'. Both sides must give the same text. */
   readonly purpose: string
   readonly clientNonce: Uint8Array
   readonly serverNonce: Uint8Array
 }
 
-/** Why a side refuses: not this protocol, another version of it, or another token. */
+/** Why the client refuses: the peer speaks another protocol, another version of it, or has another token. */
 export type HandshakeRefusal = 'protocol' | 'version' | 'token'
 
 export function makeNonce(): Uint8Array {
   return new Uint8Array(randomBytes(NONCE_BYTES))
 }
 
-/** The 32 bytes by which `role` shows that it knows the token. */
+/** The 32 bytes with which `role` proves that it knows the token. */
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
   hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${challenge.purpose}\0`)
@@ -47,7 +47,7 @@ export function prove(token: string, role: HandshakeRole, challenge: Challenge):
   return new Uint8Array(hmac.digest())
 }
 
-/** Whether `proof` is what `role` makes with this token; takes the same time for any content. */
+/** Whether `proof` is the one that `role` makes with this token. Takes the same time for any content. */
 export function verify(
   token: string,
   role: HandshakeRole,
@@ -58,22 +58,24 @@ export function verify(
   return proof.byteLength === expected.byteLength && timingSafeEqual(proof, expected)
 }
 
-/** The side that connects: send `hello`, then `answer` the server hello. */
+/**
+ * The connecting side: send `hello`, then `answer` the server hello. It does no I/O and expects messages
+ * of exactly the sizes above.
+ */
 export interface ClientHandshake {
-  /** CLIENT_HELLO_BYTES */
+  /** CLIENT_HELLO_BYTES long. */
   readonly hello: Uint8Array
-  /** Checks the server hello; the client proof to send back, or why to hang up. */
+  /** Checks the server hello. Returns the client proof to send back, or the reason to hang up. */
   answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal }
 }
 
-/** The side that accepts: `answer` the client hello, then check the client proof with `accepts`. */
+/** The accepting side: `answer` the client hello, then check the client proof with `accepts`. */
 export interface ServerHandshake {
-  /** The server hello to send back, or undefined: not this protocol, hang up. */
+  /** Returns the server hello to send back, or undefined to hang up on a peer of another protocol. */
   answer(clientHello: Uint8Array): Uint8Array | undefined
   accepts(clientProof: Uint8Array): boolean
 }
 
-/** No sockets: feed it messages of exactly the fixed sizes. */
 export function clientHandshake(token: string, purpose: string): ClientHandshake {
   const clientNonce = makeNonce()
   return {
@@ -89,14 +91,13 @@ export function clientHandshake(token: string, purpose: string): ClientHandshake
   }
 }
 
-/** No sockets: feed it messages of exactly the fixed sizes. */
 export function serverHandshake(token: string, purpose: string): ServerHandshake {
   const serverNonce = makeNonce()
   let challenge: Challenge | undefined
   return {
     answer(clientHello) {
       if (!isHello(clientHello, CLIENT_HELLO_BYTES)) return undefined
-      // A client of another version learns ours from the answer and says so to its user.
+      // A client of another version learns ours from the answer and reports it to its user.
       challenge = { purpose, clientNonce: nonceOf(clientHello), serverNonce }
       return encodeHello(serverNonce, prove(token, 'server', challenge))
     },
@@ -124,7 +125,7 @@ function versionOf(hello: Uint8Array): number {
   return viewOf(hello).getUint16(4, true)
 }
 
-/** A copy: the caller may reuse the buffer of the message. */
+/** A copy, because the caller may reuse the buffer of the message. */
 function nonceOf(hello: Uint8Array): Uint8Array {
   return new Uint8Array(hello.subarray(HEADER_BYTES, HEADER_BYTES + NONCE_BYTES))
 }

@@ -1,8 +1,8 @@
 import { tsrError } from './errors/tsr-error.ts'
 
 /**
- * What the launcher tells a rank through its environment: the contract between `tsrun` and the
- * library. The upper-case names are torchrun's; `TSRUN_*` are ours.
+ * What the launcher tells a rank through environment variables: the contract between `tsrun` and the
+ * library. The variables that begin with `TSRUN_` are ours; the others have torchrun's names.
  */
 export interface RankEnvironment {
   /** Rank in the job, 0 .. worldSize - 1 (RANK). */
@@ -21,20 +21,20 @@ export interface RankEnvironment {
   readonly masterAddr: string
   /** Port of the store (MASTER_PORT). */
   readonly masterPort: number
-  /** Names the job in logs and keys (TSRUN_RUN_ID). */
+  /** Name of the job in logs and store keys (TSRUN_RUN_ID). */
   readonly runId: string
-  /** Secret that every connection of the job proves, hexadecimal (TSRUN_TOKEN). */
+  /** Hexadecimal secret that every connection of the job proves to know (TSRUN_TOKEN). */
   readonly token: string
-  /** How often the group was restarted; fences messages of former lives (TSRUN_RESTART_COUNT). */
+  /** Number of restarts so far, so that messages of earlier attempts are ignored (TSRUN_RESTART_COUNT). */
   readonly restartCount: number
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads the rank environment, or returns undefined where none is set (a world of one).
+ * Reads the rank environment, or returns undefined when none is set: the process is then a world of one.
  *
- * @throws ERR_TSR_ENVIRONMENT when a variable is missing or not what it should be
+ * @throws ERR_TSR_ENVIRONMENT when a variable is missing or has an invalid value
  */
 export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
@@ -56,7 +56,7 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
   }
 }
 
-/** The variables that `readRankEnvironment` reads back. */
+/** The inverse of `readRankEnvironment`. */
 export function toEnvironment(rank: RankEnvironment): Record<string, string> {
   return {
     RANK: String(rank.rank),
@@ -101,4 +101,19 @@ function readInteger(
     })
   }
   return value
+}
+
+/** The ports from `first` to `last`, both included. */
+export interface PortRange {
+  readonly first: number
+  readonly last: number
+}
+
+/** Parses `29600-29699` or a single port; undefined when the text is neither. */
+export function parsePortRange(text: string): PortRange | undefined {
+  const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text.trim())
+  if (match === null) return undefined
+  const first = Number(match[1])
+  const last = Number(match[2] ?? match[1])
+  return first >= 1 && first <= last && last <= 65_535 ? { first, last } : undefined
 }

@@ -14,19 +14,25 @@ export {
   type HandshakeRole,
   type ServerHandshake,
 } from './authentication.ts'
-export { monotonicNow } from './clock.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
-export { Deadline, waitOrAbort } from './deadline.ts'
-export { readRankEnvironment, toEnvironment, type RankEnvironment } from './environment.ts'
-export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
-export { errorTable, type TsrErrorCode } from './errors/table.ts'
 export {
+  parsePortRange,
+  readRankEnvironment,
+  toEnvironment,
+  type PortRange,
+  type RankEnvironment,
+} from './environment.ts'
+export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
+export {
+  errorTable,
   isTsrError,
   reviveTsrError,
+  shown,
   TsrError,
   tsrError,
   type ErrorFacts,
   type SerializedTsrError,
+  type TsrErrorCode,
 } from './errors/tsr-error.ts'
 export { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from './format.ts'
 export {
@@ -49,18 +55,16 @@ export {
   type NumberRange,
   type Rules,
 } from './options.ts'
-export { shown } from './shown.ts'
-export { restoreLegacyUtil } from './legacy-util.ts'
 export { createLogger, type Logger } from './logger.ts'
-export { parsePortRange, type PortRange } from './port-range.ts'
-export { retry, type RetryOptions } from './retry.ts'
 export {
+  gpusAreHidden,
   libraryPath,
   readTensorFlowManifest,
+  restoreLegacyUtil,
   tensorflowHome,
   thisSystem,
   writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
-} from './tensorflow-manifest.ts'
-export { gpusAreHidden } from './visible-gpus.ts'
+} from './tensorflow.ts'
+export { Deadline, monotonicNow, retry, waitOrAbort, type RetryOptions } from './time.ts'

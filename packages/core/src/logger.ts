@@ -1,18 +1,46 @@
-import { pino, type Logger, type LoggerOptions } from 'pino'
+import { createRequire } from 'node:module'
+import type * as Pino from 'pino'
 import { readRankEnvironment } from './environment.ts'
 import { tsrError } from './errors/tsr-error.ts'
 
-export type { Logger }
+const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+
+type Level = (typeof levels)[number]
+type Severity = 'debug' | 'info' | 'warn' | 'error'
+type Write = (facts: object, message: string) => void
+
+/** One function for each severity. Lines below the level of the logger are dropped. */
+export type Logger = Readonly<Record<Severity, Write>>
 
 /**
- * Makes the logger of a process: JSON lines on standard error, with the rank's fields in each.
- * It writes synchronously and uses no pino transport, so no line is lost at `process.exit`.
+ * Creates the logger of a process. It writes JSON lines to standard error, each with the fields of the
+ * rank, synchronously and without a pino transport, so that no line is lost at `process.exit`. Most
+ * ranks never write a line, so pino is loaded with the first one.
  *
- * The level comes from TSRUN_LOG_LEVEL (default `warn`).
+ * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
- * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_ARGUMENT
  */
-export function createLogger(name: string, options: LoggerOptions = {}): Logger {
+export function createLogger(name: string, options: { level?: Level } = {}): Logger {
+  const { level } = { level: readLevel(), ...options }
+  let logger: Pino.Logger | undefined
+  const writer = (severity: Severity): Write => {
+    if (levels.indexOf(severity) < levels.indexOf(level)) return () => undefined
+    return (facts, message) => {
+      logger ??= openLogger(name, level)
+      logger[severity](facts, message)
+    }
+  }
+  return {
+    debug: writer('debug'),
+    info: writer('info'),
+    warn: writer('warn'),
+    error: writer('error'),
+  }
+}
+
+function openLogger(name: string, level: Level): Pino.Logger {
+  const { pino } = createRequire(import.meta.url)('pino') as typeof Pino
   const rank = readRankEnvironment()
   const base =
     rank === undefined
@@ -24,13 +52,13 @@ export function createLogger(name: string, options: LoggerOptions = {}): Logger 
           nodeRank: rank.nodeRank,
           runId: rank.runId,
         }
-  return pino({ level: readLevel(), base, ...options }, pino.destination({ dest: 2, sync: true }))
+  return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
 }
 
-function readLevel(): string {
-  const level = process.env['TSRUN_LOG_LEVEL'] ?? 'warn'
-  const levels = [...Object.values(pino.levels.labels), 'silent']
-  if (levels.includes(level)) return level
+function readLevel(): Level {
+  const value = process.env['TSRUN_LOG_LEVEL'] ?? 'warn'
+  const level = levels.find((known) => known === value)
+  if (level !== undefined) return level
   const expected = `one of ${levels.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'TSRUN_LOG_LEVEL', value: level, expected })
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'TSRUN_LOG_LEVEL', value, expected })
 }

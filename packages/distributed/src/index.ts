@@ -6,10 +6,10 @@ export { algorithmsOf } from './algorithms/select.ts'
 export type { BlockingCalls } from './blocking-calls.ts'
 export type { InitOptions, TransportName } from './groups/join/options.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
-export type { AlgorithmName, OperationName } from './engine/operation.ts'
+export type { AlgorithmName, OperationName } from './operation.ts'
 export type { DeviceMesh, MeshFacts } from './groups/mesh.ts'
 export type { GroupRelations, JoinOptions, NewGroupOptions } from './group-relations.ts'
-export { runWorld, type WorldOptions } from './hosts/world.ts'
+export { runWorld, type WorldOptions } from './run-world.ts'
 export type {
   BatchedMessage,
   CallOptions,

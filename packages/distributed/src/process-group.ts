@@ -3,9 +3,12 @@ import type { LinkStatistics } from './diagnosis/link-counters.ts'
 import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 import type { GroupRelations } from './group-relations.ts'
-import type { AlgorithmName } from './engine/operation.ts'
+import type { AlgorithmName } from './operation.ts'
 
 import type { ReduceOp } from './reduction.ts'
+import type { WorkTiming } from './ticket.ts'
+
+export type { WorkTiming } from './ticket.ts'
 
 export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT; default: the group's time-out. */
@@ -72,15 +75,6 @@ export type BatchedMessage =
 export interface ReceivedObject {
   readonly value: unknown
   readonly source: number
-}
-
-/** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
-export interface WorkTiming {
-  /** The engine took it up. */
-  readonly posted: number
-  /** The peer was there: first byte moved. Before it the operation waited, after it it transferred. */
-  readonly started: number
-  readonly completed: number
 }
 
 /** An operation under way. Await it, or block on it with `wait()`. */

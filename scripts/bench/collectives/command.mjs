@@ -1,24 +1,20 @@
-import { readInteger, readList, splitList } from '../command-line.mjs'
-import { parseSize } from '../sizes.mjs'
-import { printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
-import { UsageError } from '../errors.mjs'
-import { operations } from './operations.mjs'
-import { measureAll } from './measure-all.mjs'
-import { findPeers, peerNames } from './peers.mjs'
-import { plan } from './plan.mjs'
+import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
+import { parseSize, printRows } from '../figures.mjs'
+import { withFolder } from '../programs.mjs'
+import { operations, plan } from './plan.mjs'
 import { formatRows } from './report.mjs'
-import { transports, tsrunSystems } from './systems/tsrun.mjs'
+import { measureAll } from './rounds.mjs'
+import { findPeers, peerNames, transports, tsrunSystems } from './systems.mjs'
 
-// Two buffers of it fit an arena of the default size.
+// Two buffers of this size fit into an arena of the default size.
 const LARGEST = 2 ** 28
 
 /** @type {import('../command-line.mjs').Command} */
 export const collectives = {
-  summary: 'times of collectives by size, beside PyTorch (gloo) and Open MPI',
+  summary: 'times of collectives by size, compared with PyTorch (gloo) and Open MPI',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
-    peers: { value: '<list>', description: 'torch, openmpi: measured too where installed' },
+    peers: { value: '<list>', description: 'torch, openmpi: also measured if installed' },
     ops: { value: '<list>', default: operations.join(','), description: 'operations' },
     sizes: { value: '<list>', default: '4KiB,1MiB,64MiB', description: 'of the full buffer' },
     transport: {
@@ -27,8 +23,8 @@ export const collectives = {
       description: `ours: ${transports.join(', ')}`,
     },
     engine: { value: '<list>', default: 'worker', description: 'ours: worker, inline' },
-    runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    runs: { value: '<n>', default: '3', description: 'rounds; the systems take turns in each' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const options = readOptions(values)

@@ -1,12 +1,10 @@
-import { significant } from '../statistics.mjs'
-import { formatSize } from '../sizes.mjs'
-import { formatTable } from '../table.mjs'
-import { nameOf } from './systems/system.mjs'
+import { formatSize, formatTable, significant } from '../figures.mjs'
+import { nameOf } from './systems.mjs'
 
 /** @typedef {import('./rounds.mjs').Row} Row */
 
 /**
- * Rows side by side: for each of ours, its time as a multiple of each peer's (less is better).
+ * A table of the rows. Each of ours has its time as a multiple of that of each peer (less is better).
  *
  * @param {readonly Row[]} rows
  * @returns {string}

@@ -1,12 +1,13 @@
-import { median, percentile, significant } from '../statistics.mjs'
-import { busFactor } from './operations.mjs'
+import { median, percentile, significant } from '../figures.mjs'
+import { busFactor, stepArgument } from './plan.mjs'
+import { measure, nameOf } from './systems.mjs'
 
 /**
- * @typedef {import('./systems/system.mjs').System} System
- * @typedef {import('./systems/system.mjs').Sample} Sample
+ * @typedef {import('./systems.mjs').System} System
+ * @typedef {import('./systems.mjs').Sample} Sample
  *
  * @typedef {object} Row - one line of the result
- * @property {import('./operations.mjs').Operation} op
+ * @property {import('./plan.mjs').Operation} op
  * @property {number} bytes - of the full buffer
  * @property {number} ranks
  * @property {System['transport']} transport
@@ -19,14 +20,14 @@ import { busFactor } from './operations.mjs'
  */
 
 /**
- * Measures every system once a round (ours, peer, ours, peer), so that a change of the machine's
- * mood meets all of them. A system that fails is left out of the later rounds.
+ * Measures every system once in each round (ours, peer, ours, peer), so that a change in the load of
+ * the machine affects all of them. A system that fails is left out of the later rounds.
  *
  * @param {readonly System[]} systems
  * @param {number} runs
  * @param {(system: System, round: number) => Promise<Sample[]>} measure
  * @param {(system: System, error: unknown) => void} failed
- * @param {(round: number) => boolean} [goesOn] - whether this round takes place
+ * @param {(round: number) => boolean} [goesOn] - whether to start this round
  * @returns {Promise<Map<System, Sample[][]>>} what each round measured
  */
 export async function interleave(systems, runs, measure, failed, goesOn = () => true) {
@@ -46,7 +47,7 @@ export async function interleave(systems, runs, measure, failed, goesOn = () => 
 }
 
 /**
- * Medians over the rounds of each round's percentiles.
+ * For each step, the medians over the rounds of the percentiles of each round.
  *
  * @param {System} system
  * @param {number} ranks
@@ -73,4 +74,40 @@ export function summarize({ system, transport, engine }, ranks, rounds) {
       busbwGBs: significant(rate * busFactor(op, ranks)),
     }
   })
+}
+
+/**
+ * @typedef {object} Campaign
+ * @property {readonly import('./systems.mjs').System[]} systems
+ * @property {readonly import('./plan.mjs').Step[]} steps
+ * @property {number} ranks
+ * @property {number} runs - rounds
+ * @property {(round: number) => boolean} [goesOn] - whether to start this round
+ */
+
+/**
+ * Measures the systems in turn, and reports progress and failures on stderr.
+ *
+ * @param {Campaign} campaign
+ */
+export async function measureAll({ systems, steps, ranks, runs, goesOn }) {
+  let failures = 0
+  const rounds = await interleave(
+    systems,
+    runs,
+    (system, round) => {
+      console.error(`round ${round} of ${runs}: ${nameOf(system)}, ${ranks} ranks`)
+      return measure(system, ranks, steps.map(stepArgument))
+    },
+    (_, error) => {
+      failures++
+      console.error(error instanceof Error ? error.message : error)
+    },
+    goesOn,
+  )
+  return {
+    rows: [...rounds].flatMap(([system, samples]) => summarize(system, ranks, samples)),
+    rounds: Math.max(0, ...[...rounds.values()].map(({ length }) => length)),
+    failures,
+  }
 }

@@ -1,5 +1,5 @@
-// a += b on float32, the loop that a compiler vectorizes: add COUNT REPEATS prints microseconds, one
-// run a line.
+// a += b on float32, in a loop that the compiler vectorizes: add COUNT REPEATS prints the microseconds
+// of each run, one per line.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,12 +1,14 @@
 import { instantiateKernels } from '../../../packages/distributed/dist/kernels.js'
-import { readInteger, splitList } from '../command-line.mjs'
-import { compile } from '../compile.mjs'
-import { RunError, UsageError } from '../errors.mjs'
-import { runProgram } from '../program.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
+import { readInteger, splitList, UsageError } from '../command-line.mjs'
+import { compile, RunError, runProgram, withFolder } from '../programs.mjs'
+import {
+  formatRecords,
+  formatSize,
+  median,
+  parseSize,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const source = new URL('./add.c', import.meta.url)
 const PAGE = 65536
@@ -14,11 +16,11 @@ const LARGEST = 2 ** 30
 
 /** @type {import('../command-line.mjs').Command} */
 export const kernels = {
-  summary: 'float32 add of the reduction kernels, beside a C loop (cc -O3)',
+  summary: 'float32 add of the reduction kernels, compared with a C loop (cc -O3)',
   options: {
     sizes: { value: '<list>', default: '64KiB,64MiB', description: 'of each of the two arrays' },
-    runs: { value: '<n>', default: '5', description: 'rounds, with ours and C in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    runs: { value: '<n>', default: '5', description: 'rounds; ours and C take turns' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const sizes = splitList(values['sizes']).map(parseSize)
@@ -47,10 +49,13 @@ export async function measureKernels(folder, { sizes, runs }) {
     for (let round = 1; round <= runs; round++) {
       ours.push(median(Array.from({ length: repeats }, add)))
       if (program === undefined) continue
-      const text = await runProgram(program, [String(count), String(repeats)])
+      const text = await runProgram('the C loop', {
+        command: program,
+        args: [String(count), String(repeats)],
+      })
       theirs.push(median(text.trim().split('\n').map(Number)))
     }
-    // two arrays are read and one is written
+    // Two arrays are read and one is written.
     const rate = (/** @type {readonly number[]} */ us) =>
       us.length === 0 ? null : significant((3 * count * 4) / median(us) / 1e3)
     const [kernelGBs, cGBs] = [rate(ours), rate(theirs)]
@@ -69,7 +74,7 @@ function ourAdd(count) {
   const pages = Math.ceil((2 * bytes) / PAGE) + 1
   const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
   const { combine } = instantiateKernels(memory)
-  // the kernels may keep tables at the start
+  // The kernels may keep tables at the start.
   const [a, b] = [PAGE, PAGE + bytes]
   const sum = new Float32Array(memory.buffer, a, count)
   new Float32Array(memory.buffer, b, count).fill(1)

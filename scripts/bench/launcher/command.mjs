@@ -1,20 +1,17 @@
 import { fileURLToPath } from 'node:url'
-import { runToEnd } from '../child.mjs'
+import { RunError, runToEnd, tsrunLine } from '../programs.mjs'
 import { readInteger } from '../command-line.mjs'
-import { RunError } from '../errors.mjs'
-import { tsrunLine } from '../ranks.mjs'
-import { median } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
+import { formatRecords, median, printRows } from '../figures.mjs'
 
 const empty = fileURLToPath(new URL('empty-rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
 export const launcher = {
-  summary: 'what tsrun adds to an empty script, against as many plain processes',
+  summary: 'time that tsrun adds to an empty script, compared with as many plain processes',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes' },
-    runs: { value: '<n>', default: '9', description: 'pairs of runs, in turn' },
-    json: { description: 'one JSON object in place of the table' },
+    runs: { value: '<n>', default: '9', description: 'pairs of runs' },
+    json: { description: 'one JSON object instead of the table' },
   },
   run: async (values) => {
     const ranks = readInteger('ranks', values['ranks'], 1, 64)

@@ -1,2 +1,2 @@
-// A rank that does nothing: what is left is the cost of starting it.
+// A rank that does nothing: its time is the cost of starting it.
 export {}

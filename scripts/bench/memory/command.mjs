@@ -1,21 +1,23 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger, readList } from '../command-line.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
+import { runRanks, tsrunLine } from '../programs.mjs'
+import { formatRecords, printRows, significant } from '../figures.mjs'
 
-const growthRank = fileURLToPath(new URL('./growth-rank.mjs', import.meta.url))
-const peersRank = fileURLToPath(new URL('./peers-rank.mjs', import.meta.url))
+const rank = fileURLToPath(new URL('./memory-rank.mjs', import.meta.url))
 const transports = /** @type {const} */ (['shared-memory', 'tcp'])
 
 /** @type {import('../command-line.mjs').Command} */
 export const memory = {
-  summary: 'growth over many operations, and what a rank holds for its peers',
+  summary: 'growth over many operations, and memory per peer',
   options: {
-    operations: { value: '<n>', default: '100000', description: 'of a rank, with one peer' },
-    peers: { value: '<n>', default: '64', description: 'of each rank; 0 leaves this out' },
+    operations: { value: '<n>', default: '100000', description: 'of each of two ranks' },
+    peers: {
+      value: '<n>',
+      default: '64',
+      description: 'number of peers; 0 skips this measurement',
+    },
     transport: { value: '<list>', default: transports.join(','), description: 'ours' },
-    json: { description: 'one JSON object a line in place of the table' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const rows = await measureMemory({
@@ -29,9 +31,9 @@ export const memory = {
 }
 
 /**
- * `growthMiB`: by how much the resident memory of a rank is larger after the operations, the just-in-
- * time compiler warm before. `peersMiB`: how much more a rank with so many peers has resident than
- * one with a single peer.
+ * `growthMiB`: by how much the resident memory of a rank grows over the operations, once the just-in-
+ * time compiler is warm. `peersMiB`: how much more resident memory a rank with that many peers has
+ * than one with a single peer.
  *
  * @param {{ operations: number, peers: number, transports: readonly string[] }} options
  */
@@ -39,13 +41,13 @@ export async function measureMemory({ operations, peers, transports }) {
   const rows = []
   for (const transport of transports) {
     console.error(`${operations} operations: ${transport}`)
-    const { growthMiB } = await job(2, growthRank, [transport, String(operations)])
+    const growthMiB = await job(2, ['growth', transport, String(operations)])
     let peersMiB = null
     if (peers > 0) {
       console.error(`1 and ${peers} peers: ${transport}`)
-      const one = await job(2, peersRank, [transport])
-      const many = await job(peers + 1, peersRank, [transport])
-      peersMiB = significant(many.residentMiB - one.residentMiB, 3)
+      const one = await job(2, ['resident', transport])
+      const many = await job(peers + 1, ['resident', transport])
+      peersMiB = significant(many - one, 3)
     }
     rows.push({ transport, operations, growthMiB: significant(growthMiB, 3), peers, peersMiB })
   }
@@ -54,12 +56,12 @@ export async function measureMemory({ operations, peers, transports }) {
 
 /**
  * @param {number} ranks
- * @param {string} script
  * @param {readonly string[]} args
+ * @returns {Promise<number>} mebibytes, of the rank that has most
  */
-async function job(ranks, script, args) {
+async function job(ranks, args) {
   const text = await runRanks(`${ranks} ranks`, (output) =>
-    tsrunLine(ranks, script, [output, ...args]),
+    tsrunLine(ranks, rank, [output, ...args]),
   )
-  return JSON.parse(text)
+  return Number(text)
 }

@@ -1,25 +1,29 @@
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { readInteger, readList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
+import { runRanks, tsrunLine } from '../programs.mjs'
+import {
+  formatRecords,
+  formatSize,
+  median,
+  parseSize,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('./overlap-rank.mjs', import.meta.url))
 const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])
 
 /** @type {import('../command-line.mjs').Command} */
 export const overlap = {
-  summary: 'how much of an all-reduce hides behind a computation on the main thread',
+  summary: 'how much of an all-reduce is hidden by a computation on the main thread',
   options: {
     ranks: { value: '<n>', default: '2', description: 'processes' },
     size: { value: '<size>', default: '64MiB', description: 'of the buffer' },
     transport: { value: '<list>', default: 'shared-memory,tcp', description: 'ours' },
-    repeats: { value: '<n>', default: '5', description: 'in a round' },
+    repeats: { value: '<n>', default: '5', description: 'repetitions in a round' },
     runs: { value: '<n>', default: '3', description: 'rounds' },
-    json: { description: 'one JSON object a line in place of the table' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const bytes = parseSize(values['size'] ?? '')
@@ -37,8 +41,8 @@ export const overlap = {
 }
 
 /**
- * `hidden` is the share of the communication's own time that does not come on top of the
- * computation's.
+ * `hidden` is the share of the time of the communication that does not add to the time of the
+ * computation.
  *
  * @param {object} options
  * @param {number} options.ranks

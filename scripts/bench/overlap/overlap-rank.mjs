@@ -1,7 +1,7 @@
-// One rank: overlap-rank.mjs OUTPUT transport bytes repeats
+// One rank: overlap-rank.mjs OUTPUT TRANSPORT BYTES REPEATS
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
-import { median } from '../statistics.mjs'
+import { median } from '../figures.mjs'
 
 const [output, transport, ...numbers] = process.argv.slice(2)
 const [bytes, repeats] = numbers.map(Number)
@@ -27,14 +27,14 @@ const times = { communicationMs: alone, computationMs: computing, bothMs: both, 
 if (group.rank === 0) writeFileSync(output, JSON.stringify(times))
 await group.destroy()
 
-/** A loop on the main thread that touches no memory to speak of. */
+/** A loop on the main thread that touches next to no memory. */
 function compute(times) {
   for (let round = 0; round < times; round++) {
     for (let i = 0; i < values.length; i++) values[i] = Math.sqrt(values[i] + round)
   }
 }
 
-/** Median of the slowest rank's milliseconds: the same on all ranks. */
+/** The median of the milliseconds of the slowest rank, which is the same on all ranks. */
 function time(run) {
   const slowest = new Float64Array(repeats)
   for (let i = 0; i < repeats; i++) {

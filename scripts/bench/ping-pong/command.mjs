@@ -1,31 +1,33 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger, readList } from '../command-line.mjs'
-import { compile } from '../compile.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { runProgram } from '../program.mjs'
-import { parseSize } from '../sizes.mjs'
-import { median, percentile, significant } from '../statistics.mjs'
-import { formatRecords, printRows } from '../table.mjs'
-import { withFolder } from '../temporary-folder.mjs'
+import { compile, runProgram, runRanks, tsrunLine, withFolder } from '../programs.mjs'
+import {
+  formatRecords,
+  median,
+  parseSize,
+  percentile,
+  printRows,
+  significant,
+} from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('./ping-pong-rank.mjs', import.meta.url))
 const source = new URL('./ping-pong.c', import.meta.url)
 const transports = /** @type {const} */ (['tcp', 'shared-memory', 'node'])
 const engines = /** @type {const} */ (['inline', 'worker'])
 
-/** The just-in-time compiler needs more to warm up. */
+/** Ours needs more of them because of the just-in-time compiler. */
 const WARM_UPS = { c: 1000, ours: 5000 }
 
 /** @type {import('../command-line.mjs').Command} */
 export const pingPong = {
-  summary: 'round trip between two ranks, beside a bare C program over TCP',
+  summary: 'round trip between two ranks, compared with a minimal C program over TCP',
   options: {
     bytes: { value: '<size>', default: '64B', description: 'of the message' },
     transport: { value: '<list>', default: 'tcp', description: `ours: ${transports.join(', ')}` },
     engine: { value: '<list>', default: 'inline', description: 'ours: inline, worker' },
-    repeats: { value: '<n>', default: '5000', description: 'round trips a round' },
-    runs: { value: '<n>', default: '3', description: 'rounds, with ours and C in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    repeats: { value: '<n>', default: '5000', description: 'round trips per round' },
+    runs: { value: '<n>', default: '3', description: 'rounds; ours and C take turns' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const rows = await withFolder((folder) =>
@@ -66,7 +68,7 @@ export async function measurePingPong(folder, { bytes, systems, repeats, runs })
   for (let round = 1; round <= runs; round++) {
     console.error(`round ${round} of ${runs}`)
     if (program !== undefined) {
-      record('C tcp', await runProgram(program, numbers(WARM_UPS.c)))
+      record('C tcp', await runProgram('C tcp', { command: program, args: numbers(WARM_UPS.c) }))
     }
     for (const { transport, engine } of systems) {
       const name = `tsrun ${transport} ${engine}`

@@ -1,4 +1,4 @@
-// One of two ranks: ping-pong-rank.mjs OUTPUT transport engine bytes warmUps repeats
+// One of two ranks: ping-pong-rank.mjs OUTPUT TRANSPORT ENGINE BYTES WARM_UPS REPEATS
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 

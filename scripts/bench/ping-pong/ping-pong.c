@@ -1,5 +1,5 @@
-// A bare ping-pong between two processes over a TCP connection of the loopback:
-// ping-pong BYTES WARM_UPS REPEATS prints the round trips in microseconds, one a line.
+// A minimal ping-pong between two processes over a TCP connection on the loopback:
+// ping-pong BYTES WARM_UPS REPEATS prints the round trips in microseconds, one per line.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

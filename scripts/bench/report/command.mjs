@@ -1,17 +1,12 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { measureAll } from '../collectives/measure-all.mjs'
-import { operations } from '../collectives/operations.mjs'
-import { findPeers, peerNames } from '../collectives/peers.mjs'
-import { plan } from '../collectives/plan.mjs'
-import { nameOf } from '../collectives/systems/system.mjs'
-import { tsrunSystems } from '../collectives/systems/tsrun.mjs'
-import { readInteger, readList, splitList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { describeMachine } from '../machine.mjs'
-import { parseSize } from '../sizes.mjs'
-import { withFolder } from '../temporary-folder.mjs'
+import { operations, plan } from '../collectives/plan.mjs'
+import { measureAll } from '../collectives/rounds.mjs'
+import { findPeers, nameOf, peerNames, tsrunSystems } from '../collectives/systems.mjs'
+import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
+import { describeMachine, withFolder } from '../programs.mjs'
+import { parseSize } from '../figures.mjs'
 import { drawCurves } from './curves.mjs'
 import { pictureOf, writePage } from './page.mjs'
 import { measureSections, sectionNames } from './sections.mjs'
@@ -22,17 +17,29 @@ const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
 /** @type {import('../command-line.mjs').Command} */
 export const report = {
-  summary: 'writes docs/benchmarks.md and its pictures from one run',
+  summary: 'measures, and writes docs/benchmarks.md and its pictures',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
-    peers: { value: '<list>', default: peerNames.join(','), description: 'where installed' },
+    peers: {
+      value: '<list>',
+      default: peerNames.join(','),
+      description: 'those that are not installed are skipped',
+    },
     ops: { value: '<list>', default: operations.join(','), description: 'operations' },
     sizes: { value: '<list>', default: sizes, description: 'of the full buffer' },
     engine: { value: '<list>', default: 'worker,inline', description: 'ours' },
     also: { value: '<list>', default: sectionNames.join(','), description: 'further figures' },
-    runs: { value: '<n>', default: '3', description: 'rounds at most, with the systems in turn' },
-    seconds: { value: '<n>', default: '420', description: 'no round begins that would end later' },
-    output: { value: '<folder>', default: 'docs', description: 'for the page and images/' },
+    runs: {
+      value: '<n>',
+      default: '3',
+      description: 'rounds at most; the systems take turns in each',
+    },
+    seconds: { value: '<n>', default: '420', description: 'no round starts that would end later' },
+    output: {
+      value: '<folder>',
+      default: 'docs',
+      description: 'where to write the page and images/',
+    },
   },
   run: (values) => withFolder((folder) => run(values, folder)),
 }
@@ -108,7 +115,7 @@ function seriesOf(rows) {
 }
 
 /**
- * Fewer than `collectives` repeats, as there are many sizes.
+ * Fewer repetitions than those of `collectives`, because there are many sizes.
  *
  * @param {number} bytes
  */
@@ -119,7 +126,7 @@ function repetitions(bytes) {
 }
 
 /**
- * The options that are not as by default, but for where the page goes.
+ * The options that differ from their defaults, except for the output.
  *
  * @param {import('../command-line.mjs').Values} values
  */

@@ -1,13 +1,13 @@
-import { formatSize } from '../sizes.mjs'
+import { formatSize } from '../figures.mjs'
 
 const WIDTH = 940
 const PANEL = { width: 380, height: 250 }
 const LEFT = [70, 540]
-const IN_A_ROW = 4
+const PER_ROW = 4
 const TOP = 112
 const HEIGHT = TOP + PANEL.height + 52
 
-/** In the light and in the dark; peers are dashed too. */
+/** Colours on light and dark backgrounds. The lines of peers are dashed as well. */
 const colours = [
   ['#0b62c4', '#5aa2ff'],
   ['#0a7f86', '#40c9cf'],
@@ -43,7 +43,7 @@ ${colours.map(([, dark], i) => `    .line-${i} { stroke: ${dark} } .dot-${i} { f
  *
  * @param {string} title
  * @param {readonly Series[]} series
- * @returns {string} an SVG, for light and dark pages
+ * @returns {string} an SVG image for light and dark backgrounds
  */
 export function drawCurves(title, series) {
   const points = series.flatMap((one) => one.points)
@@ -103,8 +103,8 @@ ${panels.join('\n')}
 /** @param {readonly Series[]} series */
 function legend(series) {
   const items = series.map(({ name, isPeer }, i) => {
-    const x = 20 + (i % IN_A_ROW) * 228
-    const y = 52 + Math.floor(i / IN_A_ROW) * 20
+    const x = 20 + (i % PER_ROW) * 228
+    const y = 52 + Math.floor(i / PER_ROW) * 20
     const line = `<path class="line-${i}${isPeer ? ' peer' : ''}" d="M ${x} ${y} h 22"/>`
     return `${line}<text x="${x + 28}" y="${y + 4}">${name}</text>`
   })
@@ -115,7 +115,7 @@ function legend(series) {
 
 /**
  * @param {readonly number[]} values
- * @returns {Axis} whole decades
+ * @returns {Axis} logarithmic, over whole decades
  */
 function decades(values) {
   const first = Math.floor(Math.log10(Math.min(...values)))
@@ -128,7 +128,7 @@ function decades(values) {
 
 /**
  * @param {readonly number[]} values
- * @returns {Axis} from 0, in steps of 1, 2 or 5
+ * @returns {Axis} from 0, in steps of 1, 2 or 5 times a power of ten
  */
 function steps(values) {
   const highest = Math.max(...values)

@@ -1,13 +1,11 @@
-import { nameOf } from '../collectives/systems/system.mjs'
-import { formatSize } from '../sizes.mjs'
-import { significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { nameOf } from '../collectives/systems.mjs'
+import { formatSize, formatTable, significant } from '../figures.mjs'
 
 /**
  * @typedef {import('../collectives/rounds.mjs').Row} Row
  *
  * @typedef {object} Report
- * @property {import('../machine.mjs').Machine} machine
+ * @property {import('../programs.mjs').Machine} machine
  * @property {Readonly<Record<string, string>>} versions - by system
  * @property {string} date - as in 2026-01-31
  * @property {string} command - that wrote the page
@@ -19,7 +17,7 @@ import { formatTable } from '../table.mjs'
  */
 
 /**
- * The page with one table and one picture an operation.
+ * The page, with one table and one picture for each operation.
  *
  * @param {Report} report
  * @returns {string} Markdown
@@ -28,13 +26,13 @@ export function writePage({ rows, sections, skipped, ...report }) {
   const operations = [...new Set(rows.map(({ op }) => op))]
   const parts = [
     '# Benchmarks',
-    `Written by \`${report.command}\` on ${report.date}; do not edit. Absolute times belong to the machine and to its mood; what travels are ratios of systems that were measured in turn, in one run.`,
+    `Written by \`${report.command}\` on ${report.date}; do not edit. Absolute times depend on the machine and on its load. Only ratios of systems that were measured in turn, in one run, carry over to other machines.`,
     facts(report),
-    ...skipped.map((peer) => `Left out, as it is not installed: ${peer}.`),
+    ...skipped.map((peer) => `Not measured because it is not installed: ${peer}.`),
     '## Method',
-    `float32, sum, ${report.ranks} ranks on one host, one thread a rank (ours has the engine's too, unless inline), no binding to cores. Every system checks its result, warms up, and then repeats: barrier, operation; the time of a repetition is that of the slowest rank. The tables show the median of the repetitions, and of that the median over ${report.rounds} rounds, each with new processes and the systems in turn. Bus bandwidth is bytes a second times the share of the buffer that the busiest link carries ([nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). More: [scripts/bench](../scripts/bench/README.md).`,
+    `The operations sum float32 values over ${report.ranks} ranks on one host. Each rank has one thread (ours also has that of the engine, unless it is inline) and is not bound to a core. Every system checks its result, warms up, and then repeats a barrier and the operation; the time of a repetition is that of the slowest rank. The tables show the median of the repetitions, and the median of those over ${report.rounds} rounds. In each round, the systems take turns in new processes. Bus bandwidth is bytes per second times the share of the buffer that the busiest link carries ([nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). [scripts/bench](../scripts/bench/README.md) has the details.`,
     '## Collectives',
-    'Microseconds. The last columns compare the fastest of ours over each medium with each peer over the same: below 1 is faster.',
+    'All times are in microseconds. The last columns compare our fastest system over each medium with each peer over the same medium; below 1, ours is faster.',
     ...operations.map((op) => section(op, rows)),
     ...sections.flatMap(({ title, text }) => [`## ${title}`, text]),
   ]
@@ -78,8 +76,8 @@ function section(op, rows) {
 }
 
 /**
- * Ours over shared memory with the peers', ours over sockets with theirs; gloo has sockets only and
- * is what a user would run on one host.
+ * Compares shared memory with shared memory, and sockets with sockets. gloo has only sockets and is
+ * compared with both, because it is what a user would run on one host.
  *
  * @param {readonly Row[]} rows
  */

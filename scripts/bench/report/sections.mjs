@@ -2,12 +2,12 @@ import { measureKernels } from '../kernels/command.mjs'
 import { measureMemory } from '../memory/command.mjs'
 import { measureOverlap } from '../overlap/command.mjs'
 import { measurePingPong } from '../ping-pong/command.mjs'
-import { formatRecords } from '../table.mjs'
+import { formatRecords } from '../figures.mjs'
 
 const MIB = 2 ** 20
 
 /**
- * What the page shows beside collectives, in the order of the page.
+ * What the page shows besides collectives, in the order of the page.
  *
  * @type {Readonly<Record<string, { title: string, about: string, measure: (folder: string) =>
  *   Promise<readonly Readonly<Record<string, string | number | null>>[]> }>>}
@@ -16,7 +16,7 @@ const measurements = {
   'ping-pong': {
     title: 'Round trip of 64 bytes',
     about:
-      'Two ranks over TCP on the loopback, beside a C program that does nothing else (blocking reads and writes, `TCP_NODELAY`).',
+      'Two ranks over TCP on the loopback, compared with a C program that does nothing else (blocking reads and writes, `TCP_NODELAY`).',
     measure: (folder) =>
       measurePingPong(folder, {
         bytes: 64,
@@ -28,13 +28,13 @@ const measurements = {
   kernels: {
     title: 'Reduction kernels',
     about:
-      'a += b on float32, WebAssembly SIMD beside a C loop (`cc -O3`): 64 KiB from the caches, 64 MiB from memory. GB/s of what is read and written.',
+      '`a += b` on float32: WebAssembly SIMD compared with a C loop (`cc -O3`), with 64 KiB from the caches and 64 MiB from memory. The figures are GB/s of what is read and written.',
     measure: (folder) => measureKernels(folder, { sizes: [64 * 1024, 64 * MIB], runs: 5 }),
   },
   overlap: {
     title: 'Overlap',
     about:
-      'An all-reduce of 64 MiB beside a computation on the main thread, worker engine: `hidden` is the share of its own time that does not come on top. Each rank has two busy threads then; without a core for each there is nothing to hide in.',
+      'An all-reduce of 64 MiB by the worker engine during a computation on the main thread. `hidden` is the share of the time of the all-reduce that does not add to the time of the computation. Each rank then has two busy threads; without a core for each of them, nothing can be hidden.',
     measure: () =>
       measureOverlap({
         ranks: 2,
@@ -47,7 +47,7 @@ const measurements = {
   memory: {
     title: 'Memory',
     about:
-      'Growth of the resident memory over so many operations, after as many as a fifth of them; and how much more is resident in a rank with so many peers than in one with a single peer, after messages with all of them.',
+      'The growth of the resident memory over that many operations, after a fifth as many to warm up; and how much more memory is resident in a rank with that many peers than in a rank with a single peer, after messages with all of them.',
     measure: () =>
       measureMemory({ operations: 100_000, peers: 64, transports: ['shared-memory', 'tcp'] }),
   },
@@ -56,7 +56,7 @@ const measurements = {
 export const sectionNames = Object.keys(measurements)
 
 /**
- * Measures them one after the other; one that fails is left out, with a word on stderr.
+ * Measures them one after the other. If one fails, its error is printed on stderr and it is left out.
  *
  * @param {readonly string[]} names
  * @param {string} folder - for what is compiled

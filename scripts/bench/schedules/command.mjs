@@ -1,8 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger } from '../command-line.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { significant } from '../statistics.mjs'
-import { formatTable, printRows } from '../table.mjs'
+import { runRanks, tsrunLine } from '../programs.mjs'
+import { formatTable, printRows, significant } from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
@@ -10,24 +9,25 @@ const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
 export const schedules = {
-  summary: 'step times and bubbles of the schedules, beside the simulator',
+  summary:
+    'step times and bubbles of the schedules, compared with the predictions of the simulator',
   options: {
     stages: {
       value: '<n>',
       default: '2',
-      description: 'ranks, one stage each, two with interleaved',
+      description: 'ranks; each has one stage, or two with interleaved',
     },
     microbatches: { value: '<n>', default: '8', description: 'parts of a batch' },
     layers: { value: '<n>', default: '8', description: 'linear layers of the network' },
     hidden: { value: '<n>', default: '1024', description: 'width of every layer' },
-    batch: { value: '<n>', default: '512', description: 'examples a batch' },
-    steps: { value: '<n>', default: '9', description: 'measured, with the schedules in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    batch: { value: '<n>', default: '512', description: 'examples in a batch' },
+    steps: { value: '<n>', default: '9', description: 'measured steps; the schedules take turns' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const stages = readInteger('stages', values['stages'], 1, 64)
     const layers = readInteger('layers', values['layers'], stages, 1024)
-    // every stage needs a layer
+    // Every stage needs a layer.
     const interleaved = layers < 2 * stages ? [] : ['interleaved']
     const setup = {
       schedules: ['naive', 'gpipe', '1f1b', 'zb-h1', ...interleaved],

@@ -1,4 +1,4 @@
-// One stage of the measured pipeline: rank.mjs OUTPUT SETUP, the latter as JSON.
+// One stage of the measured pipeline: rank.mjs OUTPUT SETUP, where SETUP is JSON.
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { loadBackend, measureSchedules } from '@tsrun/training'

@@ -1,6 +1,5 @@
-import { readInteger, readList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { printRows } from '../table.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
+import { printRows } from '../figures.mjs'
 import { formatRows, summarize } from './report.mjs'
 import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
 import { workloads } from './workloads.mjs'
@@ -9,13 +8,17 @@ const names = workloads.map(({ name }) => name)
 
 /** @type {import('../command-line.mjs').Command} */
 export const steps = {
-  summary: 'training steps of one process on each backend, beside PyTorch',
+  summary: 'training steps of one process on each backend, compared with PyTorch',
   options: {
-    backends: { value: '<list>', default: backends.join(','), description: 'those that load' },
+    backends: {
+      value: '<list>',
+      default: backends.join(','),
+      description: 'those that cannot be loaded are skipped',
+    },
     workloads: { value: '<list>', default: names.join(','), description: 'what is computed' },
-    peers: { value: '<list>', description: 'torch: measured too where installed' },
-    runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    peers: { value: '<list>', description: 'torch: also measured if installed' },
+    runs: { value: '<n>', default: '3', description: 'rounds; the systems take turns in each' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const chosen = readList('workloads', values['workloads'], names)

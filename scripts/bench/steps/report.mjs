@@ -1,5 +1,4 @@
-import { median, significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { formatTable, median, significant } from '../figures.mjs'
 import { operationsOf } from './workloads.mjs'
 
 /**
@@ -19,7 +18,7 @@ import { operationsOf } from './workloads.mjs'
  */
 
 /**
- * Medians over the rounds of each round's medians.
+ * Medians over the rounds of the medians of each round.
  *
  * @param {ReadonlyMap<string, readonly Round[]>} rounds - by system
  * @param {readonly import('./workloads.mjs').Workload[]} workloads

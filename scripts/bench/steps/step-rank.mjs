@@ -1,4 +1,4 @@
-// Measures workloads on one backend: step-rank.mjs OUTPUT BACKEND WORKLOADS, the last as JSON.
+// Measures workloads on one backend: step-rank.mjs OUTPUT BACKEND WORKLOADS, where WORKLOADS is JSON.
 import { writeFileSync } from 'node:fs'
 import {
   crossEntropy,
@@ -22,7 +22,7 @@ const workloads = JSON.parse(argument)
 
 /** @type {object} */
 let result
-/** Whether an operation returns before it is computed. */
+/** Whether an operation may return before its result is computed. */
 let isBehind = false
 try {
   const { device, threads } = await loadBackend(name)
@@ -55,7 +55,7 @@ async function repeat({ warmUps, repeats, seconds }, run) {
 }
 
 /**
- * One training step by the passes that linear layers bring, cross-entropy and plain SGD.
+ * One training step with the passes of the linear layers, cross-entropy and plain SGD.
  *
  * @param {Workload} workload
  * @returns {() => Promise<Times>}
@@ -108,7 +108,8 @@ function multiplier({ width }) {
 }
 
 /**
- * The CPU has computed when an operation returns; a GPU is asked for one value of the last result.
+ * Waits until the result is computed. On the CPU it is when an operation returns; on a GPU one value of
+ * the last result is read.
  *
  * @param {import('@tsrun/training').Tensor | undefined} tensor
  */

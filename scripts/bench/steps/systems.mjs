@@ -1,7 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { libraryPath, readTensorFlowManifest } from '@tsrun/core'
-import { runRanks } from '../ranks.mjs'
-import { findTorchPython } from '../torch.mjs'
+import { findTorchPython, oneThread, runRanks } from '../programs.mjs'
 import { isForCpu } from './workloads.mjs'
 
 const rank = fileURLToPath(new URL('step-rank.mjs', import.meta.url))
@@ -9,20 +8,13 @@ const peer = fileURLToPath(new URL('torch_steps.py', import.meta.url))
 
 export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', 'cpu'])
 
-/** Everything that could start threads of its own computes on one. */
-const oneThread = {
-  OMP_NUM_THREADS: '1',
-  TF_NUM_INTRAOP_THREADS: '1',
-  TF_NUM_INTEROP_THREADS: '1',
-}
-
 /**
  * @typedef {import('./workloads.mjs').Workload} Workload
  *
  * @typedef {object} System
  * @property {string} name - of a backend, or `torch`
  * @property {(workload: Workload) => boolean} takes - whether it runs a workload
- * @property {(output: string, workloads: string) => import('../ranks.mjs').CommandLine} commandLine
+ * @property {(output: string, workloads: string) => import('../programs.mjs').CommandLine} commandLine
  *
  * @typedef {object} Sample
  * @property {string} workload
@@ -47,7 +39,7 @@ export function backendSystem(backend) {
   }
 }
 
-/** As `tsrun` tells them its ranks. */
+/** The environment that `tsrun` gives its ranks. */
 function cudaLibraries() {
   const manifest = readTensorFlowManifest()
   return manifest && { LD_LIBRARY_PATH: libraryPath(manifest) }
@@ -72,7 +64,7 @@ export async function torchSystem(env = process.env) {
 }
 
 /**
- * Runs the workloads that the system takes, in a process of its own.
+ * Runs the workloads that the system takes in a new process.
  *
  * @param {System} system
  * @param {readonly Workload[]} workloads

@@ -1,4 +1,4 @@
-"""The peer: torch_steps.py OUTPUT WORKLOADS, the latter as JSON; see step-rank.mjs."""
+"""The peer: torch_steps.py OUTPUT WORKLOADS, where WORKLOADS is JSON; see step-rank.mjs."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 /**
- * What is measured, the same for all systems: float32, one thread.
+ * What is measured, the same for all systems, in float32 and on one thread.
  *
  * @typedef {object} Workload
  * @property {string} name
@@ -8,7 +8,7 @@
  * @property {number} width - of the network, or of the square matrices
  * @property {number} batch - rows
  * @property {number} warmUps
- * @property {number} repeats - fewer, but three, where they would take longer than `seconds`
+ * @property {number} repeats - fewer, but at least three, where these would take longer than `seconds`
  * @property {number} seconds
  */
 
@@ -49,7 +49,7 @@ const table = {
 export const workloads = Object.values(table)
 
 /**
- * Plain JavaScript takes a second for a forward pass of the others.
+ * Whether plain JavaScript measures it: a forward pass of the others takes it a second.
  *
  * @param {Workload} workload
  */

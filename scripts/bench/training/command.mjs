@@ -1,7 +1,6 @@
-import { readInteger, readList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { overLink, readRate, whyNoLink } from '../link.mjs'
-import { printRows } from '../table.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
+import { overLink, readRate, whyNoLink } from './link.mjs'
+import { printRows } from '../figures.mjs'
 import { engines, modesOf, networks } from './plan.mjs'
 import { formatRows, summarize } from './report.mjs'
 import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
@@ -11,19 +10,26 @@ const MICROBATCHES = 8
 
 /** @type {import('../command-line.mjs').Command} */
 export const training = {
-  summary: 'steps of replicas and pipelines beside PyTorch; overlap and scaling',
+  summary: 'training steps of replicas and pipelines, compared with PyTorch; overlap and scaling',
   options: {
-    backends: { value: '<list>', default: backends.join(','), description: 'those that load' },
+    backends: {
+      value: '<list>',
+      default: backends.join(','),
+      description: 'those that cannot be loaded are skipped',
+    },
     workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
-    batch: { value: '<n>', description: 'examples of all ranks; default: as the workload says' },
+    batch: {
+      value: '<n>',
+      description: 'examples of all ranks together; default: that of the workload',
+    },
     ranks: { value: '<list>', default: '1,2,4', description: 'processes, one thread each' },
     engine: { value: '<name>', default: 'auto', description: 'of our ranks: auto, worker, inline' },
-    link: { value: '<rate>', description: 'TCP over a link of so much, as 4gbit (Linux)' },
-    bucket: { value: '<MiB>', default: '25', description: 'gradients that travel together' },
-    peers: { value: '<list>', description: 'torch: measured too where installed' },
-    repeats: { value: '<n>', description: 'steps in a round; default: as the workload says' },
-    runs: { value: '<n>', default: '3', description: 'rounds, with the systems in turn' },
-    json: { description: 'one JSON object a line in place of the table' },
+    link: { value: '<rate>', description: 'TCP over a link of that rate, such as 4gbit (Linux)' },
+    bucket: { value: '<MiB>', default: '25', description: 'size of the buckets of gradients' },
+    peers: { value: '<list>', description: 'torch: also measured if installed' },
+    repeats: { value: '<n>', description: 'steps in a round; default: that of the workload' },
+    runs: { value: '<n>', default: '3', description: 'rounds; the systems take turns in each' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const chosen = readList('workloads', values['workloads'], names)

@@ -4,9 +4,9 @@ import { workloads } from '../steps/workloads.mjs'
 export const engines = /** @type {const} */ (['auto', 'worker', 'inline'])
 
 /**
- * How a network is trained. `alone`: by one process. `ddp`: replicas whose gradients travel during the
- * backward pass; `ddp-sequential`: after it; `ddp-silent`: not at all, to know what travelling costs.
- * `1f1b`: as a pipeline.
+ * How a network is trained. `alone`: by one process. `ddp`: by replicas that exchange gradients during
+ * the backward pass; `ddp-sequential`: after it; `ddp-silent`: not at all, which shows what the exchange
+ * costs. `1f1b`: by a pipeline.
  *
  * @typedef {'alone' | 'ddp' | 'ddp-sequential' | 'ddp-silent' | '1f1b'} Mode
  *
@@ -14,7 +14,7 @@ export const engines = /** @type {const} */ (['auto', 'worker', 'inline'])
  * @property {readonly import('../steps/workloads.mjs').Workload[]} workloads
  * @property {readonly Mode[]} modes
  * @property {number} microbatches
- * @property {number} bucketMiB - gradients that travel together
+ * @property {number} bucketMiB - size of the buckets of gradients
  * @property {Engine} engine - of our ranks
  */
 
@@ -22,7 +22,7 @@ export const networks = workloads.filter(({ kind }) => kind === 'mlp')
 
 /**
  * @param {number} ranks
- * @param {boolean} isPeer - which has no other ways of DDP
+ * @param {boolean} isPeer - peers have only one way of DDP
  * @returns {readonly Mode[]}
  */
 export function modesOf(ranks, isPeer) {

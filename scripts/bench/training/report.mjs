@@ -1,5 +1,4 @@
-import { median, significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
+import { formatTable, median, significant } from '../figures.mjs'
 
 /**
  * @typedef {object} Round - of one system with some ranks
@@ -23,7 +22,7 @@ import { formatTable } from '../table.mjs'
  */
 
 /**
- * Medians over the rounds of each round's medians, in the order in which they were first measured.
+ * Medians over the rounds of the medians of each round, in the order of the first measurement.
  *
  * @param {readonly Round[]} rounds
  * @returns {Row[]}

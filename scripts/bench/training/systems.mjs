@@ -1,18 +1,8 @@
 import { fileURLToPath } from 'node:url'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { findTorchPython } from '../torch.mjs'
+import { findTorchPython, oneThread, runRanks, torchrunLine, tsrunLine } from '../programs.mjs'
 
 const rank = fileURLToPath(new URL('training-rank.mjs', import.meta.url))
 const peer = fileURLToPath(new URL('torch_training.py', import.meta.url))
-
-/** One thread a rank. */
-const oneThread = {
-  OMP_NUM_THREADS: '1',
-  TF_NUM_INTRAOP_THREADS: '1',
-  TF_NUM_INTEROP_THREADS: '1',
-}
-
-const launch = ['-m', 'torch.distributed.run', '--standalone', '--local-addr', '127.0.0.1']
 
 export const backends = /** @type {const} */ (['tensorflow', 'wasm'])
 
@@ -20,7 +10,7 @@ export const backends = /** @type {const} */ (['tensorflow', 'wasm'])
  * @typedef {object} System
  * @property {string} name - of a backend, or `torch`
  * @property {boolean} isPeer
- * @property {(ranks: number, output: string, plan: string) => import('../ranks.mjs').CommandLine} commandLine
+ * @property {(ranks: number, output: string, plan: string) => import('../programs.mjs').CommandLine} commandLine
  *
  * @typedef {object} Sample
  * @property {string} workload
@@ -55,22 +45,13 @@ export async function torchSystem(env = process.env) {
   return {
     name: 'torch',
     isPeer: true,
-    commandLine: (ranks, output, plan) => ({
-      command: found.python,
-      args: [...launch, '--nproc-per-node', String(ranks), peer, output, plan],
-      env: {
-        ...oneThread,
-        // Without it gloo looks up the host's name, which need not lead to the loopback.
-        ...(process.platform === 'linux' && {
-          GLOO_SOCKET_IFNAME: env['GLOO_SOCKET_IFNAME'] ?? 'lo',
-        }),
-      },
-    }),
+    commandLine: (ranks, output, plan) =>
+      torchrunLine(found.python, ranks, peer, [output, plan], env),
   }
 }
 
 /**
- * Runs what a plan says as one job of its own.
+ * Runs a plan in a new job.
  *
  * @param {System} system
  * @param {number} ranks

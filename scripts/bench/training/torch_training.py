@@ -1,4 +1,4 @@
-"""One rank of the peer: torch_training.py OUTPUT PLAN, the latter as JSON; see training-rank.mjs."""
+"""One rank of the peer: torch_training.py OUTPUT PLAN, where PLAN is JSON; see training-rank.mjs."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ LEARNING_RATE = 1e-3
 
 
 def network(workload, first, end):
-    """Layers [first, end): linear, with a ReLU between any two of the whole."""
+    """The linear layers [first, end) of a network that has a ReLU between any two layers."""
     width = workload["width"]
     parts = []
     for layer in range(first, end):
@@ -29,7 +29,7 @@ def batch_of(workload, rows):
 
 
 def replica(workload, bucket):
-    """The whole network on every rank, and an equal share of the batch."""
+    """Every rank has the whole network, and an equal share of the batch."""
     model = network(workload, 0, workload["layers"])
     if dist.get_world_size() > 1:
         model = DistributedDataParallel(model, bucket_cap_mb=bucket)
@@ -48,7 +48,7 @@ def replica(workload, bucket):
 
 
 def stage(workload, microbatches):
-    """Some layers on each rank."""
+    """Each rank has some of the layers."""
     rank, ranks, layers = dist.get_rank(), dist.get_world_size(), workload["layers"]
     own = network(workload, rank * layers // ranks, (rank + 1) * layers // ranks)
     optimizer = torch.optim.SGD(own.parameters(), LEARNING_RATE)
@@ -71,7 +71,7 @@ def stage(workload, microbatches):
 
 
 def measure(workload, step):
-    """Milliseconds of each step on the slowest rank."""
+    """The milliseconds that each step took on the slowest rank."""
     times = torch.zeros(workload["repeats"], dtype=torch.float64)
     for i in range(-workload["warmUps"], workload["repeats"]):
         dist.barrier()

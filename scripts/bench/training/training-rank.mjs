@@ -1,4 +1,4 @@
-// One rank of ours: training-rank.mjs OUTPUT BACKEND PLAN, the last as JSON.
+// One of our ranks: training-rank.mjs OUTPUT BACKEND PLAN, where PLAN is JSON.
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import {
@@ -59,7 +59,7 @@ if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(resu
 await group?.destroy()
 
 /**
- * Milliseconds of each step on the slowest rank.
+ * The milliseconds that each step took on the slowest rank.
  *
  * @param {Workload} workload
  * @param {import('./plan.mjs').Mode} mode
@@ -80,10 +80,10 @@ async function run(workload, mode) {
 }
 
 /**
- * The whole network on every rank, and an equal share of the batch.
+ * Every rank has the whole network, and an equal share of the batch.
  *
- * @param {'overlap' | 'sequential' | 'silent'} how - gradients travel during the backward pass, after
- * it, or not at all
+ * @param {'overlap' | 'sequential' | 'silent'} how - gradients are exchanged during the backward pass,
+ * after it, or not at all
  * @returns {(workload: Workload) => Promise<Trainer>}
  */
 function replicaOf(how) {
@@ -127,7 +127,7 @@ function replicaOf(how) {
 }
 
 /**
- * Some layers on each rank.
+ * Each rank has some of the layers.
  *
  * @param {Workload} workload
  * @returns {Promise<Trainer>}

@@ -1,21 +1,17 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { algorithmsOf } from '@tsrun/distributed'
-import { countFor } from '../collectives/operations.mjs'
-import { readInteger, readList, splitList } from '../command-line.mjs'
-import { UsageError } from '../errors.mjs'
-import { describeMachine } from '../machine.mjs'
-import { runRanks, tsrunLine } from '../ranks.mjs'
-import { formatSize, parseSize } from '../sizes.mjs'
-import { median, significant } from '../statistics.mjs'
-import { formatTable } from '../table.mjs'
-import { bestBySize, tuningFile } from './ladders.mjs'
+import { countFor } from '../collectives/plan.mjs'
+import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
+import { describeMachine, runRanks, tsrunLine } from '../programs.mjs'
+import { formatSize, formatTable, median, parseSize, significant } from '../figures.mjs'
+import { bestBySize, tuningTable } from './tuning-table.mjs'
 
 const rank = fileURLToPath(new URL('./tune-rank.mjs', import.meta.url))
 
 /** @typedef {(typeof tuned)[number]} Tuned */
 
-/** The operations that have a choice. */
+/** The operations that have several algorithms. */
 const tuned = /** @type {const} */ ([
   'allReduce',
   'reduceScatter',
@@ -26,19 +22,19 @@ const tuned = /** @type {const} */ ([
   'scatter',
   'allToAll',
 ])
-/** What `deterministic` asks for, and what is for several hosts. */
+/** The algorithm of `deterministic`, and that for several hosts. */
 const notTuned = new Set(['ordered', 'hierarchical'])
 const transports = /** @type {const} */ (['shared-memory', 'tcp'])
 const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
-// Two buffers for each of an operation's algorithms fit an arena of the default size.
+// Two buffers of this size for each algorithm of an operation fit into an arena of the default size.
 const LARGEST = 2 ** 26
-/** A linear all-reduce needs n-1 times the buffer beside it, and is for small ones. */
+/** A linear all-reduce needs n-1 further buffers, and serves small ones only. */
 const LARGEST_LINEAR = 2 ** 20
 
 /** @type {import('../command-line.mjs').Command} */
 export const tune = {
-  summary: 'the best algorithm by operation, transport and size; thresholds for TSRUN_TUNING',
+  summary: 'the fastest algorithm by operation, transport and size; writes a file for TSRUN_TUNING',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
     ops: { value: '<list>', default: tuned.join(','), description: 'operations' },
@@ -46,13 +42,13 @@ export const tune = {
     transport: { value: '<list>', default: transports.join(','), description: 'to measure' },
     engine: { value: '<name>', default: 'worker', description: 'worker or inline' },
     runs: { value: '<n>', default: '3', description: 'rounds' },
-    output: { value: '<file>', description: 'writes the thresholds: for TSRUN_TUNING' },
-    json: { description: 'one JSON object a line in place of the table' },
+    output: { value: '<file>', description: 'where to write the tuning table for TSRUN_TUNING' },
+    json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
     const { ops, sizes, ranks, runs, engine, ...options } = readOptions(values)
     const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks)))
-    /** @type {Map<string, import('./ladders.mjs').Timing & { all: number[] }>} */
+    /** @type {Map<string, import('./tuning-table.mjs').Timing & { all: number[] }>} */
     const timings = new Map()
     for (let round = 1; round <= runs; round++) {
       for (const transport of options.transports) {
@@ -72,8 +68,8 @@ export const tune = {
     console.log(options.json ? bests.map((best) => JSON.stringify(best)).join('\n') : show(bests))
     if (options.output !== undefined) {
       const about = { ...describeMachine(), ranks, engine, runs, date: new Date().toISOString() }
-      writeFileSync(options.output, `${JSON.stringify(tuningFile(bests, about), null, 2)}\n`)
-      console.error(`written: ${options.output}; use it with TSRUN_TUNING=${options.output}`)
+      writeFileSync(options.output, `${JSON.stringify(tuningTable(bests, about), null, 2)}\n`)
+      console.error(`written: ${options.output}; to use it, set TSRUN_TUNING=${options.output}`)
     }
     return 0
   },
@@ -90,7 +86,7 @@ function readOptions(values) {
   if ([ops, sizes, wanted].some((list) => list.length === 0)) {
     throw new UsageError('--ops, --sizes or --transport is empty')
   }
-  if (engine === undefined || more.length > 0) throw new UsageError('--engine: one of the two')
+  if (engine === undefined || more.length > 0) throw new UsageError('--engine takes one name')
   if (sizes.some((bytes) => bytes > LARGEST)) throw new UsageError('--sizes: at most 64MiB')
   return {
     ops,
@@ -124,11 +120,11 @@ function repetitions(bytes) {
   return [2, 8]
 }
 
-/** @param {readonly import('./ladders.mjs').Best[]} bests */
+/** @param {readonly import('./tuning-table.mjs').Best[]} bests */
 function show(bests) {
   const ordered = bests.toSorted((a, b) => place(bests, a) - place(bests, b))
   return formatTable(
-    ['operation', 'transport', 'bytes', 'best', 'p50 us', 'others, as multiples of it'],
+    ['operation', 'transport', 'bytes', 'best', 'p50 us', 'others, as multiples of the best'],
     ordered.map(({ op, transport, bytes, algorithm, us, others }) => [
       ...[op, transport, formatSize(bytes), algorithm, us],
       others.map((other) => `${other.algorithm} ${other.ratio}`).join(', '),
@@ -137,8 +133,8 @@ function show(bests) {
 }
 
 /**
- * @param {readonly import('./ladders.mjs').Best[]} bests
- * @param {import('./ladders.mjs').Best} best
+ * @param {readonly import('./tuning-table.mjs').Best[]} bests
+ * @param {import('./tuning-table.mjs').Best} best
  */
 function place(bests, { op, transport }) {
   return bests.findIndex((other) => other.op === op && other.transport === transport)

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { checkResult, operationOn } from '../collectives/ranks/tsrun-operations.mjs'
-import { median } from '../statistics.mjs'
+import { median } from '../figures.mjs'
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })
@@ -15,7 +15,7 @@ if (group.rank === 0) writeFileSync(output, lines.map((line) => JSON.stringify(l
 await group.destroy()
 
 /**
- * The algorithms in turn, so that a change of the machine's mood meets all of them.
+ * Runs the algorithms in turn, so that a change in the load of the machine affects all of them.
  *
  * @param {string} op
  * @param {number} count

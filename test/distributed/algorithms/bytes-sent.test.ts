@@ -9,7 +9,7 @@ import {
   operationCodes,
   type AlgorithmName,
   type OperationName,
-} from '../../../packages/distributed/src/engine/operation.ts'
+} from '../../../packages/distributed/src/operation.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(120_000)

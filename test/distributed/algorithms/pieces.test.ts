@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
-import type { Layout } from '../../../packages/distributed/src/engine/group.ts'
+import type { Layout } from '../../../packages/distributed/src/algorithms/channel.ts'
 import {
   cutIntoChunks,
   cutIntoSegments,
@@ -11,10 +11,7 @@ import {
   chooseAlgorithm,
   findAlgorithm,
 } from '../../../packages/distributed/src/algorithms/select.ts'
-import {
-  operationCodes,
-  type OperationName,
-} from '../../../packages/distributed/src/engine/operation.ts'
+import { operationCodes, type OperationName } from '../../../packages/distributed/src/operation.ts'
 
 jest.setTimeout(60_000)
 

@@ -38,7 +38,7 @@ describe('a rank that is lost', () => {
       // whoever has not seen it yet may hear of it from the other
       expect(error.code).toMatch(/ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)/)
       expect(error.message).toContain('Rank 2 is gone (its in-process transport was closed)')
-      expect(error.message.match(/Look for|See the first/g)).toHaveLength(1)
+      expect(error.message.match(/Look for|Look at the first/g)).toHaveLength(1)
     }
     expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_LOST', facts: { peer: 2 } })
     // the group of the others goes on

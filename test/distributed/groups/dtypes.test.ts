@@ -106,7 +106,7 @@ describe('reductions', () => {
       for (const call of calls) {
         expect(thrownBy(call)).toMatchObject({
           code: 'ERR_TSR_REDUCTION',
-          message: expect.stringContaining(`${dtype} has ${allowed}`),
+          message: expect.stringContaining(`for ${dtype}, which supports ${allowed}`),
         })
       }
       await group.barrier()

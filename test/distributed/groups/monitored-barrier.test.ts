@@ -33,7 +33,7 @@ describe('a monitored barrier', () => {
     for (const rank of [2, 4]) {
       expect(errors[rank]).toMatchObject({
         code: 'ERR_TSR_PEER_FAILED',
-        message: expect.stringContaining('rank 1, 3 has not come'),
+        message: expect.stringContaining('rank 1, 3 has not arrived'),
       })
     }
   })

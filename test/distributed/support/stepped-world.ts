@@ -3,15 +3,16 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Ladders } from '../../../packages/distributed/src/algorithms/ladders.ts'
 import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { Diagnosis } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
 import { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
 import {
   quietDiagnosis,
   type DiagnosisSettings,
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
-import type { Operation } from '../../../packages/distributed/src/engine/operation.ts'
+import type { Operation } from '../../../packages/distributed/src/operation.ts'
 import { createWorldGroup } from '../../../packages/distributed/src/groups/world-group.ts'
-import { TaskTicket } from '../../../packages/distributed/src/hosts/task-ticket.ts'
+import { TaskTicket } from '../../../packages/distributed/src/runners/task-ticket.ts'
 import {
   MemoryNetwork,
   MemoryTransport,
@@ -57,8 +58,12 @@ export class SteppedWorld {
         open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, (bytes) => bytes)
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
-      const facts = { heap, rank, worldSize: size, transport, journal: shared }
-      const engine = new Engine({ ...facts, ladders })
+      const facts = { heap, rank, worldSize: size, transport }
+      const engine = new Engine({
+        ...facts,
+        observe: (observed) => new Diagnosis(shared, observed),
+        ladders,
+      })
       const host = {
         kind: 'world' as const,
         transport: transport.name,

@@ -3,12 +3,12 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
 import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
-import type { ByteChannel } from '../../../packages/distributed/src/transports/connect/byte-channel.ts'
+import type { ByteChannel } from '../../../packages/distributed/src/transports/byte-channel.ts'
 import {
   connectMesh,
   type Dialer,
   type Endpoint,
-} from '../../../packages/distributed/src/transports/connect/mesh.ts'
+} from '../../../packages/distributed/src/transports/mesh.ts'
 import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
 import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
 import { errorOf } from '../support/outcome.ts'

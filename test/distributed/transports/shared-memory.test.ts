@@ -4,7 +4,7 @@ import { closeSocket, isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'
-import { prepareTransport } from '../../../packages/distributed/src/transports/open-transport.ts'
+import { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
 import {
   checkRoom,
   hostsOf,

@@ -103,12 +103,12 @@ it('refuses a job and a folder that do not exist', async () => {
   expect(await tsrunHere(['ps', 'nothing'])).toEqual({
     code: 2,
     stdout: '',
-    stderr: expect.stringContaining('No job nothing of yours runs on this host'),
+    stderr: expect.stringContaining('You have no running job nothing on this host'),
   })
   expect(await tsrunHere(['flight', 'nowhere'])).toEqual({
     code: 2,
     stdout: '',
-    stderr: expect.stringContaining('No flight records in nowhere: it is not a folder'),
+    stderr: expect.stringContaining('There are no flight records in nowhere: it is not a folder'),
   })
 })
 

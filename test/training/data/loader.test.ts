@@ -72,7 +72,9 @@ it('lets only the latest of two loops go on', () => {
   const [first, second] = [loader![Symbol.iterator](), loader![Symbol.iterator]()]
   const [one, two] = [first, second].map((loop) => loop.next().value as { indices: Int32Array })
   expect([...one!.indices, ...two!.indices]).toEqual(epochOf(0).slice(0, 16))
-  expect(() => first.next()).toThrow(/the loop over a loader is a former one/)
+  expect(() => first.next()).toThrow(
+    /the loop over a loader is continued after another loop over it was started/,
+  )
   expect(() => {
     for (const outer of loader!) for (const inner of loader!) expect(inner).not.toBe(outer)
   }).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
@@ -109,8 +111,8 @@ it('refuses the state of other data, and positions that are none', () => {
   const [loader] = loaders(8, 1)
   const state = loader!.state()
   for (const [change, message] of [
-    [{ examples: 36 }, /state is that of a data set of 36 examples; expected 37 examples/],
-    [{ consumed: 38 }, /consumed is 38; expected an integer, 0 or more, at most 37/],
+    [{ examples: 36 }, /state is one for a data set of 36 examples; expected 37 examples/],
+    [{ consumed: 38 }, /consumed is 38; expected a whole number from 0 to 37/],
     [{ epoch: 0.5 }, /epoch is 0.5/],
   ] as const) {
     expect(() => {
@@ -120,7 +122,7 @@ it('refuses the state of other data, and positions that are none', () => {
   for (const other of [null, { position: 3 }, { ...state, seed: '7' }]) {
     expect(() => {
       loader!.loadState(other as never)
-    }).toThrow(/state is .*; expected what state\(\) of a loader has returned/)
+    }).toThrow(/state is .*; expected the result of state\(\) of a loader/)
   }
   expect(loader!.state()).toEqual(state)
   expect(() => dataLoader(dataset(4), { batch: 0 })).toThrow(/batch is 0/)

@@ -70,10 +70,10 @@ it('makes of the batches of all ranks the batches of a single process', () => {
 })
 
 it.each([
-  [{ examples: -1, rank: 0, ranks: 1 }, /examples is -1; expected an integer, 0 or more/],
-  [{ examples: 4, rank: 2, ranks: 2 }, /\[2, 2\]; expected an index below the count/],
-  [{ examples: 4, rank: 0, ranks: 0 }, /\[0, 0\]; expected an index below the count/],
-  [{ examples: 4, rank: 0.5, ranks: 2 }, /\[0.5, 2\]/],
+  [{ examples: -1, rank: 0, ranks: 1 }, /examples is -1; expected a whole number from 0/],
+  [{ examples: 4, rank: 2, ranks: 2 }, /\[2, 2\]; expected an index and a count above it/],
+  [{ examples: 4, rank: 0, ranks: 0 }, /ranks is 0; expected a whole number from 1/],
+  [{ examples: 4, rank: 0.5, ranks: 2 }, /rank is 0.5; expected a whole number from 0/],
   [
     { ...one, drop_last: true },
     /options is an object with the unknown key "drop_last"; expected .* dropLast /,

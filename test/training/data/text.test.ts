@@ -46,7 +46,7 @@ describe('mobyDick', () => {
     const open = () => mobyDick({ split: 'train', directory })
     expect(open).toThrow(expect.objectContaining({ code: 'ERR_TSR_DATASET' }))
     writeFileSync(join(directory, 'data.txt'), '')
-    expect(open).toThrow('it has no text')
+    expect(open).toThrow('it contains no text')
     rmSync(directory, { recursive: true })
   })
 })

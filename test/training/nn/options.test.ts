@@ -13,13 +13,19 @@ it.each<[() => unknown, RegExp]>([
   [() => gpt(given('small')), /options is "small"; expected an object with vocabulary/],
   [() => gpt({ tied: given('no') }).build(), /tied is "no"; expected true or false/],
   [() => gpt({ seed: Number.NaN }).build(), /seed is NaN; expected a number/],
-  [() => gpt({ width: given('8') }).build(), /width is "8"; expected a positive integer/],
+  [() => gpt({ width: given('8') }).build(), /width is "8"; expected a whole number from 1/],
   [() => shardedMLP(given({ hiden: 3 })), /the unknown key "hiden"; expected .* inputs, hidden, /],
   [() => new ShardedMLP(given({ width: 3 })), /the unknown key "width"/],
   [() => new ShardedMLP({ seed: given('x') }), /seed is "x"/],
   [() => new Linear(given(6)), /options is 6; expected an object with name, inputs, outputs, /],
-  [() => new Linear(given({ inputs: 6, outputs: 4 })), /name is undefined; expected the prefix/],
-  [() => new Linear(given({ name: 'a', outputs: 4 })), /inputs is undefined; expected a positive/],
+  [
+    () => new Linear(given({ inputs: 6, outputs: 4 })),
+    /name is undefined; expected the prefix of the names/,
+  ],
+  [
+    () => new Linear(given({ name: 'a', outputs: 4 })),
+    /inputs is undefined; expected a whole number from 1/,
+  ],
   [() => new Linear({ name: 'a', inputs: 6, outputs: 0 }), /outputs is 0/],
   [
     () => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: false })),
@@ -29,7 +35,7 @@ it.each<[() => unknown, RegExp]>([
     () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gelu') }),
     /activation is "gelu"; expected "linear" or "relu"/,
   ],
-])('refuses options that there are not', (make, message) => {
+])('refuses unknown and invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   expect(make).toThrow(message)
 })

@@ -89,7 +89,7 @@ it.each([
     { maxNorm: 1, pp: undefined } as never,
     /with the unknown key "pp"; expected only maxNorm, norm/,
   ],
-  [{ maxNorm: '1' } as never, /maxNorm is 1; expected a number/],
+  [{ maxNorm: '1' } as never, /maxNorm is "1"; expected a number/],
 ])('refuses %p', async (options, message) => {
   const clipped = clipGradients(all, copies(), options)
   await expect(clipped).rejects.toThrow(message)

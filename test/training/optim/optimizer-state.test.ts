@@ -68,7 +68,7 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
   })
 
   it.each(cases)(
-    '%s refuses what it keeps of another model, and changes nothing',
+    '%s refuses to continue with the state of another model, and changes nothing',
     async (_, make) => {
       const optimizer = make()
       const step = (...sizes: number[]) => {
@@ -84,7 +84,9 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
       const isKept = Object.keys(state.get('p')!.values).length > 0
       for (const size of [2, 300]) {
         if (isKept)
-          expect(() => step(2, size)).toThrow(/keeps of p is of 3 values; expected .*model/)
+          expect(() => step(2, size)).toThrow(
+            /the state of p in the optimizer is one of 3 values; expected .*model/,
+          )
         else expect([...step(2, size)[1]!.value.dataSync()]).not.toContain(1)
       }
       if (isKept) expect(await optimizer.state()).toEqual(state)
@@ -105,6 +107,6 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     other.loadState(state)
     expect(() => {
       other.step([build('p', [1, 2, 3])], new Map([['p', gradient([1, 1, 1])]]))
-    }).toThrow(/keeps of p is of 2 values; expected as many as the parameter has, 3/)
+    }).toThrow(/the state of p in the optimizer is one of 2 values; expected 3 values, as many as/)
   })
 })

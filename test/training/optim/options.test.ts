@@ -1,16 +1,19 @@
 import { Adam, AdamW, SGD, type Optimizer, type Parameter } from '@tsrun/training'
 
 it.each<[() => Optimizer, RegExp]>([
-  [() => new SGD({ learningRate: -1 }), /learningRate is -1; expected a number, 0 or more/],
+  [() => new SGD({ learningRate: -1 }), /learningRate is -1; expected a number >= 0/],
   [() => new SGD({ learningRate: Number.NaN }), /learningRate is NaN/],
-  [() => new SGD({ learningRate: 1, momentum: 1 }), /momentum is 1; .* 0 to below 1/],
+  [
+    () => new SGD({ learningRate: 1, momentum: 1 }),
+    /momentum is 1; expected a number >= 0 and < 1/,
+  ],
   [() => new SGD({ learningRate: 1, nesterov: true }), /momentum is 0/],
   [() => new SGD({ learningRate: 1, weightDecay: -1 }), /weightDecay is -1/],
   [() => new Adam({ weightDecay: Number.NaN }), /weightDecay is NaN/],
   [() => new Adam({ betas: [0.9, 1.5] }), /betas\[1\] is 1.5/],
   [() => new Adam({ epsilon: -1 }), /epsilon is -1/],
   [() => new AdamW({ weightDecay: -0.1 }), /weightDecay is -0.1/],
-])('refuses impossible options', (make, message) => {
+])('refuses invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   expect(make).toThrow(message)
 })

@@ -39,14 +39,20 @@ it('sets the rate of an optimizer', () => {
 
 it.each([
   [() => constantRate({ peak: -1 }), /peak is -1/],
-  [() => constantRate({ peak: 1, warmup: 1.5 }), /warmup is 1.5; expected a number of steps/],
-  [() => warmupCosine({ peak: 1, warmup: 6, total: 5 }), /total is 6 steps of warm-up/],
+  [() => constantRate({ peak: 1, warmup: 1.5 }), /warmup is 1.5; expected a whole number from 0/],
+  [
+    () => warmupCosine({ peak: 1, warmup: 6, total: 5 }),
+    /warmup \+ decay is 6 \+ 0 steps; expected at most the 5/,
+  ],
   [() => warmupCosine({ peak: 1, total: Number.NaN }), /total is NaN/],
-  [() => warmupStableDecay({ peak: 1, warmup: 3, total: 5, decay: 3 }), /and 3 of decay/],
+  [
+    () => warmupStableDecay({ peak: 1, warmup: 3, total: 5, decay: 3 }),
+    /warmup \+ decay is 3 \+ 3 steps/,
+  ],
   [() => warmupStableDecay({ peak: 1, total: 5, decay: 3, minimum: -1 }), /minimum is -1/],
   [
     () => warmupStableDecay({ peak: 1, total: 5, decay: 3, shape: 'stairs' as 'linear' }),
-    /shape is stairs; expected linear, cosine, sqrt/,
+    /shape is "stairs"; expected one of "linear", "cosine", "sqrt"/,
   ],
   [() => constantRate({ peak: 1 })(-1), /step is -1/],
   [() => constantRate({ peak: '1' as never }), /peak is "1"; expected a number/],
@@ -57,7 +63,7 @@ it.each([
     /the unknown key "min"; .* total, minimum /,
   ],
   [() => warmupStableDecay({ peak: 1, total: 9, decays: 2 } as never), /the unknown key "decays"/],
-])('refuses impossible options', (make, message) => {
+])('refuses invalid options', (make, message) => {
   expect(make).toThrow(message)
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
 })

@@ -163,7 +163,7 @@ describe('options of a style', () => {
   ])('are those that there are: %s', async (name, make) => {
     const error = await refusalOf(make)
     expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
-    expect(error?.message).toContain(`one with ${name}`)
+    expect(error?.message).toContain(`unknown key "${name}"`)
   })
 })
 

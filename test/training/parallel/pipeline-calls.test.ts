@@ -62,10 +62,10 @@ describe('calls', () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(
-        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* while its step runs/),
+        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* during its step/),
       )
       await expect(pipe.evaluate(examples(8))).rejects.toEqual(
-        failure('ERR_TSR_PIPELINE_BUSY', /: evaluate of .* while its step runs/),
+        failure('ERR_TSR_PIPELINE_BUSY', /: evaluate of .* during its step/),
       )
       expect((await first).loss).toBeGreaterThan(0)
       expect((await pipe.evaluate(examples(8))).loss).toBeGreaterThan(0)
@@ -81,7 +81,7 @@ describe('calls', () => {
     [
       'micro-batches that its lists have not',
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },
-      /microbatches is 8; expected 2, as the schedule has/,
+      /microbatches is 8; expected 2, as in the schedule/,
     ],
   ])('a pipeline refuses %s', async (_, options, message) => {
     await expect(onRanks(1, options, () => Promise.resolve())).rejects.toEqual(

@@ -32,7 +32,7 @@ describe('pipeline() refuses, before it builds a layer,', () => {
     ['a mean', { loss: crossEntropy }, /loss is a mean over examples/],
     ['an optimizer that is none', { optimizer: {} }, /optimizer is an empty object; expected an/],
     ['no optimizer', { optimizer: null }, /optimizer is null; expected an optimizer/],
-    ['a limit without its name', { clip: 1 }, /clip is 1; expected an object, for example/],
+    ['a limit without its name', { clip: 1 }, /clip is 1; expected an object with maxNorm/],
     [
       'a limit by another name',
       { clip: { max_norm: 1 } },

@@ -92,7 +92,7 @@ describe('ranks with other options', () => {
     const ranks = await outcomes((rank) => (rank === 0 ? first : second))
     for (const seen of ranks) {
       expect(seen).toEqual([
-        failure('ERR_TSR_REPLICA', RegExp(`^Rank 1 has other options than .*${message.source}`)),
+        failure('ERR_TSR_REPLICA', RegExp(`^Rank 1 has different options from .*${message.source}`)),
         failure('ERR_TSR_PIPELINE_FAILED'),
       ])
     }

@@ -40,7 +40,7 @@ describe('two pipelines', () => {
       const [a, b] = [make(1, group), make(2, group)]
       const running = a.step(examples(8))
       await expect(b.step(examples(8))).rejects.toEqual(
-        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* while its step runs/),
+        failure('ERR_TSR_PIPELINE_BUSY', /: step of .* during its step/),
       )
       const { loss } = await running
       expect((await b.evaluate(examples(8))).loss).toBeGreaterThan(0)
@@ -103,7 +103,7 @@ describe('dispose()', () => {
       const step = pipe.step(examples(8))
       expect(() => {
         pipe.dispose()
-      }).toThrow(failure('ERR_TSR_PIPELINE_BUSY', /: dispose of .* while its step runs/))
+      }).toThrow(failure('ERR_TSR_PIPELINE_BUSY', /: dispose of .* during its step/))
       expect((await step).loss).toBeGreaterThan(0)
       expect((await pipe.step(examples(8))).loss).toBeGreaterThan(0)
     })

@@ -163,7 +163,7 @@ describe('the steps of replicas of a pipeline', () => {
       const pipe = pipeline(model, mesh.pp, { optimizer: new SGD({ learningRate: 0.1 }) })
       const replica = await dataParallel(pipe, mesh.dp)
       await expect(dataParallel(pipe, mesh.dp)).rejects.toEqual(
-        failure('ERR_TSR_ARGUMENT', /averaged already/),
+        failure('ERR_TSR_ARGUMENT', /already averaged/),
       )
       replica.dispose()
       const { loss } = await pipe.step(part(features, 0, 0, 4 + mesh.dp.rank))

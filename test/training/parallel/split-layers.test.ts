@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { splitLayers } from '../../../packages/training/src/parallel/pipeline/split-layers.ts'
+import { splitLayers } from '../../../packages/training/src/parallel/pipeline/split.ts'
 import { failure } from './support/failure.ts'
 
 describe('splitLayers', () => {
@@ -75,7 +75,9 @@ describe('splitLayers', () => {
 
   it('refuses costs that are none', () => {
     for (const costs of [[1], [1, 2, -1], [1, NaN, 2], [1, 2, Infinity]]) {
-      expect(() => splitLayers(3, 2, { costs })).toThrow(failure('ERR_TSR_ARGUMENT', /one a layer/))
+      expect(() => splitLayers(3, 2, { costs })).toThrow(
+        failure('ERR_TSR_ARGUMENT', /one per layer/),
+      )
     }
   })
 })

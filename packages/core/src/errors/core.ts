@@ -5,7 +5,7 @@ export const coreErrors = {
     category: 'user',
     message: 'The environment variable {variable} is {value}; expected {expected}',
     advice:
-      'Start the script with tsrun, or set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.',
+      'Start the script with tsrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT yourself.',
   },
   ERR_TSR_ARGUMENT: {
     category: 'user',
@@ -15,18 +15,18 @@ export const coreErrors = {
   ERR_TSR_TIMEOUT: {
     category: 'infrastructure',
     message: '{what} did not finish within {milliseconds} ms',
-    advice: 'Look for the rank or host that is late, or give a longer timeout.',
+    advice: 'Look for the rank or host that is late, or set a longer timeout.',
   },
   ERR_TSR_ABORTED: {
     category: 'user',
     message: '{what} was aborted by its AbortSignal',
-    advice: 'Nothing to do if the abort was meant.',
+    advice: 'Ignore this error if the abort was intended.',
     consequence: true,
   },
   ERR_TSR_MESSAGE_TOO_LARGE: {
     category: 'user',
     message: 'A message of {bytes} bytes exceeds the limit of {limit} bytes',
-    advice: 'Send bulk data as typed arrays, or split it.',
+    advice: 'Send bulk data as typed arrays, or split the message.',
   },
   ERR_TSR_MESSAGE_INVALID: {
     category: 'infrastructure',
@@ -36,6 +36,19 @@ export const coreErrors = {
   ERR_TSR_INTERNAL: {
     category: 'internal',
     message: 'Internal error: {what}',
-    advice: 'This is a bug in tsrun; please report it with this message.',
+    advice: 'Please report this as a bug in tsrun, with the whole message.',
+  },
+} as const satisfies ErrorSection
+
+export const nativeErrors = {
+  ERR_TSR_NATIVE_UNAVAILABLE: {
+    category: 'infrastructure',
+    message: 'The native bindings are not available: {reason}',
+    advice: "Install the optional package koffi, or choose the transport 'node'.",
+  },
+  ERR_TSR_SYSTEM_CALL: {
+    category: 'infrastructure',
+    message: '{call} failed: {errno} ({description})',
+    advice: 'Look up the error number in the manual page of the call.',
   },
 } as const satisfies ErrorSection

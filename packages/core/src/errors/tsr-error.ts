@@ -1,19 +1,37 @@
+import { isPromise } from 'node:util/types'
+import { coreErrors, nativeErrors } from './core.ts'
 import type { ErrorCategory, ErrorDefinition } from './definition.ts'
-import { errorTable, type TsrErrorCode } from './table.ts'
+import { distributedErrors } from './distributed.ts'
+import { launcherErrors } from './launcher.ts'
+import { storeErrors } from './store.ts'
+import { trainingErrors } from './training.ts'
+
+/** All errors of the project: category, message and advice by code, with one section for each package. */
+export const errorTable = {
+  ...coreErrors,
+  ...nativeErrors,
+  ...storeErrors,
+  ...distributedErrors,
+  ...trainingErrors,
+  ...launcherErrors,
+} as const
+
+export type TsrErrorCode = keyof typeof errorTable
 
 type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`
   ? Name | Placeholders<Rest>
   : never
 
-/** The facts that the message of `Code` needs. */
+/** The facts that fill the message of `Code`. */
 export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
   Record<Placeholders<(typeof errorTable)[Code]['message']>, string | number | bigint>
 >
 
 /**
- * An error of tsrun: an honest sentence, what to do, and the facts it was made of.
+ * An error of tsrun: a sentence that says what happened, advice on what to do, and the facts.
  *
- * Compare `code`, never use `instanceof`: errors cross threads, processes and realms.
+ * To recognize an error, compare its `code`. `instanceof` fails for errors of other threads, processes
+ * and realms.
  */
 export class TsrError extends Error {
   readonly code: TsrErrorCode
@@ -41,7 +59,7 @@ export class TsrError extends Error {
     return definitionOf(this.code).consequence === true
   }
 
-  /** The plain facts, for another thread or process; `reviveTsrError` is the way back. */
+  /** A plain object for another thread or process; `reviveTsrError` is the inverse. */
   toJSON(): SerializedTsrError {
     const { code, message, stack = '' } = this
     // JSON has no bigint.
@@ -62,7 +80,7 @@ export interface SerializedTsrError {
 }
 
 /**
- * Makes the error `code` of the table, its message filled with `facts`.
+ * Creates the error `code` of the table and fills its message with `facts`.
  *
  * @example
  * throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: -1, expected: 'at least 0' })
@@ -77,11 +95,11 @@ export function tsrError<Code extends TsrErrorCode>(
     String((facts as TsrError['facts'])[name]),
   )
   const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
-  Error.captureStackTrace(error, tsrError) // the stack begins where the error was found
+  Error.captureStackTrace(error, tsrError) // the stack begins at the caller
   return error
 }
 
-/** The way back from `toJSON`: same code, message, facts and stack. */
+/** The inverse of `toJSON`: an error with the same code, message, facts and stack. */
 export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
   const { code, message, facts, stack } = serialized
   const error = new TsrError(code, message, facts, options)
@@ -89,7 +107,7 @@ export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOp
   return error
 }
 
-/** Whether `value` is an error of tsrun, from whatever thread or realm. */
+/** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {
   return (
     typeof value === 'object' &&
@@ -100,7 +118,27 @@ export function isTsrError(value: unknown): value is TsrError {
   )
 }
 
-/** A process of another version may send a code that is not in this table. */
+/** A code that a process of another version sent may be missing from this table. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
+}
+
+/** Describes any value in an error message. Strings are quoted, so that '1' can be told from 1. */
+export function shown(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (Array.isArray(value)) return `an array of ${String(value.length)}`
+  if (isPromise(value)) return 'a promise'
+  if (typeof value === 'function') return 'a function'
+  return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
+}
+
+/** How many keys of a plain object are listed: enough to recognize it. */
+const MOST_KEYS = 5
+
+function shownObject(value: object): string {
+  const { constructor: kind } = value as { constructor?: { name: string } }
+  if (kind !== undefined && kind !== Object) return `an instance of ${kind.name}`
+  const keys = Object.keys(value)
+  const some = keys.length > MOST_KEYS ? [...keys.slice(0, MOST_KEYS), '...'] : keys
+  return some.length === 0 ? 'an empty object' : `an object with ${some.join(', ')}`
 }

@@ -1,6 +1,5 @@
-import type { Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
+import type { Channel, Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 
 /** A collective written as a generator; it yields whenever it has to wait. */

@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 
 /*
@@ -99,7 +97,7 @@ export function* binomialScatter(channel: Channel, operation: Operation): Steps 
     kernels.copy(at, input + root * slice, before)
     kernels.copy(at + before, input, root * slice)
   }
-  const sends: Transfer[] = []
+  const sends: Message[] = []
   for (const child of [...children].reverse()) {
     const place = at + (child.virtual - virtual) * slice
     sends.push(channel.send(child.rank, place, child.family * slice))

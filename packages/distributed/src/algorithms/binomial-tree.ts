@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
 
@@ -20,7 +18,7 @@ export function* binomialBroadcast(channel: Channel, operation: Operation): Step
   if (virtual !== 0) {
     yield* until(channel.receive((virtual - lowest + root) % size, at, bytes))
   }
-  const sends: Transfer[] = []
+  const sends: Message[] = []
   for (let bit = lowest >> 1; bit > 0; bit >>= 1) {
     if (virtual + bit < size) sends.push(channel.send((virtual + bit + root) % size, at, bytes))
   }

@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoSegments, segmentBytes } from './chunks.ts'
@@ -21,10 +19,10 @@ export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
   const segments = cutIntoSegments({ at: base, bytes }, segmentBytes(bytes))
   const isFirst = place === 0
   const isLast = place === size - 1
-  const post = (i: number): Transfer =>
+  const post = (i: number): Message =>
     channel.receive((rank + size - 1) % size, segments[i]!.at, segments[i]!.bytes)
   const receives = isFirst ? [] : segments.slice(0, WINDOW).map((_, i) => post(i))
-  const sends: Transfer[] = []
+  const sends: Message[] = []
   for (const [i, segment] of segments.entries()) {
     if (!isFirst) {
       yield* until(receives[i]!)
@@ -50,10 +48,10 @@ export function* chainReduce(channel: Channel, operation: Operation): Steps {
     return
   }
   const slots = Array.from({ length: WINDOW }, () => channel.scratch(segmentSize))
-  const post = (i: number): Transfer =>
+  const post = (i: number): Message =>
     channel.receive((rank + 1) % size, slots[i % WINDOW]!, segments[i]!.bytes)
   const receives = segments.slice(0, WINDOW).map((_, i) => post(i))
-  const sends: Transfer[] = []
+  const sends: Message[] = []
   for (const [i, segment] of segments.entries()) {
     const received = receives[i]!
     yield* until(received)

@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf, otherRanks } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 
@@ -35,8 +33,8 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
   const slots = blocks
     .slice(0, AHEAD)
     .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
-  const started: Transfer[] = []
-  const parts: Transfer[][] = []
+  const started: Message[] = []
+  const parts: Message[][] = []
   // both sides post their messages in the same order: parts, and sums between them
   const contribute = (i: number): void => {
     const chunks = blocks[i]
@@ -76,7 +74,7 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
   const peers = otherRanks(channel)
   const segments = cutIntoSegments({ at: 0, bytes: slice }, partBytes(peers.length))
   const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
-  const started: Transfer[] = []
+  const started: Message[] = []
   const contribute = (segment: Piece | undefined): void => {
     for (const peer of segment === undefined ? [] : peers) {
       started.push(channel.send(peer, input + peer * slice + segment!.at, segment!.bytes))

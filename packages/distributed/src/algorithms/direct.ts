@@ -1,6 +1,5 @@
-import { until, type Channel } from '../engine/channel.ts'
-import { SKIPPED, type Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
+import { until, type Channel, type Steps } from './channel.ts'
+import { SKIPPED, type Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { slicesOf } from './slices.ts'
@@ -21,10 +20,10 @@ export function* receiveMessage(
     channel.skip(peer)
     return
   }
-  const turn = channel.receiveInTurn(peer, input, count * dtypes[dtype].bytes)
-  yield* until(turn)
-  if (turn.transfer !== undefined) yield* until(turn.transfer)
-  if (table !== 0) channel.heap.doubles[table / 8] = turn.source
+  const matched = channel.receiveMatched(peer, input, count * dtypes[dtype].bytes)
+  yield* until(matched)
+  if (matched.message !== undefined) yield* until(matched.message)
+  if (table !== 0) channel.heap.doubles[table / 8] = matched.source
 }
 
 export function* copyAlone(channel: Channel, operation: Operation): Steps {

@@ -1,5 +1,4 @@
-import { until, type Channel } from '../engine/channel.ts'
-import type { Steps } from '../engine/task.ts'
+import { until, type Channel, type Steps } from './channel.ts'
 
 /**
  * Barrier by dissemination (Hensgen, Finkel & Manber, 1988): in round k rank r tells r + 2^k and

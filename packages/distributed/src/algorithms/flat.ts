@@ -1,5 +1,5 @@
 import { dtypes } from '../dtype.ts'
-import type { Operation, OperationName } from '../engine/operation.ts'
+import type { Operation, OperationName } from '../operation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 
 /*

@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation, OperationName } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation, OperationName } from '../operation.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 import type { Ladders } from './ladders.ts'
@@ -105,7 +103,7 @@ function* reduceToOwners(
   const arithmetic = arithmeticOf(channel, operation)
   const peers = [...local.slice(place + 1), ...local.slice(0, place)]
   const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
-  const sends: Transfer[] = []
+  const sends: Message[] = []
   const contribute = (i: number): void => {
     for (const peer of peers) {
       const segment = cut[local.indexOf(peer)]?.[i]
@@ -135,7 +133,7 @@ function* fetchFromOwners(
   local: readonly number[],
   chunks: readonly Piece[],
 ): Steps {
-  const started: Transfer[] = []
+  const started: Message[] = []
   for (const peer of local) {
     if (peer === channel.rank) continue
     const own = chunks[local.indexOf(channel.rank)]

@@ -1,4 +1,4 @@
-import type { AlgorithmName, OperationName } from '../engine/operation.ts'
+import type { AlgorithmName, OperationName } from '../operation.ts'
 
 /** An algorithm, and up to how many bytes of the whole buffer it is the best. */
 export interface Rung {

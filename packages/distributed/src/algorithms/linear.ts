@@ -1,6 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
+import { until, untilAll, type Channel, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
 import { slicesOf } from './slices.ts'
 

@@ -1,7 +1,5 @@
-import { untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
 
@@ -57,7 +55,7 @@ function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly n
   yield* untilAll(sends)
 }
 
-function sendShares(channel: Channel, shares: readonly Piece[]): Transfer[] {
+function sendShares(channel: Channel, shares: readonly Piece[]): Message[] {
   const { size } = channel
   return otherRanks(channel).flatMap((peer) =>
     segmentsOf(shares[peer]!, size).map(({ at, bytes }) => channel.send(peer, at, bytes)),
@@ -80,7 +78,7 @@ function* foldShare(
   const segments = segmentsOf(share, size)
   const others = otherRanks(channel)
   const slots = [0, 1].map(() => others.map(() => channel.scratch(segments[0]!.bytes)))
-  const post = (i: number): Transfer[] =>
+  const post = (i: number): Message[] =>
     others.map((peer, k) => channel.receive(peer, slots[i % 2]![k]!, segments[i]!.bytes))
   const coming = segments.slice(0, 2).map((_, i) => post(i))
   for (const [i, { at, bytes }] of segments.entries()) {

@@ -1,7 +1,5 @@
-import { until, untilAll, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoSegments, segmentBytes } from './chunks.ts'
 import { exchangedSlicesOf, slicesOf, type Slice } from './slices.ts'
@@ -25,8 +23,8 @@ export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps
     yield* swapInPlace(channel, input, sent)
     return
   }
-  const receives: Transfer[] = []
-  const sends: Transfer[] = []
+  const receives: Message[] = []
+  const sends: Message[] = []
   const own = sent[rank]!
   kernels.copy(output + coming[rank]!.at, input + own.at, own.bytes)
   for (let step = 1; step < n; step++) {
@@ -76,9 +74,9 @@ export function* pairwiseReduceScatter(channel: Channel, operation: Operation): 
   const slices = slicesOf(channel, operation)
   const { at, bytes } = slices[rank]!
   const slots = Array.from({ length: Math.min(WINDOW, n - 1) }, () => channel.scratch(bytes))
-  const post = (step: number): Transfer =>
+  const post = (step: number): Message =>
     channel.receive((rank - step + n) % n, slots[step % slots.length]!, bytes)
-  const begin = (step: number): Transfer => {
+  const begin = (step: number): Message => {
     const to = (rank + step) % n
     return channel.send(to, input + slices[to]!.at, bytes)
   }

@@ -1,7 +1,5 @@
-import { until, type Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
-import type { Steps } from '../engine/task.ts'
-import type { Transfer } from '../engine/transfer.ts'
+import { until, type Channel, type Message, type Steps } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './chunks.ts'
 import { slicesOf } from './slices.ts'
@@ -54,7 +52,7 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
   const coming = arrivals(channel, chunks, segment, downFrom(-1, 2 * (n - 1)))
   const slots = Array.from({ length: WINDOW }, () => channel.scratch(segment))
   const reduces = ({ step }: Arrival): boolean => step < n - 1
-  const post = (i: number): Transfer => {
+  const post = (i: number): Message => {
     const arrival = coming[i]!
     const place = reduces(arrival) ? slots[i % WINDOW]! : base + arrival.at
     return channel.receive(previous, place, arrival.bytes)
@@ -105,14 +103,14 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
         ),
   )
   const slots = Array.from({ length: 2 * WINDOW }, () => channel.scratch(segments[0]!.bytes))
-  const post = (i: number): Transfer =>
+  const post = (i: number): Message =>
     channel.receive(previous, slots[i % slots.length]!, coming[i]!.bytes)
-  const begin = ({ at, bytes }: Piece): Transfer =>
+  const begin = ({ at, bytes }: Piece): Message =>
     channel.send(next, input + previous * slice + at, bytes)
 
   const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
   const sends = segments.slice(0, WINDOW).map(begin)
-  const passedOn: (Transfer | undefined)[] = []
+  const passedOn: (Message | undefined)[] = []
   for (const [i, { at, bytes, step, place, following }] of coming.entries()) {
     const received = receives[i]!
     yield* until(received)
@@ -147,7 +145,7 @@ export function* ringAllGather(channel: Channel, operation: Operation): Steps {
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
   const coming = arrivals(channel, chunks, segment, downFrom(-1, n - 1))
-  const post = (i: number): Transfer => {
+  const post = (i: number): Message => {
     const { at, bytes, step } = coming[i]!
     return channel.receive(previous, output + at, bytes, countOf(step + 1))
   }

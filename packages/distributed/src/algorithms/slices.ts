@@ -1,5 +1,5 @@
-import type { Channel } from '../engine/channel.ts'
-import type { Operation } from '../engine/operation.ts'
+import type { Channel } from './channel.ts'
+import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 import type { Piece } from './chunks.ts'
 

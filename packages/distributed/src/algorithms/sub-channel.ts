@@ -1,4 +1,4 @@
-import type { Channel } from '../engine/channel.ts'
+import type { Channel } from './channel.ts'
 
 /** A channel among some ranks of another, in the order given; this rank is one of them. */
 export function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
@@ -9,7 +9,7 @@ export function channelAmong(channel: Channel, ranks: readonly number[]): Channe
     hosts: ranks.map((rank) => channel.hosts[rank]!),
     send: (to, at, bytes, count) => channel.send(ranks[to]!, at, bytes, count),
     receive: (from, at, bytes, count) => channel.receive(ranks[from]!, at, bytes, count),
-    receiveInTurn: (from, at, bytes) => channel.receiveInTurn(ranks[from]!, at, bytes),
+    receiveMatched: (from, at, bytes) => channel.receiveMatched(ranks[from]!, at, bytes),
     skip: (from) => {
       channel.skip(ranks[from]!)
     },

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
-import { operationCodes, type AlgorithmName, type OperationName } from '../engine/operation.ts'
+import { operationCodes, type AlgorithmName, type OperationName } from '../operation.ts'
 import { builtInLadders, media, type Ladder, type Ladders, type Rung } from './ladders.ts'
 import { algorithmsOf } from './select.ts'
 

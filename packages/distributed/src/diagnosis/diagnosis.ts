@@ -1,9 +1,10 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import { StatusSlot, type FlightGroup } from '@tsrun/telemetry'
+import { StatusSlot } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
 import { spaces, type FrameHeader } from '../engine/frame.ts'
 import type { Link } from '../engine/link.ts'
-import { isCollective } from '../engine/operation.ts'
+import { isCollective } from '../operation.ts'
+import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import { nameOf, peersOf, type Task } from '../engine/task.ts'
 import { ANY_PEER, NO_PEER } from './flight-ring.ts'
@@ -22,7 +23,7 @@ const DUMP_PERIOD = 1000
 const PEERS_BYTES = 64
 
 /** What the engine tells of its operations, for the flight recorder. */
-export class Diagnosis {
+export class Diagnosis implements EngineObserver {
   readonly #journal: Journal
   readonly #running: ReadonlySet<Task>
   readonly #links: readonly (Link | undefined)[]
@@ -35,12 +36,7 @@ export class Diagnosis {
   #lastDump = -Infinity
   #pendingDump: string | undefined
 
-  constructor(
-    journal: SharedJournal,
-    groups: Map<number, FlightGroup>,
-    running: ReadonlySet<Task>,
-    links: readonly (Link | undefined)[],
-  ) {
+  constructor(journal: SharedJournal, { groups, running, links }: ObservedEngine) {
     this.#journal = new Journal(journal, groups, journal)
     this.#running = running
     const { page } = journal

@@ -5,7 +5,7 @@ import {
   nameOfFingerprint,
   type Fingerprint,
   type Operation,
-} from '../engine/operation.ts'
+} from '../operation.ts'
 
 /** In the place of the other end of a message: for collectives, and for `recv` from whoever sends. */
 export const NO_PEER = -1

@@ -12,7 +12,7 @@ import { callSite } from './call-site.ts'
 import { FlightRing } from './flight-ring.ts'
 import { LinkCounters } from './link-counters.ts'
 import type { StatusPlace } from './status.ts'
-import { quietDiagnosis, type DiagnosisSettings } from './settings.ts'
+import type { DiagnosisSettings } from './settings.ts'
 
 /** Whose records they are. */
 export interface JournalOwner {
@@ -27,11 +27,6 @@ export interface SharedJournal extends JournalOwner {
   readonly counters: SharedArrayBuffer
   /** The status page, and the slot of this rank. */
   readonly page: StatusPlace | undefined
-}
-
-/** Of an engine without a caller: nobody reads it. */
-export function quietJournal(rank: number, worldSize: number): SharedJournal {
-  return new Journal({ rank, worldSize, settings: quietDiagnosis }).shared
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { StatusSlot } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { describeFingerprint, sameFingerprint, type Fingerprint } from '../engine/operation.ts'
+import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
 import { peersOf, type Task } from '../engine/task.ts'
 
 const encoder = new TextEncoder()

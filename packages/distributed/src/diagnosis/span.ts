@@ -1,7 +1,7 @@
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { isCollective, type Operation } from '../engine/operation.ts'
-import type { Ticket } from '../hosts/host.ts'
+import { isCollective, type Operation } from '../operation.ts'
+import type { Ticket } from '../ticket.ts'
 
 /** Records an operation that has ended: until the first message moved it waited. */
 export function recordSpan(

@@ -1,7 +1,7 @@
 import { createLogger } from '@tsrun/core'
 import type { Link } from '../engine/link.ts'
 import { spaces } from '../engine/frame.ts'
-import { isCollective } from '../engine/operation.ts'
+import { isCollective } from '../operation.ts'
 import { nameOf, peersOf, type Task } from '../engine/task.ts'
 import { encodeNotice } from './notice.ts'
 

@@ -1,23 +1,23 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { Ladders } from '../algorithms/ladders.ts'
 import type { Heap } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
-import { quietJournal } from '../diagnosis/journal.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { EngineMemory } from './engine-memory.ts'
 import type { EngineOptions } from './engine-options.ts'
 import { Failures } from './failures.ts'
 import { openFlatCollectives } from './flat-collectives.ts'
+import { spaces } from './frame.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { Link } from './link.ts'
-import { isCollective, type Operation } from './operation.ts'
+import { isCollective, type Operation } from '../operation.ts'
+import type { EngineObserver } from './observer.ts'
 import { resolveAlgorithm } from './resolve-algorithm.ts'
 import { closeStreams, endTransfer } from './task-channel.ts'
 import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
 import { stepsOf } from './task-steps.ts'
-import { createTask, describeWaiting, freeScratch, type Task, type Waited } from './task.ts'
+import { describeWaiting, freeScratch, Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
-import type { TransportCollectives } from './transport-collectives.ts'
+import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import { Turns } from './turns.ts'
 
 /**
@@ -44,10 +44,12 @@ export class Engine {
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
   readonly #instead: TransportCollectives | undefined
-  readonly #wakeTask = this.#wake.bind(this)
-  readonly #diagnosis: Diagnosis
+  readonly #onReady = (task: Task): void => {
+    this.#ready.push(task)
+  }
+  readonly #observer: EngineObserver
 
-  constructor({ heap, rank, worldSize, transport, journal, ladders, gone }: EngineOptions) {
+  constructor({ heap, rank, worldSize, transport, observe, ladders, gone }: EngineOptions) {
     this.ladders = ladders
     this.rank = rank
     this.gone = gone ?? new Int32Array(worldSize)
@@ -87,7 +89,7 @@ export class Engine {
               this.turns.onClosed(link)
             },
             onNotice: (link, header, payload) => {
-              this.#diagnosis.onNotice(link, header, payload)
+              this.#observer.onNotice(link, header, payload)
             },
             hasLeft: (group) => this.#left.has(group),
             onClosed: (link) => {
@@ -101,7 +103,9 @@ export class Engine {
     )
     this.#open = this.links.filter((link) => link !== undefined)
     this.turns = new Turns(this.links, {
-      onTurn: this.#wakeTask,
+      onTurn: (task, turn) => {
+        task.resume(turn)
+      },
       onFailed: (task, cause) => {
         this.#failures.fail(task, thrownError(cause))
       },
@@ -109,8 +113,7 @@ export class Engine {
         this.#failures.fail(task, peerError(task, link, rank))
       },
     })
-    const owner = journal ?? quietJournal(rank, worldSize)
-    this.#diagnosis = new Diagnosis(owner, this.#groups, this.#running, this.links)
+    this.#observer = observe({ groups: this.#groups, running: this.#running, links: this.links })
     this.#failures = new Failures({
       rank,
       links: this.links,
@@ -120,9 +123,17 @@ export class Engine {
       settle: (task, state) => {
         this.#settle(task, state)
       },
-      diagnosis: this.#diagnosis,
+      observer: this.#observer,
     })
-    this.#instead = transport?.collectives ?? openFlatCollectives(this, transport, this.#failures)
+    this.#instead =
+      transport?.collectives ??
+      openFlatCollectives(this, transport, (peer, group, sequence, theirs) => {
+        this.#failures.onMismatch(
+          this.links[peer]!.stream(spaces.collective, group, sequence),
+          theirs,
+          undefined,
+        )
+      })
   }
 
   get hasRunning(): boolean {
@@ -166,9 +177,9 @@ export class Engine {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
     const operation = resolveAlgorithm(requested, group, this.ladders, this.#instead)
-    const task = createTask(operation, group, onSettled)
+    const task = new Task(operation, group, onSettled, this.#onReady)
     this.#running.add(task)
-    this.#diagnosis.onStart(task)
+    this.#observer.onStart(task)
     const { failure } = group
     const isRefused =
       failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
@@ -195,7 +206,7 @@ export class Engine {
    * @param everywhere - false: only on links from which something is expected
    */
   progress(everywhere = true): boolean {
-    let moved = this.#instead?.progress(this.#wakeTask) === true
+    let moved = this.#instead?.progress() === true
     for (const link of this.#open) {
       if ((everywhere || link.isBusy) && link.move()) moved = true
     }
@@ -208,7 +219,7 @@ export class Engine {
    */
   checkDeadlines(patience = 200): number {
     const now = monotonicNow()
-    this.#diagnosis.look(now)
+    this.#observer.look(now)
     return this.#failures.checkDeadlines(now, patience)
   }
 
@@ -251,6 +262,7 @@ export class Engine {
           return
         }
         if (!value.done) {
+          if (value.missing !== undefined) this.#failures.checkMissing(task, value.missing())
           task.waitingFor = value
           return
         }
@@ -263,13 +275,7 @@ export class Engine {
   #finishTransfer(transfer: Transfer): void {
     transfer.done = true
     endTransfer(transfer)
-    this.#wake(transfer.task, transfer)
-  }
-
-  #wake(task: Task, waited: Waited): void {
-    if (task.waitingFor !== waited) return
-    task.waitingFor = undefined
-    this.#ready.push(task)
+    transfer.task.resume(transfer)
   }
 
   #settle(task: Task, state: 'done' | 'failed'): void {
@@ -279,7 +285,7 @@ export class Engine {
     if (task.started === 0) task.started = task.completed
     task.steps = undefined
     this.#running.delete(task)
-    this.#diagnosis.onSettled(task)
+    this.#observer.onSettled(task)
     for (const transfer of task.open) {
       endTransfer(transfer)
       transfer.stream.link.cancel(transfer)

@@ -1,17 +1,17 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import type { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { announce, neighboursOf } from './announcement.ts'
 import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
 import { spaces, type FrameHeader } from './frame.ts'
-import { recall, type EngineGroup } from './group.ts'
+import { hasLeft, recall, type EngineGroup } from './group.ts'
 import type { Link } from './link.ts'
+import type { EngineObserver } from './observer.ts'
 import {
   describeFingerprint,
   isCollective,
   isNative,
   belongsTo,
   type Fingerprint,
-} from './operation.ts'
+} from '../operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
 import { nameAndWait, nameOf, needs, outlastsLeaving, type Task } from './task.ts'
@@ -26,7 +26,7 @@ export interface EngineState {
   readonly left: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  readonly diagnosis: Pick<Diagnosis, 'onFailure' | 'siteOf' | 'abortedBy'>
+  readonly observer: EngineObserver
 }
 
 /** Groups that are not made yet, whose faults are kept. */
@@ -58,13 +58,13 @@ export class Failures {
       this.#failGroup(group, operation.sequence, error, errorOf, fault)
     } else {
       this.#end(task, error)
-      this.#engine.diagnosis.onFailure(error)
+      this.#engine.observer.onFailure(error)
     }
   }
 
   /** See `Engine`. */
   checkDeadlines(now: number, patience: number): number {
-    const { abortedBy } = this.#engine.diagnosis
+    const { abortedBy } = this.#engine.observer
     if (abortedBy !== undefined) this.#onAborted(abortedBy)
     let earliest = Infinity
     for (const task of this.#engine.running) {
@@ -84,6 +84,15 @@ export class Failures {
     if (!isCollective(task.operation)) return
     for (const transfer of task.open) transfer.stream.link.inquire(transfer)
     announce(task, task.waitingFor?.missing?.() ?? [], this.#engine.links)
+  }
+
+  /** @throws when a task waits for a rank that has departed, so that waiting is in vain */
+  checkMissing(task: Task, missing: readonly number[]): void {
+    const { links, rank } = this.#engine
+    for (const peer of missing) {
+      const link = links[peer]
+      if (link !== undefined && hasLeft(task.group, link)) throw peerError(task, link, rank)
+    }
   }
 
   /** Compares messages that came before this collective was called with it. */
@@ -121,9 +130,9 @@ export class Failures {
     const task = transfer?.task ?? group.active.get(sequence)
     const mine = transfer?.fingerprint ?? task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
-    const { rank, diagnosis } = this.#engine
-    const mySite = diagnosis.siteOf(group.id, sequence, rank)
-    const theirSite = diagnosis.siteOf(group.id, sequence, link.peer)
+    const { rank, observer } = this.#engine
+    const mySite = observer.siteOf(group.id, sequence, rank)
+    const theirSite = observer.siteOf(group.id, sequence, link.peer)
     const error = tsrError('ERR_TSR_MISMATCH', {
       group: group.name,
       sequence,
@@ -272,7 +281,7 @@ export class Failures {
       if (isCollective(task.operation) && task.operation.sequence < from) continue
       this.#end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
     }
-    this.#engine.diagnosis.onFailure(error)
+    this.#engine.observer.onFailure(error)
   }
 
   #end(task: Task, error: TsrError): void {

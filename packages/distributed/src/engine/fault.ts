@@ -1,6 +1,6 @@
 import { decode, encode, tsrError, type TsrError } from '@tsrun/core'
 import { EAGER_LIMIT } from './engine-memory.ts'
-import { describeFingerprint, type Fingerprint } from './operation.ts'
+import { describeFingerprint, type Fingerprint } from '../operation.ts'
 
 /** Two ranks of the world that run different things. */
 export interface Disagreement {

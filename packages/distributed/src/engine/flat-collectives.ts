@@ -1,42 +1,28 @@
+import type { Resumable } from '../algorithms/channel.ts'
 import { flatBytes } from '../algorithms/flat.ts'
+import type { Operation } from '../operation.ts'
+import type {
+  GroupFacts,
+  RunningOperation,
+  TransportCollectives,
+} from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
 import type { Engine } from './engine.ts'
-import type { Failures } from './failures.ts'
 import { FlatRun, type FlatContext, type Lane } from './flat-run.ts'
-import { spaces } from './frame.ts'
-import { hasLeft, type EngineGroup } from './group.ts'
-import type { Operation } from './operation.ts'
-import { peerError } from './task-errors.ts'
-import type { Resumable, Task, Waited } from './task.ts'
-import type { TransportCollectives } from './transport-collectives.ts'
 
 /** On the transport's board, if it has one. */
 export function openFlatCollectives(
-  engine: Pick<Engine, 'rank' | 'links' | 'kernels'>,
+  { rank, kernels }: Pick<Engine, 'rank' | 'kernels'>,
   transport: Transport | undefined,
-  failures: Pick<Failures, 'onMismatch'>,
+  onMismatch: FlatContext['onMismatch'],
 ): TransportCollectives | undefined {
   const board = transport?.board
   if (board === undefined) return undefined
-  const { rank, links, kernels } = engine
   const waiting: FlatRun[] = []
-  return new FlatCollectives(waiting, {
-    board,
-    rank,
-    kernels,
-    onWait: (run) => {
-      const { task } = run
-      for (const peer of run.missing()) {
-        const link = links[peer]
-        if (link !== undefined && hasLeft(task.group, link)) throw peerError(task, link, rank)
-      }
-      waiting.push(run)
-    },
-    onMismatch: ({ group, operation }, peer, theirs) => {
-      const stream = links[peer]!.stream(spaces.collective, group.id, operation.sequence)
-      failures.onMismatch(stream, theirs, undefined)
-    },
-  })
+  const onWait = (run: FlatRun): void => {
+    waiting.push(run)
+  }
+  return new FlatCollectives(waiting, { board, rank, kernels, onWait, onMismatch })
 }
 
 /**
@@ -59,7 +45,7 @@ class FlatCollectives implements TransportCollectives {
     }))
   }
 
-  take(operation: Operation, group: EngineGroup): Operation | undefined {
+  take(operation: Operation, group: GroupFacts): Operation | undefined {
     const { board, rank } = this.#context
     const { algorithm, isReserved } = operation
     const { id, layout, ranks } = group
@@ -72,11 +58,11 @@ class FlatCollectives implements TransportCollectives {
     return { ...operation, algorithm: 'flat' }
   }
 
-  run(task: Task): Resumable {
+  run(task: RunningOperation): Resumable {
     return new FlatRun(this.#context, task, this.#lanes[task.group.id]!)
   }
 
-  progress(wake: (task: Task, waited: Waited) => void): boolean {
+  progress(): boolean {
     let moved = false
     for (let i = this.#waiting.length - 1; i >= 0; i--) {
       const run = this.#waiting[i]!
@@ -85,7 +71,7 @@ class FlatCollectives implements TransportCollectives {
       this.#waiting.splice(i, 1)
       if (!isRunning) continue
       moved = true
-      wake(run.task, run)
+      run.task.resume(run)
     }
     return moved
   }

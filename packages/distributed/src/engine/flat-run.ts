@@ -2,9 +2,10 @@ import { monotonicNow } from '@tsrun/core'
 import { ALL, NOBODY, planOf, type FlatPlan, type FlatRound } from '../algorithms/flat.ts'
 import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Board, Notice } from './board.ts'
-import { reducing, rooted, sameFingerprint, type Fingerprint } from './operation.ts'
-import type { Resumable, Task, Waited } from './task.ts'
+import type { Board, Notice } from '../transports/board.ts'
+import { reducing, rooted, sameFingerprint, type Fingerprint } from '../operation.ts'
+import type { Resumable, Waited } from '../algorithms/channel.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
 
 /** The turns of a group. They are taken in the order of calls, one at a time. */
 export interface Lane {
@@ -14,7 +15,7 @@ export interface Lane {
   /** The last turn that is over. */
   over: number
   /** The task of the turn before, when it may have ended without seeing what all others run. */
-  unchecked: Task | undefined
+  unchecked: RunningOperation | undefined
 }
 
 /** What a run needs of where it runs. */
@@ -23,9 +24,9 @@ export interface FlatContext {
   /** World rank. */
   readonly rank: number
   readonly kernels: Kernels
-  /** Called when it has to wait; throws when that would be in vain. */
+  /** Called when it has to wait. */
   readonly onWait: (run: FlatRun) => void
-  readonly onMismatch: (task: Task, peer: number, theirs: Fingerprint) => void
+  readonly onMismatch: (peer: number, group: number, sequence: number, theirs: Fingerprint) => void
 }
 
 const FINISHED = { done: true, value: undefined } as const
@@ -35,7 +36,7 @@ const FINISHED = { done: true, value: undefined } as const
  * all others have begun the one before; who has begun it has read all of the one before that.
  */
 export class FlatRun implements Resumable, Waited, FlatRound {
-  readonly task: Task
+  readonly task: RunningOperation
   readonly rank: number
   readonly size: number
   readonly kernels: Kernels
@@ -47,7 +48,7 @@ export class FlatRun implements Resumable, Waited, FlatRound {
   readonly #plan: FlatPlan
   #isShown = false
 
-  constructor(context: FlatContext, task: Task, lane: Lane) {
+  constructor(context: FlatContext, task: RunningOperation, lane: Lane) {
     const { group, operation, fingerprint } = task
     const { board, kernels } = context
     this.task = task
@@ -117,7 +118,9 @@ export class FlatRun implements Resumable, Waited, FlatRound {
     if (board.shows(peer, lane, this.#turn, this.#notice)) return true
     const { sequence, fingerprint } = board.noticeOf(peer, lane, this.#turn)
     const isOdd = sequence === task.operation.sequence
-    if (isOdd && task.state === 'running') onMismatch(task, peer, fingerprint)
+    if (isOdd && task.state === 'running') {
+      onMismatch(peer, task.group.id, sequence, fingerprint)
+    }
     return false
   }
 
@@ -136,14 +139,14 @@ export class FlatRun implements Resumable, Waited, FlatRound {
   }
 
   /** Finds who runs something else: all have begun the turn before, and none is over this one. */
-  #compare(before: Task): void {
+  #compare(before: RunningOperation): void {
     const { board, rank, onMismatch } = this.#context
     for (const peer of before.group.ranks) {
       if (peer === rank) continue
       const { sequence, fingerprint } = board.noticeOf(peer, this.#lane.index, this.#before)
       const isSame = sequence === before.operation.sequence
       if (isSame && !sameFingerprint(fingerprint, before.fingerprint)) {
-        onMismatch(before, peer, fingerprint)
+        onMismatch(peer, before.group.id, sequence, fingerprint)
         return
       }
     }

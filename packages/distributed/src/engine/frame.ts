@@ -1,5 +1,5 @@
 import type { Heap } from '../arena/heap.ts'
-import type { Fingerprint } from './operation.ts'
+import type { Fingerprint } from '../operation.ts'
 
 /**
  * A frame is a header of sixteen little-endian 32-bit words and a payload of raw bytes:

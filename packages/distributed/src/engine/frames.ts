@@ -1,6 +1,6 @@
 import { Credit } from './credit.ts'
 import { frameKinds, type FrameHeader } from './frame.ts'
-import type { Fingerprint } from './operation.ts'
+import type { Fingerprint } from '../operation.ts'
 import type { Outbound } from './outbound.ts'
 import type { Transfer } from './transfer.ts'
 

@@ -1,13 +1,11 @@
 import type { TsrError } from '@tsrun/core'
-import type { Fingerprint } from './operation.ts'
+import type { Layout } from '../algorithms/channel.ts'
+import type { Fingerprint } from '../operation.ts'
 import type { Link } from './link.ts'
 import type { Task } from './task.ts'
 
 /** Collectives that a group remembers after their end, to name them in a mismatch. */
 const HISTORY = 256
-
-/** All members share memory, no two do, or those of some hosts. */
-export type Layout = 'together' | 'apart' | 'mixed'
 
 /** A process group as the engine sees it. */
 export interface EngineGroup {

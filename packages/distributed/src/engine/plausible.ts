@@ -1,6 +1,6 @@
 import { EAGER_LIMIT } from './engine-memory.ts'
 import { frameKinds, spaces, type FrameHeader } from './frame.ts'
-import { LARGEST_GROUP } from './stream.ts'
+import { LARGEST_GROUP } from '../operation.ts'
 
 const known: ReadonlySet<number> = new Set(Object.values(frameKinds))
 

@@ -2,8 +2,8 @@ import type { Ladders } from '../algorithms/ladders.ts'
 import { algorithmsOf, chooseAlgorithm, inRankOrder } from '../algorithms/select.ts'
 import { dtypes } from '../dtype.ts'
 import type { EngineGroup } from './group.ts'
-import { sliced, type Operation } from './operation.ts'
-import type { TransportCollectives } from './transport-collectives.ts'
+import { sliced, type Operation } from '../operation.ts'
+import type { TransportCollectives } from '../transports/transport-collectives.ts'
 
 /** The operation with the algorithm that runs it in this group. */
 export function resolveAlgorithm(

@@ -1,4 +1,4 @@
-import type { Fingerprint } from './operation.ts'
+import type { Fingerprint } from '../operation.ts'
 import type { Transfer } from './transfer.ts'
 import type { Link } from './link.ts'
 import type { Offer } from './pulls.ts'
@@ -44,9 +44,6 @@ export interface Stream {
   /** While an answer to `forget` is awaited: the receives that wait to be cleared. */
   held: Transfer[] | undefined
 }
-
-/** Groups are numbered up to here. */
-export const LARGEST_GROUP = 2 ** 18 - 1
 
 /** Unique among the streams of a link: group < 2^18, space < 4, sequence < 2^32. */
 export function streamKey(space: number, group: number, sequence: number): number {

@@ -1,9 +1,9 @@
-import type { Channel } from './channel.ts'
+import type { Channel } from '../algorithms/channel.ts'
 import type { Engine } from './engine.ts'
 import { spaces } from './frame.ts'
 import { hasLeft } from './group.ts'
 import type { Link } from './link.ts'
-import type { Fingerprint } from './operation.ts'
+import type { Fingerprint } from '../operation.ts'
 import type { Stream } from './stream.ts'
 import { peerError } from './task-errors.ts'
 import { outlastsLeaving, type Task } from './task.ts'
@@ -77,7 +77,7 @@ export function createChannel(engine: Engine, task: Task): Channel {
       return transfer
     },
     receive,
-    receiveInTurn(from, at, bytes) {
+    receiveMatched(from, at, bytes) {
       return engine.turns.take(task, from, (source) => receive(source, at, bytes))
     },
     skip(from) {

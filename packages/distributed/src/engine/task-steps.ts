@@ -1,10 +1,10 @@
 import { findAlgorithm } from '../algorithms/select.ts'
-import type { Channel } from './channel.ts'
+import type { Channel, Resumable } from '../algorithms/channel.ts'
 import type { Engine } from './engine.ts'
-import { isWithoutMessages } from './operation.ts'
+import { isWithoutMessages } from '../operation.ts'
 import { createChannel } from './task-channel.ts'
-import type { Resumable, Task } from './task.ts'
-import type { TransportCollectives } from './transport-collectives.ts'
+import type { Task } from './task.ts'
+import type { TransportCollectives } from '../transports/transport-collectives.ts'
 
 /** The body of a task: an algorithm on messages, or what the transport has instead. */
 export function stepsOf(

@@ -1,5 +1,7 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
+import type { Resumable, Waited } from '../algorithms/channel.ts'
 import { dtypes } from '../dtype.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
 import type { EngineGroup } from './group.ts'
 import {
   ANY_SOURCE,
@@ -9,73 +11,53 @@ import {
   isNative,
   type Fingerprint,
   type Operation,
-} from './operation.ts'
+} from '../operation.ts'
 import type { Stream } from './stream.ts'
 import type { Transfer } from './transfer.ts'
 
-/** What an operation waits for: a transfer, its turn, or others on their boards. */
-export interface Waited {
-  readonly done: boolean
-  /** World ranks that it waits for, where no open transfer tells. */
-  readonly missing?: () => readonly number[]
-}
-
-/** The body of an operation: yields a transfer to wait until it is done. */
-export type Steps = Generator<Waited, void, void>
-
-/** An operation under way: `next` goes on with it until it has to wait. */
-export interface Resumable {
-  next(): IteratorResult<Waited, void>
-}
-
 /** An operation that the engine runs. Times are `monotonicNow()`. */
-export interface Task {
+export class Task implements RunningOperation {
   readonly operation: Operation
   readonly group: EngineGroup
   readonly fingerprint: Fingerprint
   steps: Resumable | undefined
-  readonly posted: number
-  /** When the first message moved; 0 before. */
-  started: number
-  completed: number
+  readonly posted = monotonicNow()
+  started = 0
+  completed = 0
   readonly deadline: number
   /** Whether it has asked the ranks it waits for what they run. */
-  hasInquired: boolean
-  state: 'running' | 'done' | 'failed'
+  hasInquired = false
+  state: 'running' | 'done' | 'failed' = 'running'
   error: TsrError | undefined
   waitingFor: Waited | undefined
   /** Transfers that are not done, for cancellation. */
-  readonly open: Set<Transfer>
+  readonly open = new Set<Transfer>()
   /** Streams of a collective, by group rank; they end with it. */
-  readonly streams: (Stream | undefined)[]
-  /** Blocks of engine memory to give back at the end. */
-  readonly scratch: number[]
+  readonly streams: (Stream | undefined)[] = []
+  /** Blocks of engine memory to release at the end. */
+  readonly scratch: number[] = []
   readonly onSettled: (task: Task) => void
-}
+  readonly #onReady: (task: Task) => void
 
-export function createTask(
-  operation: Operation,
-  group: EngineGroup,
-  onSettled: (task: Task) => void,
-): Task {
-  const posted = monotonicNow()
-  return {
-    operation,
-    group,
-    fingerprint: fingerprintOf(operation, dtypes[operation.dtype].code),
-    steps: undefined,
-    posted,
-    started: 0,
-    completed: 0,
-    deadline: posted + operation.timeout,
-    hasInquired: false,
-    state: 'running',
-    error: undefined,
-    waitingFor: undefined,
-    open: new Set(),
-    streams: [],
-    scratch: [],
-    onSettled,
+  /** @param onReady - called when it can continue */
+  constructor(
+    operation: Operation,
+    group: EngineGroup,
+    onSettled: (task: Task) => void,
+    onReady: (task: Task) => void,
+  ) {
+    this.operation = operation
+    this.group = group
+    this.fingerprint = fingerprintOf(operation, dtypes[operation.dtype].code)
+    this.deadline = this.posted + operation.timeout
+    this.onSettled = onSettled
+    this.#onReady = onReady
+  }
+
+  resume(waited: Waited): void {
+    if (this.waitingFor !== waited) return
+    this.waitingFor = undefined
+    this.#onReady(this)
   }
 }
 

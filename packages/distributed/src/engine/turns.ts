@@ -1,13 +1,14 @@
+import type { MatchedReceive } from '../algorithms/channel.ts'
 import { spaces } from './frame.ts'
 import { hasLeft } from './group.ts'
 import type { Link } from './link.ts'
-import { ANY_SOURCE } from './operation.ts'
+import { ANY_SOURCE } from '../operation.ts'
 import { streamKey, type Stream } from './stream.ts'
 import type { Task } from './task.ts'
 import type { Transfer } from './transfer.ts'
 
 /** The place of a receive among those of its tag. Done when it has a source. */
-export interface Turn {
+export interface Turn extends MatchedReceive {
   readonly task: Task
   /** Group rank, or ANY_SOURCE. */
   readonly from: number
@@ -15,7 +16,7 @@ export interface Turn {
   done: boolean
   /** Group rank that the message comes from. */
   source: number
-  transfer: Transfer | undefined
+  message: Transfer | undefined
 }
 
 export interface TurnEvents {
@@ -44,10 +45,10 @@ export class Turns {
   /** `begin` starts the receive, now or when its turn has come. */
   take(task: Task, from: number, begin: (source: number) => Transfer): Turn {
     const key = keyOf(task)
-    const turn: Turn = { task, from, begin, done: false, source: from, transfer: undefined }
+    const turn: Turn = { task, from, begin, done: false, source: from, message: undefined }
     const queue = this.#queues.get(key)
     if (queue === undefined && from !== ANY_SOURCE) {
-      turn.transfer = begin(from)
+      turn.message = begin(from)
       turn.done = true
       return turn
     }
@@ -103,7 +104,7 @@ export class Turns {
     turn.source = source
     turn.done = true
     try {
-      turn.transfer = turn.begin(source)
+      turn.message = turn.begin(source)
       this.#events.onTurn(turn.task, turn)
     } catch (cause) {
       this.#events.onFailed(turn.task, cause)

@@ -1,7 +1,7 @@
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import type { EngineHost } from '../hosts/host.ts'
+import type { Runner } from '../runners/runner.ts'
 import type {
   BatchedMessage,
   CallOptions,
@@ -54,7 +54,7 @@ export class EngineProcessGroup extends CallForms {
   readonly size: number
   readonly ranks: readonly number[]
   readonly #id: number
-  readonly #host: EngineHost
+  readonly #host: Runner
   readonly #submissions: Submissions
   readonly #onDestroyed: () => Promise<void>
   readonly #objects: ObjectMessages
@@ -62,7 +62,7 @@ export class EngineProcessGroup extends CallForms {
   readonly #self: SelfMessages
   #destroyed = false
 
-  constructor(identity: GroupIdentity, host: EngineHost, onDestroyed: () => Promise<void>) {
+  constructor(identity: GroupIdentity, host: Runner, onDestroyed: () => Promise<void>) {
     super()
     this.#id = identity.id
     this.name = identity.name

@@ -1,12 +1,12 @@
-import { until, type Channel } from '../engine/channel.ts'
-import type { Task, Waited } from '../engine/task.ts'
+import { until, type Channel, type Waited } from '../algorithms/channel.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
 import { low } from './layout.ts'
 import type { LibMpi } from './libmpi.ts'
 import type { NativeMemory } from './native-memory.ts'
 
 /** A rank's turn to make a communicator, or the word to do so. */
 interface Signal {
-  readonly task: Task
+  readonly task: RunningOperation
   done: boolean
 }
 
@@ -47,7 +47,7 @@ export class Communicators {
    *
    * @returns its handle
    */
-  *make(channel: Channel, task: Task): Generator<Waited, number, void> {
+  *make(channel: Channel, task: RunningOperation): Generator<Waited, number, void> {
     const { ranks } = task.group
     const order = [...ranks.keys()].sort((a, b) => ranks[a]! - ranks[b]!)
     const place = order.indexOf(channel.rank)
@@ -73,12 +73,12 @@ export class Communicators {
   }
 
   /** Gives the turn to the next, when none has it, and looks for the word. */
-  progress(wake: (task: Task, waited: Waited) => void): boolean {
+  progress(): boolean {
     const word = this.#expected
     if (word !== undefined && this.#isDone(word.at)) {
       this.#expected = undefined
       word.done = true
-      wake(word.task, word)
+      word.task.resume(word)
     }
     while (this.#turns[0] !== undefined && this.#turns[0].task.state !== 'running') {
       this.#turns.shift()
@@ -87,13 +87,18 @@ export class Communicators {
     const isNew = first !== undefined && !first.done
     if (isNew) {
       first.done = true
-      wake(first.task, first)
+      first.task.resume(first)
     }
     return isNew || word?.done === true
   }
 
   /** A message of no bytes; returns the offset of its request. */
-  #exchange(name: 'Isend' | 'Irecv', channel: Channel, { group }: Task, peer: number): number {
+  #exchange(
+    name: 'Isend' | 'Irecv',
+    channel: Channel,
+    { group }: RunningOperation,
+    peer: number,
+  ): number {
     const { abi, call } = this.#mpi
     const at = channel.scratch(8)
     const address = this.#native.address(at)
@@ -113,7 +118,7 @@ export class Communicators {
     this.#mpi.call('Comm_free', this.#native.address(low.handle))
   }
 
-  #create(channel: Channel, { group }: Task): number {
+  #create(channel: Channel, { group }: RunningOperation): number {
     const { abi, call } = this.#mpi
     const { id, ranks } = group
     const list = channel.scratch(4 * ranks.length)

@@ -1,15 +1,29 @@
 import { createHash } from 'node:crypto'
 import { tsrError } from '@tsrun/core'
-import { hostIdentity, memoryStore } from '@tsrun/store'
-import type { InitOptions } from '../groups/join/options.ts'
-import type { Rendezvous } from '../groups/join/generations.ts'
+import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
 import { checkPlace, expectedPlace, placeOf } from './launch.ts'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
 
+/** What the caller says about this process, where it does. */
+export interface MpiJoinOptions {
+  readonly rank?: number
+  readonly worldSize?: number
+  /** Default: one that rank 0 hosts. */
+  readonly store?: Store
+  /** Name of the network interface of the store, or an own IP address. */
+  readonly iface?: string
+  /** Of the store, in milliseconds. */
+  readonly timeout?: number
+}
+
 /** What MPI knows about this process, and the store of the job. */
-export interface MpiWorld extends Rendezvous {
+export interface MpiWorld {
   readonly place: { readonly rank: number; readonly worldSize: number }
+  readonly store: Store
+  /** Whether `close` ends the connection, and with it what the store keeps for it. */
+  readonly isOwn: boolean
+  close(): Promise<void>
 }
 
 /**
@@ -19,7 +33,7 @@ export interface MpiWorld extends Rendezvous {
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE without libmpi; ERR_TSR_MPI_LAUNCH when the variables of the
  *   launcher say something else than libmpi; ERR_TSR_MPI
  */
-export async function joinMpiWorld(options: InitOptions): Promise<MpiWorld> {
+export async function joinMpiWorld(options: MpiJoinOptions): Promise<MpiWorld> {
   const { env } = process
   const launched = placeOf(env)
   const expected = expectedPlace(env, options)

@@ -1,12 +1,13 @@
-import { monotonicNow, type TsrError } from '@tsrun/core'
+import { monotonicNow } from '@tsrun/core'
 import { arithmeticOf } from '../algorithms/algorithm.ts'
 import { dtypes } from '../dtype.ts'
-import { until, type Channel } from '../engine/channel.ts'
-import type { EngineGroup } from '../engine/group.ts'
-import type { TransportCollectives } from '../engine/transport-collectives.ts'
-import { isCollective, reducing, type Operation } from '../engine/operation.ts'
-import { thrownError } from '../engine/task-errors.ts'
-import type { Steps, Task, Waited } from '../engine/task.ts'
+import { until, type Channel, type Steps } from '../algorithms/channel.ts'
+import { isCollective, reducing, type Operation } from '../operation.ts'
+import type {
+  GroupFacts,
+  RunningOperation,
+  TransportCollectives,
+} from '../transports/transport-collectives.ts'
 import type { Communicators } from './communicators.ts'
 import { low } from './layout.ts'
 import type { LibMpi } from './libmpi.ts'
@@ -16,13 +17,13 @@ import { reductionHandle } from './types.ts'
 
 /** A collective that libmpi has, or will have when the communicator is there. */
 interface Request {
-  readonly task: Task
+  readonly task: RunningOperation
   readonly channel: Channel
   readonly operation: Operation
   /** Offset of the MPI_Request. */
   readonly at: number
   done: boolean
-  error: TsrError | undefined
+  error: Error | undefined
 }
 
 /** What libmpi knows of a group. */
@@ -62,11 +63,11 @@ export class MpiCollectives implements TransportCollectives {
     return this.#active.length > 0
   }
 
-  take(operation: Operation, group: EngineGroup): Operation | undefined {
+  take(operation: Operation, group: GroupFacts): Operation | undefined {
     return this.#canRun(operation, group) ? { ...operation, algorithm: 'mpi' } : undefined
   }
 
-  *run(task: Task, openChannel: () => Channel): Steps {
+  *run(task: RunningOperation, openChannel: () => Channel): Steps {
     const channel = openChannel()
     const group = this.#groupOf(task.group.id)
     const { operation } = task
@@ -83,8 +84,8 @@ export class MpiCollectives implements TransportCollectives {
     arithmeticOf(channel, operation).finish(result.at, result.bytes)
   }
 
-  progress(wake: (task: Task, waited: Waited) => void): boolean {
-    const hasMoved = this.#communicators.progress(wake)
+  progress(): boolean {
+    const hasMoved = this.#communicators.progress()
     const ended = this.#refused.splice(0)
     const asked = Math.min(this.#active.length, ASKED)
     for (let i = 0; i < asked; i++) {
@@ -100,7 +101,7 @@ export class MpiCollectives implements TransportCollectives {
       }
     }
     if (asked > 0) this.#active = this.#active.filter(({ done }) => !done)
-    for (const request of ended) wake(request.task, request)
+    for (const request of ended) request.task.resume(request)
     return hasMoved || ended.length > 0
   }
 
@@ -116,7 +117,7 @@ export class MpiCollectives implements TransportCollectives {
     if (group?.communicator !== undefined && !isHeld) this.#communicators.free(group.communicator)
   }
 
-  #canRun(operation: Operation, { ranks }: EngineGroup): boolean {
+  #canRun(operation: Operation, { ranks }: GroupFacts): boolean {
     const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
     if (!isCollective(operation) || algorithm !== 'auto') return false
     // ranks start these in different orders, or fold in that of the ranks: libmpi does neither
@@ -155,7 +156,7 @@ export class MpiCollectives implements TransportCollectives {
       request.task.started = monotonicNow()
     } catch (error) {
       request.done = true
-      request.error = thrownError(error)
+      request.error = error as Error
       this.#refused.push(request)
     }
   }
@@ -167,7 +168,7 @@ export class MpiCollectives implements TransportCollectives {
       call('Test', this.#native.address(request.at), flag, abi.statusIgnore)
       return this.#native.integer(low.flag) !== 0
     } catch (error) {
-      request.error = thrownError(error)
+      request.error = error as Error
       return true
     }
   }

@@ -1,5 +1,4 @@
 import { tsrError } from '@tsrun/core'
-import type { EngineHost } from '../hosts/host.ts'
 import { low } from './layout.ts'
 import { openLibMpi, type LibMpi } from './libmpi.ts'
 import { NativeMemory } from './native-memory.ts'
@@ -77,11 +76,15 @@ function enter(mpi: LibMpi): MpiProcess {
 
 let leave: ((code: number) => void) | undefined
 
-/** Leaves MPI when the process ends well; after the engine, so the last one to call it counts. */
-export function leaveMpiAtExit(host: EngineHost): void {
+/**
+ * Leaves MPI when the process ends well; after the engine, so the last one to call it counts.
+ *
+ * @param heap - of the engine
+ */
+export function leaveMpiAtExit(heap: Uint8Array): void {
   if (entered === undefined) return
   if (leave !== undefined) process.off('exit', leave)
-  const { integers } = new NativeMemory(host.arena.heap.bytes, openLibMpi().abi)
+  const { integers } = new NativeMemory(heap, openLibMpi().abi)
   leave = (code) => {
     // with an operation that never ends this would never end either
     const hasAbandoned = integers[low.abandoned / 4] !== 0

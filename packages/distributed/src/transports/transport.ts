@@ -1,5 +1,5 @@
-import type { Board } from '../engine/board.ts'
-import type { TransportCollectives } from '../engine/transport-collectives.ts'
+import type { Board } from './board.ts'
+import type { TransportCollectives } from './transport-collectives.ts'
 
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1

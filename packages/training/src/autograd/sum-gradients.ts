@@ -1,7 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../model/recording.ts'
-import { sum as add } from '../backend/device-math.ts'
-import { currentHeap } from '../backend/wasm/heap.ts'
+import { addInPlace, sumOf } from '../backend/arithmetic.ts'
 
 /**
  * Collects gradients by parameter name, to sum them over micro-batches.
@@ -15,21 +14,12 @@ export function sumInto(gradients: Map<string, Tensor>): GradientListener {
   const listener: GradientListener = ({ name }, gradient) => {
     const sum = gradients.get(name)
     if (sum === undefined) gradients.set(name, gradient)
-    else if (addInto(sum, gradient)) gradient.dispose()
+    else if (addInPlace(sum, gradient)) gradient.dispose()
     else {
-      gradients.set(name, add(sum, gradient))
+      gradients.set(name, sumOf(sum, gradient))
       sum.dispose()
       gradient.dispose()
     }
   }
   return Object.assign(listener, { sums: gradients })
-}
-
-/** sum += gradient without a new tensor, where the memory is in reach and nobody else's. */
-function addInto(sum: Tensor, gradient: Tensor): boolean {
-  const heap = currentHeap()
-  if (heap === undefined || !heap.isWritable(sum) || sum.size !== gradient.size) return false
-  const at = heap.addressOf(sum)
-  heap.kernels.add_scaled(at, at, 1, heap.addressOf(gradient), sum.size)
-  return true
 }

@@ -1,18 +1,51 @@
-import type { BackendFacts } from './backend.ts'
-import { registerCpu, tf } from './tfjs.ts'
+import type { BackendFacts, Storage, TensorBackend } from '../tfjs/backend.ts'
+import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
+import { countCopy } from '../tfjs/host-arrays.ts'
+import { registerCpu, tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Plain JavaScript kernels: slow, everywhere available, the reference for the others. */
+/** Kernels in plain JavaScript: slow, but available everywhere, and the reference for the others. */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
-  if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialised')
-  silenceHint()
+  if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
+  suppressAdvertisement()
   return { device: 'CPU', threads: 1 }
 }
 
 /** The first tensor of the cpu backend prints an advertisement for tfjs-node, except in production mode. */
-function silenceHint(): void {
+function suppressAdvertisement(): void {
   const production = tf.env().getBool('PROD')
   tf.env().set('PROD', true)
   tf.scalar(0).dispose()
   tf.env().set('PROD', production)
+}
+
+/** A tensor is a typed array: values take one copy each way. */
+export const cpuBackend: TensorBackend = {
+  view: readSync,
+  writeTo(tensor, target) {
+    target.set(readSync(tensor))
+    countCopy('toHost', target.byteLength)
+  },
+  create: createFromArray,
+  storageOf,
+}
+
+/** tfjs-backend-cpu 4.22, `backend_cpu.js`: `write`, `readSync`. */
+interface CpuTensors {
+  readonly data: { get(dataId: object): { values: Float32Array } }
+}
+
+const EMPTY = new Float32Array(0)
+
+function storageOf({ dataId }: Tensor): Storage {
+  const data = (tf.engine().backend as unknown as CpuTensors).data.get(dataId)
+  return {
+    free() {
+      data.values = EMPTY
+    },
+    fill(values) {
+      data.values = new Float32Array(values)
+    },
+    abandon: () => undefined,
+  }
 }

@@ -1,36 +1,49 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
-import type { HostArray, HostArrays, HostDType } from './bridge/bridge.ts'
-import { countCopy } from './bridge/copies.ts'
-import { checkArray } from './bridge/dtypes.ts'
-import { bridge } from './bridge/select.ts'
-import { tf } from './tfjs.ts'
+import {
+  checkArray,
+  countCopy,
+  type HostArray,
+  type HostArrays,
+  type HostDType,
+} from '../tfjs/host-arrays.ts'
+import type { Storage } from '../tfjs/backend.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { currentBackend } from './current.ts'
+import { currentHeap } from './wasm/heap.ts'
 
 /**
- * The values of a float32 tensor, without a copy where the backend keeps them in reach (wasm, cpu).
+ * The values of a float32 tensor, without a copy where the host can access its memory (wasm, cpu).
  *
- * Read it at once: on wasm the next allocation may detach it. Never write to it.
+ * Read them immediately: on wasm the next allocation may detach the array. Never write to it.
  */
 export function viewOf(tensor: TensorInfo): Float32Array {
-  const { view } = bridge()
+  const { view } = currentBackend()
   if (view !== undefined) return view(tensor) as Float32Array
   const values = tf.engine().readSync(tensor.dataId) as Float32Array
   countCopy('toHost', values.byteLength)
   return values
 }
 
+/** The values of a tensor, if they can be read without waiting for a device. Never write to them. */
+export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
+  const { view, peek } = currentBackend()
+  return (view ?? peek)?.(tensor)
+}
+
 /**
- * A new float32 tensor whose zeroed or arbitrary memory `fill` writes in full, without a copy on
- * wasm and cpu. Views of other tensors have to be taken inside `fill`, after the allocation. It
- * outlives any tf.tidy; the caller disposes it.
+ * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The
+ * array that `fill` gets has arbitrary contents, and all of it has to be written. Take views of other
+ * tensors inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes
+ * it.
  */
 export function createTensor(
   shape: readonly number[],
   fill: (values: Float32Array) => void,
 ): Tensor {
-  return tf.keep(bridge().create(shape, 'float32', fill as (values: HostArray) => void))
+  return tf.keep(currentBackend().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
-/** The same, but the tensor ends with the tf.tidy or the recorded pass that is under way. */
+/** As `createTensor`, but the tensor belongs to the tf.tidy or the recorded pass that is under way. */
 export function scopedTensor(
   shape: readonly number[],
   fill: (values: Float32Array) => void,
@@ -40,13 +53,67 @@ export function scopedTensor(
   return tensor
 }
 
-/** The values of a tensor, where no device has to be waited for. Never write to them. */
-export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
-  const { view, peek } = bridge()
-  return (view ?? peek)?.(tensor)
+/**
+ * Creates a tensor with the values of an array, which may be reused when this returns. The tensor
+ * outlives any tf.tidy; the caller disposes it. It takes at most two copies of memory, one on wasm and
+ * cpu.
+ *
+ * @param source - see `target` of {@link writeTo}
+ * @throws ERR_TSR_ARGUMENT when the array does not match the dtype and the shape
+ */
+export function tensorFrom<D extends HostDType = 'float32'>(
+  source: HostArrays[D],
+  shape: readonly number[],
+  dtype: D = 'float32' as D,
+): Tensor {
+  checkArray('source', source, shape, dtype)
+  const { createFrom, create } = currentBackend()
+  const tensor =
+    createFrom?.(source, shape, dtype) ??
+    create(shape, dtype, (values) => {
+      values.set(source)
+      countCopy('toTensor', source.byteLength)
+    })
+  return tf.keep(tensor)
 }
 
-/** The value of a float32 or int32 scalar, which is freed; a promise where it has to be fetched. */
+/** As `tensorFrom`, but the tensor belongs to the tf.tidy or the recorded pass that is under way. */
+export function scopedTensorFrom<D extends HostDType = 'float32'>(
+  source: HostArrays[D],
+  shape: readonly number[],
+  dtype: D = 'float32' as D,
+): Tensor {
+  const tensor = tensorFrom(source, shape, dtype)
+  tensor.kept = false
+  return tensor
+}
+
+/**
+ * Copies the values of a tensor into an array, for example a part of an arena.
+ *
+ * It takes at most two copies of memory on every backend, one on wasm and cpu; see {@link copyCounts}.
+ *
+ * @param target - a Float32Array, Int32Array or Uint8Array, for the dtype float32, int32 or bool of
+ *   the tensor, with room for exactly its values; its memory may be shared
+ * @returns a promise if values can only be fetched asynchronously (webgpu): keep the tensor until it
+ *   settles. Elsewhere nothing, and the values are there.
+ * @throws ERR_TSR_ARGUMENT when the array does not fit
+ */
+export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<void> {
+  checkArray('target', target, tensor.shape, tensor.dtype)
+  return currentBackend().writeTo(tensor, target)
+}
+
+/** Adds the values of a float32 tensor to those of an array of its size. */
+export function addTo(target: Float32Array, tensor: TensorInfo): void {
+  const values = viewOf(tensor)
+  for (let i = 0; i < values.length; i++) target[i]! += values[i]!
+  countCopy('toHost', values.byteLength)
+}
+
+/**
+ * The value of a float32 or int32 scalar, whose tensor is disposed; a promise if it has to be fetched.
+ */
 export function takeScalar(tensor: Tensor): number | Promise<number> {
   const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
   const written = writeTo(tensor, value)
@@ -62,58 +129,31 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
 }
 
 /**
- * Copies the values of a tensor into an array, for example a part of an arena.
+ * Gives a float32 tensor new values, in its own memory where that is safe: a receive in place.
  *
- * At most two copies of memory on every backend, one on wasm and cpu; see {@link copyCounts}.
+ * It is safe on wasm unless another tensor shares the memory (a clone, a reshaped one, or one that a
+ * recording has saved) or XNNPACK has a packed copy of it, as of every filter of a convolution: later
+ * results would still be those of the old values. Otherwise `tensor` is disposed and a new one is
+ * returned. Do not use this for the values of parameters: replace them, so that recordings notice.
  *
- * @param target - Float32Array, Int32Array or Uint8Array as the dtype float32, int32 or bool of the
- *   tensor asks for, with room for exactly its values; shared memory or not
- * @returns a promise where values can be fetched asynchronously only (webgpu): keep the tensor until
- *   it is settled. Nothing elsewhere: the values are there.
- * @throws ERR_TSR_ARGUMENT when the array does not fit
+ * @param tensor - owned by the caller, who uses the returned tensor from now on
+ * @param fill - writes all values; see {@link createTensor}
+ *
+ * @example
+ * received = overwrite(received, (values) => values.set(buffer))
  */
-export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<void> {
-  checkArray('target', target, tensor.shape, tensor.dtype)
-  return bridge().writeTo(tensor, target)
+export function overwrite(tensor: Tensor, fill: (values: Float32Array) => void): Tensor {
+  const heap = currentHeap()
+  if (tensor.dtype === 'float32' && heap?.isWritable(tensor) === true) {
+    fill(heap.floats(heap.addressOf(tensor), tensor.size))
+    return tensor
+  }
+  const next = createTensor(tensor.shape, fill)
+  tensor.dispose()
+  return next
 }
 
-/** Adds the values of a float32 tensor to those of an array of its size. */
-export function addTo(target: Float32Array, tensor: TensorInfo): void {
-  const values = viewOf(tensor)
-  for (let i = 0; i < values.length; i++) target[i]! += values[i]!
-  countCopy('toHost', values.byteLength)
-}
-
-/**
- * A new tensor of the values of an array, which is free again when this returns. It outlives any
- * tf.tidy; the caller disposes it. At most two copies of memory, one on wasm and cpu.
- *
- * @param source - see `target` of {@link writeTo}
- * @throws ERR_TSR_ARGUMENT when the array is not of the dtype and the shape
- */
-export function tensorFrom<D extends HostDType = 'float32'>(
-  source: HostArrays[D],
-  shape: readonly number[],
-  dtype: D = 'float32' as D,
-): Tensor {
-  checkArray('source', source, shape, dtype)
-  const { from, create } = bridge()
-  const tensor =
-    from?.(source, shape, dtype) ??
-    create(shape, dtype, (values) => {
-      values.set(source)
-      countCopy('toTensor', source.byteLength)
-    })
-  return tf.keep(tensor)
-}
-
-/** The same, but the tensor ends with the tf.tidy or the recorded pass that is under way. */
-export function scopedTensorFrom<D extends HostDType = 'float32'>(
-  source: HostArrays[D],
-  shape: readonly number[],
-  dtype: D = 'float32' as D,
-): Tensor {
-  const tensor = tensorFrom(source, shape, dtype)
-  tensor.kept = false
-  return tensor
+/** The memory of a float32 tensor; undefined if the current backend cannot release it for a while. */
+export function storageOf(tensor: Tensor): Storage | undefined {
+  return currentBackend().storageOf?.(tensor)
 }

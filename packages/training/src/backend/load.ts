@@ -1,9 +1,9 @@
 import { createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
-import type { Backend, BackendFacts, BackendName, BackendOptions } from './backend.ts'
+import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
 import { loadCpu } from './cpu.ts'
-import { loadTensorFlow } from './tensorflow.ts'
-import { loadWasm } from './wasm.ts'
-import { loadWebGpu } from './webgpu.ts'
+import { loadTensorFlow } from './tensorflow/load.ts'
+import { loadWasm } from './wasm/load.ts'
+import { loadWebGpu } from './webgpu/load.ts'
 
 const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise<BackendFacts>>> = {
   tensorflow: loadTensorFlow,
@@ -13,15 +13,15 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
 }
 
 /**
- * Loads the tensor backend `name` and makes it current; every tensor of this process lives there.
+ * Loads the tensor backend `name` and makes it current: it holds all tensors of this process.
  *
- * `auto` takes the fastest one that is set up and works: tensorflow (`tsrun setup tensorflow`), else
- * wasm. One that is named is taken or refused, never replaced. The level `info` of TSRUN_LOG_LEVEL
- * shows which it is.
+ * `auto` is the fastest backend that is set up and works: tensorflow (after `tsrun setup tensorflow`),
+ * else wasm. If a backend is named and cannot be loaded, the call throws instead of using another one.
+ * The log shows the backend at the level `info` of TSRUN_LOG_LEVEL.
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
- * @param options - which device, for backends with a choice of them
- * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when it cannot be loaded
+ * @param options - the device, for backends that have several
+ * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when the backend cannot be loaded
  */
 export async function loadBackend(
   name: 'auto' | BackendName | undefined = process.env['TSRUN_BACKEND'] as 'auto' | undefined,

@@ -1,4 +1,4 @@
-import { sizeOf } from '../backend/shape.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** A box of a whole tensor: on every axis where it begins, and its length. */

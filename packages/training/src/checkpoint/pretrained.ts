@@ -1,7 +1,7 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import { checkChoice } from '../arguments.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
-import { sizeOf } from '../backend/shape.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { checkModule } from './arguments.ts'
 import { copyCommon } from './overlap.ts'

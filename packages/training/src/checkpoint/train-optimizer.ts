@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { OptimizerState, ParameterState } from '../optim/state.ts'
 import { placeWeights, type LayerNames, type LayersModelLike, type PlacedWeight } from './layers.ts'
 import { ownerOfState } from './owners.ts'

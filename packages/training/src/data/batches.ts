@@ -1,81 +1,78 @@
-import { refuseUnknown } from '@tsrun/core'
+import { count, declareOptions, flag, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkFlag } from '../arguments.ts'
 import { createTensor } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Dataset } from './dataset.ts'
-import { checkCount, checkOrder, epochOrder } from './epoch-order.ts'
-import { checkShare, endsOfShare, type Share } from './share.ts'
+import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 
 export interface BatchesOptions {
-  /** Examples a batch. */
+  /** The number of examples in a batch, over all ranks. */
   readonly batch: number
-  /** With `epoch` it alone decides the order; default 0. */
+  /** The order depends only on it and on `epoch`; default 0. */
   readonly seed?: number
-  /** Each epoch has an order of its own; default 0. */
+  /** Each epoch has its own order; default 0. */
   readonly epoch?: number
-  /** Default true; false keeps the order of the data set. */
+  /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** Leaves out a last batch that is not full; default false. */
+  /** Whether to leave out a last batch that is not full; default false. */
   readonly dropLast?: boolean
   /**
-   * Number `index` of `count` equal parts of every batch: for ranks that share the batches, by their
-   * data parallel coordinate. The parts of a last batch may differ by one example, or be empty.
-   * Default [0, 1].
+   * Part `index` of `count` equal parts of every batch. Ranks that share batches pass their data
+   * parallel coordinate. The parts of the last batch may differ by one example or be empty. Default
+   * [0, 1].
    */
   readonly share?: Share
-  /** How many examples of the epoch are behind already, over all ranks; default 0. */
+  /** The number of examples of the epoch that are consumed already, over all ranks; default 0. */
   readonly start?: number
 }
 
-const KNOWN = Object.keys({
-  batch: true,
-  seed: true,
-  epoch: true,
-  shuffle: true,
-  dropLast: true,
-  share: true,
-  start: true,
-} satisfies Record<keyof BatchesOptions, true>)
+/** The rules of the options that a loader has, too. */
+export const batchRules = {
+  batch: count({ from: 1 }),
+  seed: orderRules.seed,
+  shuffle: orderRules.shuffle,
+  dropLast: flag().default(false),
+  share: shareRule.default([0, 1]),
+}
 
-/** Some examples. Ranks that need one half of it never read the other. */
+const readOptions = declareOptions({
+  ...batchRules,
+  epoch: orderRules.epoch,
+  start: count().default(0),
+} satisfies Rules<BatchesOptions>)
+
+/** Some examples. Inputs and labels are read only on the ranks that ask for them. */
 export interface ExampleBatch {
   readonly size: number
-  /** Indices of the examples in the data set. */
+  /** The indices of the examples in the data set. */
   readonly indices: Int32Array
-  /** Makes [size, features] float32, the caller's to dispose. */
+  /** Creates a float32 tensor [size, features], which the caller disposes. */
   readonly inputs: () => Tensor
-  /** Makes [size] int32, the caller's to dispose. */
+  /** Creates an int32 tensor [size], which the caller disposes. */
   readonly labels: () => Tensor
 }
 
-/** The batches of one epoch, in order. */
+/** The batches of one epoch in their order. */
 export interface Batches extends Iterable<ExampleBatch> {
-  /** Number of batches. */
+  /** The number of batches. */
   readonly length: number
 }
 
 /**
- * Cuts one epoch of `dataset` into batches.
+ * Splits one epoch of `dataset` into batches.
  *
- * Their order depends on `seed` and `epoch` alone: every rank computes the same one without a word
- * to the others.
+ * Their order depends only on `seed` and `epoch`, so all ranks compute the same order without any
+ * communication.
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
+ * @throws ERR_TSR_ARGUMENT for an unknown option or one that is out of range
  *
  * @example
  * for (const { inputs, labels } of batches(mnist({ split: 'train' }), { batch: 128, epoch })) ...
  */
 export function batches(dataset: Dataset, options: BatchesOptions): Batches {
-  refuseUnknown(options, KNOWN)
-  const { batch, seed = 0, epoch = 0, shuffle = true, dropLast = false, start = 0 } = options
+  const { batch, seed, epoch, shuffle, dropLast, share, start } = readOptions(options)
   const { size } = dataset
-  checkCount('batch', batch, 1)
-  checkCount('start', start, 0, size)
-  checkOrder({ seed, epoch, shuffle })
-  checkFlag('dropLast', dropLast)
-  const share = options.share ?? [0, 1]
-  checkShare('share', share)
+  count({ to: size }).check('start', start)
   const length = (dropLast ? Math.floor : Math.ceil)((size - start) / batch)
   return {
     length,

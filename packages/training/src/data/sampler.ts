@@ -1,50 +1,49 @@
-import { refuseUnknown } from '@tsrun/core'
-import { checkFlag } from '../arguments.ts'
-import { checkCount, checkOrder, epochOrder } from './epoch-order.ts'
-import { checkShare } from './share.ts'
+import { count, declareOptions, flag, type Rules } from '@tsrun/core'
+import { epochOrder, orderRules, shareRule } from './order.ts'
 
 export interface SamplerOptions {
-  /** Number of examples of the data set. */
+  /** The number of examples of the data set. */
   readonly examples: number
-  /** Which of the ranks that share the examples: the data parallel coordinate. */
+  /** The index of this rank among those that share the examples: its data parallel coordinate. */
   readonly rank: number
-  /** How many share them. */
+  /** The number of ranks that share the examples. */
   readonly ranks: number
-  /** Default true; false keeps the order of the data set. */
+  /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** With the epoch it alone decides the order; default 0. */
+  /** The order depends only on it and on the epoch; default 0. */
   readonly seed?: number
   /**
-   * Whether all ranks have equally many examples, without the last few; default false: then the first
-   * ranks may have one more. No example is ever there twice, as padding would have it.
+   * Whether to leave out the last few examples, so that all ranks have equally many; default false:
+   * the first ranks may have one more. Unlike with padding, no example occurs twice.
    */
   readonly dropLast?: boolean
 }
 
-const KNOWN = Object.keys({
-  examples: true,
-  rank: true,
-  ranks: true,
-  shuffle: true,
-  seed: true,
-  dropLast: true,
-} satisfies Record<keyof SamplerOptions, true>)
+const readOptions = declareOptions({
+  examples: count(),
+  rank: count(),
+  ranks: count({ from: 1 }),
+  shuffle: orderRules.shuffle,
+  seed: orderRules.seed,
+  dropLast: flag().default(false),
+} satisfies Rules<SamplerOptions>)
 
 /** The examples of one rank. */
 export interface Sampler extends Iterable<number> {
-  /** Number of this rank's examples in an epoch. */
+  /** The number of examples of this rank in an epoch. */
   readonly length: number
   readonly epoch: number
-  /** This rank's examples in this epoch, in order. */
+  /** The examples of this rank in this epoch, in their order. */
   readonly indices: Int32Array
-  /** Each epoch has an order of its own; 0 at first. */
+  /** Each epoch has its own order. Initially the epoch is 0. */
   setEpoch(epoch: number): void
 }
 
 /**
- * Shares the examples of an epoch among ranks: each gets every `ranks`-th of them, and each example
- * is there once (torch's DistributedSampler repeats some where the ranks do not divide them). So batch
- * i of all ranks together is batch i of a single process, with as many times larger batches.
+ * Distributes the examples of an epoch over ranks: each rank gets every `ranks`-th example, and each
+ * example occurs once (torch's DistributedSampler repeats some if their number is not divisible by that
+ * of the ranks). Batch i of all ranks together is batch i of a single process with batches that are
+ * larger by a factor of `ranks`.
  *
  * @throws ERR_TSR_ARGUMENT
  *
@@ -56,12 +55,8 @@ export interface Sampler extends Iterable<number> {
  * }
  */
 export function sampler(options: SamplerOptions): Sampler {
-  refuseUnknown(options, KNOWN)
-  const { examples, rank, ranks, shuffle = true, seed = 0, dropLast = false } = options
-  checkCount('examples', examples, 0)
-  checkShare('[rank, ranks]', [rank, ranks])
-  checkOrder({ seed, epoch: 0, shuffle })
-  checkFlag('dropLast', dropLast)
+  const { examples, rank, ranks, shuffle, seed, dropLast } = readOptions(options)
+  shareRule.check('[rank, ranks]', [rank, ranks])
   const whole = dropLast ? examples - (examples % ranks) : examples
   const length = Math.max(0, Math.ceil((whole - rank) / ranks))
   let epoch = 0
@@ -79,7 +74,7 @@ export function sampler(options: SamplerOptions): Sampler {
       return indices
     },
     setEpoch(next) {
-      checkCount('epoch', next, 0)
+      orderRules.epoch.check('epoch', next)
       if (next !== epoch) indices = undefined
       epoch = next
     },

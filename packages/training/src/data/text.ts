@@ -1,86 +1,84 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed } from '../arguments.ts'
-import { tf } from '../backend/tfjs.ts'
 import { generator } from '../random/generator.ts'
-import { checkCount } from './epoch-order.ts'
-import { checkShare, endsOfShare, type Share } from './share.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { endsOfShare, orderRules, shareRule, type Share } from './order.ts'
 
-/** A long row of tokens. */
+/** A long sequence of tokens. */
 export interface Text {
   readonly tokens: Uint8Array
-  /** Number of different tokens there may be. */
+  /** The number of different tokens. */
   readonly vocabulary: number
 }
 
 export interface TextOptions {
-  /** Sequences a batch, over all ranks. */
+  /** The number of sequences in a batch, over all ranks. */
   readonly batch: number
-  /** Tokens of a sequence. */
+  /** The number of tokens in a sequence. */
   readonly block: number
   /**
-   * Number `index` of `count` equal parts of the batch: for ranks that share it, by their data parallel
+   * Part `index` of `count` equal parts of the batch. Ranks that share batches pass their data parallel
    * coordinate. Default [0, 1].
    */
   readonly share?: Share
-  /** Which positions of each sequence; default all. Context parallel ranks have some of them. */
+  /** The positions of each sequence that are needed, as on context parallel ranks; default all. */
   readonly positions?: Int32Array
 }
 
-const KNOWN = Object.keys({
-  batch: true,
-  block: true,
-  share: true,
-  positions: true,
-  // which only batches from anywhere need, and which those who evaluate too may have among theirs
-  seed: true,
-} satisfies Record<keyof TextOptions | 'seed', true>)
+interface RandomTextOptions extends TextOptions {
+  /** The sequences depend only on it and on the step; default 0. */
+  readonly seed?: number
+}
 
-/** Sequences and, for each of their tokens, the one that follows. */
+const readOptions = declareOptions({
+  batch: count({ from: 1 }),
+  block: count({ from: 1 }),
+  share: shareRule.default([0, 1]),
+  positions: anything<Int32Array>(),
+  // Only random batches use it, but evaluation may be given the same options.
+  seed: orderRules.seed,
+} satisfies Rules<RandomTextOptions>)
+
+type CompleteOptions = ReturnType<typeof readOptions>
+
+const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batches >= 0')
+
+/** Sequences and, for each of their tokens, the next token. */
 export interface TextBatch {
   readonly size: number
-  /** Where each sequence begins in the text. */
+  /** The index in the text at which each sequence begins. */
   readonly starts: Int32Array
-  /** Makes int32 [size, positions], the caller's to dispose. */
+  /** Creates an int32 tensor [size, positions], which the caller disposes. */
   readonly inputs: () => Tensor
-  /** The same, one token later. */
+  /** The same for the next tokens. */
   readonly labels: () => Tensor
 }
 
 /**
- * Batch number `step`, sequences from anywhere in the text. Which these are depends on `seed` and
- * `step` alone: all ranks draw the same batch and take their share, however many they are, and a run
- * that is continued needs no more than the step.
+ * A batch of random sequences of the text. They depend only on `seed` and `step`: all ranks draw the same
+ * batch and take their share of it, and a job that is resumed only needs the number of the step.
  *
  * @throws ERR_TSR_ARGUMENT
  *
  * @example
  * const { inputs, labels } = textBatch(mobyDick({ split: 'train' }), step, { batch: 16, block: 64 })
  */
-export function textBatch(
-  text: Text,
-  step: number,
-  options: TextOptions & { readonly seed?: number },
-): TextBatch {
-  refuseUnknown(options, KNOWN)
-  const { batch, block, seed = 0 } = checkOptions(text, options)
-  checkCount('step', step, 0)
-  checkSeed(seed)
+export function textBatch(text: Text, step: number, options: RandomTextOptions): TextBatch {
+  const complete = readFor(text, options)
+  const { batch, block, seed } = complete
+  count().check('step', step)
   const next = generator(`text batch ${String(step)}`, seed)
   const room = text.tokens.length - block
-  // the bias of the remainder is below length / 2^32
-  return cutOut(
-    text,
-    Int32Array.from({ length: batch }, () => next() % room),
-    options,
-  )
+  // The bias of the remainder is below length / 2^32.
+  const starts = Int32Array.from({ length: batch }, () => next() % room)
+  return sequencesAt(text, starts, complete)
 }
 
 /**
- * The whole text in batches of sequences, each once, without what is left over at the end: for
- * evaluation. The parts of a last batch may differ by one sequence, or be empty.
+ * The whole text in batches of sequences, for evaluation. Each sequence occurs once; an incomplete one at
+ * the end is left out. The parts of the last batch may differ by one sequence or be empty.
  *
- * @param limit - of the batches; default all
+ * @param limit - the largest number of batches; default all
  * @throws ERR_TSR_ARGUMENT
  */
 export function* textBatches(
@@ -88,25 +86,20 @@ export function* textBatches(
   options: TextOptions,
   limit = Infinity,
 ): Generator<TextBatch> {
-  refuseUnknown(options, KNOWN)
-  const { batch, block } = checkOptions(text, options)
-  if (!(limit >= 0)) {
-    const expected = 'a number of batches, 0 or more'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'limit', value: limit, expected })
-  }
+  const complete = readFor(text, options)
+  const { batch, block } = complete
+  limitRule.check('limit', limit)
   const sequences = Math.floor((text.tokens.length - 1) / block)
   for (let i = 0; i < Math.min(limit, Math.ceil(sequences / batch)); i++) {
     const length = Math.min(batch, sequences - i * batch)
-    yield cutOut(
-      text,
-      Int32Array.from({ length }, (_, k) => (i * batch + k) * block),
-      options,
-    )
+    const starts = Int32Array.from({ length }, (_, k) => (i * batch + k) * block)
+    yield sequencesAt(text, starts, complete)
   }
 }
 
-function cutOut({ tokens }: Text, all: Int32Array, options: TextOptions): TextBatch {
-  const { block, share = [0, 1] } = options
+/** This rank's share of the sequences that begin at the indices `all`. */
+function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions): TextBatch {
+  const { block, share } = options
   const positions = options.positions ?? Int32Array.from({ length: block }, (_, i) => i)
   const starts = all.subarray(...endsOfShare(share, all.length))
   const size = starts.length
@@ -123,17 +116,15 @@ function cutOut({ tokens }: Text, all: Int32Array, options: TextOptions): TextBa
   return { size, starts, inputs: make(0), labels: make(1) }
 }
 
-function checkOptions<Options extends TextOptions>({ tokens }: Text, options: Options): Options {
-  const { batch, block, share = [0, 1], positions } = options
-  const refuse = (name: string, value: string | number, expected: string) =>
-    tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
-  checkCount('batch', batch, 1)
-  checkCount('block', block, 1)
+function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions {
+  const complete = readOptions(options)
+  const { block, positions } = complete
   if (block >= tokens.length) {
-    throw refuse('block', block, `less than the ${String(tokens.length)} tokens of the text`)
+    const expected = `less than the ${String(tokens.length)} tokens of the text`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'block', value: block, expected })
   }
-  checkShare('share', share)
   const outside = positions?.find((position) => !(position >= 0 && position < block))
-  if (outside !== undefined) throw refuse('positions', outside, `0 to ${String(block - 1)}`)
-  return options
+  if (outside === undefined) return complete
+  const expected = `0 to ${String(block - 1)}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'positions', value: outside, expected })
 }

@@ -26,6 +26,11 @@ export interface Parameter {
    * counts its values where each counts once, as in a norm. Default false.
    */
   countedElsewhere?: boolean
+  /**
+   * True while `dataParallel` or `fullyShard` average its gradients: a parameter in its place would get
+   * none.
+   */
+  isReplicated?: boolean
   value: Tensor
 }
 

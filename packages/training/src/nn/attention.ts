@@ -1,33 +1,33 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { scopedTensor, viewOf } from '../backend/host-memory.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
-import { joinHeads, splitHeads } from './heads.ts'
-import { JointLinear } from './joint-linear.ts'
-import { Linear } from './linear.ts'
+import { JointLinear, Linear } from './linear.ts'
 import { parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 export interface AttentionOptions {
-  /** Prefix of the parameters' names: `<name>.c_attn.weight` and so on. */
+  /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
   readonly name: string
   readonly width: number
-  /** Divides the width. */
+  /** The number of heads, a divisor of the width. */
   readonly heads: number
   readonly seed?: number
-  /** Of the initial weights; default 0.02. */
+  /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** Of those that lead back to the residual stream; default `deviation`. */
+  /** That of the weights that lead back to the residual stream; default `deviation`. */
   readonly outputDeviation?: number
 }
 
 /**
- * Causal self-attention with several heads, with the names of GPT-2: `c_attn` makes queries, keys and
- * values, `c_proj` leads back.
+ * Causal self-attention with several heads. The parameters have the names of GPT-2: `c_attn` computes
+ * queries, keys and values, `c_proj` the output.
  */
 export class CausalSelfAttention implements Module {
   readonly kind = 'attention'
   readonly children: Record<'c_attn' | 'c_proj', Module>
-  /** Another one where ranks share the sequence. */
+  /** Context parallelism replaces it where ranks share a sequence. */
   core: AttentionCore = causalAttention
   readonly #headSize: number
 
@@ -61,12 +61,12 @@ export class CausalSelfAttention implements Module {
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
     const { c_attn: joint, c_proj: back } = this.children
-    return back.forward(seeThrough(joint.forward(x), this.#headSize, this.core))
+    return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core))
   }
 }
 
-/** From [batch, length, 3 x heads x size] to [batch, length, heads x size], whichever heads these are. */
-function seeThrough(rows: Tensor, size: number, core: AttentionCore): Tensor {
+/** From [batch, length, 3 x heads x size] to [batch, length, heads x size], for any number of heads. */
+function attendByHead(rows: Tensor, size: number, core: AttentionCore): Tensor {
   return tf.customGrad((...args) => {
     const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
     const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
@@ -75,9 +75,69 @@ function seeThrough(rows: Tensor, size: number, core: AttentionCore): Tensor {
     return {
       value: joinHeads([output]),
       gradFunc: (dy: Tensor, tensors: Tensor[]) => {
-        const [seen] = splitHeads(dy, 1, size) as [Tensor]
-        return joinHeads(core.backward(seen, tensors))
+        const [gradient] = splitHeads(dy, 1, size) as [Tensor]
+        return joinHeads(core.backward(gradient, tensors))
       },
     }
   })(rows)
+}
+
+/** From rows [batch, length, parts x heads x size] to one [batch, heads, length, size] for each part. */
+function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+  const [batch, length, channels] = rows.shape as [number, number, number]
+  const heads = channels / parts / size
+  if (!isHostAccessible()) {
+    const split = tf.reshape(rows, [batch, length, parts, heads, size])
+    return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
+  }
+  return Array.from({ length: parts }, (_, part) =>
+    scopedTensor([batch, heads, length, size], (out) => {
+      const from = viewOf(rows)
+      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+        for (let i = 0; i < size; i++) out[inHeads + i] = from[inRows + i]!
+      })
+    }),
+  )
+}
+
+/** The inverse of `splitHeads`. */
+function joinHeads(all: readonly Tensor[]): Tensor {
+  const parts = all.length
+  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const shape = [batch, length, parts * heads * size]
+  if (!isHostAccessible()) {
+    return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
+  }
+  return scopedTensor(shape, (out) => {
+    all.forEach((each, part) => {
+      const from = viewOf(each)
+      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+        for (let i = 0; i < size; i++) out[inRows + i] = from[inHeads + i]!
+      })
+    })
+  })
+}
+
+interface Extents {
+  readonly batch: number
+  readonly heads: number
+  readonly length: number
+  readonly size: number
+}
+
+/** Calls `visit` with the index of the first value of each head at each position, in both layouts. */
+function eachRun(
+  { batch, heads, length, size }: Extents,
+  parts: number,
+  part: number,
+  visit: (inRows: number, inHeads: number) => void,
+): void {
+  for (let b = 0; b < batch; b++) {
+    for (let head = 0; head < heads; head++) {
+      for (let at = 0; at < length; at++) {
+        const inRows = (((b * length + at) * parts + part) * heads + head) * size
+        visit(inRows, ((b * heads + head) * length + at) * size)
+      }
+    }
+  }
 }

@@ -1,37 +1,154 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../backend/tfjs.ts'
-import { attend, scoreGradient } from './attention-block.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { scopedTensor, viewOf } from '../backend/host-memory.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+/*
+ * Attention of queries to keys and values, all [batch, heads, length, size], forward and backward.
+ * Tensors belong to the open scope.
+ */
 
 type Three = readonly [Tensor, Tensor, Tensor]
 
-/** From queries, keys and values, each [batch, heads, length, size], to as many outputs, and back. */
+/** A function of queries, keys and values, each [batch, heads, length, size], with its gradients. */
 export interface AttentionCore {
-  /** @returns the output and, first of all, what `backward` needs of it */
+  /** @returns the output, of the same shape, and what `backward` needs */
   forward(queries: Tensor, keys: Tensor, values: Tensor): { output: Tensor; saved: Tensor[] }
 
-  /** The gradients of queries, keys and values. */
+  /** The gradients of the queries, keys and values. */
   backward(dy: Tensor, saved: readonly Tensor[]): Three
 }
 
 /**
- * softmax(q k' / sqrt(size)) v, where each position sees itself and those before it (Vaswani et al.,
- * 2017). Holds the shares [batch, heads, length, length] for the backward pass.
+ * softmax(q k' / sqrt(size)) v, where each position attends to itself and those before it (Vaswani et
+ * al., 2017). The probabilities [batch, heads, length, length] are kept for the backward pass.
  */
 export const causalAttention: AttentionCore = {
   forward(q, k, v) {
-    const { shares } = attend(q, k, 'causal')
-    const output = tf.matMul(shares, v)
-    return { output, saved: [q, k, v, shares, output] }
+    const { probabilities } = attend(q, k, 'causal')
+    const output = tf.matMul(probabilities, v)
+    return { output, saved: [q, k, v, probabilities, output] }
   },
   backward(dy, saved) {
-    const [q, k, v, shares, output] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
+    const [q, k, v, probabilities, output] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
     const products = tf.sum(tf.mul(dy, output), -1, true)
-    const dShares = tf.matMul(dy, v, false, true)
-    const dScores = scoreGradient(shares, dShares, products, q.shape[3]!)
+    const dProbabilities = tf.matMul(dy, v, false, true)
+    const dScores = scoreGradient(probabilities, dProbabilities, products, q.shape[3]!)
     return [
       tf.matMul(dScores, k),
       tf.matMul(dScores, q, true, false),
-      tf.matMul(shares, dy, true, false),
+      tf.matMul(probabilities, dy, true, false),
     ]
   },
+}
+
+/** `causal`: query i attends to the keys up to i. `full`: to all keys. */
+export type Mask = 'causal' | 'full'
+
+export interface Softmax {
+  /** [batch, heads, queries, keys], rows of sum 1. */
+  readonly probabilities: Tensor
+  /** The log of the sum of the exponentials of the scores, [batch, heads, queries, 1]. */
+  readonly logSums: Tensor
+}
+
+/** softmax(q k' / sqrt(size)) under the mask. */
+export function attend(q: Tensor, k: Tensor, mask: Mask): Softmax {
+  const scores = tf.matMul(q, k, false, true)
+  const scale = 1 / Math.sqrt(q.shape[3]!)
+  return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
+}
+
+/** Computes the probabilities again from the log sums of their rows. */
+export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
+  const scores = tf.matMul(q, k, false, true)
+  const scale = 1 / Math.sqrt(q.shape[3]!)
+  if (!isHostAccessible()) return tf.exp(tf.sub(masked(tf.mul(scores, scale), mask), logSums))
+  return scopedTensor(scores.shape, (out) => {
+    const [from, sums] = [viewOf(scores), viewOf(logSums)]
+    out.fill(0)
+    eachRow(scores, mask, (start, count, row) => {
+      for (let i = start; i < start + count; i++) out[i] = Math.exp(from[i]! * scale - sums[row]!)
+    })
+  })
+}
+
+/**
+ * The gradient of q k': probabilities (dProbabilities - products) / sqrt(size).
+ *
+ * @param dProbabilities - [batch, heads, queries, keys]
+ * @param products - the output times its gradient, summed over the last axis: [batch, heads, queries, 1]
+ */
+export function scoreGradient(
+  probabilities: Tensor,
+  dProbabilities: Tensor,
+  products: Tensor,
+  size: number,
+): Tensor {
+  const scale = 1 / Math.sqrt(size)
+  if (!isHostAccessible()) {
+    return tf.mul(tf.mul(probabilities, tf.sub(dProbabilities, products)), scale)
+  }
+  return scopedTensor(probabilities.shape, (out) => {
+    const [p, d, sums] = [viewOf(probabilities), viewOf(dProbabilities), viewOf(products)]
+    eachRow(probabilities, 'full', (start, count, row) => {
+      for (let i = start; i < start + count; i++) out[i] = p[i]! * (d[i]! - sums[row]!) * scale
+    })
+  })
+}
+
+function softmax(scores: Tensor, scale: number, mask: Mask): Softmax {
+  const visible = masked(tf.mul(scores, scale), mask)
+  const logSums = tf.logSumExp(visible, -1, true)
+  return { probabilities: tf.exp(tf.sub(visible, logSums)), logSums }
+}
+
+function softmaxOnHost(scores: Tensor, scale: number, mask: Mask): Softmax {
+  const [batch, heads, queries] = scores.shape as [number, number, number]
+  const sums = new Float32Array(batch * heads * queries)
+  const probabilities = scopedTensor(scores.shape, (out) => {
+    const from = viewOf(scores)
+    out.fill(0)
+    eachRow(scores, mask, (start, count, row) => {
+      const end = start + count
+      let largest = -Infinity
+      for (let i = start; i < end; i++) if (from[i]! > largest) largest = from[i]!
+      let total = 0
+      for (let i = start; i < end; i++) {
+        const exponential = Math.exp((from[i]! - largest) * scale)
+        out[i] = exponential
+        total += exponential
+      }
+      for (let i = start; i < end; i++) out[i]! /= total
+      sums[row] = largest * scale + Math.log(total)
+    })
+  })
+  const logSums = scopedTensor([batch, heads, queries, 1], (out) => {
+    out.set(sums)
+  })
+  return { probabilities, logSums }
+}
+
+/** Calls `visit` with the first index of each row and the number of keys that it attends to. */
+function eachRow(
+  { shape, size }: Tensor,
+  mask: Mask,
+  visit: (start: number, count: number, row: number) => void,
+): void {
+  const [, , queries, keys] = shape as [number, number, number, number]
+  for (let row = 0; row < size / keys; row++) {
+    visit(row * keys, mask === 'full' ? keys : (row % queries) + 1, row)
+  }
+}
+
+/** Far below all scores, but finite, so that differences are numbers. */
+const MASKED = -1e30
+
+function masked(scores: Tensor, mask: Mask): Tensor {
+  if (mask === 'full') return scores
+  const [queries, keys] = scores.shape.slice(2) as [number, number]
+  const bias = Float32Array.from({ length: queries * keys }, (_, i) =>
+    i % keys > Math.floor(i / keys) ? MASKED : 0,
+  )
+  return tf.add(scores, tf.tensor2d(bias, [queries, keys]))
 }

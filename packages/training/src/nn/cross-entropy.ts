@@ -2,28 +2,29 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/check-tensors.ts'
 import type { Recording } from '../model/recording.ts'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { currentEager, type Eager, type Handle } from '../backend/tensorflow/eager.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
-import { refusePartial } from './partial-scores.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
-/** Whether a loss is averaged over its examples or summed; that of one is the mean over its tokens. */
+/**
+ * Whether the losses of the examples are averaged or summed. The loss of one example is the mean over
+ * its tokens.
+ */
 export type Reduction = 'mean' | 'sum'
 
 /**
- * Cross-entropy between the softmax of `logits` and the right classes: -log p(label).
+ * The cross-entropy between the softmax of `logits` and the right classes: -log p(label).
  *
- * Differentiable in `logits`. Its gradient is written out, softmax - one-hot, and computed along
- * with the loss; exponents are taken relative to the largest logit, so that nothing overflows.
+ * Differentiable in `logits`. The gradient, softmax - one-hot, is computed together with the loss.
+ * Exponents are relative to the largest logit, so that nothing overflows.
  *
- * @param logits - [batch, classes] float32; or [..., classes], for example of each token of a text
+ * @param logits - [batch, classes] float32; or [..., classes], for example for each token of a text
  * @param labels - [batch] int32, or [...], each in [0, classes)
  * @param reduction - `mean` over the batch (default), or `sum`: the sums over micro-batches of any
  *   sizes, added up and divided by the size of the batch, are the mean over the batch
  * @returns a scalar
- * @throws ERR_TSR_ARGUMENT when shapes do not fit or a label is out of range, and for scores of a
- *   part of the classes, whose rest other ranks have: see `vocabParallelCrossEntropy`
+ * @throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, and when the
+ *   scores are those of this rank's part of the classes only: see `vocabParallelCrossEntropy`
  *
  * @example
  * const loss = crossEntropy(model.forward(x), labels)
@@ -45,8 +46,8 @@ crossEntropy.reduction = 'mean' as const
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
 
 /**
- * The sum over the examples, the first axis, instead of the mean: what a pipeline adds up over
- * micro-batches.
+ * The cross-entropy summed over the examples, the first axis, instead of averaged. A pipeline adds
+ * these sums up over micro-batches.
  */
 export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
   return crossEntropy(logits, labels, 'sum')
@@ -55,7 +56,7 @@ summedCrossEntropy.reduction = 'sum' as const
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
   recordCrossEntropy(logits, labels, 'sum')
 
-/** Without the tape: the gradient is there as soon as the loss is. */
+/** Needs no tape, because the gradient is computed with the loss. */
 function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
   const { value, gradient } = evaluate(logits, labels, reduction)
   tf.keep(value)
@@ -82,27 +83,27 @@ function evaluate(
   reduction: Reduction,
 ): { value: Tensor; gradient: Tensor } {
   const [rows, classes] = checkShapes(logits, labels)
-  refusePartial(logits)
+  checkComplete(logits)
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
-  const eager = currentEager()
-  if (eager !== undefined && logits.rank === 2) {
-    return evaluateEagerly(eager, logits, labels, weight)
+  const { crossEntropy: evaluateOnBackend } = currentBackend()
+  if (evaluateOnBackend !== undefined && logits.rank === 2) {
+    return evaluateOnBackend(logits, labels, weight)
   }
-  if (right === undefined || !reachesTensors()) {
+  if (right === undefined || !isHostAccessible()) {
     return evaluateOnDevice(logits, labels, classes, weight)
   }
   let loss = 0
   const gradient = createTensor(logits.shape, (out) => {
-    // not `right`: memory may have moved
-    const there = valuesAtHand(labels) as Int32Array
-    loss = lossAndGradient(out, viewOf(logits), there, classes, weight)
+    // Read the labels again: the allocation may have detached the earlier view.
+    const values = valuesAtHand(labels) as Int32Array
+    loss = lossAndGradient(out, viewOf(logits), values, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
 }
 
-/** @throws ERR_TSR_ARGUMENT when one is not that of a class */
+/** @throws ERR_TSR_ARGUMENT unless each label is that of a class */
 export function checkLabels(labels: Int32Array, classes: number): void {
   const wrong = labels.find((label) => !(label >= 0 && label < classes))
   if (wrong === undefined) return
@@ -110,32 +111,7 @@ export function checkLabels(labels: Int32Array, classes: number): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
 }
 
-/** With TensorFlow's own operation; the gradient outlives any tf.tidy. */
-function evaluateEagerly(
-  eager: Eager,
-  logits: Tensor,
-  labels: Tensor,
-  weight: number,
-): { value: Tensor; gradient: Tensor } {
-  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
-  const loss = eager.sum(losses)
-  eager.free(losses)
-  const value = eager.take(weighted(eager, loss, weight), [])
-  value.kept = false
-  return { value, gradient: eager.take(weighted(eager, gradient, weight), logits.shape) }
-}
-
-/** weight * x, in the place of x. */
-function weighted(eager: Eager, x: Handle, weight: number): Handle {
-  if (weight === 1) return x
-  const factor = eager.scalar(weight)
-  const product = eager.multiply(x, factor)
-  eager.free(factor)
-  eager.free(x)
-  return product
-}
-
-/** Without a look at any value. Labels that only the device has are not checked. */
+/** Reads no values. Labels that only the device holds are not checked. */
 function evaluateOnDevice(
   logits: Tensor,
   labels: Tensor,
@@ -192,4 +168,27 @@ function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: nu
     })
   }
   return [rows, logits.shape.at(-1)!]
+}
+
+/**
+ * The scores that are those of some classes only, by data id: this is all that the output of a layer
+ * has in common with its clones and reshaped forms, through which a script passes it here.
+ */
+const partialScores = new WeakSet<object>()
+
+/** Marks the output of a layer whose last axis continues on other ranks. */
+export function markPartial(scores: Tensor): Tensor {
+  partialScores.add(scores.dataId)
+  return scores
+}
+
+/** @throws ERR_TSR_ARGUMENT for scores of some of the classes: the loss would be wrong */
+function checkComplete(scores: Tensor): void {
+  if (!partialScores.has(scores.dataId)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'crossEntropy(logits, labels)',
+    value: `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,
+    expected:
+      "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
+  })
 }

@@ -1,25 +1,26 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
-import { createParameter, uniformValues } from './initialize.ts'
-import type { Module } from '../model/module.ts'
+import type { Module, Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { createParameter, uniformValues } from './initialize.ts'
+import { onRows } from './linear.ts'
 
 export interface EmbeddingOptions {
-  /** Prefix of the parameter's name: `<name>.weight`. */
+  /** The prefix of the name of the parameter: `<name>.weight`. */
   readonly name: string
-  /** How many different things there are. */
+  /** The number of different ids. */
   readonly count: number
-  /** Numbers for each. */
+  /** The number of values for each id. */
   readonly width: number
-  /** Initial values depend on it and on the parameter's name alone; default 0. */
+  /** Initial values depend only on it and on the name of the parameter; default 0. */
   readonly seed?: number
-  /** Of the initial values; default 0.02. */
+  /** The standard deviation of the initial values; default 0.02. */
   readonly deviation?: number
 }
 
-/** A row of a table [count, width] for each number. */
+/** Looks up a row of a table [count, width] for each id. */
 export class Embedding implements Module {
   readonly kind: 'embedding' | 'positions' = 'embedding'
   readonly weight: Parameter
@@ -43,13 +44,13 @@ export class Embedding implements Module {
   }
 }
 
-/** Rows of a table for ids of any shape; differentiable in the table. */
+/** The rows of a table for ids of any shape. Differentiable in the table. */
 export function lookUp(table: Tensor, ids: Tensor): Tensor {
   const rows = tf.gather(table, tf.reshape(ids, [-1]))
   return tf.reshape(rows, [...ids.shape, table.shape[1]!])
 }
 
-/** @throws ERR_TSR_ARGUMENT unless they are int32 and, where they can be seen, rows of the table */
+/** @throws ERR_TSR_ARGUMENT unless the ids are int32 and, if they can be read now, within the table */
 export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   const count = (shard?.shape ?? shape)[0]!
   const wrong =
@@ -62,6 +63,7 @@ export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   })
 }
 
+/** The table of an embedding, or of a `Head`. */
 export function tableParameter(
   name: string,
   shape: readonly [number, number],
@@ -70,4 +72,58 @@ export function tableParameter(
 ): Parameter {
   const values = uniformValues(name, seed, shape[0] * shape[1], Math.sqrt(3) * deviation)
   return createParameter(name, shape, values)
+}
+
+/** The positions in the text of the rows of a sequence of `length`. */
+export type Positions = (length: number) => Int32Array
+
+/** Adds a learned vector for each position to a sequence. */
+export class PositionEmbedding extends Embedding implements Separable {
+  override readonly kind = 'positions'
+  /** Replaced where a rank has only a part of each sequence. */
+  positions: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+
+  /**
+   * @param x - [batch, length, width]
+   * @throws ERR_TSR_ARGUMENT when the sequence is longer than the table
+   */
+  override forward(x: Tensor): Tensor {
+    return this.forwardWith([this.weight.value], x)
+  }
+
+  forwardWith([table]: readonly Tensor[], x: Tensor): Tensor {
+    const positions = this.positions(x.shape[1]!)
+    const count = this.weight.shape[0]!
+    if (positions.some((position) => position >= count)) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'a sequence',
+        value: `one of ${String(Math.max(...positions) + 1)} positions`,
+        expected: `at most ${String(count)}, the block size`,
+      })
+    }
+    return tf.add(x, lookUp(table!, tf.tensor1d(positions, 'int32')))
+  }
+}
+
+export function hasPositions(module: Module): module is PositionEmbedding {
+  return module.kind === 'positions'
+}
+
+/** x W' with W [count, width], the table of an embedding, which may share it. */
+export class Head implements Module {
+  readonly kind = 'head'
+  readonly weight: Parameter
+
+  constructor(weight: Parameter) {
+    this.weight = weight
+  }
+
+  get parameters(): readonly Parameter[] {
+    return [this.weight]
+  }
+
+  /** @param x - [..., width] @returns [..., count] */
+  forward(x: Tensor): Tensor {
+    return onRows(x, (rows) => tf.matMul(rows, this.weight.value, false, true))
+  }
 }

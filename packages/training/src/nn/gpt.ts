@@ -1,74 +1,74 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkFlag, checkSeed } from '../arguments.ts'
-import { Block } from './block.ts'
-import { Embedding, tableParameter } from './embedding.ts'
-import { Head } from './head.ts'
-import { LayerNorm } from './layer-norm.ts'
 import { parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { PositionEmbedding } from './positions.ts'
+import { Embedding, Head, PositionEmbedding, tableParameter } from './embedding.ts'
+import { LayerNorm } from './layer-norm.ts'
+import { checkRange } from './initialize.ts'
+import { Block } from './transformer-block.ts'
 
 export interface GPTOptions {
-  /** Number of different tokens; default 256, bytes. */
+  /** The number of different tokens; default 256, for bytes. */
   readonly vocabulary?: number
-  /** Most tokens of a sequence; default 64. */
+  /** The largest number of tokens in a sequence; default 64. */
   readonly block?: number
-  /** Number of transformer blocks; default 4. */
+  /** The number of transformer blocks; default 4. */
   readonly layers?: number
-  /** Of the attention; divides `width`. Default 4. */
+  /** The number of attention heads, a divisor of `width`; default 4. */
   readonly heads?: number
-  /** Numbers for each token between the blocks; default 128. */
+  /** The number of values for each token between the blocks; default 128. */
   readonly width?: number
-  /** Whether the last layer multiplies with the table of the embedding, as GPT-2; default false. */
+  /** Whether the last layer shares the table of the embedding, as in GPT-2; default false. */
   readonly tied?: boolean
-  /** Initial values depend on it and on the parameters' names alone; default 0. */
+  /** Initial values depend only on it and on the names of the parameters; default 0. */
   readonly seed?: number
-  /** Build only the blocks [from, to); default all. */
+  /** Builds only the blocks [from, to); default all. */
   readonly range?: readonly [from: number, to: number]
 }
 
-const KNOWN = Object.keys({
-  vocabulary: true,
-  block: true,
-  layers: true,
-  heads: true,
-  width: true,
-  tied: true,
-  seed: true,
-  range: true,
-} satisfies Record<keyof GPTOptions, true>)
+const readOptions = declareOptions({
+  vocabulary: count({ from: 1 }).default(256),
+  block: count({ from: 1 }).default(64),
+  layers: count({ from: 1 }).default(4),
+  heads: count({ from: 1 }).default(4),
+  width: count({ from: 1 }).default(128),
+  tied: flag().default(false),
+  seed: number().default(0),
+  range: anything<readonly [number, number]>(),
+} satisfies Rules<GPTOptions>)
 
+/** The standard deviation of the initial weights. */
 const DEVIATION = 0.02
 
 /**
- * A GPT as GPT-2 (Radford et al., 2019) that can be built in parts: embeddings of tokens and positions
- * with the first block, a LayerNorm and the scores of the next token with the last one.
+ * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block also
+ * has the embeddings of tokens and positions, the part with the last block a LayerNorm and the layer
+ * that computes the scores of the next token.
  *
- * Parameters have the names of GPT-2's files: `wte.weight`, `wpe.weight`, `h.<i>.ln_1.weight`,
+ * The parameters have the names of the files of GPT-2: `wte.weight`, `wpe.weight`, `h.<i>.ln_1.weight`,
  * `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`, `h.<i>.mlp.c_fc.weight`,
- * `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, each with its bias, and `lm_head.weight` unless tied. Two
- * have another shape of the same numbers: `c_attn.weight` [width, 3, width] for [width, 3 width], and
- * its bias. With tied weights, parts that hold the first and the last block have one `wte.weight`
- * each, whose gradients have to be summed.
+ * `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and `lm_head.weight` unless tied. Two
+ * have the same values in another shape: `c_attn.weight` is [width, 3, width] instead of [width,
+ * 3 width], and its bias likewise. With tied weights, the parts with the first and the last block have
+ * a `wte.weight` each, whose gradients have to be summed.
  *
- * Weights are uniform at first, of deviation 0.02, and those that lead back to the residual stream of
- * 0.02 / sqrt(2 layers).
+ * The initial weights are uniform, with standard deviation 0.02; for those that lead back to the
+ * residual stream, 0.02 / sqrt(2 layers).
  *
- * @throws ERR_TSR_ARGUMENT when a size or the range is impossible, or for an unknown option
+ * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
 export class GPT implements Module {
   readonly children: Record<string, Module>
   readonly range: readonly [from: number, to: number]
 
   constructor(options: GPTOptions = {}) {
-    refuseUnknown(options, KNOWN)
-    const sizes = checkSizes(options)
-    const { vocabulary, block, layers, heads, width } = sizes
-    const { seed = 0, tied = false } = options
-    checkSeed(seed)
-    checkFlag('tied', tied)
-    const [from, to] = checkRange(options.range ?? [0, layers], layers)
+    const complete = readOptions(options)
+    const { vocabulary, block, layers, heads, width, tied, seed } = complete
+    if (width % heads !== 0) {
+      const expected = `a multiple of the ${String(heads)} heads`
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
+    }
+    const [from, to] = checkRange(complete.range, layers)
     this.range = [from, to]
     this.children = {}
     let table: Parameter | undefined
@@ -103,8 +103,9 @@ export class GPT implements Module {
   }
 
   /**
-   * @param x - int32 [batch, length] tokens, or [batch, length, width] for a part that starts later
-   * @returns scores of the next token [batch, length, vocabulary], or [batch, length, width]
+   * @param x - int32 [batch, length] tokens, or [batch, length, width] for a part without the first block
+   * @returns the scores of the next token, [batch, length, vocabulary], or [batch, length, width] for a
+   *   part without the last block
    */
   forward(x: Tensor): Tensor {
     return this.layers.reduce((h, child) => child.forward(h), x)
@@ -112,44 +113,15 @@ export class GPT implements Module {
 }
 
 /**
- * A recipe for a `GPT`, for `pipeline`: allocates nothing until the whole or a slice is built.
+ * A recipe for a `GPT`, for `pipeline`. It allocates nothing until the whole model or a slice is built.
  *
- * @throws ERR_TSR_ARGUMENT for an unknown option
+ * @throws ERR_TSR_ARGUMENT for an invalid or unknown option
  */
 export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
-  refuseUnknown(options, KNOWN)
+  const { layers } = readOptions(options)
   return {
-    layers: options.layers ?? 4,
+    layers,
     build: () => new GPT(options),
     slice: (from: number, to: number) => new GPT({ ...options, range: [from, to] }),
   }
-}
-
-function checkSizes(options: GPTOptions) {
-  const { vocabulary = 256, block = 64, layers = 4, heads = 4, width = 128 } = options
-  const sizes = { vocabulary, block, layers, heads, width }
-  for (const [name, value] of Object.entries(sizes)) {
-    if (!(Number.isSafeInteger(value) && value > 0)) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name,
-        value: shown(value),
-        expected: 'a positive integer',
-      })
-    }
-  }
-  if (width % heads !== 0) {
-    const expected = `a multiple of the ${String(heads)} heads`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
-  }
-  return sizes
-}
-
-function checkRange([from, to]: readonly [number, number], layers: number) {
-  const isPart = Number.isInteger(from) && Number.isInteger(to) && 0 <= from && to <= layers
-  if (isPart && from < to) return [from, to] as const
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'range',
-    value: `[${String(from)}, ${String(to)})`,
-    expected: `a part of [0, ${String(layers)})`,
-  })
 }

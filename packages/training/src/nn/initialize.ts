@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { generator, uniform } from '../random/generator.ts'
@@ -12,19 +13,23 @@ export function createParameter(
 }
 
 /**
- * Weights for a layer of `fanIn` inputs that feeds a ReLU, uniform in +-sqrt(6 / fanIn) (He et al.,
- * 2015): the variance 2 / fanIn keeps activations of a deep network at their scale.
+ * Weights for a layer of `fanIn` inputs that is followed by a ReLU, uniform in +-sqrt(6 / fanIn) (He et
+ * al., 2015): their variance, 2 / fanIn, keeps the scale of the activations in a deep network.
  *
- * Uniform rather than normal: no logarithm or cosine, whose last bit differs between engines.
+ * The distribution is uniform and not normal, because that would need a logarithm and a cosine, whose
+ * last bits differ between JavaScript engines.
  *
- * @param name - of the parameter; with `seed` it alone decides the values
- * @param length - number of values
+ * @param name - the name of the parameter; the values depend only on it and on `seed`
+ * @param length - the number of values
  */
 export function heUniform(name: string, seed: number, length: number, fanIn: number): Float32Array {
   return uniformValues(name, seed, length, Math.sqrt(6 / fanIn))
 }
 
-/** Uniform in +-limit, a standard deviation of limit / sqrt(3); `name` and `seed` alone decide. */
+/**
+ * Values uniform in +-limit, with standard deviation limit / sqrt(3). They depend only on `name` and
+ * `seed`.
+ */
 export function uniformValues(
   name: string,
   seed: number,
@@ -33,4 +38,22 @@ export function uniformValues(
 ): Float32Array {
   const next = generator(name, seed)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
+}
+
+/**
+ * @returns the range of the layers to build; default all
+ * @throws ERR_TSR_ARGUMENT unless it is a part of the layers that is not empty
+ */
+export function checkRange(
+  range: readonly [from: number, to: number] | undefined,
+  layers: number,
+): readonly [from: number, to: number] {
+  const [from, to] = range ?? [0, layers]
+  const isPart = Number.isInteger(from) && Number.isInteger(to) && 0 <= from && to <= layers
+  if (isPart && from < to) return [from, to]
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'range',
+    value: `[${String(from)}, ${String(to)})`,
+    expected: `a part of [0, ${String(layers)})`,
+  })
 }

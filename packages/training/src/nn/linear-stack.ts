@@ -1,37 +1,30 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/check-tensors.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
+import { createTensor, viewOf } from '../backend/host-memory.ts'
 import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
-import { currentEager, type Eager } from '../backend/tensorflow/eager.ts'
-import { currentHeap } from '../backend/wasm/heap.ts'
-import { CalledPasses } from './linear-calls.ts'
-import { EagerPasses } from './linear-eager.ts'
-import { HeapPasses } from './linear-heap.ts'
-import type { LinearPasses } from './linear-passes.ts'
-import { tensorPasses } from './linear-tensors.ts'
-import type { Linear } from './linear.ts'
-
-/** Multiplications of a forward pass in one call where TensorFlow would take several threads, 0.3 ms. */
-const LONGEST_CALL = 2 ** 24
-/** Elements of its weights, 4 MiB. */
-const LARGEST_CALL = 2 ** 20
+import type { LinearLayer, LinearPasses } from '../tfjs/backend.ts'
+import { runKernel, tf } from '../tfjs/tfjs.ts'
 
 /**
- * Forward and backward passes of linear layers in a row, written out: the tape's gradients without
- * its bookkeeping, and on wasm and tensorflow without a tensor for each small operation.
+ * Records linear layers in a row without the tape: the same gradients without its bookkeeping, and on
+ * wasm and tensorflow without a tensor for each small operation.
  *
  * The parameters must keep their values until the backward pass is done.
  *
  * @param x - [batch, inputs of the first layer]
  */
 export function recordLinearStack(
-  layers: readonly Linear[],
+  layers: readonly LinearLayer[],
   x: Tensor,
   { needsInputGradient }: RecordOptions,
 ): Recording {
   checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
-  const passes = passesFor(layers, x, needsInputGradient)
+  const passes =
+    currentBackend().linearPasses?.(layers, x, needsInputGradient) ??
+    kernelPasses(layers, x, needsInputGradient)
   let state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
   const check = (dy: Tensor): void => {
     if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
@@ -66,33 +59,8 @@ export function recordLinearStack(
   }
 }
 
-function passesFor(
-  layers: readonly Linear[],
-  x: Tensor,
-  needsInputGradient: boolean,
-): LinearPasses {
-  const heap = currentHeap()
-  if (heap !== undefined) return new HeapPasses(heap, layers, x, needsInputGradient)
-  const eager = currentEager()
-  if (eager === undefined) return tensorPasses(layers, x, needsInputGradient)
-  const { kernels } = eager
-  return kernels !== undefined && suitsCalls(eager, layers, x)
-    ? new CalledPasses(eager, kernels, layers, x, needsInputGradient)
-    : new EagerPasses(eager, layers, x, needsInputGradient)
-}
-
-/**
- * Whether a call for each pass is worth that gradients come at its end: those of small layers do not
- * fill a bucket that could be sent meanwhile.
- */
-function suitsCalls({ threads }: Eager, layers: readonly Linear[], x: Tensor): boolean {
-  const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
-  if (elements > LARGEST_CALL) return false
-  return threads === 1 || elements * x.shape[0] <= LONGEST_CALL
-}
-
-/** Kernels trust shapes, and would read beyond the end. */
-function checkInput({ shape, dtype }: Tensor, { weight }: Linear): void {
+/** Kernels do not check shapes and would read out of bounds. */
+function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
   if (fits && dtype === 'float32') return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -100,4 +68,114 @@ function checkInput({ shape, dtype }: Tensor, { weight }: Linear): void {
     value: `a tensor of shape [${shape.join(', ')}]${dtype === 'float32' ? '' : `, ${dtype}`}`,
     expected: `[batch, ${String(weight.shape[0])}]`,
   })
+}
+
+/** The passes by kernels of TensorFlow.js, for backends that have no faster ones. */
+function kernelPasses(
+  layers: readonly LinearLayer[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): LinearPasses {
+  const activations = [tf.keep(tf.clone(x))]
+  for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
+  /** Between the halves of a backward pass: the gradient of each layer before its activation. */
+  const saved: Tensor[] = []
+  return {
+    output: activations.at(-1)!,
+    backward(dy, onGradient) {
+      let gradient = dy
+      const free = () => {
+        if (gradient !== dy) gradient.dispose()
+      }
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        const dz = activationGradient(layer, activations[i + 1]!, gradient)
+        onGradient(layer.bias, biasGradient(layer, dz))
+        onGradient(layer.weight, matMul(activations[i]!, dz, true, false))
+        const dx =
+          i > 0 || needsInputGradient ? matMul(dz, layer.weight.value, false, true) : undefined
+        if (dz !== gradient) dz.dispose()
+        free()
+        if (dx === undefined) return undefined
+        gradient = dx
+      }
+      return gradient
+    },
+    backwardInput(dy) {
+      let gradient = dy
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        const dz = activationGradient(layer, activations[i + 1]!, gradient)
+        if (dz !== gradient && gradient !== dy) gradient.dispose()
+        // The caller may dispose its gradient after this call.
+        saved[i] = dz === dy ? tf.keep(tf.clone(dz)) : dz
+        if (i === 0 && !needsInputGradient) return undefined
+        gradient = matMul(saved[i]!, layer.weight.value, false, true)
+      }
+      return gradient
+    },
+    backwardParameters(onGradient) {
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const layer = layers[i]!
+        onGradient(layer.bias, biasGradient(layer, saved[i]!))
+        onGradient(layer.weight, matMul(activations[i]!, saved[i]!, true, false))
+      }
+    },
+    dispose() {
+      for (const activation of activations) activation.dispose()
+      for (const dz of saved) dz.dispose()
+    },
+  }
+}
+
+/** activation(x W + b) in one kernel. */
+function forwardLayer(x: Tensor, { weight, bias, activation }: LinearLayer): Tensor {
+  const [batch, inputs] = x.shape as [number, number]
+  const outputs = bias.shape[0]!
+  const y = runKernel(
+    '_FusedMatMul',
+    {
+      a: reshaped(x, [1, batch, inputs]),
+      b: reshaped(weight.value, [1, inputs, outputs]),
+      bias: bias.value,
+    },
+    { transposeA: false, transposeB: false, activation },
+  )
+  const value = tf.keep(tf.reshape(y, [batch, outputs]))
+  y.dispose()
+  return value
+}
+
+/** The gradient before the activation. By kernels: a branch per value is mispredicted half the time. */
+function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor): Tensor {
+  if (activation === 'linear') return dy
+  const positive = runKernel('Step', { x: y }, { alpha: 0 })
+  const dz = tf.keep(runKernel('Multiply', { a: positive, b: dy }))
+  positive.dispose()
+  return dz
+}
+
+/** The sum over the batch, in double precision if the host can access the values. */
+function biasGradient({ bias }: LinearLayer, dz: Tensor): Tensor {
+  if (!isHostAccessible()) return tf.keep(tf.sum(dz, 0))
+  const sums = new Float64Array(bias.shape[0]!)
+  return createTensor(bias.shape, (out) => {
+    addRows(sums, viewOf(dz))
+    out.set(sums)
+  })
+}
+
+function addRows(sums: Float64Array, values: Float32Array): void {
+  const columns = sums.length
+  for (let row = 0; row < values.length; row += columns) {
+    for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
+  }
+}
+
+function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {
+  return tf.keep(runKernel('BatchMatMul', { a, b }, { transposeA, transposeB }))
+}
+
+function reshaped({ dataId, dtype }: Tensor, shape: number[]): TensorInfo {
+  return { dataId, dtype, shape }
 }

@@ -1,38 +1,40 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { choice, count, declareOptions, number, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed, checkChoice } from '../arguments.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
-import { tf } from '../backend/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { createParameter, heUniform, uniformValues } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { onRows } from './project.ts'
 
 export interface LinearOptions {
-  /** Prefix of the parameters' names: `<name>.weight`, `<name>.bias`. */
+  /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string
   readonly inputs: number
   readonly outputs: number
-  /** Applied to the output; default `linear`, none. */
+  /** Applied to the output; default `linear`, which changes nothing. */
   readonly activation?: 'linear' | 'relu'
-  /** Initial values depend on it and on the parameters' names alone; default 0. */
+  /** Initial values depend only on it and on the names of the parameters; default 0. */
   readonly seed?: number
-  /** Of the initial weights; default: He's, sqrt(2 / inputs). */
+  /** The standard deviation of the initial weights; default sqrt(2 / inputs) (He et al., 2015). */
   readonly deviation?: number
 }
 
-const KNOWN = Object.keys({
-  name: true,
-  inputs: true,
-  outputs: true,
-  activation: true,
-  seed: true,
-  deviation: true,
-} satisfies Record<keyof LinearOptions, true>)
+const readOptions = declareOptions({
+  name: where<string>(
+    (value) => typeof value === 'string',
+    'the prefix of the names of its parameters, as in layers.0',
+  ),
+  inputs: count({ from: 1 }),
+  outputs: count({ from: 1 }),
+  activation: choice(['linear', 'relu']).default('linear'),
+  seed: number().default(0),
+  deviation: number().optional(),
+} satisfies Rules<LinearOptions>)
 
 /**
- * y = activation(x W + b), with W [inputs, outputs] (He uniform at first) and b [outputs] (zeros).
+ * y = activation(x W + b), with W [inputs, outputs] (initially He uniform) and b [outputs] (initially
+ * zeros).
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -43,9 +45,9 @@ export class Linear implements Module {
   readonly activation: 'linear' | 'relu'
 
   constructor(options: LinearOptions) {
-    checkOptions(options)
-    const { name, inputs, outputs, activation = 'linear' } = options
-    this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(options))
+    const complete = readOptions(options)
+    const { name, inputs, outputs, activation } = complete
+    this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(complete))
     this.bias = createParameter(`${name}.bias`, [outputs], new Float32Array(outputs))
     this.activation = activation
   }
@@ -66,24 +68,68 @@ export class Linear implements Module {
   }
 }
 
-function checkOptions(options: LinearOptions): void {
-  refuseUnknown(options, KNOWN)
-  const { name, inputs, outputs, activation = 'linear', seed = 0 } = options
-  if (typeof name !== 'string') {
-    const expected = 'the prefix of its parameters, as in layers.0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'name', value: shown(name), expected })
-  }
-  for (const [size, value] of Object.entries({ inputs, outputs })) {
-    if (Number.isSafeInteger(value) && value > 0) continue
-    const expected = 'a positive integer'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: size, value: shown(value), expected })
-  }
-  checkChoice('activation', activation, ['linear', 'relu'])
-  checkSeed(seed)
-}
+type CompleteOptions = ReturnType<typeof readOptions>
 
-function initialWeights({ name, inputs, outputs, seed = 0, deviation }: LinearOptions) {
+function initialWeights({ name, inputs, outputs, seed, deviation }: CompleteOptions) {
   const [weight, length] = [`${name}.weight`, inputs * outputs]
   if (deviation === undefined) return heUniform(weight, seed, length, inputs)
   return uniformValues(weight, seed, length, Math.sqrt(3) * deviation)
+}
+
+export interface JointLinearOptions {
+  /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
+  readonly name: string
+  readonly inputs: number
+  /** The number of layers with the same input that are joined. */
+  readonly parts: number
+  /** The outputs of each part. */
+  readonly outputs: number
+  /** Tensor parallelism splits the outputs of a part at multiples of this. */
+  readonly grain: number
+  readonly seed: number
+  readonly deviation: number
+}
+
+/**
+ * Several linear layers with the same input, computed by one product, for example those of queries, keys
+ * and values: W [inputs, parts, outputs] and b [parts, outputs]. In memory W is the matrix [inputs,
+ * parts x outputs]; the separate axis makes it possible to split all parts in the same way.
+ */
+export class JointLinear implements Module {
+  readonly kind = 'joint-linear'
+  readonly weight: Parameter
+  readonly bias: Parameter
+  readonly grain: number
+
+  constructor({ name, inputs, parts, outputs, grain, seed, deviation }: JointLinearOptions) {
+    const length = inputs * parts * outputs
+    const values = uniformValues(`${name}.weight`, seed, length, Math.sqrt(3) * deviation)
+    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], values)
+    const zeros = new Float32Array(parts * outputs)
+    this.bias = createParameter(`${name}.bias`, [parts, outputs], zeros)
+    this.grain = grain
+  }
+
+  get parameters(): readonly Parameter[] {
+    return [this.weight, this.bias]
+  }
+
+  /** @param x - [..., inputs] @returns [..., parts x outputs] */
+  forward(x: Tensor): Tensor {
+    const { value: weight, shape } = this.weight
+    return onRows(x, (rows) =>
+      tf.fused.matMul({
+        a: rows,
+        b: tf.reshape(weight, [shape[0]!, -1]),
+        bias: tf.reshape(this.bias.value, [-1]),
+      }),
+    )
+  }
+}
+
+/** Applies a function of a matrix to a tensor of any rank: all axes but the last are flattened. */
+export function onRows(x: Tensor, compute: (rows: Tensor) => Tensor): Tensor {
+  if (x.rank === 2) return compute(x)
+  const y = compute(tf.reshape(x, [-1, x.shape.at(-1)!]))
+  return tf.reshape(y, [...x.shape.slice(0, -1), y.shape.at(-1)!])
 }

@@ -1,24 +1,28 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkAlive } from '../autograd/check-tensors.ts'
 import { record } from '../autograd/record.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
-/** What a model is judged by: a differentiable function of its outputs, a scalar. */
+/** A differentiable function of the outputs of a model and the labels; its result is a scalar. */
 export interface Loss {
   (outputs: Tensor, labels: Tensor): Tensor
 
-  /** The loss with its backward pass, where it has a faster one than the tape. */
+  /** Records the loss without the tape, if there is a faster way. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
-  /** Whether it is the mean over the examples or their sum; a pipeline needs the sum. */
+  /** Whether the loss is the mean over the examples or their sum. A pipeline needs the sum. */
   readonly reduction?: 'mean' | 'sum'
 
-  /** How many labels have the largest score, where the outputs are not the scores of all classes. */
+  /** Counts the labels with the largest score, if the outputs are not the scores of all classes. */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number
 }
 
 /**
- * Records a loss: `backward` leads from the gradient of the loss, a scalar, to that of the outputs.
+ * Records a loss. Its `backward` takes the gradient of the loss, a scalar, and returns the gradient of
+ * the outputs.
  *
  * @example
  * const loss = recordLoss(crossEntropy, outputs.value, labels)
@@ -31,4 +35,29 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
     loss.record?.(outputs, labels) ??
     record((x) => loss(x, labels), outputs, [], { needsInputGradient: true })
   )
+}
+
+/**
+ * Counts the rows whose largest logit is that of the label. Of equal logits the first one counts.
+ *
+ * @param logits - [..., classes] float32
+ * @param labels - [...] int32
+ */
+export function countCorrect(logits: Tensor, labels: Tensor): number {
+  const classes = logits.shape.at(-1)!
+  const right = labels.dataSync<'int32'>()
+  const values = viewOf(logits)
+  return right.reduce((correct, label, row) => {
+    const scores = values.subarray(row * classes, (row + 1) * classes)
+    let best = 0
+    for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
+    return best === label ? correct + 1 : correct
+  }, 0)
+}
+
+/** As `countCorrect`, on every backend: a promise if the count has to be fetched from a device. */
+export function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
+  if (isHostAccessible()) return countCorrect(logits, labels)
+  const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, -1), labels), 'int32')))
+  return takeScalar(correct)
 }

@@ -1,78 +1,54 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, number, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkSeed } from '../arguments.ts'
 import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
+import { checkRange } from './initialize.ts'
 import { Linear } from './linear.ts'
 import { parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 export interface ShardedMLPOptions {
-  /** Number of linear layers; default 16. */
+  /** The number of linear layers; default 16. */
   readonly layers?: number
-  /** Size of one example; default 784, a 28 x 28 image. */
+  /** The size of an example; default 784, an image of 28 x 28. */
   readonly inputs?: number
-  /** Width of the hidden layers; default 128. */
+  /** The width of the hidden layers; default 128. */
   readonly hidden?: number
-  /** Number of classes; default 10. */
+  /** The number of classes; default 10. */
   readonly outputs?: number
-  /** Initial values depend on it and on the parameters' names alone; default 0. */
+  /** Initial values depend only on it and on the names of the parameters; default 0. */
   readonly seed?: number
-  /** Build only the layers [from, to); default all. */
+  /** Builds only the layers [from, to); default all. */
   readonly range?: readonly [from: number, to: number]
 }
 
-const KNOWN = Object.keys({
-  layers: true,
-  inputs: true,
-  hidden: true,
-  outputs: true,
-  seed: true,
-  range: true,
-} satisfies Record<keyof ShardedMLPOptions, true>)
+const readOptions = declareOptions({
+  layers: count({ from: 1 }).default(16),
+  inputs: count({ from: 1 }).default(784),
+  hidden: count({ from: 1 }).default(128),
+  outputs: count({ from: 1 }).default(10),
+  seed: number().default(0),
+  range: anything<readonly [number, number]>(),
+} satisfies Rules<ShardedMLPOptions>)
 
 /**
  * A multi-layer perceptron that can be built in parts: linear layers with a ReLU between any two.
  *
- * Part [from, to) holds the same parameters (`layers.<index>.weight`, `layers.<index>.bias`), by
- * name and to the bit, as the whole does, and nothing else is allocated.
+ * The part [from, to) has parameters (`layers.<index>.weight`, `layers.<index>.bias`) with the same
+ * names and bitwise the same values as the whole model has, and allocates nothing else.
  *
- * @throws ERR_TSR_ARGUMENT when a size or the range is impossible, or for an unknown option
+ * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
 export class ShardedMLP implements Module {
   readonly range: readonly [from: number, to: number]
-  /** By name: `layers.<index>`. */
+  /** The layers by name: `layers.<index>`. */
   readonly children: Record<string, Module>
   readonly #layers: readonly Linear[]
 
   constructor(options: ShardedMLPOptions = {}) {
-    refuseUnknown(options, KNOWN)
-    const { layers = 16, inputs = 784, hidden = 128, outputs = 10, seed = 0 } = options
-    checkSeed(seed)
-    const [from, to] = options.range ?? [0, layers]
-    for (const [name, value] of Object.entries({ layers, inputs, hidden, outputs })) {
-      if (!(Number.isInteger(value) && value > 0)) {
-        throw tsrError('ERR_TSR_ARGUMENT', {
-          name,
-          value: shown(value),
-          expected: 'a positive integer',
-        })
-      }
-    }
-    if (!(
-      Number.isInteger(from) &&
-      Number.isInteger(to) &&
-      0 <= from &&
-      from < to &&
-      to <= layers
-    )) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'range',
-        value: `[${String(from)}, ${String(to)})`,
-        expected: `a part of [0, ${String(layers)})`,
-      })
-    }
+    const { layers, inputs, hidden, outputs, seed, range } = readOptions(options)
+    const [from, to] = checkRange(range, layers)
     this.range = [from, to]
     this.#layers = Array.from({ length: to - from }, (_, offset) => {
       const index = from + offset
@@ -98,7 +74,7 @@ export class ShardedMLP implements Module {
     return parametersOf(this.children)
   }
 
-  /** @param x - [batch, inputs], or [batch, hidden] for a part that starts later */
+  /** @param x - [batch, inputs], or [batch, hidden] for a part without the first layer */
   forward(x: Tensor): Tensor {
     return this.layers.reduce((h, layer) => layer.forward(h), x)
   }
@@ -111,14 +87,14 @@ export class ShardedMLP implements Module {
 }
 
 /**
- * A recipe for a `ShardedMLP`: allocates nothing until the whole or a slice is built.
+ * A recipe for a `ShardedMLP`. It allocates nothing until the whole model or a slice is built.
  *
- * @throws ERR_TSR_ARGUMENT for an unknown option
+ * @throws ERR_TSR_ARGUMENT for an invalid or unknown option
  */
 export function shardedMLP(options: Omit<ShardedMLPOptions, 'range'> = {}) {
-  refuseUnknown(options, KNOWN)
+  const { layers } = readOptions(options)
   return {
-    layers: options.layers ?? 16,
+    layers,
     build: () => new ShardedMLP(options),
     slice: (from: number, to: number) => new ShardedMLP({ ...options, range: [from, to] }),
   }

@@ -1,30 +1,29 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { anything, declareOptions, positive, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { viewOf } from '../backend/host-memory.ts'
-import { overwrite } from '../backend/overwrite.ts'
-import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tfjs.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { overwrite, viewOf } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { gradientNorm, type NormPart } from './gradient-norm.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { gradientNorm, normRule, type NormPart } from './gradient-norm.ts'
 
-/** The ranks that hold different parts of a model, where it is cut. */
+/** The groups whose ranks hold different parts of a model. */
 export interface ClipGroups {
-  /** Those that share tensors: parameters with a `shard` are spread over them, the others replicated. */
+  /** Tensor parallel ranks: they hold parts of parameters with a `shard`, and replicate the others. */
   readonly tensor?: ProcessGroup
-  /** Those that hold a part of every gradient each: the group of `fullyShard`, with its `shards`. */
+  /** Ranks that each hold a part of every gradient: the group of `fullyShard`, with its `shards`. */
   readonly shard?: ProcessGroup
-  /** The stages of a pipeline; a parameter that several of them have counts once. */
+  /** The stages of a pipeline. A parameter that several of them have counts once. */
   readonly pipeline?: ProcessGroup
 }
 
-/** What clipping has to know of a parameter. */
+/** The properties of a parameter that clipping uses. */
 export interface ClippedParameter extends Pick<
   Parameter,
   'name' | 'shape' | 'shard' | 'countedElsewhere'
 > {
-  /** Of the `shards` of `fullyShard`: which values of the parameter it has. */
+  /** For a shard of `fullyShard`: the range of values of the parameter that it has. */
   readonly range?: {
     readonly parameter: Pick<Parameter, 'shape'>
     readonly from: number
@@ -33,34 +32,39 @@ export interface ClippedParameter extends Pick<
 }
 
 export interface ClipOptions extends ClipGroups {
-  /** The norm that the gradients have at most, afterwards. */
+  /** The largest norm of the gradients after clipping. */
   readonly maxNorm: number
   /** 2 (default) or Infinity. */
   readonly norm?: number
 }
 
-const KNOWN = Object.keys({
-  maxNorm: true,
-  norm: true,
-  tensor: true,
-  shard: true,
-  pipeline: true,
-} satisfies Record<keyof ClipOptions, true>)
+/** The rules of the options that a pipeline has, too. */
+export const clipRules = {
+  maxNorm: positive('a number above 0'),
+  norm: normRule,
+  tensor: anything<ProcessGroup>(),
+}
 
-/** Gradients by name of the parameter, whose tensors can be replaced. */
+const readOptions = declareOptions({
+  ...clipRules,
+  shard: anything<ProcessGroup>(),
+  pipeline: anything<ProcessGroup>(),
+} satisfies Rules<ClipOptions>)
+
+/** Gradients by parameter name. Tensors are replaced, arrays are scaled in place. */
 export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32Array>
 
 /**
- * Scales gradients down to a norm of `maxNorm` where theirs is larger (as torch's clip_grad_norm_):
- * all by the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: those of data
- * parallel ranks are equal then, and need no group here. All ranks of the groups that are named call
- * it. A norm that is not a number, or infinite, is returned, and the gradients stay as they are.
+ * Scales gradients down to the norm `maxNorm` if theirs is larger, as torch's clip_grad_norm_ does: all by
+ * the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: data parallel ranks then
+ * have equal gradients and need no group here. All ranks of the given groups have to call it. If the
+ * norm is infinite or not a number, it is returned and the gradients are not changed.
  *
- * @param gradients - arrays are scaled in place, tensors as well or replaced; those of other names
- *   than the parameters' stay, and what has none is passed over
- * @returns the norm before, the same on all ranks; see {@link gradientNorm}
- * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or a parameter is a part of one
- *   and neither `tensor` nor `shard` says who has the rest
+ * @param gradients - arrays are scaled in place, tensors are scaled in place or replaced; gradients of
+ *   other parameters are not changed, and parameters without a gradient are ignored
+ * @returns the norm before clipping, the same on all ranks; see {@link gradientNorm}
+ * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a shard
+ *   and neither `tensor` nor `shard` names the group that has the rest
  *
  * @example
  * const gradients = await replica.gradients()
@@ -72,10 +76,8 @@ export async function clipGradients(
   gradients: ClippedGradients,
   options: ClipOptions,
 ): Promise<number> {
-  refuseUnknown(options, KNOWN)
-  const { maxNorm, norm = 2, tensor, shard: flat, pipeline } = options
-  checkMaxNorm(maxNorm)
-  // a parameter that is in the list twice has one gradient
+  const { maxNorm, norm, tensor, shard: flat, pipeline } = readOptions(options)
+  // A parameter that is in the list twice has one gradient.
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
   const parts: NormPart[] = []
   const names: string[] = []
@@ -92,17 +94,10 @@ export async function clipGradients(
   }
   const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
-  // in the precision of devices, so that arrays and tensors are scaled to the same bits
+  // In the precision of devices, so that arrays and tensors are scaled to the same bits.
   const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
   return total
-}
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkMaxNorm(maxNorm: unknown): void {
-  if (typeof maxNorm === 'number' && maxNorm > 0) return
-  const expected = 'a number above 0'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'maxNorm', value: String(maxNorm), expected })
 }
 
 function checkWhole({ name, shape, shard }: ClippedParameter): void {
@@ -129,7 +124,7 @@ function scale(gradients: ClippedGradients, names: readonly string[], factor: nu
 }
 
 function scaled(gradient: Tensor, factor: number): Tensor {
-  if (reachesTensors()) {
+  if (isHostAccessible()) {
     return overwrite(gradient, (values) => {
       multiply(values, viewOf(gradient), factor)
     })

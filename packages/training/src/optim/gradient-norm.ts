@@ -1,37 +1,40 @@
-import { shown, tsrError } from '@tsrun/core'
+import { choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { HostArray } from '../backend/bridge/bridge.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import { tf } from '../backend/tfjs.ts'
+import type { HostArray } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 /** A gradient, or the part of it that a rank holds. */
 export interface NormPart {
   readonly gradient: Tensor | Float32Array
   /**
-   * Of the axes: those whose ranks hold different parts. Along the other axes all ranks hold the same,
-   * which is counted once.
+   * The axes along which the ranks hold different parts. Along the other axes all ranks hold the same
+   * values, which count once.
    */
   readonly spread: readonly ProcessGroup[]
 }
 
 export interface GradientNormOptions {
-  /** 2 (default): the root of the sum of squares. Infinity: the largest magnitude. */
+  /** 2 (default): the square root of the sum of squares. Infinity: the largest magnitude. */
   readonly norm?: number
   /**
-   * The groups over which parts are put together, one behind the other: all ranks of each call this,
-   * with one collective a group. Default: none.
+   * The groups over which parts are combined, one after the other, with one collective each. All ranks
+   * of each group have to call this. Default: none.
    */
   readonly axes?: readonly ProcessGroup[]
 }
 
+export const normRule = choice([2, Infinity]).default(2)
+
 /**
- * The norm of all gradients together, the same on all ranks: each value counts once, wherever it is.
+ * The norm of all gradients together, the same on all ranks. Each value counts once, whichever ranks
+ * hold it.
  *
- * Sums are taken in float64, on webgpu per tensor in float32. Each axis costs one all-reduce of one
- * number: for tensor parallel ranks the parts of sharded parameters are spread, and those of
- * replicated ones the same; for pipeline stages all are spread; for data parallel ranks, who have the
- * same gradients already, there is no axis unless each holds a part (ZeRO).
+ * Sums are computed in float64; on webgpu, in float32 for each tensor. Each axis takes one all-reduce of
+ * one number. Along the axis of tensor parallel ranks, sharded parameters are spread and replicated
+ * ones are not; along that of pipeline stages, all are spread. Data parallel ranks have the same
+ * gradients and need no axis, unless each rank holds a part (ZeRO).
  *
  * @throws ERR_TSR_ARGUMENT for another norm
  *
@@ -44,10 +47,11 @@ export interface GradientNormOptions {
  */
 export async function gradientNorm(
   parts: Iterable<NormPart>,
-  { norm = 2, axes = [] }: GradientNormOptions = {},
+  options: GradientNormOptions = {},
 ): Promise<number> {
-  checkNorm(norm)
-  // a value that all ranks of an axis have comes from the first of them
+  const norm = normRule.check('norm', options.norm)
+  const { axes = [] } = options
+  // Values that all ranks of an axis have are those of the first rank.
   const counted = Array.from(parts).filter(({ spread }) =>
     axes.every((group) => group.rank === 0 || spread.includes(group)),
   )
@@ -63,42 +67,42 @@ interface Measure {
   readonly onDevice: (gradient: Tensor) => Tensor
 }
 
-// Four lanes, of which none waits for the others: ten times as fast as one sum.
+// Four independent sums, which the CPU computes at the same time: ten times as fast as one sum.
 
 const sumOfSquares: Measure = {
   onHost(values) {
-    const lanes: [number, number, number, number] = [0, 0, 0, 0]
+    const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
     for (let i = 0; i < whole; i += 4) {
-      lanes[0] += values[i]! * values[i]!
-      lanes[1] += values[i + 1]! * values[i + 1]!
-      lanes[2] += values[i + 2]! * values[i + 2]!
-      lanes[3] += values[i + 3]! * values[i + 3]!
+      sums[0] += values[i]! * values[i]!
+      sums[1] += values[i + 1]! * values[i + 1]!
+      sums[2] += values[i + 2]! * values[i + 2]!
+      sums[3] += values[i + 3]! * values[i + 3]!
     }
-    for (let i = whole; i < values.length; i++) lanes[0] += values[i]! * values[i]!
-    return lanes[0] + lanes[1] + lanes[2] + lanes[3]
+    for (let i = whole; i < values.length; i++) sums[0] += values[i]! * values[i]!
+    return sums[0] + sums[1] + sums[2] + sums[3]
   },
   onDevice: (gradient) => tf.sum(tf.square(gradient)),
 }
 
 const largest: Measure = {
   onHost(values) {
-    // unlike a comparison, Math.max keeps a NaN
-    const lanes: [number, number, number, number] = [0, 0, 0, 0]
+    // Unlike a comparison, Math.max propagates NaN.
+    const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
     for (let i = 0; i < whole; i += 4) {
-      lanes[0] = Math.max(lanes[0], Math.abs(values[i]!))
-      lanes[1] = Math.max(lanes[1], Math.abs(values[i + 1]!))
-      lanes[2] = Math.max(lanes[2], Math.abs(values[i + 2]!))
-      lanes[3] = Math.max(lanes[3], Math.abs(values[i + 3]!))
+      sums[0] = Math.max(sums[0], Math.abs(values[i]!))
+      sums[1] = Math.max(sums[1], Math.abs(values[i + 1]!))
+      sums[2] = Math.max(sums[2], Math.abs(values[i + 2]!))
+      sums[3] = Math.max(sums[3], Math.abs(values[i + 3]!))
     }
-    for (let i = whole; i < values.length; i++) lanes[0] = Math.max(lanes[0], Math.abs(values[i]!))
-    return Math.max(...lanes)
+    for (let i = whole; i < values.length; i++) sums[0] = Math.max(sums[0], Math.abs(values[i]!))
+    return Math.max(...sums)
   },
   onDevice: (gradient) => tf.max(tf.abs(gradient)),
 }
 
-/** One number a gradient; those on a device are fetched together. */
+/** One number for each gradient. Those on a device are fetched together. */
 async function measure(
   gradients: readonly (Tensor | Float32Array)[],
   { onHost, onDevice }: Measure,
@@ -128,11 +132,4 @@ async function reduce(value: number, group: ProcessGroup, norm: number): Promise
   } finally {
     group.free(buffer)
   }
-}
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkNorm(norm: unknown): void {
-  if (norm === 2 || norm === Infinity) return
-  const expected = '2 or Infinity'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'norm', value: shown(norm), expected })
 }

@@ -1,7 +1,4 @@
-export { Adam } from './adam.ts'
-export { AdamW, type AdamWOptions } from './adamw.ts'
-export type { AdamOptions } from './adaptive.ts'
-export type { DecayOptions } from './decay.ts'
+export { Adam, AdamW, type AdamOptions, type AdamWOptions } from './adam.ts'
 export {
   clipGradients,
   type ClipGroups,
@@ -9,11 +6,15 @@ export {
   type ClippedGradients,
   type ClippedParameter,
 } from './clip.ts'
-export { flatten, type FlatLayout, type FlatSlot } from './flatten.ts'
-export { gatherGradients, type GatheredGradients } from './gather.ts'
+export {
+  flatten,
+  gatherGradients,
+  type FlatLayout,
+  type FlatSlot,
+  type GatheredGradients,
+} from './flat-gradients.ts'
 export { gradientNorm, type GradientNormOptions, type NormPart } from './gradient-norm.ts'
-export { sumInto } from '../autograd/sum-gradients.ts'
-export type { Gradients, Optimizer } from './optimizer.ts'
+export type { DecayOptions, Gradients, Optimizer } from './optimizer.ts'
 export {
   constantRate,
   warmupCosine,

@@ -1,80 +1,50 @@
-import { shown, tsrError } from '@tsrun/core'
+import { number, shown, tsrError, where } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { createTensor, viewOf } from '../backend/host-memory.ts'
-import { sizeOf } from '../backend/shape.ts'
-import { replaceValue, type Parameter } from '../model/parameter.ts'
+import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { OptimizerState } from './state.ts'
 
-/** Updates parameters from their gradients. Its state is kept by parameter name. */
+/** Updates parameters from their gradients. It keeps its state by the names of the parameters. */
 export interface Optimizer {
-  /** Step size; may be changed between steps. */
+  /** The step size; may be changed between steps. */
   learningRate: number
 
   /**
-   * Gives each parameter that has a gradient its next value; the others stay as they are. One that is
-   * in the list twice, as a tied one may be, makes one step.
+   * Updates each parameter that has a gradient; the others keep their values. A parameter that is in
+   * the list twice, as a tied one may be, is updated once.
    *
-   * @param gradients - by parameter name; tensors that were used are disposed, arrays stay as they
-   *   are
-   * @throws ERR_TSR_ARGUMENT when a gradient has another shape than its parameter, there are some of
-   *   other parameters only, or what is kept of one has another size, as that of another model: nothing
-   *   has changed then, and the tensors are the caller's
+   * @param gradients - by parameter name; tensors that are used are disposed, arrays are not changed
+   * @throws ERR_TSR_ARGUMENT when a gradient and its parameter have different shapes, when there are
+   *   gradients of other parameters only, or when the state of a parameter has another size, because it
+   *   is that of another model. Nothing is changed in these cases, and the caller still owns the tensors.
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
-  /** A copy of what it keeps of each parameter that has made a step. */
+  /** A copy of the state of each parameter that was updated. */
   state(): Promise<OptimizerState>
 
   /**
-   * Puts a copy of `state` in the place of what it keeps: the next step is that of the optimizer that
-   * the state comes from, if the options are the same.
+   * Replaces the state by a copy of `state`. If the options are the same, the next step is the one that
+   * the optimizer with that state would make.
    *
-   * @throws ERR_TSR_ARGUMENT when it is the state of another kind of optimizer; from `step`: when that
-   *   of a parameter has another size
+   * @throws ERR_TSR_ARGUMENT when it is the state of another kind of optimizer. If the state of a
+   *   parameter has another size, `step` throws.
    */
   loadState(state: OptimizerState): void
 
-  /** Frees what it keeps, and forgets it: the next step is a first one. */
+  /** Frees the state: the next step is a first one. */
   dispose(): void
 }
 
-/** Gradients by parameter name: tensors, or their values in row-major order. */
+/** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
 export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
 
 /**
- * Prepares the step of one parameter. What it returns writes the next values and must not allocate
- * tensors: that could detach the arrays, which are the tensors' own memory where that is in reach.
- * `next` may be the same array as `gradient`.
- */
-export type Update = (
-  parameter: Parameter,
-) => (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
-
-/** The common part of all optimizers: checks, new tensors in the place of old ones, disposal. */
-export function updateParameters(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  update: Update,
-): void {
-  for (const [parameter, gradient] of withGradients(parameters, gradients)) {
-    const { value, shape } = parameter
-    const isArray = ArrayBuffer.isView(gradient)
-    const write = update(parameter)
-    const next = createTensor(shape, (values) => {
-      // Values from elsewhere first go where the result will be, within the reach of kernels.
-      if (isArray) values.set(gradient)
-      write(values, viewOf(value), isArray ? values : viewOf(gradient))
-    })
-    replaceValue(parameter, next)
-    if (!isArray) gradient.dispose()
-  }
-}
-
-/**
- * The parameters that have gradients, each once.
+ * The parameters that have gradients, each once, with their gradients.
  *
- * @throws ERR_TSR_ARGUMENT when one of them does not fit, or there are gradients and none does, before
- *   anything is changed
+ * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients but
+ *   none of these parameters
  */
 export function withGradients(
   parameters: readonly Parameter[],
@@ -90,20 +60,20 @@ export function withGradients(
   return pairs
 }
 
-/** @throws ERR_TSR_ARGUMENT unless they are a list and a map, as a caller without types may forget */
+/** @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which JavaScript does not check */
 export function checkStep(parameters: unknown, gradients: unknown): void {
   const list = (parameters ?? {}) as { readonly [Symbol.iterator]?: unknown }
   if (typeof list[Symbol.iterator] !== 'function') {
-    const expected = 'a list of them, as model.parameters'
+    const expected = 'a list of parameters, as model.parameters'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'parameters', value: shown(parameters), expected })
   }
   const map = (gradients ?? {}) as { readonly get?: unknown }
   if (typeof map.get === 'function') return
-  const expected = 'a Map of them by name of the parameter, behind the parameters'
+  const expected = 'a Map of gradients by parameter name, after the parameters'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'gradients', value: shown(gradients), expected })
 }
 
-/** @throws ERR_TSR_ARGUMENT where there are gradients, but none of these parameters */
+/** @throws ERR_TSR_ARGUMENT when there are gradients, but none of these parameters */
 function checkNames(parameters: readonly Parameter[], gradients: Gradients): void {
   const [first] = parameters
   const [name] = gradients.keys()
@@ -111,14 +81,14 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'gradients',
     value: `${name} and others, but none of these parameters`,
-    expected: `names of parameters, as ${first.name}`,
+    expected: `the names of parameters, as ${first.name}`,
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless the gradient has the shape, or as an array the size, of the parameter */
+/** @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array its size */
 function checkGradient({ name, shape }: Parameter, gradient: Tensor | Float32Array): void {
   const isArray = ArrayBuffer.isView(gradient)
-  // not the value's size: a part of a sharded parameter makes its tensor when it is read
+  // Not the size of the value: reading that creates the tensor of a shard.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the gradient of ${name}`,
@@ -129,10 +99,37 @@ function checkGradient({ name, shape }: Parameter, gradient: Tensor | Float32Arr
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless `value` is a finite number within [lowest, below) */
-export function checkOption(name: string, value: number, lowest: number, below = Infinity): void {
-  if (typeof value === 'number' && value >= lowest && value < below) return
-  const limit = below === Infinity ? 'or more' : `to below ${String(below)}`
-  const expected = `a number, ${String(lowest)} ${limit}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
+export interface DecayOptions {
+  /** The multiple of the value that is added to the gradient (L2 penalty); default 0. */
+  readonly weightDecay?: number
+  /**
+   * The names of parameters without weight decay, for example `'**.bias'`: patterns, in which `*`
+   * stands for one part between dots and `**` for any number of them, or a predicate. Default: none.
+   */
+  readonly withoutDecay?: NamePatterns
+}
+
+/** A learning rate, or another factor that may be 0. */
+export const factorRule = number({ from: 0 })
+
+export const decayRules = {
+  weightDecay: factorRule.optional(),
+  withoutDecay: where<NamePatterns>(
+    isNamePatterns,
+    'names or patterns of names, or a function of a name',
+  ).default([]),
+}
+
+/** @returns the weight decay of a parameter, by its name */
+export function decayByName(
+  weightDecay: number,
+  withoutDecay: NamePatterns,
+): (name: string) => number {
+  const isWithout = matchNames(withoutDecay)
+  return (name) => (isWithout(name) ? 0 : weightDecay)
+}
+
+function isNamePatterns(patterns: unknown): boolean {
+  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
+  return typeof patterns === 'function' || list.every((each) => typeof each === 'string')
 }

@@ -1,83 +1,77 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkFlag } from '../arguments.ts'
-import { reachesTensors } from '../backend/bridge/select.ts'
-import { sumScaled } from '../backend/device-math.ts'
-import { currentUpdates, type EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
-import { tf } from '../backend/tfjs.ts'
-import { addScaled } from '../backend/vector-math.ts'
+import { addScaled, scaledSumOf } from '../backend/arithmetic.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { decayByName, type DecayOptions } from './decay.ts'
-import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
+import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import {
-  checkOption,
   checkStep,
-  updateParameters,
+  decayByName,
+  decayRules,
+  factorRule,
+  type DecayOptions,
   type Gradients,
   type Optimizer,
 } from './optimizer.ts'
-import { StateOfParameters, type OptimizerState } from './state.ts'
+import { ParameterStates, type OptimizerState } from './state.ts'
+import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
-  /** Share of the former step that is added to this one; default 0. */
+  /** The factor of the previous step that is added to this one; default 0. */
   readonly momentum?: number
-  /** Whether a step looks ahead by the momentum that is to come (Nesterov); default false. */
+  /** Whether to use Nesterov momentum, which looks one step ahead; default false. */
   readonly nesterov?: boolean
 }
 
-const KNOWN = Object.keys({
-  learningRate: true,
-  momentum: true,
-  nesterov: true,
-  weightDecay: true,
-  withoutDecay: true,
-} satisfies Record<keyof SGDOptions, true>)
+const readOptions = declareOptions({
+  learningRate: factorRule,
+  momentum: number({ from: 0, below: 1 }).default(0),
+  nesterov: flag().default(false),
+  ...decayRules,
+} satisfies Rules<SGDOptions>)
 
 /**
  * Stochastic gradient descent with momentum, as torch.optim.SGD defines it: g = g + weightDecay p,
- * v = momentum v + g (v = g at first), p = p - learningRate v, and with `nesterov` (Sutskever et al.,
+ * v = momentum v + g (initially v = g), p = p - learningRate v; with `nesterov` (Sutskever et al.,
  * 2013) p = p - learningRate (g + momentum v).
  *
- * @throws ERR_TSR_ARGUMENT when an option is out of range, or none that there is
+ * @throws ERR_TSR_ARGUMENT for an unknown option or one that is out of range
  */
 export class SGD implements Optimizer {
   learningRate: number
   readonly #momentum: number
   readonly #nesterov: boolean
   readonly #decayOf: (name: string) => number
-  readonly #state: StateOfParameters
+  readonly #state: ParameterStates
 
   constructor(options: SGDOptions) {
-    refuseUnknown(options, KNOWN)
-    const { learningRate, momentum = 0, nesterov = false } = options
-    checkOption('learningRate', learningRate, 0)
-    checkOption('momentum', momentum, 0, 1)
-    checkFlag('nesterov', nesterov)
+    const { learningRate, momentum, nesterov, weightDecay, withoutDecay } = readOptions(options)
     if (nesterov && momentum === 0) {
-      const expected = 'above 0, with nesterov'
+      const expected = 'a number > 0, with nesterov'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'momentum', value: momentum, expected })
     }
     this.learningRate = learningRate
     this.#momentum = momentum
     this.#nesterov = nesterov
-    this.#decayOf = decayByName(options)
-    this.#state = new StateOfParameters(momentum === 0 ? [] : ['velocity'])
+    this.#decayOf = decayByName(weightDecay ?? 0, withoutDecay)
+    this.#state = new ParameterStates(momentum === 0 ? [] : ['velocity'])
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     checkStep(parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
-    if (!reachesTensors()) {
-      // updates in place know no look ahead
-      const updates = this.#nesterov ? undefined : currentUpdates()
+    if (!isHostAccessible()) {
+      // The updates in place do not support Nesterov momentum.
+      const updates = this.#nesterov ? undefined : currentBackend().updatesInPlace?.()
       if (updates === undefined) this.#stepOnDevice(parameters, gradients)
       else this.#stepInPlace(parameters, gradients, updates)
       return
     }
     const rate = this.learningRate
     const momentum = this.#momentum
-    updateParameters(parameters, gradients, ({ name, value: { size } }) => {
+    updateOnHost(parameters, gradients, ({ name, value: { size } }) => {
       this.#state.nextStep(name)
       const kept = momentum === 0 ? undefined : this.#state.onHost(name, 'velocity', size)
       const decay = this.#decayOf(name)
@@ -117,18 +111,18 @@ export class SGD implements Optimizer {
       const decay = this.#decayOf(name)
       const gradient = addDecay(given, decay, value)
       const follow = (former: Tensor | undefined): Tensor =>
-        former === undefined ? tf.clone(gradient) : sumScaled(gradient, momentum, former)
+        former === undefined ? tf.clone(gradient) : scaledSumOf(gradient, momentum, former)
       const velocity =
         momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
       const direction = this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity
-      return sumScaled(value, -this.learningRate, direction)
+      return scaledSumOf(value, -this.learningRate, direction)
     })
   }
 
   #stepInPlace(
     parameters: readonly Parameter[],
     gradients: Gradients,
-    updates: EagerUpdates,
+    updates: UpdatesInPlace,
   ): void {
     const [rate, momentum, state] = [this.learningRate, this.#momentum, this.#state]
     updateInPlace(parameters, gradients, updates, ({ name, shape, value }, given, store) => {

@@ -1,63 +1,63 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { hostVector, type HostVector } from '../backend/host-vector.ts'
-import { sizeOf } from '../backend/shape.ts'
-import { tf } from '../backend/tfjs.ts'
+import { hostVector, type HostVector } from '../backend/arithmetic.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradients } from './optimizer.ts'
 
-/** What an optimizer keeps of one parameter. */
+/** The state of an optimizer for one parameter. */
 export interface ParameterState {
-  /** Steps that this parameter has made. */
+  /** How often the parameter was updated. */
   readonly steps: number
-  /** By name, for example `mean`: as many values as the parameter has, in row-major order. */
+  /** By name, for example `mean`, with as many values as the parameter has, in row-major order. */
   readonly values: Readonly<Record<string, Float32Array>>
 }
 
-/** What an optimizer keeps, by name of the parameter. */
+/** The state of an optimizer, by the names of the parameters. */
 export type OptimizerState = ReadonlyMap<string, ParameterState>
 
 type Vector = HostVector | Tensor
 
-/** The state of an optimizer, by parameter: where its tensors are, and as arrays for who saves it. */
-export class StateOfParameters {
+/** The state of an optimizer, in the memory of the parameters' tensors; it can be copied to arrays. */
+export class ParameterStates {
   readonly #names: readonly string[]
   readonly #steps = new Map<string, number>()
   readonly #vectors = new Map<string, Vector>()
-  /** What has been loaded and not been used: only a step knows the shape of the parameter. */
+  /** Loaded values that were not used yet: the shapes of parameters are known only in a step. */
   readonly #loaded = new Map<string, Float32Array>()
 
-  /** @param names - of the vectors that each parameter has */
+  /** @param names - the names of the vectors of each parameter */
   constructor(names: readonly string[]) {
     this.#names = names
   }
 
   /**
-   * Before a step changes anything: what is kept may be that of another model.
+   * To be called before a step changes anything, since the state may be that of another model.
    *
-   * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than what is kept of it
+   * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than its state
    */
   checkSizes(parameters: Iterable<Parameter>, gradients: Gradients): void {
     for (const { name, shape } of parameters) {
       const kept = this.#sizeOf(name)
       if (kept === undefined || kept === sizeOf(shape) || !gradients.has(name)) continue
       throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `what the optimizer keeps of ${name}`,
-        value: `of ${String(kept)} values`,
-        expected: `as many as the parameter has, ${String(sizeOf(shape))}: each model needs an optimizer of its own, made after it was cut`,
+        name: `the state of ${name} in the optimizer`,
+        value: `one of ${String(kept)} values`,
+        expected: `${String(sizeOf(shape))} values, as many as the parameter has: each model needs its own optimizer, created after the model was sharded`,
       })
     }
   }
 
-  /** Counts a step of a parameter; the first is 1. */
+  /** Counts the updates of a parameter; the first is 1. */
   nextStep(parameter: string): number {
     const step = (this.#steps.get(parameter) ?? 0) + 1
     this.#steps.set(parameter, step)
     return step
   }
 
-  /** The vector of a parameter in reach of the host; zeros, and `isNew`, where there is none yet. */
+  /** A vector of a parameter in memory that the host can access; if there is none yet, zeros and `isNew`. */
   onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
     const key = keyOf(parameter, name)
     const former = this.#vectors.get(key)
@@ -69,7 +69,7 @@ export class StateOfParameters {
     return { vector, isNew: loaded === undefined }
   }
 
-  /** Puts the tensor that `next` makes of the former one in its place; undefined at first. */
+  /** Replaces a vector by the tensor that `next` computes from the former one, initially undefined. */
   onDevice(
     parameter: string,
     name: string,
@@ -89,8 +89,8 @@ export class StateOfParameters {
   }
 
   /**
-   * Takes the tensors of a parameter out, zeros where there are none yet: the caller puts what has
-   * become of them back.
+   * Removes the tensors of a parameter and returns them, or zeros if there are none yet. The caller puts
+   * updated ones back.
    */
   takeFromDevice(parameter: string, shape: readonly number[]): Tensor[] {
     return this.#names.map((name) => {
@@ -103,14 +103,14 @@ export class StateOfParameters {
     })
   }
 
-  /** In the order in which they were taken. */
+  /** @param tensors - in the order in which they were taken */
   putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
     for (const [i, name] of this.#names.entries()) {
       this.#vectors.set(keyOf(parameter, name), tensors[i]!)
     }
   }
 
-  /** A copy of all. */
+  /** A copy of the whole state. */
   async read(): Promise<OptimizerState> {
     const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
     const fetched: Promise<void>[] = []
@@ -135,9 +135,10 @@ export class StateOfParameters {
   }
 
   /**
-   * Replaces all by a copy of `state`.
+   * Replaces the whole state by a copy of `state`.
    *
-   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer, or its vectors differ in size
+   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer, or when the vectors of a
+   *   parameter differ in size
    */
   load(state: OptimizerState): void {
     for (const [parameter, { steps, values }] of state) this.#check(parameter, steps, values)
@@ -150,7 +151,7 @@ export class StateOfParameters {
     }
   }
 
-  /** Forgets all. */
+  /** Frees the whole state. */
   dispose(): void {
     for (const vector of this.#vectors.values()) if ('dispose' in vector) vector.dispose()
     this.#vectors.clear()
@@ -158,7 +159,7 @@ export class StateOfParameters {
     this.#steps.clear()
   }
 
-  /** Values of each of the vectors of a parameter; undefined where nothing is kept of it. */
+  /** The size of the vectors of a parameter; undefined if it has no state. */
   #sizeOf(parameter: string): number | undefined {
     const [name] = this.#names
     if (name === undefined) return undefined

@@ -40,7 +40,7 @@ static void fill(float *values, int count, float value) {
   for (int i = 0; i < count; i++) values[i] = value;
 }
 
-// Runs the operation once on known values: nobody measures a wrong result.
+// Runs the operation once on known values, because the time of a wrong result means nothing.
 static void check(const Step *s) {
   int slice = s->count / ranks, length = s->count;
   float *result = s->full;

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 
 def operation(op, count, rank, ranks):
-    """A function that runs `op` once, the buffer it reads and the one it writes."""
+    """A function that runs `op` once, and the buffers that it reads and writes."""
     full = torch.zeros(count)
     part = torch.zeros(count // ranks)
     other = torch.zeros(count)
@@ -40,7 +40,7 @@ def operation(op, count, rank, ranks):
 
 
 def expected(op, rank, ranks):
-    """First and last element of the result when every rank's input is rank + 1."""
+    """The first and the last element of the result if the input of every rank is rank + 1."""
     total = ranks * (ranks + 1) / 2
     if op in ("allReduce", "reduceScatter"):
         return total, total

@@ -4,7 +4,7 @@
  * A function that runs `op` once, and the buffers in the arena that it reads and writes.
  *
  * @param {ProcessGroup} group
- * @param {import('../operations.mjs').Operation | import('../../tune/command.mjs').Tuned} op
+ * @param {import('../plan.mjs').Operation | import('../../tune/command.mjs').Tuned} op
  * @param {number} count - float32 elements of the full buffer
  * @param {import('@tsrun/distributed').CollectiveOptions} [options]
  */
@@ -59,8 +59,8 @@ function exchange(group, outgoing, incoming) {
 }
 
 /**
- * First and last element of the result when every rank's input is rank + 1; undefined where this
- * rank has none.
+ * The first and the last element of the result if the input of every rank is rank + 1; undefined if
+ * this rank has no result.
  *
  * @param {Parameters<typeof operationOn>[1]} op
  * @param {number} rank
@@ -77,7 +77,7 @@ function expectedResult(op, rank, size) {
 }
 
 /**
- * Runs the operation once on known values: nobody measures a wrong result.
+ * Runs the operation once on known values, because the time of a wrong result means nothing.
  *
  * @param {ProcessGroup} group
  * @param {Parameters<typeof operationOn>[1]} op

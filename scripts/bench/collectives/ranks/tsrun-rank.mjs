@@ -1,10 +1,10 @@
-// One rank of ours: tsrun-rank.mjs OUTPUT transport engine op:count:warmUps:repeats ...
+// One of our ranks: tsrun-rank.mjs OUTPUT TRANSPORT ENGINE op:count:warmUps:repeats ...
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { parseStep } from '../plan.mjs'
 import { checkResult, operationOn } from './tsrun-operations.mjs'
 
-/** The just-in-time compiler reaches its last tier after some thousand calls: a training run's state. */
+/** The just-in-time compiler reaches its last tier, in which training runs, after some thousand calls. */
 const WARM_UP_FACTOR = 30
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)

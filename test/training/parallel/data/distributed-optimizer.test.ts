@@ -80,7 +80,7 @@ describe('a DistributedOptimizer', () => {
     }
     const gradient = tf.scalar(1)
     other = ['of-rank-0 []']
-    expect(step).toThrow('Rank 5 has other parameters than rank 2')
+    expect(step).toThrow('Rank 5 has different parameters from rank 2')
     expect(reductions).toBe(0)
     other = undefined
     step()

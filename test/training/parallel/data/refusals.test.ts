@@ -23,7 +23,7 @@ const different: [string, FullyShardOptions, FullyShardOptions][] = [
   ['reduction', { reduction: 'token' }, {}],
   ['unused', { unused: 'zeros' }, {}],
   ['deterministic', { deterministic: true }, {}],
-  ['firstBytes', { firstBucketBytes: 4 }, {}],
+  ['firstBucketBytes', { firstBucketBytes: 4 }, {}],
 ]
 
 describe('ranks that do not fit together', () => {

@@ -130,7 +130,7 @@ describe('interleaved over four ranks', () => {
   it('refuses stages that cannot be dealt out, as others refuse more than one a rank', () => {
     const stages = { stages: 6, ranks: 4, microbatches: 2 }
     expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
-    expect(() => schedule('1f1b', stages)).toThrow('one a rank')
+    expect(() => schedule('1f1b', stages)).toThrow('one per rank')
   })
 })
 

@@ -8,13 +8,13 @@ import {
   loadBackend,
   SGD,
   shardedMLP,
-  stepTraffic,
   summedCrossEntropy,
   tf,
   type FullyShardOptions,
 } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
+import { stepTraffic } from './support/traffic.ts'
 import { build, part, recorded, runPass, shareOf, wholeValues } from './support/training.ts'
 
 jest.setTimeout(120_000)

@@ -11,7 +11,7 @@ import {
   sumInto,
   tf,
   type Module,
-  type Stage,
+  type ZeroStage,
   type Tensor,
 } from '@tsrun/training'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
@@ -64,7 +64,11 @@ describe('a parameter that several units use', () => {
     return parameterValues(model)
   }
 
-  const shared = async (group: ProcessGroup, stage: Stage, byUnits: boolean): Promise<Values> => {
+  const shared = async (
+    group: ProcessGroup,
+    stage: ZeroStage,
+    byUnits: boolean,
+  ): Promise<Values> => {
     const model = new Tied()
     const units = byUnits ? { units: model.chain } : {}
     const sharded = await fullyShard(model, group, { stage, ...units })

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import { knownDTypeOf } from '../../allocated-dtypes.ts'
 import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../../dtype.ts'
-import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../engine/operation.ts'
+import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../operation.ts'
 import type { JoinOptions } from '../../group-relations.ts'
 import type { CallOptions, CollectiveOptions, Source } from '../../process-group.ts'
 

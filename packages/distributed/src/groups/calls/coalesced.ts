@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import { dtypes, type AnyTypedArray, type DType } from '../../dtype.ts'
-import { digestOf } from '../../engine/operation.ts'
+import { digestOf } from '../../operation.ts'
 import type { ReduceOptions } from '../../process-group.ts'
 import { checkAlgorithm, checkBuffer } from './arguments.ts'
 import { checkReduction } from './reductions.ts'

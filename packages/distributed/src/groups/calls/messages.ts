@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { AnyTypedArray } from '../../dtype.ts'
-import { SKIPPED } from '../../engine/operation.ts'
+import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, CallOptions, Source } from '../../process-group.ts'
 import { checkBuffer, checkRoot, checkSource, checkTag } from './arguments.ts'
 import type { Member } from './collectives.ts'

@@ -6,8 +6,8 @@ import {
   type AlgorithmName,
   type Operation,
   type OperationName,
-} from '../../engine/operation.ts'
-import type { EngineHost, Ticket } from '../../hosts/host.ts'
+} from '../../operation.ts'
+import type { Runner } from '../../runners/runner.ts'
 import type { CallOptions, Work } from '../../process-group.ts'
 import type { CheckedReduction } from './reductions.ts'
 import { checkTimeout } from './arguments.ts'
@@ -15,6 +15,7 @@ import type { GroupIdentity } from '../group.ts'
 import { placeOrFree, placeTable } from './staging.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import { PendingWork } from './work.ts'
+import type { Ticket } from '../../ticket.ts'
 
 /** Milliseconds that `finish` waits for operations under way. */
 const FINISH_TIME = 5000
@@ -51,7 +52,7 @@ interface Pending {
 /** The operations of one group: places their buffers, submits them, keeps those under way. */
 export class Submissions {
   readonly #group: GroupIdentity
-  readonly #host: EngineHost
+  readonly #host: Runner
   readonly #pending = new Set<Pending>()
   #collectives = 0
   #messages = 0
@@ -59,7 +60,7 @@ export class Submissions {
   /** Number of pending operations at which to look for those that nobody awaits. */
   #sweepAt = 100
 
-  constructor(group: GroupIdentity, host: EngineHost) {
+  constructor(group: GroupIdentity, host: Runner) {
     this.#group = group
     this.#host = host
   }
@@ -199,7 +200,7 @@ export class Submissions {
 }
 
 /** Whether libmpi may still read and write the buffers of an operation that has failed. */
-function isHeld(operation: Operation, { transport }: EngineHost, { timing }: Ticket): boolean {
+function isHeld(operation: Operation, { transport }: Runner, { timing }: Ticket): boolean {
   const wasStarted = timing === undefined || timing.started < timing.completed
   return transport === 'mpi' && isCollective(operation) && wasStarted
 }

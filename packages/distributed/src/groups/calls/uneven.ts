@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
-import type { OperationName } from '../../engine/operation.ts'
+import type { OperationName } from '../../operation.ts'
 import type { CollectiveOptions } from '../../process-group.ts'
 import { checkAlgorithm, checkBuffer, checkOverlap, checkRoot } from './arguments.ts'
 import type { Member } from './collectives.ts'

@@ -1,8 +1,7 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import type { Ticket } from '../../hosts/host.ts'
-import type { WorkTiming } from '../../process-group.ts'
 import type { FollowedWork } from './stepped-work.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+import type { Ticket, WorkTiming } from '../../ticket.ts'
 
 export interface PendingWorkOptions<T> {
   /** For errors of synchronous waiting. */

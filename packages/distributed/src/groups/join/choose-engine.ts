@@ -1,5 +1,5 @@
 import type { RankEnvironment } from '@tsrun/core'
-import type { StreamName } from '../../transports/open-transport.ts'
+import type { StreamName } from '../../runners/open-transport.ts'
 
 export type EngineName = 'worker' | 'inline'
 

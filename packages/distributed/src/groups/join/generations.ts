@@ -92,7 +92,7 @@ class Place {
       incarnation,
     }
     const host = await openHost(settings, life)
-    if (settings.transport === 'mpi') leaveMpiAtExit(host)
+    if (settings.transport === 'mpi') leaveMpiAtExit(host.arena.heap.bytes)
     this.#holder = generation
     const group = createWorldGroup({
       rank,

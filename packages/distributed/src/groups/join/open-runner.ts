@@ -3,14 +3,16 @@ import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/st
 import { identityOf } from '../../algorithms/tuning.ts'
 import { Arena } from '../../arena/arena.ts'
 import { createMemory, heapOf } from '../../arena/heap.ts'
+import { Diagnosis } from '../../diagnosis/diagnosis.ts'
 import { Journal } from '../../diagnosis/journal.ts'
 import { openStatus } from '../../diagnosis/status.ts'
 import { Engine } from '../../engine/engine.ts'
-import type { EngineHost } from '../../hosts/host.ts'
-import { InlineHost } from '../../hosts/inline-host.ts'
-import { WorkerHost } from '../../hosts/worker/worker-host.ts'
-import type { Endpoint } from '../../transports/connect/mesh.ts'
-import { prepareTransport, type ConnectOptions } from '../../transports/open-transport.ts'
+import type { ObservedEngine } from '../../engine/observer.ts'
+import type { Runner } from '../../runners/runner.ts'
+import { InlineRunner } from '../../runners/inline-runner.ts'
+import { WorkerRunner } from '../../runners/worker-runner.ts'
+import type { Endpoint } from '../../transports/mesh.ts'
+import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings } from './options.ts'
@@ -18,7 +20,7 @@ import { warnWithoutSharing } from './sharing.ts'
 import type { Life } from './generations.ts'
 
 /** Starts this rank's engine, connected with those of all others. */
-export async function openHost(settings: InitSettings, life: Life): Promise<EngineHost> {
+export async function openHost(settings: InitSettings, life: Life): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { signal } = life
   const { ladders } = settings.tuning
@@ -26,10 +28,11 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Engi
   const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
   recorder.publishAt(openStatus(process.env, rank))
   const journal = recorder.shared
+  const observe = (engine: ObservedEngine): Diagnosis => new Diagnosis(journal, engine)
   if (worldSize === 1) {
     const heap = heapOf(memory)
-    const alone = new Engine({ heap, rank, worldSize, transport: undefined, journal, ladders })
-    return new InlineHost(alone, new Arena(heap, rank), recorder, undefined)
+    const alone = new Engine({ heap, rank, worldSize, transport: undefined, observe, ladders })
+    return new InlineRunner(alone, new Arena(heap, rank), recorder, undefined)
   }
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
@@ -47,7 +50,7 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Engi
     }
   }
   if (engine === 'worker') {
-    const worker = new WorkerHost({
+    const worker = new WorkerRunner({
       memory,
       rank,
       worldSize,
@@ -75,10 +78,10 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Engi
     rank,
     worldSize,
     transport: opened.transport,
-    journal,
+    observe,
     ladders,
   })
-  return new InlineHost(inline, new Arena(heap, rank), recorder, opened.transport)
+  return new InlineRunner(inline, new Arena(heap, rank), recorder, opened.transport)
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {

@@ -17,7 +17,7 @@ import {
   type DiagnosisOptions,
   type DiagnosisSettings,
 } from '../../diagnosis/settings.ts'
-import type { StreamName } from '../../transports/open-transport.ts'
+import type { StreamName } from '../../runners/open-transport.ts'
 import { checkTimeout } from '../calls/arguments.ts'
 import { chooseEngine, type EngineName } from './choose-engine.ts'
 

@@ -1,7 +1,7 @@
 import { isTsrError, tsrError } from '@tsrun/core'
 import type { NewGroupOptions } from '../../group-relations.ts'
 import type { ProcessGroup } from '../../process-group.ts'
-import { LARGEST_GROUP } from '../../engine/stream.ts'
+import { LARGEST_GROUP } from '../../operation.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import { EngineProcessGroup } from '../group.ts'
 import { entryOf, registerGroup, type World } from './world.ts'

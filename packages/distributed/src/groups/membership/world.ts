@@ -1,14 +1,14 @@
 import { tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { JoinOptions, NewGroupOptions } from '../../group-relations.ts'
-import type { EngineHost } from '../../hosts/host.ts'
+import type { Runner } from '../../runners/runner.ts'
 import type { ProcessGroup } from '../../process-group.ts'
 
 /** What all groups of one rank share. */
 export interface World {
   readonly rank: number
   readonly worldSize: number
-  readonly host: EngineHost
+  readonly host: Runner
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number

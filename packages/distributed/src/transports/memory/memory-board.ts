@@ -1,6 +1,6 @@
 import type { Heap } from '../../arena/heap.ts'
-import type { Board, Notice } from '../../engine/board.ts'
-import { sameFingerprint } from '../../engine/operation.ts'
+import type { Board, Notice } from '../board.ts'
+import { sameFingerprint } from '../../operation.ts'
 
 const LANES = 4
 /** Small, so that tests see buffers that are too large for it. */

@@ -1,5 +1,5 @@
 import type { Heap } from '../../arena/heap.ts'
-import type { Board } from '../../engine/board.ts'
+import type { Board } from '../board.ts'
 import { CLOSED, type Transport } from '../transport.ts'
 import { MemoryBoards } from './memory-board.ts'
 

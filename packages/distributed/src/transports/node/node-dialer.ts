@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import { listenAtFreePort, type ListenOptions } from '../connect/listen.ts'
-import { LARGEST_QUEUE, type Dialer, type Endpoint } from '../connect/mesh.ts'
+import { listenAtFreePort, type ListenOptions } from '../listen.ts'
+import { LARGEST_QUEUE, type Dialer, type Endpoint } from '../mesh.ts'
 import { SocketChannel } from './socket-channel.ts'
 
 /** Listens with node:net. */

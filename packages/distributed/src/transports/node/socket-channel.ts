@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { ByteChannel } from '../connect/byte-channel.ts'
+import type { ByteChannel } from '../byte-channel.ts'
 
 /** Bytes that are read ahead of what is asked for. */
 const LARGEST_REST = 64 * 1024

@@ -1,5 +1,5 @@
 import type { Heap } from '../../arena/heap.ts'
-import type { Board, Notice } from '../../engine/board.ts'
+import type { Board, Notice } from '../board.ts'
 
 /** Groups that have a lane, and bytes of one turn. */
 const LANES = 4

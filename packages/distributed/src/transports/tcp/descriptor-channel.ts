@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, closeSocket, EAGAIN, errnoName, receiveBytes, sendBytes } from '@tsrun/native'
-import type { ByteChannel } from '../connect/byte-channel.ts'
+import type { ByteChannel } from '../byte-channel.ts'
 
 /** A connected non-blocking socket while it is greeted. */
 export class DescriptorChannel implements ByteChannel {

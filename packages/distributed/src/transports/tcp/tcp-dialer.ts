@@ -12,8 +12,8 @@ import {
   pollFds,
   POLLOUT,
 } from '@tsrun/native'
-import { listenAtFreePort, type ListenOptions } from '../connect/listen.ts'
-import type { Dialer, Endpoint } from '../connect/mesh.ts'
+import { listenAtFreePort, type ListenOptions } from '../listen.ts'
+import type { Dialer, Endpoint } from '../mesh.ts'
 import { DescriptorChannel } from './descriptor-channel.ts'
 
 /** Listens with a libc socket. */

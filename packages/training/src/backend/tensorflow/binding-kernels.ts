@@ -1,28 +1,30 @@
 import type { Handle } from './eager.ts'
 
 /**
- * What `tsrun setup` compiles into the binding beside the package's own: functions that compute at
- * once, in the calling thread, on the memory of float32 tensors of the CPU; they refuse others.
+ * The functions that `tsrun setup` compiles into the binding in addition to those of the package. They
+ * compute synchronously, in the calling thread, on the memory of float32 tensors on the CPU, and throw
+ * an error for other tensors and for shapes that do not match.
  *
- * Each takes the handles of all its tensors in one array; layers are in the order of the forward
- * pass, and `relu` has a 1 for each that ends in one. They throw an Error where shapes do not fit.
+ * Each takes the handles of all its tensors in one array. Layers are in the order of the forward pass,
+ * and `relu` has a 1 for each layer that ends in a ReLU.
  *
  * Source: packages/launcher/src/setup/native/passes.cc
  */
 export interface BindingKernels {
-  /** Values of [tensor] into an array of as many; a GPU's are brought into memory first. */
+  /** Copies the values of [tensor] into an array of the same size; first into memory from a GPU. */
   copyOut(tensors: Int32Array, target: Float32Array): void
 
-  /** A tensor with the array's values: a list of one. */
+  /** Creates a tensor with the values of the array, the only one in the list. */
   copyIn(shape: Int32Array, source: Float32Array): [Handle]
 
   /** [x, weights..., biases...] -> the output of each layer. */
   linearForward(tensors: Int32Array, relu: Uint8Array): Handle[]
 
   /**
-   * [x, dy, weights..., outputs...] -> gradients of the weights, of the biases, and of x if that is
-   * needed. With sums for the weights and the biases as well, the gradients are added to those, and
-   * only that of x is a result; false, and nothing done, where somebody else sees a sum's values.
+   * [x, dy, weights..., outputs...] -> the gradients of the weights, of the biases, and of x if that is
+   * needed. If sums for the weights and the biases follow, the gradients are added to those, and the
+   * only result is the gradient of x. If a sum shares its values with another tensor, nothing is done
+   * and the result is false.
    */
   linearBackward(
     tensors: Int32Array,
@@ -30,25 +32,25 @@ export interface BindingKernels {
     needsInputGradient: boolean,
   ): Handle[] | false
 
-  /** [dy, weights..., outputs...] -> gradients before each activation, of x if that is needed. */
+  /** [dy, weights..., outputs...] -> the gradients before each activation, and of x if that is needed. */
   linearBackwardInput(tensors: Int32Array, relu: Uint8Array, needsInputGradient: boolean): Handle[]
 
   /**
-   * [x, gradients before each activation..., outputs of all layers but the last...] -> gradients of
-   * the weights, of the biases.
+   * [x, gradients before each activation..., outputs of all layers but the last...] -> the gradients
+   * of the weights, then of the biases.
    */
   linearBackwardParameters(tensors: Int32Array): Handle[]
 
   /**
-   * [value, gradient]: value = value - rate gradient. As the next two it gives the bits of
-   * TensorFlow's operation, and is false as in `linearBackward`.
+   * [value, gradient]: value = value - rate gradient. Like the next two, it gives the same bits as the
+   * operation of TensorFlow, and returns false in the same case as `linearBackward`.
    */
   descend(tensors: Int32Array, rate: number): boolean
 
   /** [value, velocity, gradient]: velocity = momentum velocity + gradient, value = value - rate velocity. */
   descendWithMomentum(tensors: Int32Array, rate: number, momentum: number): boolean
 
-  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. */
+  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in their order. */
   adam(
     tensors: Int32Array,
     power1: number,

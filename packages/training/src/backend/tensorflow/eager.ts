@@ -1,12 +1,12 @@
+import { availableParallelism } from 'node:os'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels } from './binding-kernels.ts'
-import { tf } from '../tfjs.ts'
-import { threadCount } from './threads.ts'
 
-/** A tensor of TensorFlow that TensorFlow.js does not know of: whoever has it frees it. */
+/** A tensor of TensorFlow that TensorFlow.js does not know. Its owner frees it. */
 export type Handle = number
 
-/** What the tensorflow backend gives: its binding, and the table of its tensors. */
+/** tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 interface NodeBackend {
   readonly binding: Binding
   readonly isUsingGpuDevice: boolean
@@ -33,7 +33,7 @@ interface Binding {
   ): readonly { readonly id: Handle }[]
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   deleteTensor(id: Handle): void
-  /** Not in the package's own. */
+  /** Absent in the binding that the package itself builds. */
   readonly kernels?: BindingKernels
 }
 
@@ -52,8 +52,8 @@ interface Attribute {
 }
 
 /**
- * Operations of TensorFlow on float32, past the engine of TensorFlow.js: for small tensors that one
- * takes as long as the operation. Results are handles, until `take` makes a tensor of one.
+ * Operations of TensorFlow on float32, without the engine of TensorFlow.js, which takes as long as the
+ * operation itself if tensors are small. Results are handles, until `take` makes a tensor of one.
  */
 export class Eager {
   readonly #backend: NodeBackend
@@ -63,12 +63,13 @@ export class Eager {
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #variables: readonly Attribute[]
-  /** [0]: the axis of a sum over a vector, the first row; lives as long as the backend. */
+  /** The tensor [0]: the axis of a sum over a vector. It lives as long as the backend. */
   readonly #firstAxis: Handle
-  /** Whether tensors are in memory that the host reaches too. */
+  /** Whether tensors are in memory that the host can access, too. */
   readonly isOnHost: boolean
-  /** With which an operation is computed. */
+  /** The number of threads that compute an operation. */
   readonly threads = threadCount()
+  readonly staging = new StagingArray()
 
   constructor(backend: NodeBackend) {
     this.#backend = backend
@@ -97,19 +98,19 @@ export class Eager {
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
-  /** Where the binding has them, and tensors are in memory that they reach. */
+  /** Present if the binding has them and they can access the memory of tensors. */
   get kernels(): BindingKernels | undefined {
     return this.isOnHost ? this.#binding.kernels : undefined
   }
 
-  /** The values of a tensor of any device into `target`; false, and nothing done, where the binding cannot. */
+  /** Copies the values of a tensor on any device into `target`. @returns whether the binding can do that */
   copyOut(tensor: TensorInfo, target: Float32Array): boolean {
     const { kernels } = this.#binding
     kernels?.copyOut(Int32Array.of(this.handleOf(tensor)), target)
     return kernels !== undefined
   }
 
-  /** The tensor's own handle; lives as long as the tensor. */
+  /** The handle of the tensor, which stays its owner. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!
   }
@@ -118,7 +119,7 @@ export class Eager {
     return this.#backend.getInputTensorIds(tensors)
   }
 
-  /** Makes a tensor of a handle, which it frees in the end. It outlives any tf.tidy. */
+  /** Makes a tensor of a handle, which it then owns. The tensor outlives any tf.tidy. */
   take(id: Handle, shape: readonly number[]): Tensor {
     const dataId = {}
     const dtype = this.#binding.TF_FLOAT
@@ -127,7 +128,7 @@ export class Eager {
     return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
   }
 
-  /** Another tensor with the same memory; the former is disposed. */
+  /** Makes another tensor with the same memory and disposes this one. */
   retake(tensor: Tensor): Tensor {
     const { dataId, shape, dtype } = tensor
     this.#backend.incRef(dataId)
@@ -136,7 +137,7 @@ export class Eager {
     return next
   }
 
-  /** Whether no other tensor of TensorFlow.js has these values. */
+  /** Whether no other tensor of TensorFlow.js shares these values. */
   isAlone({ dataId }: TensorInfo): boolean {
     const data = this.#backend.tensorMap.get(dataId)
     return data?.refCount === 1 && data.values === null
@@ -153,7 +154,7 @@ export class Eager {
   /** a b, both matrices, either of them transposed first. */
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
     const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
-    // MatMul is 10 % faster, but the handler of a signal that interrupts it may corrupt the heap.
+    // MatMul is 10 % faster, but a signal handler that interrupts it may corrupt the heap.
     return this.#run('BatchMatMulV2', attributes, [a, b])
   }
 
@@ -171,7 +172,7 @@ export class Eager {
     return this.#run('Relu', this.#float, [x])
   }
 
-  /** dy where the output of the ReLU was positive, else 0. */
+  /** dy where the output of the ReLU is positive, else 0. */
   reluGradient(dy: Handle, output: Handle): Handle {
     return this.#run('ReluGrad', this.#float, [dy, output])
   }
@@ -184,19 +185,19 @@ export class Eager {
     return this.#run('Mul', this.#float, [a, b])
   }
 
-  /** Of a vector. */
+  /** The sum of a vector. */
   sum(x: Handle): Handle {
     return this.#run('Sum', this.#sums, [x, this.#firstAxis])
   }
 
-  /** Of each row of logits [batch, classes] and its label, int32: the loss, and its gradient. */
+  /** The losses of logits [batch, classes] and int32 labels [batch], and the gradients of the logits. */
   crossEntropy(logits: Handle, labels: Handle): { losses: Handle; gradient: Handle } {
     const name = 'SparseSoftmaxCrossEntropyWithLogits'
     const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)
     return { losses: losses!.id, gradient: gradient!.id }
   }
 
-  /** A variable, which lives as long as the backend; the same for the same name. */
+  /** The variable of this name, which lives as long as the backend. */
   variable(name: string): Handle {
     const { TF_ATTR_SHAPE, TF_ATTR_STRING } = this.#binding
     const attributes = [
@@ -207,7 +208,7 @@ export class Eager {
     return this.#run('VarHandleOp', attributes, [])
   }
 
-  /** Gives a variable the values of a tensor, which they share until one of them changes. */
+  /** Gives a variable the values of a tensor. They share memory until one of them changes. */
   assign(variable: Handle, value: Handle): void {
     this.#binding.executeOp('AssignVariableOp', this.#variables, [variable, value], 0)
   }
@@ -216,7 +217,7 @@ export class Eager {
     return this.#run('ReadVariableOp', this.#variables, [variable])
   }
 
-  /** An operation that changes variables. */
+  /** Runs an operation that changes variables. */
   apply(name: string, inputs: readonly Handle[]): void {
     this.#binding.executeOp(name, this.#float, inputs, 0)
   }
@@ -226,9 +227,43 @@ export class Eager {
   }
 }
 
+/** The most elements of a staging array; larger tensors get an array of their own. */
+const MOST_STAGED = 16 * 1024 * 1024
+
+/** An array that is reused for values on their way into tensors: a new one would have to be cleared. */
+class StagingArray {
+  #array = new Float32Array(0)
+  #isInUse = false
+
+  /** Whether `size` values fit, and no caller further up the stack uses the array. */
+  isFreeFor(size: number): boolean {
+    return !this.#isInUse && size <= MOST_STAGED
+  }
+
+  /** The array with `size` values that `fill` has written. It is valid until the next call. */
+  filled(size: number, fill: (values: Float32Array) => void): Float32Array {
+    if (this.#array.length < size) this.#array = new Float32Array(size)
+    const values = this.#array.subarray(0, size)
+    this.#isInUse = true
+    try {
+      fill(values)
+    } finally {
+      this.#isInUse = false
+    }
+    return values
+  }
+}
+
+/** The number of threads with which TensorFlow computes an operation. */
+export function threadCount(): number {
+  const set = Number(process.env['TF_NUM_INTRAOP_THREADS'])
+  return set > 0 ? set : availableParallelism()
+}
+
+/** By backend of TensorFlow.js: a backend may be removed and registered again. */
 const contexts = new WeakMap<object, Eager>()
 
-/** TensorFlow's operations, where the current backend is that. */
+/** The operations of TensorFlow, if the current backend is tensorflow. */
 export function currentEager(): Eager | undefined {
   const engine = tf.engine()
   if (engine.backendName !== 'tensorflow') return undefined

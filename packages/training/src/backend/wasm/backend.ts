@@ -1,24 +1,45 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
-import type { HostDType } from '../bridge/bridge.ts'
+import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
+import { countCopy } from '../../tfjs/host-arrays.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { WasmLinearPasses } from './linear.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
 
-/** The parts of TensorFlow.js' wasm backend (4.22) that this project relies on. */
-export interface WasmBackend {
-  readonly wasm: {
-    /** Bytes; the address of a new block of memory, 0 when there is none. Signed. */
-    _malloc(bytes: number): number
-    _free(address: number): void
-    readonly HEAPU8: Uint8Array<ArrayBuffer>
-    /** What the module exports. */
-    readonly asm: {
-      readonly memory: WebAssembly.Memory
-      readonly malloc: (bytes: number) => number
-      readonly free: (address: number) => void
-    }
+const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
+
+/** The heap of the module is an ArrayBuffer: values take one copy each way. */
+export const wasmBackend: TensorBackend = {
+  view: (tensor) => current().typedArrayFromHeap(tensor),
+  writeTo(tensor, target) {
+    target.set(current().typedArrayFromHeap(tensor))
+    countCopy('toHost', target.byteLength)
+  },
+  create(shape, dtype, fill) {
+    const output = current().makeOutput([...shape], dtype)
+    fill(current().typedArrayFromHeap(output))
+    return tf.engine().makeTensorFromTensorInfo(output)
+  },
+  storageOf,
+  linearPasses: (layers, x, needsInputGradient) =>
+    new WasmLinearPasses(layers, x, needsInputGradient),
+}
+
+function storageOf({ dataId, size }: Tensor): Storage {
+  const { wasm, dataIdMap } = current()
+  const data = dataIdMap.get(dataId)
+  return {
+    free() {
+      wasm._free(data.memoryOffset)
+      // The packed copies of XNNPACK, too.
+      wasm.tfjs.disposeData(data.id)
+    },
+    fill(values) {
+      data.memoryOffset = wasm._malloc(4 * size) >>> 0
+      wasm.tfjs.registerTensor(data.id, size, data.memoryOffset)
+      new Float32Array(wasm.HEAPU8.buffer, data.memoryOffset, size).set(values)
+    },
+    abandon() {
+      // free(0) does nothing.
+      data.memoryOffset = 0
+    },
   }
-  typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>
-  makeOutput(shape: readonly number[], dtype: HostDType): TensorInfo
-  getMemoryOffset(dataId: object): number
-  refCount(dataId: object): number
-  incRef(dataId: object): void
-  disposeData(dataId: object): void
 }

@@ -1,23 +1,23 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
-import { tf } from '../tfjs.ts'
-import type { WasmBackend } from './backend.ts'
-import { isPacked } from './packed.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { isPacked } from './packed-tensors.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * The memory of the wasm backend, with kernels of our own that work inside it.
+ * The memory of the wasm backend, and this package's own kernels on it.
  *
- * They import the very memory that the backend's module exports, so that tensors reach them as
- * addresses, without a copy and whatever becomes of JavaScript's views when the memory grows.
+ * The kernels import the memory that the module of the backend exports. Tensors are passed to them as
+ * addresses, so there is no copy, and it does not matter that views are detached when memory grows.
  */
 export class WasmHeap {
   readonly kernels: KernelExports
-  readonly backend: WasmBackend
-  /** For one call of a kernel. */
+  readonly backend: WasmModule
+  /** Memory for the duration of one call of a kernel. */
   readonly #scratch: Scratch
   readonly #sums: Scratch
 
-  constructor(backend: WasmBackend) {
+  constructor(backend: WasmModule) {
     this.backend = backend
     this.kernels = instantiateKernels(backend.wasm.asm.memory)
     this.#scratch = new Scratch(this)
@@ -33,7 +33,7 @@ export class WasmHeap {
     this.backend.wasm._free(address)
   }
 
-  /** A new tensor of arbitrary float32 values, which outlives any tf.tidy. */
+  /** A new float32 tensor with arbitrary values. It outlives any tf.tidy. */
   tensor(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
     return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
@@ -49,11 +49,11 @@ export class WasmHeap {
   }
 
   /**
-   * c = finish(start + a b), where c is [m, n] and the sum over k.
+   * c = finish(start + a b), where c is [m, n] and the products are summed over k.
    *
-   * @param start - address of n values (a bias) that every row starts from
-   * @param relu - takes the larger of 0 and each value
-   * @param mask - address of m n values: where they are 0 or less, the result is 0
+   * @param start - the address of n values (a bias) that every row starts from
+   * @param relu - whether negative results become 0
+   * @param mask - the address of m n values: where they are 0 or less, the result is 0
    */
   multiply(
     c: number,
@@ -85,8 +85,8 @@ export class WasmHeap {
   }
 
   /**
-   * Whether writing into the tensor's memory changes this tensor alone and what comes out of it:
-   * clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
+   * Whether writing into the memory of the tensor changes this tensor alone, and with it the results
+   * computed from it. Clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
    */
   isWritable(tensor: TensorInfo): boolean {
     return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
@@ -98,7 +98,7 @@ export class WasmHeap {
   }
 }
 
-/** A matrix at an address, row by row, or that of its transpose. */
+/** A matrix at an address, in row-major order; or the transpose of the matrix there. */
 export interface Operand {
   readonly at: number
   readonly transposed: boolean
@@ -110,7 +110,7 @@ interface ProductOptions {
   readonly mask?: number
 }
 
-/** A block of memory that is kept for the next call, and grows. */
+/** A block of memory that is kept for the next call and grows when needed. */
 class Scratch {
   readonly #heap: WasmHeap
   #address = 0
@@ -133,13 +133,13 @@ class Scratch {
 
 const heaps = new WeakMap<object, WasmHeap>()
 
-/** The heap of the current backend, where that is wasm. */
+/** The heap of the current backend, if that is wasm. */
 export function currentHeap(): WasmHeap | undefined {
   const { backend } = tf.engine()
-  return 'typedArrayFromHeap' in backend ? heapOf(backend as unknown as WasmBackend) : undefined
+  return 'typedArrayFromHeap' in backend ? heapOf(backend as unknown as WasmModule) : undefined
 }
 
-export function heapOf(backend: WasmBackend): WasmHeap {
+export function heapOf(backend: WasmModule): WasmHeap {
   let heap = heaps.get(backend)
   if (heap === undefined) {
     heap = new WasmHeap(backend)

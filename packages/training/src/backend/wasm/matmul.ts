@@ -1,9 +1,8 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { tf } from '../tfjs.ts'
-import { replaceKernel } from '../tfjs-kernels.ts'
-import type { WasmBackend } from './backend.ts'
+import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
-import { markPacked } from './packed.ts'
+import { markPacked } from './packed-tensors.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
 
 interface MatMulCall {
   readonly inputs: {
@@ -16,38 +15,38 @@ interface MatMulCall {
     readonly transposeB: boolean
     readonly activation?: string
   }
-  readonly backend: WasmBackend
+  readonly backend: WasmModule
 }
 
 type MatMul = (call: MatMulCall) => TensorInfo
 
 /**
- * Puts our product in the place of the wasm backend's, with a bias and a ReLU and without.
+ * Replaces the matrix products of the wasm backend, with and without a bias and an activation.
  *
- * Its own hands only untransposed, unbatched products to XNNPACK; the rest, and with it every
- * gradient, goes through a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`). And XNNPACK
- * keeps a packed copy of each right operand, slowly made: with new weights in every step it costs
- * as much as a small product, and what is written into a weight later is not seen.
+ * The original kernels use XNNPACK for products without a transpose and a batch only; all others, and
+ * with them every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`).
+ * XNNPACK also keeps a packed copy of each right operand. With new weights in every step, making that
+ * copy costs as much as a small product, and later writes into a weight have no effect.
  *
- * What ours does not do (other activations and dtypes, impossible shapes) goes the old way.
+ * The original kernels remain for other activations and dtypes and for invalid shapes.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
     replaceKernel(
       kernelName,
       'wasm',
-      (stock) => matMul(stock as unknown as MatMul) as unknown as KernelFunc,
+      (original) => matMul(original as unknown as MatMul) as unknown as KernelFunc,
     )
   }
 }
 
-function matMul(stock: MatMul): MatMul {
+function matMul(original: MatMul): MatMul {
   return (call) => {
     const plan = planOf(call)
     if (plan === undefined) {
       const { b, bias } = call.inputs
       markPacked(b, bias)
-      return stock(call)
+      return original(call)
     }
     const heap = heapOf(call.backend)
     const out = call.backend.makeOutput(plan.shape, 'float32')
@@ -56,11 +55,11 @@ function matMul(stock: MatMul): MatMul {
   }
 }
 
-/** A product of batches of matrices whose leading axes are broadcast. */
+/** A product of batches of matrices, whose leading axes are broadcast. */
 interface Plan {
   readonly shape: readonly number[]
   readonly size: readonly [m: number, n: number, k: number]
-  /** For each matrix of the result, the index of those that it comes from. */
+  /** For each matrix of the result, the indices of the two matrices that it is the product of. */
   readonly pairs: readonly (readonly [a: number, b: number])[]
 }
 
@@ -104,7 +103,7 @@ function multiplyBatch(heap: WasmHeap, out: number, call: MatMulCall, plan: Plan
   })
 }
 
-/** @returns undefined when the axes do not fit */
+/** @returns undefined when the axes cannot be broadcast */
 function broadcast(
   a: readonly number[],
   b: readonly number[],

@@ -1,42 +1,43 @@
 import { tsrError } from '@tsrun/core'
-import { tf } from '../tfjs.ts'
-import type { WasmBackend } from './backend.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
 
 const PAGE = 2 ** 16
 const ADDRESSES = 2 ** 32
 
 /**
- * The memory ends before its addresses do: malloc (Emscripten's, tfjs-backend-wasm 4.22) wraps
- * around when a request reaches beyond the last address, and gives away memory that is in use.
- * Requests of up to the rest, 128 MiB, cannot.
+ * The memory may not grow to the last address: when a request reaches beyond that, malloc (of
+ * Emscripten, in tfjs-backend-wasm 4.22) wraps around and returns memory that is in use. Requests of
+ * up to the difference, 128 MiB, cannot reach beyond it.
  */
 const LIMIT = ADDRESSES - 2 ** 27
 
-/** What malloc may take beside the bytes that it is asked for. */
+/** The most that malloc allocates beyond the bytes of a request. */
 const ROUNDING = 4 * PAGE
 
-/** Stays free for what kernels allocate themselves (XNNPACK's packed filters): they abort without. */
+/** Stays free for kernels that allocate memory (packed filters of XNNPACK) and abort if there is none. */
 const RESERVE = 2 ** 24
 
-/** From here on the memory may become full. */
+/** From this size on, each request is checked to leave the reserve. */
 const NEARLY_FULL = LIMIT - 2 ** 29
 
-/** Freed blocks of this size are kept for requests that malloc must not be asked for. */
+/** Freed blocks of at least this size are kept for later requests that malloc cannot serve safely. */
 const LARGE = 2 ** 26
 
+/** The modules whose malloc is replaced already. */
 const guarded = new WeakSet()
 
 /**
- * Turns a full memory into an error.
+ * Makes a full memory throw an error.
  *
- * Without it the backend would write to address 0 on, over its own data, and die later with "memory
- * access out of bounds": it never looks at what malloc returns (`backend_wasm.ts`, `move`). All
- * tensors, and blocks for our kernels, are allocated here.
+ * The backend does not check the result of malloc (`backend_wasm.ts`, `move`): it would write to
+ * address 0, over its own data, and fail later with "memory access out of bounds". All tensors, and
+ * the blocks for this package's kernels, are allocated through this guard.
  */
-export function guardMemory({ wasm }: WasmBackend): void {
+export function guardMemory({ wasm }: WasmModule): void {
   if (guarded.has(wasm)) return
   guarded.add(wasm)
-  // The first call of each replaces itself.
+  // Emscripten's functions replace themselves when they are first called.
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
   const blocks = new LargeBlocks(wasm)
@@ -56,8 +57,8 @@ export function guardMemory({ wasm }: WasmBackend): void {
   }
 }
 
-/** 0 where there is no room. */
-function tryMalloc({ asm, HEAPU8 }: WasmBackend['wasm'], bytes: number): number {
+/** @returns 0 if there is no room */
+function tryMalloc({ asm, HEAPU8 }: WasmModule['wasm'], bytes: number): number {
   const { length } = HEAPU8
   if (length + bytes + ROUNDING > ADDRESSES) return 0
   const address = asm.malloc(bytes)
@@ -72,20 +73,20 @@ function tryMalloc({ asm, HEAPU8 }: WasmBackend['wasm'], bytes: number): number 
 function limitGrowth(memory: WebAssembly.Memory): void {
   const grow = memory.grow.bind(memory)
   memory.grow = (pages) => {
-    // Emscripten asks for more than it needs first, then for less, and takes an error for a no.
+    // Emscripten first asks for more than it needs, then for less. It takes an error for a refusal.
     if (memory.buffer.byteLength + pages * PAGE > LIMIT)
       throw new RangeError('the limit is reached')
     return grow(pages)
   }
 }
 
-/** Large blocks that were freed while much of the memory is in use. */
+/** Large blocks that were freed while more than half of the memory is in use. */
 class LargeBlocks {
-  readonly #wasm: WasmBackend['wasm']
+  readonly #wasm: WasmModule['wasm']
   readonly #sizes = new Map<number, number>()
   #free: number[] = []
 
-  constructor(wasm: WasmBackend['wasm']) {
+  constructor(wasm: WasmModule['wasm']) {
     this.#wasm = wasm
   }
 
@@ -105,7 +106,7 @@ class LargeBlocks {
     if (bytes >= LARGE && !this.#sizes.has(at)) this.#sizes.set(at, bytes)
   }
 
-  /** Whether the block stays here instead of being freed. */
+  /** @returns whether the block is kept here instead of being freed */
   keep(address: number): boolean {
     const at = address >>> 0
     if (!this.#sizes.has(at)) return false
@@ -117,7 +118,7 @@ class LargeBlocks {
     return true
   }
 
-  /** Frees what is kept. @returns how many blocks that were */
+  /** Frees all blocks that are kept. @returns their number */
   release(): number {
     const released = this.#free
     this.#free = []

@@ -1,13 +1,13 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 
-// The parts of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu` that are used
-// here; their own declarations would need those of a browser.
+// The parts of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu` that are used here.
+// Their own declarations need those of a browser.
 
 /** The package `webgpu`. */
 export interface Dawn {
-  /** Reads names and values such as `adapter=...`; the adapters are looked for on request. */
+  /** @param options - names and values, such as `adapter=...`; used when an adapter is requested */
   create(options: string[]): Gpu
-  /** What a browser has among its global names. */
+  /** The global names of WebGPU in a browser. */
   readonly globals: Readonly<Record<string, unknown>>
 }
 
@@ -36,13 +36,13 @@ export interface Device {
 
 /** The package `@tensorflow/tfjs-backend-webgpu`. */
 export interface Kernels {
-  readonly WebGPUBackend: new (device: Device, info: Adapter['info']) => DeviceBackend
+  readonly WebGPUBackend: new (device: Device, info: Adapter['info']) => WebGpuTensors
 }
 
 type Values = Float32Array | Int32Array | Uint8Array
 
-/** A tensor backend of that package, with private parts. */
-export interface DeviceBackend {
+/** The tensor backend of that package, with private parts. */
+export interface WebGpuTensors {
   readonly tensorMap: {
     has(dataId: TensorInfo['dataId']): boolean
     get(dataId: TensorInfo['dataId']): { readonly values?: Values | null; readonly dtype: string }

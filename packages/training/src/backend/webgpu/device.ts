@@ -1,15 +1,14 @@
-import { adapterNames, chooseAdapter } from './adapters.ts'
 import type { Adapter, Dawn, Device, Gpu } from './dawn.ts'
 
 export interface OpenDevice {
   readonly gpu: Gpu
   readonly adapter: Adapter
   readonly device: Device
-  /** What the driver calls the adapter. */
+  /** The name of the adapter, as the driver reports it. */
   readonly name: string
 }
 
-/** The limits that TensorFlow.js' kernels ask about; without a request a device has small ones. */
+/** The limits that matter to the kernels of TensorFlow.js. Unless requested, those of a device are low. */
 const limits = [
   'maxBufferSize',
   'maxComputeInvocationsPerWorkgroup',
@@ -20,7 +19,7 @@ const limits = [
 ]
 
 /**
- * Opens a device of its own on the adapter that `wanted` names, else on the best one.
+ * Opens a device for this process on the adapter that `wanted` names, else on the best one.
  *
  * @throws Error that says what is missing
  */
@@ -35,10 +34,47 @@ export async function openDevice(dawn: Dawn, wanted: string | undefined): Promis
   const name = wanted === undefined ? best : chooseAdapter(names, wanted)
   const gpu = dawn.create([`adapter=${name}`])
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })
-  if (adapter === null) throw new Error(`the adapter '${name}' lacks what WebGPU asks for`)
+  if (adapter === null) throw new Error(`the adapter '${name}' lacks what WebGPU requires`)
   const device = await adapter.requestDevice({
     requiredFeatures: [],
     requiredLimits: Object.fromEntries(limits.map((limit) => [limit, adapter.limits[limit]!])),
   })
   return { gpu, adapter, device, name }
+}
+
+/** A name that no adapter has, for which Dawn reports an error that lists the adapters. */
+const NO_ADAPTER = 'tsrun: list the adapters'
+
+/**
+ * The names of the adapters that the installed drivers offer, the best one first. Each name occurs once:
+ * two cards of the same model have the same name, and Dawn takes the first one.
+ */
+export async function adapterNames(dawn: Dawn): Promise<string[]> {
+  try {
+    await dawn
+      .create([`adapter=${NO_ADAPTER}`])
+      .requestAdapter({ powerPreference: 'high-performance' })
+    return []
+  } catch (error) {
+    const { message } = error as Error
+    return [...new Set([...message.matchAll(/name: '(.+)'$/gm)].map((match) => match[1]!))]
+  }
+}
+
+/**
+ * The one of `names` that `wanted` stands for: the whole name, or a part that no other name contains.
+ * Upper and lower case are not distinguished.
+ *
+ * @throws Error with the names if none or several of them fit
+ */
+export function chooseAdapter(names: readonly string[], wanted: string): string {
+  const part = wanted.toLowerCase()
+  const fits = names.filter((name) => name.toLowerCase().includes(part))
+  const exact = names.find((name) => name.toLowerCase() === part)
+  if (exact !== undefined) return exact
+  if (fits.length === 1 && part !== '') return fits[0]!
+  const found = fits.length > 1 ? `${String(fits.length)} adapters fit` : 'no adapter fits'
+  throw new Error(
+    `${found} '${wanted}' (TSRUN_WEBGPU_ADAPTER); there are: ${names.join(', ') || 'none'}`,
+  )
 }

@@ -1,12 +1,12 @@
 import { tsrError } from '@tsrun/core'
-import type { Device, DeviceBackend } from './dawn.ts'
+import type { Device, WebGpuTensors } from './dawn.ts'
 
 /**
- * Makes reads of a backend in Node honest: values that are on the device only cannot be read at
- * once, which TensorFlow.js tries with a browser's canvas; and what went wrong on the device, which
- * nobody is told about, comes out at the next read.
+ * Makes reads of the backend throw where they would fail silently in Node. Values that are only on the
+ * device cannot be read synchronously, which TensorFlow.js tries to do with the canvas of a browser. An
+ * error on the device, which is not reported otherwise, is thrown by the next read.
  */
-export function guardReads(backend: DeviceBackend, device: Device): void {
+export function guardReads(backend: WebGpuTensors, device: Device): void {
   let problem: string | undefined
   device.addEventListener('uncapturederror', ({ error }) => {
     problem ??= error.message
@@ -36,7 +36,7 @@ export function guardReads(backend: DeviceBackend, device: Device): void {
     throw tsrError('ERR_TSR_SYNC_READ', { backend: 'webgpu' })
   }
   const cache = backend.convertAndCacheOnCPU.bind(backend)
-  // The copy is under way once `read` returns: the tensor may be disposed while it is awaited.
+  // The tensor may be disposed while the result of `read` is awaited.
   backend.convertAndCacheOnCPU = (dataId, values) =>
     backend.tensorMap.has(dataId) ? cache(dataId, values) : values
 }

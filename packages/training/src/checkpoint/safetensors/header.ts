@@ -1,4 +1,4 @@
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { bytesOf, isDType, type SafetensorsDType } from './dtypes.ts'
 
 /** What the header of a safetensors file says of a tensor. */

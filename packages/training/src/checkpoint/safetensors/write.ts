@@ -2,7 +2,7 @@ import { open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
-import { sizeOf } from '../../backend/shape.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { bytesOf, dtypeOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
 import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
 

@@ -1,22 +1,22 @@
 import { tsrError } from '@tsrun/core'
-import { checkGroup } from '../check-group.ts'
+import { checkGroup } from '../requirements.ts'
 
-/** A rank's place in its group. */
+/** The place of a rank in its group. */
 export interface Place {
   readonly rank: number
   readonly size: number
 }
 
 /**
- * Which positions of a sequence a rank has: of 2 size chunks those with the numbers rank and
- * 2 size - 1 - rank. A token sees those before it, so early chunks are little work and late ones much;
- * in such pairs all ranks have the same.
+ * Which positions of a sequence a rank has: the sequence is divided into 2 size chunks, of which the
+ * rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens before
+ * it, early chunks are little work and late ones much; with such pairs all ranks have as much work.
  *
- * One rank has them all.
+ * A group of one rank has all positions.
  *
  * @param length - of the whole sequence
- * @throws ERR_TSR_ARGUMENT when several ranks share it and it is no multiple of 2 size, and without a
- *   group
+ * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of
+ *   2 size, and without a group
  *
  * @example
  * zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]

@@ -1,0 +1,108 @@
+// Which file may import which. `npm run lint` checks these rules, and beside them that there are no
+// import cycles: scripts/architecture/check.mjs. docs/architecture.md draws what they lead to.
+
+/** The packages, each with those that it may import. */
+export const packages = {
+  core: [],
+  native: ['core'],
+  telemetry: ['core', 'native'],
+  store: ['core'],
+  distributed: ['core', 'native', 'telemetry', 'store'],
+  training: ['core', 'telemetry', 'distributed'],
+  launcher: ['core', 'native', 'telemetry', 'store'],
+}
+
+const inPackage = (...names) => `^packages/(${names.join('|')})/`
+
+/** What a package must not touch, so that it stays what it is for. */
+function keepsTo(name, comment, to) {
+  return { name: `${name}-keeps-to-its-subject`, comment, from: { path: inPackage(name) }, to }
+}
+
+const tensorflow = { path: '(^|/)node_modules/@tensorflow/' }
+const sockets = '^(net|http|https|http2|dgram|tls)$'
+
+const forbidden = [
+  ...Object.entries(packages).map(([name, allowed]) => ({
+    name: `${name}-imports`,
+    comment:
+      allowed.length === 0
+        ? `${name} imports no other package.`
+        : `Of the packages, ${name} imports ${allowed.join(', ')} and no other.`,
+    from: { path: inPackage(name) },
+    to: { path: '^packages/', pathNot: inPackage(name, ...allowed) },
+  })),
+  {
+    name: 'packages-by-name',
+    comment: 'A package imports another by its name (@tsrun/core), not by a path into its files.',
+    from: { path: '^packages/([^/]+)/' },
+    to: { dependencyTypes: ['local'], pathNot: '^packages/$1/' },
+  },
+  {
+    name: 'examples-by-name',
+    comment: 'An example imports packages by their names, as a user does.',
+    from: { path: '^examples/' },
+    to: {
+      dependencyTypes: ['local'],
+      dependencyTypesNot: ['aliased-workspace'],
+      pathNot: '^examples/',
+    },
+  },
+  {
+    name: 'declared',
+    comment: "What a package imports is in its package.json, and not only among the repository's.",
+    from: { path: '^packages/' },
+    to: {
+      dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'],
+      dependencyTypesNot: ['npm', 'npm-optional', 'npm-peer'],
+    },
+  },
+  {
+    name: 'resolvable',
+    comment: 'An import leads to a file; what cannot be found cannot be checked either.',
+    from: {},
+    to: { couldNotResolve: true },
+  },
+  keepsTo('core', 'core opens no socket, starts no process and knows no tensors.', {
+    path: [sockets, '^child_process$', tensorflow.path],
+  }),
+  keepsTo('distributed', 'distributed does not know TensorFlow.js.', tensorflow),
+  keepsTo('training', 'training opens no socket: distributed does.', { path: sockets }),
+  keepsTo('launcher', 'launcher does not know TensorFlow.js.', tensorflow),
+  {
+    name: 'models-are-plain',
+    comment: 'nn/ knows the contract of a backend, and no backend: models run on all of them.',
+    from: { path: '^packages/training/src/nn/' },
+    to: { path: '^packages/training/src/backend/(tensorflow|wasm|webgpu|cpu)/' },
+  },
+  {
+    name: 'algorithms-are-pure',
+    comment:
+      'algorithms/ says what is sent and reduced, in terms of its own contract of a channel; ' +
+      'engine and transports, which carry it out, import the algorithms and not the other way.',
+    from: { path: '^packages/distributed/src/algorithms/' },
+    to: {
+      path: '^packages/distributed/src/(engine|messages|boards|transports|hosts|runners?|mpi|groups?|diagnosis)/',
+    },
+  },
+]
+
+/** @type {import('dependency-cruiser').IConfiguration} */
+export default {
+  forbidden: forbidden.map((rule) => ({ severity: 'error', ...rule })),
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    // AssemblyScript has imports of its own; dist/ is made from src/.
+    exclude: { path: ['\\.as\\.ts$', '^packages/[^/]+/dist/'] },
+    // Imports of types are imports, too.
+    tsPreCompilationDeps: true,
+    skipAnalysisNotInRules: true,
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      // The condition under which a package is its sources.
+      conditionNames: ['@tsrun/source', 'types', 'import', 'node', 'default'],
+      mainFields: ['types', 'module', 'main'],
+      extensions: ['.ts', '.mjs', '.js', '.d.ts', '.json'],
+    },
+  },
+}

@@ -1,0 +1,156 @@
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { homedir } from 'node:os'
+import { delimiter, dirname, join, resolve } from 'node:path'
+import { tsrError } from './errors/tsr-error.ts'
+
+/**
+ * The record that `tsrun setup tensorflow` leaves of what it installed. The launcher and the tensor
+ * backend read it.
+ */
+export interface TensorFlowManifest {
+  /** Version of this record; other versions are refused. */
+  readonly format: 1
+  readonly request: TensorFlowRequest
+  readonly package: '@tensorflow/tfjs-node' | '@tensorflow/tfjs-node-gpu'
+  readonly packageVersion: string
+  /** Version of TensorFlow's own library. */
+  readonly tensorflowVersion: string
+  /** The folder whose node_modules holds the package. */
+  readonly folder: string
+  /** Folders for the LD_LIBRARY_PATH of the ranks. */
+  readonly libraryFolders: readonly string[]
+  /** Revision of tsrun's additions to the binding; absent for the package's own binding and in old records. */
+  readonly bindingRevision?: number
+  /**
+   * Whether the binding has tsrun's kernels for small layers. Without them, TensorFlow's own, slower
+   * operations compute such layers. Absent in old records, where it is unknown.
+   */
+  readonly kernels?: boolean
+  /** The devices that the test at the end of the set-up computed on: `CPU`, or the names of the GPUs. */
+  readonly devices: readonly string[]
+  /** Human-readable versions of the tools that built it. */
+  readonly tools: Readonly<Record<string, string>>
+  /** The system that the binding, which is machine code, was built for: for example `linux-x64`. */
+  readonly system: string
+  /** ISO 8601. */
+  readonly createdAt: string
+}
+
+/** The flags given to `tsrun setup tensorflow`, with absolute paths. */
+export interface TensorFlowRequest {
+  readonly gpu: boolean
+  readonly official: boolean
+  readonly wheel: string | null
+  readonly python: string | null
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** This system in the form of the manifest: for example `linux-x64`. */
+export const thisSystem = `${process.platform}-${process.arch}`
+
+/** The folder TensorFlow is set up in: below TSRUN_HOME if that is set, else below the user's cache folder. */
+export function tensorflowHome(env: Environment = process.env): string {
+  const home = env['TSRUN_HOME'] ?? ''
+  if (home !== '') return join(resolve(home), 'tensorflow')
+  const cache = env['XDG_CACHE_HOME'] ?? ''
+  return join(cache === '' ? join(homedir(), '.cache') : cache, 'tsrun', 'tensorflow')
+}
+
+/**
+ * Reads the manifest, or returns undefined when TensorFlow has not been set up.
+ *
+ * @throws ERR_TSR_SETUP_MANIFEST when the manifest exists but cannot be used
+ */
+export function readTensorFlowManifest(
+  env: Environment = process.env,
+): TensorFlowManifest | undefined {
+  const path = manifestPath(env)
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) {
+      return undefined
+    }
+    throw unreadable(path, (error as Error).message)
+  }
+  let manifest: unknown
+  try {
+    manifest = JSON.parse(text)
+  } catch {
+    throw unreadable(path, 'it is not valid JSON')
+  }
+  if (!isManifest(manifest)) throw unreadable(path, 'another version of tsrun wrote it')
+  return manifest
+}
+
+/** LD_LIBRARY_PATH for a process that loads this TensorFlow: its folders, then those already in `env`. */
+export function libraryPath(
+  { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
+  env: Environment = process.env,
+): string {
+  return [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean).join(delimiter)
+}
+
+/** Replaces the manifest atomically: a reader sees either the old one or the new one. */
+export function writeTensorFlowManifest(
+  manifest: TensorFlowManifest,
+  env: Environment = process.env,
+): void {
+  const path = manifestPath(env)
+  const draft = `${path}.${process.pid}`
+  mkdirSync(dirname(path), { recursive: true })
+  try {
+    writeFileSync(draft, `${JSON.stringify(manifest, null, 2)}\n`)
+    renameSync(draft, path)
+  } catch (error) {
+    rmSync(draft, { force: true })
+    throw error
+  }
+}
+
+function manifestPath(env: Environment): string {
+  return join(tensorflowHome(env), 'manifest.json')
+}
+
+function isManifest(value: unknown): value is TensorFlowManifest {
+  if (typeof value !== 'object' || value === null) return false
+  const {
+    format,
+    package: name,
+    folder,
+    libraryFolders,
+    request,
+  } = value as Partial<Record<keyof TensorFlowManifest, unknown>>
+  return (
+    format === 1 &&
+    typeof name === 'string' &&
+    typeof folder === 'string' &&
+    typeof request === 'object' &&
+    Array.isArray(libraryFolders)
+  )
+}
+
+function unreadable(path: string, problem: string): Error {
+  return tsrError('ERR_TSR_SETUP_MANIFEST', { path, problem })
+}
+
+/**
+ * Gives `node:util` back the functions that Node 23 removed and that @tensorflow/tfjs-node 4.22 still
+ * calls; where they exist, nothing changes. Call it before loading that package.
+ */
+export function restoreLegacyUtil(): void {
+  // The module's own object, because the namespace of an import cannot be written to.
+  const util = createRequire(import.meta.url)('node:util') as Record<string, unknown>
+  util['isNullOrUndefined'] ??= (value: unknown) => value === null || value === undefined
+  util['isUndefined'] ??= (value: unknown) => value === undefined
+  util['isArray'] ??= Array.isArray
+}
+
+/** Whether all GPUs are hidden from CUDA: by an empty list, or by the index -1 (CUDA programming guide). */
+export function gpusAreHidden(env: Environment = process.env): boolean {
+  const visible = env['CUDA_VISIBLE_DEVICES']
+  return visible === '' || visible === '-1'
+}

@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { tsrError } from './errors/tsr-error.ts'
+
+/**
+ * Milliseconds on the monotonic clock (CLOCK_MONOTONIC on Linux). All threads and processes of a
+ * host share this clock, so times taken by different ranks of a host can be compared.
+ */
+export function monotonicNow(): number {
+  const [seconds, nanoseconds] = process.hrtime()
+  return seconds * 1e3 + nanoseconds / 1e6
+}
+
+/** The time by which something must be done. `Deadline.never` does not expire. */
+export class Deadline {
+  static readonly never = new Deadline(Infinity, Infinity)
+  readonly #at: number
+  readonly milliseconds: number
+
+  private constructor(at: number, milliseconds: number) {
+    this.#at = at
+    this.milliseconds = milliseconds
+  }
+
+  /** @param milliseconds - from now; Infinity for no deadline */
+  static after(milliseconds: number): Deadline {
+    return new Deadline(performance.now() + milliseconds, milliseconds)
+  }
+
+  /** Milliseconds left, at least 0. */
+  remaining(): number {
+    return Math.max(0, this.#at - performance.now())
+  }
+
+  get expired(): boolean {
+    return performance.now() >= this.#at
+  }
+}
+
+/**
+ * Settles like `promise`, or rejects when the deadline expires or the signal aborts.
+ *
+ * @param what - names the work in the message of the error
+ * @throws ERR_TSR_TIMEOUT, ERR_TSR_ABORTED
+ */
+export async function waitOrAbort<T>(
+  promise: PromiseLike<T>,
+  what: string,
+  deadline: Deadline,
+  signal?: AbortSignal,
+): Promise<T> {
+  return await new Promise<T>((resolve, reject) => {
+    const abort = (): void => {
+      finish()
+      reject(tsrError('ERR_TSR_ABORTED', { what }, { cause: signal?.reason }))
+    }
+    const expire = (): void => {
+      finish()
+      reject(tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: deadline.milliseconds }))
+    }
+    const finish = (): void => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', abort)
+    }
+    const left = deadline.remaining()
+    const timer = left === Infinity ? undefined : setTimeout(expire, Math.min(left, 0x7fffffff))
+    if (signal?.aborted === true) abort()
+    else signal?.addEventListener('abort', abort, { once: true })
+    // Attached even after an abort: an unhandled rejection would end the process.
+    promise.then(
+      (value) => {
+        finish()
+        resolve(value)
+      },
+      (error: unknown) => {
+        finish()
+        reject(error)
+      },
+    )
+  })
+}
+
+export interface RetryOptions {
+  readonly deadline: Deadline
+  /** First pause in milliseconds; pauses double up to `longestPause`, with jitter. */
+  readonly firstPause?: number
+  readonly longestPause?: number
+  readonly signal?: AbortSignal
+  /** Whether to try again after this error. By default every error is retried. */
+  readonly isTransient?: (error: unknown) => boolean
+  /** Called after each failed try that will be repeated, for progress messages. */
+  readonly onFailure?: (error: unknown, tries: number) => void
+}
+
+/** Calls `run` until it succeeds. Rethrows its last error when the deadline expires. */
+export async function retry<T>(run: () => Promise<T>, options: RetryOptions): Promise<T> {
+  const { deadline, firstPause = 20, longestPause = 1000, signal, isTransient, onFailure } = options
+  for (let tries = 1; ; tries++) {
+    try {
+      return await run()
+    } catch (error) {
+      const pause =
+        Math.min(longestPause, firstPause * 2 ** (tries - 1)) * (0.5 + Math.random() / 2)
+      if (isTransient?.(error) === false || deadline.remaining() <= pause) throw error
+      onFailure?.(error, tries)
+      await sleep(pause, undefined, signal === undefined ? {} : { signal })
+    }
+  }
+}

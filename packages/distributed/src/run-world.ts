@@ -1,0 +1,65 @@
+import { refuseUnknown, tsrError } from '@tsrun/core'
+import { memoryStore } from '@tsrun/store'
+import { createWorldGroup } from './groups/world-group.ts'
+import type { ProcessGroup } from './process-group.ts'
+import { InProcessWorld } from './runners/in-process-world.ts'
+
+export interface WorldOptions {
+  /** Number of ranks. */
+  readonly size: number
+  /** Chooses the interleaving: the same seed gives the same run. Default 0. */
+  readonly seed?: number
+  /** Default time-out of operations in milliseconds; default 10 minutes. */
+  readonly timeout?: number
+  /** Bytes of each rank's arena and engine memory; default 64 MiB. */
+  readonly memory?: number
+  /**
+   * By rank: which host it is on; between ranks of one host large messages are copied straight from
+   * heap to heap. Default: each on a host of its own.
+   */
+  readonly hosts?: readonly number[]
+}
+
+/**
+ * Runs `program` as every rank of a world within this thread, over in-memory transports with a
+ * seeded scheduler; resolves to the ranks' results. For tests, and to try a parallel program without
+ * processes. Only the asynchronous calls work.
+ *
+ * @example
+ * const sums = await runWorld({ size: 4, seed: 1 }, async (group) => {
+ *   const buffer = Float32Array.of(group.rank)
+ *   await group.allReduce(buffer)
+ *   return buffer[0] // 6 on every rank
+ * })
+ *
+ * @throws what the first failing program throws; ERR_TSR_DEADLOCK when all ranks wait for good;
+ *   ERR_TSR_ARGUMENT
+ */
+export async function runWorld<T>(
+  options: WorldOptions,
+  program: (group: ProcessGroup) => Promise<T>,
+): Promise<T[]> {
+  checkOptions(options)
+  const { size, seed = 0, timeout = 600_000, memory = 64 * 1024 * 1024, hosts } = options
+  const world = new InProcessWorld({ size, seed, memory, hosts })
+  const store = memoryStore()
+  const programs = world.runners.map((host, rank) =>
+    program(createWorldGroup({ rank, worldSize: size, host, store, timeout })),
+  )
+  return await world.run(programs)
+}
+
+const KNOWN = Object.keys({
+  size: true,
+  seed: true,
+  timeout: true,
+  memory: true,
+  hosts: true,
+} satisfies Record<keyof WorldOptions, true>)
+
+function checkOptions(options: WorldOptions): void {
+  refuseUnknown(options, KNOWN)
+  const { size } = options
+  if (Number.isSafeInteger(size) && size >= 1) return
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'size', value: size, expected: 'a number of ranks' })
+}

@@ -1,0 +1,110 @@
+import { monotonicNow } from '@tsrun/core'
+import type { Engine } from '../engine/engine.ts'
+import type { BlockingTransport } from '../transports/transport.ts'
+import { destroyedError } from './runner.ts'
+import { Placement } from './placement.ts'
+
+/**
+ * Rounds of giving the core away before sleeping: with more ranks than cores, better than both
+ * spinning and sleeping at once.
+ */
+const YIELDS = 100
+/**
+ * Milliseconds of it: when others compute, each round lasts as long as they like, but a sleeper is
+ * woken as soon as its message comes.
+ */
+const YIELD_TIME = 0.2
+/** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
+const SLICE = 100
+/** Milliseconds that leaving waits for peers that do not listen. */
+export const LEAVE_TIME = 2000
+/** Rounds of work between two looks at the deadlines. */
+const ROUNDS = 1024
+/** Looks at the links that something is expected from between two looks at all: one is a system call. */
+const LOOKS = 8
+
+/** An engine on a transport that can sleep: progress, then yield, then sleep. */
+export class DrivenEngine {
+  readonly engine: Engine
+  readonly #transport: BlockingTransport | undefined
+  readonly #sleep: (milliseconds: number) => void
+  readonly #placement: Placement | undefined
+  #rounds = 0
+  #looks = 0
+  #idle = 0
+  #idleSince = 0
+  /** When the last yield began. */
+  #now = 0
+  #nextDeadline = 0
+
+  constructor(
+    engine: Engine,
+    transport: BlockingTransport | undefined,
+    sleep = (milliseconds: number): void => {
+      transport?.sleep(milliseconds)
+    },
+  ) {
+    this.engine = engine
+    this.#transport = transport
+    this.#sleep = sleep
+    this.#placement = transport?.place && Placement.of(transport.place)
+  }
+
+  /** Runs until `isDone`, at most `milliseconds`. */
+  runUntil(isDone: () => boolean, milliseconds: number): void {
+    const end = milliseconds === Infinity ? Infinity : monotonicNow() + milliseconds
+    while (!isDone()) {
+      if (this.engine.progress(++this.#looks % LOOKS === 0)) {
+        this.#idle = 0
+        if (++this.#rounds % ROUNDS === 0) this.#lookAtDeadlines()
+        if (end !== Infinity && monotonicNow() >= end) return
+      } else if (this.#rest(end)) {
+        return
+      }
+    }
+  }
+
+  /** Moves what can move now. */
+  poll(): void {
+    if (!this.engine.progress()) this.engine.checkDeadlines()
+  }
+
+  /**
+   * Sends what is queued, tells the peers goodbye, and ends the connections when they have read it:
+   * closing with unread bytes would take back what is still on its way.
+   */
+  leave(): void {
+    this.engine.sayGoodbye()
+    this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
+    // nobody moves it from now on
+    this.engine.failAll(destroyedError('An operation'))
+    this.#transport?.close()
+  }
+
+  /** One step of waiting; true when `end` has come. */
+  #rest(end: number): boolean {
+    if (this.#transport !== undefined && this.#mayYield()) {
+      this.#transport.yield()
+      this.#placement?.onYield(this.#now)
+      return false
+    }
+    const now = this.#lookAtDeadlines()
+    if (now >= end) return true
+    const until = Math.min(end, this.#nextDeadline, now + SLICE)
+    this.#sleep(Math.max(0, Math.ceil(until - now)))
+    return false
+  }
+
+  #mayYield(): boolean {
+    if (++this.#idle > YIELDS) return false
+    const now = monotonicNow()
+    if (this.#idle === 1) this.#idleSince = now
+    this.#now = now
+    return now - this.#idleSince < YIELD_TIME
+  }
+
+  #lookAtDeadlines(): number {
+    this.#nextDeadline = this.engine.checkDeadlines()
+    return monotonicNow()
+  }
+}

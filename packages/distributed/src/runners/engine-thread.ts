@@ -1,0 +1,171 @@
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
+import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
+import { signalEventfd } from '@tsrun/native'
+import { packageFolder } from '../package-folder.ts'
+import type { Endpoint } from '../transports/mesh.ts'
+import type { ConnectOptions } from './open-transport.ts'
+import {
+  ENGINE,
+  type FailureMessage,
+  type GroupFailureMessage,
+  type GroupMessage,
+  type StartCommand,
+  type StartMessage,
+  type WorkerInput,
+} from './worker-messages.ts'
+import { control } from './worker-memory.ts'
+
+/** Milliseconds that leaving may take. */
+export const LEAVE_TIME = 3000
+
+/** The thread of one engine: how it starts, is woken and ends, and whether it is alive. */
+export class EngineThread {
+  /** The eventfd that wakes it; undefined when a message does. */
+  doorbell: number | undefined
+  readonly #worker: Worker
+  readonly #port: MessagePort
+  readonly #control: Int32Array
+  readonly #exited: Promise<void>
+  readonly #failures = new Map<number, TsrError>()
+  /** Where Linux shows the thread, as long as there is one. */
+  #place: string | undefined
+  #hasExited = false
+  #death: TsrError | undefined
+
+  /** @param onDeath - it has ended without being told to, after it had started */
+  constructor(input: Omit<WorkerInput, 'port'>, words: Int32Array, onDeath: () => void) {
+    const { port1, port2 } = new MessageChannel()
+    this.#port = port1
+    this.#control = words
+    const workerData: WorkerInput = { ...input, port: port2 }
+    this.#worker = new Worker(workerEntry(), { workerData, transferList: [port2], execArgv: [] })
+    this.#worker.on('error', (error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#death ??= this.failureOf(ENGINE) ?? deathOf(reason)
+    })
+    this.#exited = new Promise((resolve) => {
+      this.#worker.once('exit', () => {
+        this.#hasExited = true
+        resolve()
+        if (Atomics.load(this.#control, control.stop) === 0) onDeath()
+      })
+    })
+  }
+
+  /**
+   * `exchange` publishes where the engine listens and returns all ranks' endpoints.
+   *
+   * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
+   */
+  async start(
+    exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const answer = async (): Promise<StartMessage> =>
+      await waitOrAbort(this.#answer(), 'joining the job', Deadline.never, signal)
+    try {
+      const first = await answer()
+      if (!('listening' in first)) throw unexpected(first)
+      const connect = await exchange(first.listening)
+      this.#tell({ connect })
+      const second = await answer()
+      if (!('ready' in second)) throw unexpected(second)
+      this.doorbell = second.ready.doorbell
+      this.#place = second.ready.thread
+    } catch (error) {
+      await this.#giveUp()
+      throw error
+    }
+    this.#worker.unref()
+  }
+
+  /** An awaited operation keeps the process alive. */
+  hold(isHeld: boolean): void {
+    if (isHeld) this.#worker.ref()
+    else this.#worker.unref()
+  }
+
+  wake(): void {
+    if (this.doorbell === undefined) this.#worker.postMessage(0)
+    else signalEventfd(this.doorbell)
+  }
+
+  /** More about the next command. */
+  post(message: GroupMessage | GroupFailureMessage): void {
+    this.#port.postMessage(message)
+  }
+
+  /** 1: leave in order, 2: leave at once. */
+  stop(how: 1 | 2): void {
+    Atomics.store(this.#control, control.stop, how)
+    this.wake()
+  }
+
+  /** Resolves when it has ended, after `stop`. */
+  async end(milliseconds: number): Promise<void> {
+    this.#worker.ref()
+    const timer = setTimeout(() => void this.#worker.terminate(), milliseconds)
+    await this.#exited
+    clearTimeout(timer)
+    this.#port.close()
+  }
+
+  /** Why it is no more, though it was not told to stop; it takes a system call to know. */
+  get death(): TsrError | undefined {
+    if (this.#death === undefined && this.isGone) {
+      this.#death = this.failureOf(ENGINE) ?? deathOf('it was terminated')
+    }
+    return this.#death
+  }
+
+  get isGone(): boolean {
+    if (this.#hasExited || Atomics.load(this.#control, control.closed) === 1) return true
+    return this.#place !== undefined && !existsSync(this.#place)
+  }
+
+  /** Why the operation of a slot has failed. */
+  failureOf(slot: number): TsrError | undefined {
+    for (;;) {
+      const known = this.#failures.get(slot)
+      if (known !== undefined) {
+        this.#failures.delete(slot)
+        return known
+      }
+      const received = receiveMessageOnPort(this.#port) as { message: FailureMessage } | undefined
+      if (received === undefined) return undefined
+      this.#failures.set(received.message.slot, reviveTsrError(received.message.error))
+    }
+  }
+
+  async #answer(): Promise<StartMessage> {
+    const [message] = (await once(this.#worker, 'message')) as [StartMessage]
+    if ('failed' in message) throw reviveTsrError(message.failed)
+    return message
+  }
+
+  #tell(command: StartCommand): void {
+    this.#worker.postMessage(command)
+  }
+
+  /** Ending the worker from outside would leave its sockets open: they are libc's, not its own. */
+  async #giveUp(): Promise<void> {
+    Atomics.store(this.#control, control.stop, 2)
+    this.#tell({ cancel: true })
+    await this.end(LEAVE_TIME)
+  }
+}
+
+function deathOf(reason: string): TsrError {
+  return tsrError('ERR_TSR_INTERNAL', { what: `the engine's worker has ended: ${reason}` })
+}
+
+function unexpected(message: StartMessage): Error {
+  return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
+}
+
+/** Workers start from compiled files: loaders for TypeScript do not reach into them everywhere. */
+function workerEntry(): URL {
+  return new URL('dist/worker-main.js', packageFolder)
+}

@@ -1,0 +1,167 @@
+import { monotonicNow, tsrError } from '@tsrun/core'
+import { Arena } from '../arena/arena.ts'
+import { createMemory, heapOf } from '../arena/heap.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { Journal } from '../diagnosis/journal.ts'
+import { quietDiagnosis } from '../diagnosis/settings.ts'
+import { Engine } from '../engine/engine.ts'
+import type { Operation } from '../operation.ts'
+import type { Ticket } from '../ticket.ts'
+import { MemoryNetwork, MemoryTransport } from '../transports/memory/memory-transport.ts'
+import { createRandom, type Random } from './random.ts'
+import { destroyedError, type Runner } from './runner.ts'
+import { TaskTicket } from './task-ticket.ts'
+
+/** Milliseconds without progress after which the thread rests between its looks. */
+const RESTLESS = 5
+/** Milliseconds without progress after which the world may be said to stand still. */
+const PATIENCE = 500
+/** A time-out that is nearer than this, in milliseconds, ends the wait anyway. */
+const FAR = 60_000
+
+export interface InProcessOptions {
+  readonly size: number
+  /** Chooses the interleaving: the same seed gives the same run. */
+  readonly seed: number
+  /** Bytes of each rank's arena and engine memory. */
+  readonly memory: number
+  /** By rank: which host it is on. Undefined: each is on a host of its own. */
+  readonly hosts: readonly number[] | undefined
+}
+
+/** The engines of all ranks of a world in one thread, over memory, with a seeded scheduler. */
+export class InProcessWorld {
+  /** By rank. */
+  readonly runners: readonly Runner[]
+  readonly #engines: Engine[]
+  readonly #random: Random
+  /** Counts everything that happens. */
+  #activity = 0
+
+  constructor({ size, seed, memory, hosts }: InProcessOptions) {
+    this.#random = createRandom(seed)
+    const network = new MemoryNetwork(size, hosts)
+    const portion = (bytes: number): number => this.#portion(bytes)
+    const ranks = Array.from({ length: size }, (_, rank) => {
+      const heap = heapOf(createMemory(memory))
+      const transport = new MemoryTransport(network, rank, size, heap, portion)
+      const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
+      const { shared } = journal
+      const engine = new Engine({
+        heap,
+        rank,
+        worldSize: size,
+        transport,
+        observe: (observed) => new Diagnosis(shared, observed),
+      })
+      const runner = this.#createRunner(engine, new Arena(heap, rank), journal, transport)
+      return { engine, runner }
+    })
+    this.#engines = ranks.map(({ engine }) => engine)
+    this.runners = ranks.map(({ runner }) => runner)
+  }
+
+  /** Drives the engines until all programs have settled. */
+  async run<T>(programs: readonly Promise<T>[]): Promise<T[]> {
+    let settled = 0
+    for (const program of programs) {
+      const count = (): void => {
+        settled++
+        this.#activity++
+      }
+      program.then(count, count)
+    }
+    const all = Promise.all(programs)
+    all.catch(() => undefined)
+    let lastActive = monotonicNow()
+    while (settled < programs.length) {
+      const before = this.#activity
+      while (this.#progressOnce());
+      await new Promise((resolve) => setImmediate(resolve))
+      const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines(Infinity)))
+      const now = monotonicNow()
+      if (this.#activity !== before) lastActive = now
+      if (now - lastActive < RESTLESS) continue
+      await new Promise((resolve) => setTimeout(resolve, 1))
+      if (now - lastActive < PATIENCE || nearest - now < FAR) continue
+      for (const engine of this.#engines) engine.checkDeadlines(0)
+      if (!this.#progressOnce()) this.#reportDeadlock(programs.length - settled)
+    }
+    return await all
+  }
+
+  #progressOnce(): boolean {
+    let moved = false
+    for (const engine of this.#shuffled()) {
+      if (engine.progress()) moved = true
+    }
+    if (moved) this.#activity++
+    return moved
+  }
+
+  #shuffled(): Engine[] {
+    const engines = [...this.#engines]
+    for (let i = engines.length - 1; i > 0; i--) {
+      const j = this.#random.below(i + 1)
+      ;[engines[i], engines[j]] = [engines[j]!, engines[i]!]
+    }
+    return engines
+  }
+
+  /** Most streams move whole; some break at any byte. */
+  #portion(bytes: number): number {
+    return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
+  }
+
+  /** Fails everything when every rank that has not finished waits for a message. */
+  #reportDeadlock(unfinished: number): void {
+    const waiting = this.#engines.filter((engine) => engine.hasRunning)
+    if (waiting.length < unfinished || waiting.length === 0) return
+    const lines = waiting.map((engine) => engine.describeWaiting()).join('; ')
+    const error = tsrError('ERR_TSR_DEADLOCK', { waiting: lines })
+    for (const engine of this.#engines) engine.failAll(error)
+    this.#activity++
+  }
+
+  #createRunner(
+    engine: Engine,
+    arena: Arena,
+    journal: Journal,
+    transport: MemoryTransport,
+  ): Runner {
+    const submit = (operation: Operation): Ticket => {
+      this.#activity++
+      return new TaskTicket(engine, operation, {
+        poll: () => undefined,
+        block: (_, name) => {
+          throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })
+        },
+        attend: () => undefined,
+      })
+    }
+    return {
+      kind: 'world',
+      transport: transport.name,
+      arena,
+      journal,
+      addGroup: (id, name, ranks) => {
+        engine.addGroup(id, name, ranks)
+      },
+      removeGroup: (id) => {
+        engine.removeGroup(id)
+      },
+      failGroup: (id, reason) => {
+        engine.failGroup(id, reason)
+        this.#activity++
+      },
+      gone: engine.gone,
+      submit,
+      close: async () => {
+        engine.sayGoodbye()
+        engine.failAll(destroyedError('An operation'))
+        this.#activity++
+        await Promise.resolve()
+      },
+    }
+  }
+}

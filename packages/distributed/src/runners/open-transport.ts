@@ -1,0 +1,106 @@
+import { tsrError } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import type { Heap } from '../arena/heap.ts'
+import type { ListenOptions } from '../transports/listen.ts'
+import { openLibMpi } from '../mpi/libmpi.ts'
+import { MpiTransport } from '../mpi/mpi-transport.ts'
+import { connectMesh, type Endpoint, type MeshOptions } from '../transports/mesh.ts'
+import { openNodeDialer } from '../transports/node/node-dialer.ts'
+import { NodeTransport } from '../transports/node/node-transport.ts'
+import {
+  checkRoom,
+  closeSegments,
+  hostsOf,
+  type Sharing,
+} from '../transports/shared-memory/neighbours.ts'
+import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
+import type { DescriptorChannel } from '../transports/tcp/descriptor-channel.ts'
+import { openTcpDialer } from '../transports/tcp/tcp-dialer.ts'
+import { TcpTransport } from '../transports/tcp/tcp-transport.ts'
+import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
+
+/** How ranks of different hosts are reached, and those of one host that share no memory. */
+export type StreamName = 'tcp' | 'node' | 'mpi'
+
+/** What a mesh needs, and who shares memory. */
+export interface ConnectOptions extends MeshOptions {
+  readonly sharing: Sharing | undefined
+  readonly place: LocalPlace | undefined
+}
+
+export type OpenedTransport =
+  | { readonly kind: 'blocking'; readonly transport: BlockingTransport }
+  | { readonly kind: 'event'; readonly transport: EventTransport }
+
+/** A transport that listens already; `connect` once the peers' endpoints are known. */
+export interface PreparedTransport {
+  readonly endpoint: Endpoint
+  /** Stops listening, when it will not connect. */
+  close(): void
+  connect(heap: Heap, options: ConnectOptions, signal?: AbortSignal): Promise<OpenedTransport>
+}
+
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE */
+export async function prepareTransport(
+  name: StreamName,
+  listen: ListenOptions,
+): Promise<PreparedTransport> {
+  if (name === 'node') {
+    const dialer = await openNodeDialer(listen)
+    return {
+      endpoint: dialer.endpoint,
+      close: () => {
+        dialer.stopListening()
+      },
+      connect: async (heap, options, signal) => {
+        const channels = await connectMesh(dialer, options, signal)
+        // other ranks may share memory, and all must choose the same algorithms
+        const hosts = options.sharing && hostsOf(options.sharing)
+        return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
+      },
+    }
+  }
+  if (name === 'mpi') return prepareMpi()
+  const native = isAvailable()
+  if (!native.available) {
+    const { reason } = native
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: name, reason })
+  }
+  const dialer = await openTcpDialer(listen)
+  return {
+    endpoint: dialer.endpoint,
+    close: () => {
+      dialer.stopListening()
+    },
+    connect: async (heap, options, signal) => {
+      const { rank, sharing } = options
+      const connect = async (): Promise<(DescriptorChannel | undefined)[]> => {
+        if (sharing !== undefined) checkRoom(heap, rank, sharing)
+        return await connectMesh(dialer, options, signal)
+      }
+      const channels = await connect().catch((error: unknown) => {
+        dialer.stopListening()
+        if (sharing !== undefined) closeSegments(sharing)
+        throw error
+      })
+      const fds = channels.map((channel) => channel?.fd)
+      const tcp = new TcpTransport(heap, fds, options.place)
+      if (sharing === undefined) return { kind: 'blocking', transport: tcp }
+      const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)
+      return { kind: 'blocking', transport }
+    },
+  }
+}
+
+/** libmpi connects the ranks itself: there is nothing to publish. */
+function prepareMpi(): PreparedTransport {
+  return {
+    endpoint: { host: '', port: 0 },
+    close: () => undefined,
+    connect: (heap, { rank, endpoints }) =>
+      Promise.resolve({
+        kind: 'blocking',
+        transport: new MpiTransport(openLibMpi(), heap, rank, endpoints.length),
+      }),
+  }
+}

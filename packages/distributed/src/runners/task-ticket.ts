@@ -1,0 +1,65 @@
+import type { TsrError } from '@tsrun/core'
+import type { Engine } from '../engine/engine.ts'
+import type { Operation } from '../operation.ts'
+import type { Task } from '../engine/task.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
+
+/** How a host of the caller's own thread waits. */
+export interface Waiting {
+  /** Moves what can move, without waiting. */
+  poll(): void
+  block(ticket: Ticket, operation: string): void
+  /** Somebody waits asynchronously: keep the engine going until the ticket is settled. */
+  attend(ticket: Ticket): void
+}
+
+/** The ticket of an engine that runs on the caller's thread. */
+export class TaskTicket implements Ticket {
+  readonly #engine: Engine
+  readonly #waiting: Waiting
+  readonly #task: Task
+  readonly #callbacks: (() => void)[] = []
+
+  constructor(engine: Engine, operation: Operation, waiting: Waiting) {
+    this.#engine = engine
+    this.#waiting = waiting
+    this.#task = engine.start(operation, () => {
+      for (const callback of this.#callbacks) queueMicrotask(callback)
+    })
+  }
+
+  get isSettled(): boolean {
+    return this.#task.state !== 'running'
+  }
+
+  get error(): TsrError | undefined {
+    return this.#task.error
+  }
+
+  get timing(): WorkTiming | undefined {
+    const { posted, started, completed } = this.#task
+    return this.isSettled ? { posted, started, completed } : undefined
+  }
+
+  poll(): boolean {
+    if (!this.isSettled) this.#waiting.poll()
+    return this.isSettled
+  }
+
+  onSettled(callback: () => void, isAwaited: boolean): void {
+    if (this.isSettled) {
+      queueMicrotask(callback)
+      return
+    }
+    this.#callbacks.push(callback)
+    if (isAwaited) this.#waiting.attend(this)
+  }
+
+  block(operation: string): void {
+    this.#waiting.block(this, operation)
+  }
+
+  abort(): void {
+    if (!this.isSettled) this.#engine.abort(this.#task)
+  }
+}

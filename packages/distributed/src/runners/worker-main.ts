@@ -1,0 +1,269 @@
+import { readlinkSync } from 'node:fs'
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import { bindAll } from '@tsrun/native'
+import { heapOf } from '../arena/heap.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { Engine } from '../engine/engine.ts'
+import type { Task } from '../engine/task.ts'
+import {
+  prepareTransport,
+  type ConnectOptions,
+  type OpenedTransport,
+  type PreparedTransport,
+} from './open-transport.ts'
+import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
+import { DrivenEngine, LEAVE_TIME } from './driven-engine.ts'
+import { destroyedError } from './runner.ts'
+import {
+  ENGINE,
+  type GroupFailureMessage,
+  type GroupMessage,
+  type StartCommand,
+  type StartMessage,
+  type WorkerInput,
+} from './worker-messages.ts'
+import {
+  commandAt,
+  commandKinds,
+  control,
+  readOperation,
+  sharedStateOf,
+  slotStates,
+} from './worker-memory.ts'
+
+/*
+ * The engine's thread: connects, then runs commands of the main thread until it is told to stop.
+ */
+
+const input = workerData as WorkerInput
+const shared = sharedStateOf(input.shared)
+const tasks = new Map<number, Task>()
+const heap = heapOf(input.memory)
+let isReady = false
+
+function tell(message: StartMessage): void {
+  parentPort?.postMessage(message)
+}
+
+function serialize(error: unknown): SerializedTsrError {
+  if (isTsrError(error)) return error.toJSON()
+  const what = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  return tsrError('ERR_TSR_INTERNAL', { what }).toJSON()
+}
+
+function settle(slot: number, task: Task): void {
+  tasks.delete(slot)
+  shared.timings[3 * slot] = task.posted
+  shared.timings[3 * slot + 1] = task.started
+  shared.timings[3 * slot + 2] = task.completed
+  publish(slot, task.error)
+}
+
+function publish(slot: number, error: unknown): void {
+  if (error !== undefined) input.port.postMessage({ slot, error: serialize(error) })
+  const state = error === undefined ? slotStates.done : slotStates.failed
+  Atomics.store(shared.states, slot, state)
+  Atomics.notify(shared.states, slot)
+}
+
+/** Takes the commands that have come. Returns whether there were any. */
+function takeCommands(engine: Engine): boolean {
+  const written = Atomics.load(shared.control, control.written)
+  const first = shared.control[control.read]!
+  if (written === first) return false
+  for (let n = first; n !== written; n = (n + 1) | 0) {
+    const at = commandAt(n >>> 0)
+    const slot = shared.commands[at + 1]!
+    try {
+      runCommand(engine, at, slot)
+    } catch (error) {
+      if (shared.commands[at] !== commandKinds.start) throw error
+      publish(slot, error)
+    }
+    Atomics.store(shared.control, control.read, (n + 1) | 0)
+  }
+  Atomics.notify(shared.control, control.read)
+  return true
+}
+
+function runCommand(engine: Engine, at: number, slot: number): void {
+  const { commands } = shared
+  switch (commands[at]) {
+    case commandKinds.start: {
+      const task = engine.start(readOperation(commands, at), (settled) => {
+        settle(slot, settled)
+      })
+      if (task.state === 'running') tasks.set(slot, task)
+      return
+    }
+    case commandKinds.abort: {
+      const task = tasks.get(slot)
+      if (task !== undefined) engine.abort(task)
+      return
+    }
+    case commandKinds.addGroup: {
+      const { message } = receiveMessageOnPort(input.port) as { message: GroupMessage }
+      engine.addGroup(message.id, message.name, message.ranks)
+      return
+    }
+    case commandKinds.failGroup: {
+      const { message } = receiveMessageOnPort(input.port) as { message: GroupFailureMessage }
+      engine.failGroup(message.id, message.reason)
+      return
+    }
+    case commandKinds.removeGroup:
+      engine.removeGroup(commands[at + 2]!)
+      return
+    case undefined:
+    default:
+      throw tsrError('ERR_TSR_INTERNAL', { what: 'unknown command' })
+  }
+}
+
+function stopRequested(): number {
+  return Atomics.load(shared.control, control.stop)
+}
+
+function reportClosed(): void {
+  Atomics.store(shared.control, control.closed, 1)
+  Atomics.notify(shared.control, control.closed)
+}
+
+function runBlocking(engine: Engine, transport: BlockingTransport): void {
+  const driven = new DrivenEngine(engine, transport, (milliseconds) => {
+    Atomics.store(shared.control, control.parked, 1)
+    const hasCommand =
+      Atomics.load(shared.control, control.written) !== shared.control[control.read]
+    if (!hasCommand && stopRequested() === 0) transport.sleep(milliseconds)
+    Atomics.store(shared.control, control.parked, 0)
+  })
+  driven.runUntil(() => {
+    takeCommands(engine)
+    return stopRequested() !== 0
+  }, Infinity)
+  if (stopRequested() === 1) driven.leave()
+  else transport.close()
+  reportClosed()
+}
+
+/** Milliseconds between two looks at deadlines on an event loop. */
+const TICK = 50
+
+async function runOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const pump = (): void => {
+      Atomics.store(shared.control, control.parked, 0)
+      while (takeCommands(engine) || engine.progress());
+      Atomics.store(shared.control, control.parked, 1)
+      if (stopRequested() !== 0) resolve()
+      else if (takeCommands(engine)) setImmediate(pump)
+    }
+    transport.onReady = pump
+    parentPort?.on('message', pump)
+    const ticker = setInterval(() => {
+      engine.checkDeadlines()
+      pump()
+      if (stopRequested() !== 0) clearInterval(ticker)
+    }, TICK)
+    pump()
+  })
+  if (stopRequested() === 1) {
+    await leaveOnEvents(engine, transport)
+    engine.failAll(destroyedError('An operation'))
+  }
+  transport.close()
+  reportClosed()
+}
+
+/** See `DrivenEngine.leave`. */
+async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
+  engine.sayGoodbye()
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, LEAVE_TIME)
+    transport.onReady = () => {
+      while (engine.progress());
+      if (engine.hasOutgoing || engine.hasPeers) return
+      clearTimeout(timer)
+      resolve()
+    }
+    transport.onReady()
+  })
+}
+
+/** Connects with the other ranks; undefined when the main thread has given up before it began. */
+async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
+  const givenUp = new AbortController()
+  const options = await new Promise<ConnectOptions | undefined>((resolve) => {
+    parentPort?.on('message', (command: StartCommand) => {
+      if ('connect' in command) {
+        resolve(command.connect)
+      } else {
+        givenUp.abort()
+        resolve(undefined)
+      }
+    })
+    tell({ listening: prepared.endpoint })
+  })
+  try {
+    if (options !== undefined) return await prepared.connect(heap, options, givenUp.signal)
+    prepared.close()
+    return undefined
+  } finally {
+    parentPort?.removeAllListeners('message')
+  }
+}
+
+async function run({ kind, transport }: OpenedTransport): Promise<void> {
+  const { rank, worldSize, journal, ladders, gone } = input
+  const engine = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport,
+    observe: (observed) => new Diagnosis(journal, observed),
+    ladders,
+    gone,
+  })
+  isReady = true
+  const thread = placeOfThread()
+  if (kind === 'blocking') {
+    tell({ ready: { doorbell: transport.doorbell, thread } })
+    runBlocking(engine, transport)
+  } else {
+    tell({ ready: { doorbell: undefined, thread } })
+    await runOnEvents(engine, transport)
+  }
+}
+
+/** By this the main thread sees that this one lives, whatever ends it. */
+function placeOfThread(): string | undefined {
+  try {
+    return `/proc/${readlinkSync('/proc/thread-self')}`
+  } catch {
+    return undefined
+  }
+}
+
+async function main(): Promise<void> {
+  bindAll()
+  const opened = await connect(await prepareTransport(input.transport, input.listen))
+  try {
+    if (opened !== undefined) await run(opened)
+  } catch (error) {
+    // the peers learn of it at once; the doorbell stays, as the main thread may still ring it
+    for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
+    throw error
+  }
+  parentPort?.close()
+  input.port.close()
+}
+
+process.once('uncaughtExceptionMonitor', (error) => {
+  input.port.postMessage({ slot: ENGINE, error: serialize(error) })
+})
+process.once('exit', reportClosed)
+main().catch((error: unknown) => {
+  if (isReady) throw error
+  tell({ failed: serialize(error) })
+})

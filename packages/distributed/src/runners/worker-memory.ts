@@ -1,0 +1,114 @@
+import { dtypeByCode, dtypes } from '../dtype.ts'
+import { algorithmNames, operationCodes, type Operation, type OperationName } from '../operation.ts'
+import { reductionCodes, type Reduction } from '../reduction.ts'
+
+/*
+ * What the main thread and the engine's worker share besides the arena: a ring of commands (main
+ * writes, worker reads) and a slot for each operation under way (worker writes, main reads).
+ */
+
+/** Words of the control block. */
+export const control = {
+  /** Commands written so far, modulo 2^32. */
+  written: 0,
+  /** Commands read so far. */
+  read: 1,
+  /** 1 while the worker sleeps and must be woken. */
+  parked: 2,
+  /** 0 run, 1 leave in order, 2 leave at once. */
+  stop: 3,
+  /** 1 when the worker has closed its connections. */
+  closed: 4,
+} as const
+
+export const slotStates = { free: 0, running: 1, done: 2, failed: 3 } as const
+
+export const COMMANDS = 1024
+export const SLOTS = 4096
+const COMMAND_DOUBLES = 24
+const CONTROL_BYTES = 64
+
+export const commandKinds = {
+  start: 1,
+  abort: 2,
+  addGroup: 3,
+  removeGroup: 4,
+  failGroup: 5,
+} as const
+
+export interface SharedState {
+  readonly control: Int32Array
+  readonly commands: Float64Array
+  readonly states: Int32Array
+  /** Posted, started, completed of each slot. */
+  readonly timings: Float64Array
+}
+
+export function sharedBytes(): number {
+  return CONTROL_BYTES + COMMANDS * COMMAND_DOUBLES * 8 + SLOTS * 3 * 8 + SLOTS * 4
+}
+
+export function sharedStateOf(buffer: SharedArrayBuffer): SharedState {
+  const commandsAt = CONTROL_BYTES
+  const timingsAt = commandsAt + COMMANDS * COMMAND_DOUBLES * 8
+  const statesAt = timingsAt + SLOTS * 3 * 8
+  return {
+    control: new Int32Array(buffer, 0, CONTROL_BYTES / 4),
+    commands: new Float64Array(buffer, commandsAt, COMMANDS * COMMAND_DOUBLES),
+    timings: new Float64Array(buffer, timingsAt, SLOTS * 3),
+    states: new Int32Array(buffer, statesAt, SLOTS),
+  }
+}
+
+/** The first double of command `n`. */
+export function commandAt(n: number): number {
+  return (n % COMMANDS) * COMMAND_DOUBLES
+}
+
+const operationNames = Object.keys(operationCodes) as OperationName[]
+const reductions = Object.keys(reductionCodes) as Reduction[]
+
+/** Writes the fields of an operation after the two first doubles (kind, slot). */
+export function writeOperation(commands: Float64Array, at: number, operation: Operation): void {
+  commands[at + 2] = operationNames.indexOf(operation.name)
+  commands[at + 3] = operation.group
+  commands[at + 4] = operation.sequence
+  commands[at + 5] = dtypes[operation.dtype].code
+  commands[at + 6] = reductions.indexOf(operation.reduction)
+  commands[at + 7] = algorithmNames.indexOf(operation.algorithm)
+  commands[at + 8] = operation.input
+  commands[at + 9] = operation.output
+  commands[at + 10] = operation.count
+  commands[at + 11] = operation.peer
+  commands[at + 12] = operation.tag
+  commands[at + 13] = operation.timeout
+  commands[at + 14] = operation.aborted ? 1 : 0
+  commands[at + 15] = operation.table
+  commands[at + 16] = operation.flight
+  commands[at + 17] = operation.factor
+  commands[at + 18] = operation.deterministic ? 1 : 0
+  commands[at + 19] = operation.isReserved ? 1 : 0
+}
+
+export function readOperation(commands: Float64Array, at: number): Operation {
+  return {
+    name: operationNames[commands[at + 2]!]!,
+    group: commands[at + 3]!,
+    sequence: commands[at + 4]!,
+    dtype: dtypeByCode(commands[at + 5]!)!,
+    reduction: reductions[commands[at + 6]!]!,
+    algorithm: algorithmNames[commands[at + 7]!]!,
+    input: commands[at + 8]!,
+    output: commands[at + 9]!,
+    count: commands[at + 10]!,
+    peer: commands[at + 11]!,
+    tag: commands[at + 12]!,
+    timeout: commands[at + 13]!,
+    aborted: commands[at + 14] === 1,
+    table: commands[at + 15]!,
+    flight: commands[at + 16]!,
+    factor: commands[at + 17]!,
+    deterministic: commands[at + 18] === 1,
+    isReserved: commands[at + 19] === 1,
+  }
+}

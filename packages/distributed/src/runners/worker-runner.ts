@@ -1,0 +1,248 @@
+import { tsrError, type TsrError } from '@tsrun/core'
+import { yieldCore } from '@tsrun/native'
+import type { Ladders } from '../algorithms/ladders.ts'
+import { Arena } from '../arena/arena.ts'
+import { heapOf } from '../arena/heap.ts'
+import type { Journal } from '../diagnosis/journal.ts'
+import type { Operation } from '../operation.ts'
+import type { ListenOptions } from '../transports/listen.ts'
+import type { Endpoint } from '../transports/mesh.ts'
+import type { ConnectOptions, StreamName } from './open-transport.ts'
+import { destroyedError, type Runner } from './runner.ts'
+import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
+import {
+  commandAt,
+  commandKinds,
+  COMMANDS,
+  control,
+  sharedBytes,
+  sharedStateOf,
+  SLOTS,
+  slotStates,
+  writeOperation,
+  type SharedState,
+} from './worker-memory.ts'
+import { WorkerTicket } from './worker-ticket.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
+
+export interface WorkerRunnerOptions {
+  readonly memory: WebAssembly.Memory
+  readonly rank: number
+  readonly worldSize: number
+  readonly transport: StreamName
+  readonly listen: ListenOptions
+  readonly journal: Journal
+  readonly ladders: Ladders
+}
+
+/** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */
+const SPINS = 50
+/** Milliseconds of one sleep of the main thread. */
+const SLICE = 1000
+
+/** Runs the engine in a worker thread, so that messages move while the main thread computes. */
+export class WorkerRunner implements Runner {
+  readonly kind = 'worker'
+  transport: string
+  readonly arena: Arena
+  readonly journal: Journal
+  readonly gone: Int32Array
+  readonly #rank: number
+  readonly #thread: EngineThread
+  readonly #shared: SharedState
+  readonly #tickets: (WorkerTicket | undefined)[] = []
+  readonly #freeSlots: number[] = Array.from({ length: SLOTS }, (_, i) => SLOTS - 1 - i)
+  #listeners = 0
+  #stopped = false
+  #isDead = false
+  #closing: Promise<void> | undefined
+  readonly #onExit = (code: number): void => {
+    if (code !== 0) this.journal.dumpFailure(`the process exits with code ${code}`)
+    this.#stop(code === 0 ? 1 : 2)
+    if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
+  }
+
+  constructor(options: WorkerRunnerOptions) {
+    const { memory, rank, transport, journal } = options
+    this.transport = transport
+    this.#rank = rank
+    this.arena = new Arena(heapOf(memory), rank)
+    this.journal = journal
+    const shared = new SharedArrayBuffer(sharedBytes())
+    this.#shared = sharedStateOf(shared)
+    this.gone = new Int32Array(new SharedArrayBuffer(4 * options.worldSize))
+    const input = { ...options, shared, journal: journal.shared, gone: this.gone }
+    this.#thread = new EngineThread(input, this.#shared.control, () => {
+      this.#failAll()
+    })
+  }
+
+  /** See `EngineThread.start`. */
+  async start(
+    exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const exchanged = async (endpoint: Endpoint): Promise<ConnectOptions> => {
+      const connect = await exchange(endpoint)
+      if (connect.sharing !== undefined) this.transport = 'shared-memory'
+      return connect
+    }
+    await this.#thread.start(exchanged, signal)
+    process.on('exit', this.#onExit)
+  }
+
+  addGroup(id: number, name: string, ranks: readonly number[]): void {
+    if (this.#stopped) throw destroyedError('newGroup')
+    this.#thread.post({ id, name, ranks })
+    const isTaken = this.#command(commandKinds.addGroup, 0, () => undefined)
+    if (!isTaken) throw this.#deathOr('it takes no commands')
+  }
+
+  removeGroup(id: number): void {
+    if (this.#stopped) return
+    this.#command(commandKinds.removeGroup, 0, (commands, at) => {
+      commands[at + 2] = id
+    })
+  }
+
+  failGroup(id: number, reason: string): void {
+    if (this.#stopped) return
+    this.#thread.post({ id, reason })
+    this.#command(commandKinds.failGroup, 0, () => undefined)
+  }
+
+  /** Where the engine's thread is no more, the ticket has failed. */
+  submit(operation: Operation): Ticket {
+    if (this.#stopped) throw destroyedError(operation.name)
+    const slot = this.#takeSlot()
+    const ticket = new WorkerTicket(this, slot)
+    this.#tickets[slot] = ticket
+    this.#command(commandKinds.start, slot, (commands, at) => {
+      writeOperation(commands, at, operation)
+    })
+    return ticket
+  }
+
+  /** The end of an operation, once; its slot is free again. */
+  collect({ slot }: WorkerTicket): { error: TsrError | undefined; timing: WorkTiming } | undefined {
+    const { states, timings } = this.#shared
+    const state = Atomics.load(states, slot)
+    if (state === slotStates.running) return undefined
+    const timing = {
+      posted: timings[3 * slot]!,
+      started: timings[3 * slot + 1]!,
+      completed: timings[3 * slot + 2]!,
+    }
+    const error = state === slotStates.failed ? this.#failureOf(slot) : undefined
+    this.#tickets[slot] = undefined
+    Atomics.store(states, slot, slotStates.free)
+    this.#freeSlots.push(slot)
+    return { error, timing }
+  }
+
+  /** Calls back when the slot's operation has ended; an awaited one keeps the process alive. */
+  notify(ticket: WorkerTicket, callback: () => void, isAwaited: boolean): void {
+    const waiting = Atomics.waitAsync(this.#shared.states, ticket.slot, slotStates.running)
+    if (!waiting.async) {
+      queueMicrotask(callback)
+      return
+    }
+    if (isAwaited && this.#listeners++ === 0) this.#thread.hold(true)
+    void waiting.value.then(() => {
+      if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
+      // a late wake-up of the operation that had this slot before says nothing about this one
+      if (ticket.isSettled) callback()
+      else this.notify(ticket, callback, isAwaited)
+    })
+  }
+
+  block(ticket: WorkerTicket): void {
+    const { states } = this.#shared
+    for (let i = 0; i < SPINS; i++) {
+      if (Atomics.load(states, ticket.slot) !== slotStates.running) return
+      if (this.#thread.doorbell !== undefined) yieldCore()
+    }
+    while (Atomics.load(states, ticket.slot) === slotStates.running) {
+      const end = Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
+      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
+    }
+  }
+
+  abort({ slot }: WorkerTicket): void {
+    this.#command(commandKinds.abort, slot, () => undefined)
+  }
+
+  async close(): Promise<void> {
+    this.#closing ??= this.#close()
+    await this.#closing
+  }
+
+  async #close(): Promise<void> {
+    process.off('exit', this.#onExit)
+    this.#stop(1)
+    await this.#thread.end(LEAVE_TIME + SLICE)
+  }
+
+  #stop(how: 1 | 2): void {
+    if (this.#stopped) return
+    this.#stopped = true
+    this.#thread.stop(how)
+  }
+
+  /** Returns false, and fails all that runs, when the engine's thread is no more. */
+  #command(
+    kind: number,
+    slot: number,
+    fill: (commands: Float64Array, at: number) => void,
+  ): boolean {
+    const { control: words, commands } = this.#shared
+    const written = words[control.written]!
+    while (!this.#isDead) {
+      const read = Atomics.load(words, control.read)
+      if (((written - read) | 0) < COMMANDS) {
+        const at = commandAt(written >>> 0)
+        commands[at] = kind
+        commands[at + 1] = slot
+        fill(commands, at)
+        Atomics.store(words, control.written, (written + 1) | 0)
+        if (Atomics.load(words, control.parked) === 1) this.#thread.wake()
+        return true
+      }
+      this.#thread.wake()
+      const end = Atomics.wait(words, control.read, read, SLICE)
+      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
+    }
+    this.#failAll()
+    return false
+  }
+
+  /** The engine's thread is no more. */
+  #failAll(): void {
+    this.#isDead = true
+    const { states } = this.#shared
+    for (const ticket of this.#tickets) {
+      if (ticket === undefined) continue
+      Atomics.compareExchange(states, ticket.slot, slotStates.running, slotStates.failed)
+      Atomics.notify(states, ticket.slot)
+    }
+  }
+
+  #takeSlot(): number {
+    // asking a ticket frees the slot of one that has settled
+    if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
+    const slot = this.#freeSlots.pop()
+    if (slot === undefined) {
+      throw tsrError('ERR_TSR_TOO_MANY_OPERATIONS', { rank: this.#rank, limit: SLOTS })
+    }
+    Atomics.store(this.#shared.states, slot, slotStates.running)
+    return slot
+  }
+
+  #failureOf(slot: number): TsrError {
+    return this.#thread.failureOf(slot) ?? this.#deathOr('an operation failed without a reason')
+  }
+
+  #deathOr(what: string): TsrError {
+    return this.#thread.death ?? tsrError('ERR_TSR_INTERNAL', { what })
+  }
+}

@@ -1,0 +1,47 @@
+import type { TensorBackend } from '../tfjs/backend.ts'
+import { genericBackend } from '../tfjs/generic-backend.ts'
+import { registerCpu, tf } from '../tfjs/tfjs.ts'
+import { cpuBackend } from './cpu.ts'
+import { tensorflowBackend } from './tensorflow/backend.ts'
+import { wasmBackend } from './wasm/backend.ts'
+import { webgpuBackend } from './webgpu/backend.ts'
+
+const backends: Readonly<Record<string, TensorBackend>> = {
+  wasm: wasmBackend,
+  cpu: cpuBackend,
+  tensorflow: tensorflowBackend,
+  webgpu: webgpuBackend,
+}
+
+/** The backend of TensorFlow.js that is current. */
+export function currentBackend(): TensorBackend {
+  return backends[tf.engine().backendName] ?? genericBackend
+}
+
+/** Whether the host can access the memory of tensors, so that their values need not be fetched. */
+export function isHostAccessible(): boolean {
+  return currentBackend().view !== undefined
+}
+
+/**
+ * Runs a computation that reads values synchronously and leaves no tensor: on the cpu backend if the
+ * current one keeps tensors on a device.
+ */
+export function onHostBackend(compute: () => void): void {
+  if (isHostAccessible()) {
+    compute()
+    return
+  }
+  const before = tf.getBackend()
+  registerCpu()
+  const production = tf.env().getBool('PROD')
+  tf.env().set('PROD', true)
+  // Both backends are initialized, so the switch is complete when the call returns.
+  void tf.setBackend('cpu')
+  try {
+    compute()
+  } finally {
+    void tf.setBackend(before)
+    tf.env().set('PROD', production)
+  }
+}

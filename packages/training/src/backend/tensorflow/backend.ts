@@ -1,0 +1,109 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
+import { genericBackend } from '../../tfjs/generic-backend.ts'
+import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { BindingKernels } from './binding-kernels.ts'
+import { currentEager, type Eager, type Handle } from './eager.ts'
+import { linearPasses } from './linear.ts'
+import { updatesInPlace } from './updates.ts'
+
+/**
+ * As `genericBackend`, except that float32 values do not pass through new arrays if the binding has
+ * kernels: they take one copy each way on the CPU. The functions of the package create an array for
+ * each tensor, whose memory the system has to find and to clear. From a GPU there is one more copy,
+ * into memory.
+ */
+export const tensorflowBackend: TensorBackend = {
+  peek: genericBackend.peek!,
+  writeTo(tensor, target) {
+    const eager = currentEager()!
+    const { dtype } = tensor
+    // TensorFlow keeps int32 tensors in memory.
+    if (!eager.isOnHost && dtype !== 'int32') countCopy('toHost', target.byteLength)
+    if (dtype === 'float32' && eager.copyOut(tensor, target as Float32Array)) {
+      countCopy('toHost', target.byteLength)
+    } else {
+      void genericBackend.writeTo(tensor, target)
+    }
+  },
+  create(shape, dtype, fill) {
+    const staging = kernelsFor(dtype)?.eager.staging
+    const size = sizeOf(shape)
+    if (staging?.isFreeFor(size) !== true) return genericBackend.create(shape, dtype, fill)
+    return createFrom(staging.filled(size, fill), shape, dtype)!
+  },
+  createFrom,
+  storageOf,
+  linearPasses,
+  crossEntropy,
+  updatesInPlace,
+}
+
+function createFrom(
+  source: HostArray,
+  shape: readonly number[],
+  dtype: HostDType,
+): Tensor | undefined {
+  const found = kernelsFor(dtype)
+  if (found === undefined) return undefined
+  const { eager, kernels } = found
+  countCopy('toTensor', source.byteLength)
+  const [handle] = kernels.copyIn(Int32Array.from(shape), source as Float32Array)
+  return eager.take(handle, shape)
+}
+
+function kernelsFor(dtype: string): { eager: Eager; kernels: BindingKernels } | undefined {
+  if (dtype !== 'float32') return undefined
+  const eager = currentEager()
+  const kernels = eager?.kernels
+  return kernels && { eager, kernels }
+}
+
+/** tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */
+interface NodeTensors {
+  readonly binding: { deleteTensor(id: number): void }
+  readonly tensorMap: { get(dataId: object): { values: Float32Array | null; id: number } }
+}
+
+function storageOf({ dataId }: Tensor): Storage {
+  const { binding, tensorMap } = tf.engine().backend as unknown as NodeTensors
+  const data = tensorMap.get(dataId)
+  return {
+    free() {
+      if (data.id >= 0) binding.deleteTensor(data.id)
+      data.id = -1
+      data.values = null
+    },
+    fill(values) {
+      // TensorFlow takes the array over.
+      data.values = new Float32Array(values)
+    },
+    abandon: () => undefined,
+  }
+}
+
+/** One operation of TensorFlow; the results are scaled afterwards. */
+function crossEntropy(
+  logits: Tensor,
+  labels: Tensor,
+  weight: number,
+): { value: Tensor; gradient: Tensor } {
+  const eager = currentEager()!
+  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
+  const loss = eager.sum(losses)
+  eager.free(losses)
+  const value = eager.take(scaled(eager, loss, weight), [])
+  value.kept = false
+  return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
+}
+
+/** factor x; frees `x` unless that is the result. */
+function scaled(eager: Eager, x: Handle, factor: number): Handle {
+  if (factor === 1) return x
+  const scalar = eager.scalar(factor)
+  const product = eager.multiply(x, scalar)
+  eager.free(scalar)
+  eager.free(x)
+  return product
+}

@@ -1,0 +1,49 @@
+import type { BackendFacts } from '../../tfjs/backend.ts'
+import { registerWasm, tf } from '../../tfjs/tfjs.ts'
+import { installMatMul } from './matmul.ts'
+import { guardMemory } from './memory-guard.ts'
+import { installSegmentSum, installSharedIdentity, installSum } from './replaced-kernels.ts'
+import { trackPacking } from './packed-tensors.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
+
+/** Kernels are replaced in the registry of this process, once. */
+let isInstalled = false
+
+/** Kernels in WebAssembly with SIMD, on one thread; at most 4 GiB of tensors in a process. */
+export async function loadWasm(): Promise<BackendFacts> {
+  await withoutErrorListeners(async () => {
+    registerWasm()
+    if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
+  })
+  guardMemory(tf.engine().backend as unknown as WasmModule)
+  if (!isInstalled) {
+    installMatMul()
+    installSegmentSum()
+    installSum()
+    installSharedIdentity()
+    trackPacking()
+  }
+  isInstalled = true
+  return { device: 'CPU', threads: 1 }
+}
+
+const events = ['uncaughtException', 'unhandledRejection'] as const
+
+/**
+ * Runs `load` and removes the listeners for uncaught errors that it installs on the process.
+ *
+ * The generated code of the wasm backend installs two that throw the error again: the process would
+ * end with another exit code, after pages of minified source, and its report would name a rejection.
+ */
+async function withoutErrorListeners(load: () => Promise<void>): Promise<void> {
+  const before = new Set(events.flatMap((event) => process.rawListeners(event)))
+  try {
+    await load()
+  } finally {
+    for (const event of events) {
+      for (const listener of process.rawListeners(event)) {
+        if (!before.has(listener)) process.removeListener(event, listener as () => void)
+      }
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
+import { heapOf } from './heap.ts'
+import type { WasmModule } from './tfjs-wasm.ts'
+
+/**
+ * Makes clones share the memory of their tensor, as they do on the other backends. The kernel of the
+ * wasm backend copies it, and the tape clones what it saves: every activation and every weight.
+ */
+export function installSharedIdentity(): void {
+  replaceKernel('Identity', 'wasm', (original) => (call) => {
+    const { x } = call.inputs as { x: TensorInfo }
+    if (x.dtype === 'string') return original(call)
+    const backend = call.backend as WasmModule
+    backend.incRef(x.dataId)
+    return { dataId: x.dataId, shape: x.shape, dtype: x.dtype }
+  })
+}
+
+interface SumCall {
+  readonly inputs: { readonly x: TensorInfo }
+  readonly attrs: { readonly axis: number | readonly number[] | null; readonly keepDims: boolean }
+  readonly backend: WasmModule
+}
+
+/**
+ * Sums over the first axes row by row, in double precision: the gradient of every bias. The kernel of
+ * the wasm backend transposes first, and does not write the result at all if there are no rows.
+ */
+export function installSum(): void {
+  replaceKernel('Sum', 'wasm', (original) => (call) => {
+    const { inputs, attrs, backend } = call as unknown as SumCall
+    const { x } = inputs
+    const axes = tf.util
+      .parseAxisParam((attrs.axis ?? []) as number[], x.shape)
+      .sort((a, b) => a - b)
+    const isLeading = axes.length < x.shape.length && axes.every((axis, i) => axis === i)
+    const rows = sizeOf(x.shape.slice(0, axes.length))
+    if (axes.length === 0 || !isLeading || x.dtype !== 'float32') return original(call)
+    const rest = x.shape.slice(axes.length)
+    const shape = attrs.keepDims ? [...axes.map(() => 1), ...rest] : rest
+    const out = backend.makeOutput(shape, 'float32')
+    const heap = heapOf(backend)
+    heap.sumRows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
+    return out
+  })
+}
+
+interface SegmentSumCall {
+  readonly inputs: { readonly x: TensorInfo; readonly segmentIds: TensorInfo }
+  readonly attrs: { readonly numSegments: number }
+  readonly backend: WasmModule
+}
+
+/**
+ * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks: the gradient of tf.gather, and so
+ * of every embedding. Rows whose segment is out of range are left out, as on the cpu backend.
+ */
+export function installSegmentSum(): void {
+  tf.registerKernel({
+    kernelName: 'UnsortedSegmentSum',
+    backendName: 'wasm',
+    kernelFunc: segmentSum as unknown as KernelFunc,
+  })
+}
+
+function segmentSum({ inputs, attrs, backend }: SegmentSumCall): TensorInfo {
+  const { x, segmentIds } = inputs
+  const { numSegments } = attrs
+  const rows = sizeOf(segmentIds.shape)
+  if (segmentIds.shape.length !== 1 || x.shape[0] !== rows) {
+    throw new Error(
+      `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
+    )
+  }
+  const heap = heapOf(backend)
+  const dtype = x.dtype === 'int32' ? 'int32' : 'float32'
+  const out = backend.makeOutput([numSegments, ...x.shape.slice(1)], dtype)
+  backend.typedArrayFromHeap(out).fill(0)
+  const columns = sizeOf(x.shape.slice(1))
+  const [to, from, ids] = [out, x, segmentIds].map((tensor) => heap.addressOf(tensor))
+  heap.kernels[`scatter_add_${dtype}`](to!, from!, ids!, rows, columns, numSegments)
+  return out
+}

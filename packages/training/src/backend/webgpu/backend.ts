@@ -1,0 +1,24 @@
+import type { TensorBackend } from '../../tfjs/backend.ts'
+import { genericBackend } from '../../tfjs/generic-backend.ts'
+import { countCopy } from '../../tfjs/host-arrays.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { WebGpuTensors } from './dawn.ts'
+
+/**
+ * Out of a tensor: the device copies into mapped memory, and the CPU from there into a new array and
+ * then to the target. Into a tensor: one copy into an array, and one from there into mapped memory when
+ * an operation needs the tensor.
+ */
+export const webgpuBackend: TensorBackend = {
+  peek({ dataId }) {
+    const { tensorMap } = tf.engine().backend as unknown as WebGpuTensors
+    return tensorMap.get(dataId).values ?? undefined
+  },
+  async writeTo({ dataId }, target) {
+    const values = (await tf.engine().read(dataId)) as typeof target
+    countCopy('toHost', target.byteLength)
+    target.set(values)
+    countCopy('toHost', target.byteLength)
+  },
+  create: genericBackend.create,
+}

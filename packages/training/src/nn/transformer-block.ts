@@ -1,0 +1,98 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
+import { LayerNorm } from './layer-norm.ts'
+import { Linear } from './linear.ts'
+
+/**
+ * A transformer block of GPT-2: attention and a feed-forward network, each applied to the output of a
+ * LayerNorm and added to the input.
+ */
+export class Block implements Module {
+  readonly children: Record<'ln_1' | 'attn' | 'ln_2' | 'mlp', Module>
+
+  constructor(options: AttentionOptions) {
+    const { name, width } = options
+    this.children = {
+      ln_1: new LayerNorm({ name: `${name}.ln_1`, width }),
+      attn: new CausalSelfAttention({ ...options, name: `${name}.attn` }),
+      ln_2: new LayerNorm({ name: `${name}.ln_2`, width }),
+      mlp: new FeedForward({ ...options, name: `${name}.mlp` }),
+    }
+  }
+
+  get parameters(): readonly Parameter[] {
+    return parametersOf(this.children)
+  }
+
+  /** @param x - [batch, length, width] */
+  forward(x: Tensor): Tensor {
+    const { ln_1: before, attn, ln_2: between, mlp } = this.children
+    const attended = tf.add(x, attn.forward(before.forward(x)))
+    return tf.add(attended, mlp.forward(between.forward(attended)))
+  }
+}
+
+export interface FeedForwardOptions {
+  /** The prefix of the names of the parameters: `<name>.c_fc.weight` and so on. */
+  readonly name: string
+  readonly width: number
+  /** Default 4 x width. */
+  readonly hidden?: number
+  readonly seed?: number
+  /** The standard deviation of the initial weights; default 0.02. */
+  readonly deviation?: number
+  /** That of the weights that lead back to the residual stream; default `deviation`. */
+  readonly outputDeviation?: number
+}
+
+/** Two linear layers with a GELU between them. The parameters have the names of GPT-2. */
+export class FeedForward implements Module {
+  readonly children: Record<'c_fc' | 'c_proj', Module>
+
+  constructor(options: FeedForwardOptions) {
+    const { name, width, hidden = 4 * width, seed = 0, deviation = 0.02 } = options
+    const { outputDeviation = deviation } = options
+    const up = { name: `${name}.c_fc`, inputs: width, outputs: hidden, seed, deviation }
+    const down = { name: `${name}.c_proj`, inputs: hidden, outputs: width, seed }
+    this.children = {
+      c_fc: new Linear(up),
+      c_proj: new Linear({ ...down, deviation: outputDeviation }),
+    }
+  }
+
+  get parameters(): readonly Parameter[] {
+    return parametersOf(this.children)
+  }
+
+  /** @param x - [..., width] */
+  forward(x: Tensor): Tensor {
+    const { c_fc: up, c_proj: down } = this.children
+    return down.forward(gelu(up.forward(x)))
+  }
+}
+
+const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
+
+/**
+ * x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), approximated as in
+ * GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x sigmoid(2 sqrt(2 / pi) (...)).
+ */
+export function gelu(x: Tensor): Tensor {
+  return tf.customGrad((...args) => {
+    const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
+    const inner = tf.mul(input, tf.add(tf.mul(tf.square(input), CUBE), SLOPE))
+    const gate = tf.sigmoid(inner)
+    save([input, gate])
+    return { value: tf.mul(input, gate), gradFunc: geluGradient }
+  })(x)
+}
+
+function geluGradient(dy: Tensor, saved: Tensor[]): Tensor {
+  const [x, gate] = saved as [Tensor, Tensor]
+  const slope = tf.add(tf.mul(tf.square(x), 3 * CUBE), SLOPE)
+  const bend = tf.mul(tf.mul(x, slope), tf.mul(gate, tf.sub(1, gate)))
+  return tf.mul(dy, tf.add(gate, bend))
+}

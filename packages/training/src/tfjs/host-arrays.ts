@@ -1,0 +1,82 @@
+import { tsrError } from '@tsrun/core'
+
+/** The arrays that hold the values of tensors on the host, by dtype. A bool is a byte, 0 or 1. */
+export interface HostArrays {
+  readonly float32: Float32Array
+  readonly int32: Int32Array
+  readonly bool: Uint8Array
+}
+
+/** The dtypes of tensors whose values are numbers of one size. */
+export type HostDType = keyof HostArrays
+export type HostArray = HostArrays[HostDType]
+
+const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D] } = {
+  float32: Float32Array,
+  int32: Int32Array,
+  bool: Uint8Array,
+}
+
+/** The number of values of a tensor. */
+export function sizeOf(shape: readonly number[]): number {
+  return shape.reduce((product, length) => product * length, 1)
+}
+
+export function newArray<D extends HostDType>(shape: readonly number[], dtype: D): HostArrays[D] {
+  return new arrays[dtype](sizeOf(shape))
+}
+
+/** @throws ERR_TSR_ARGUMENT unless `array` is of the type for `dtype` and of the size for `shape` */
+export function checkArray(
+  name: string,
+  array: unknown,
+  shape: readonly number[],
+  dtype: string,
+): void {
+  if (!Object.hasOwn(arrays, dtype)) {
+    const expected = `one of ${Object.keys(arrays).join(', ')}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `the dtype of ${name}`, value: dtype, expected })
+  }
+  // Compare names: an array of another realm is not an instance of this realm's class.
+  const wanted = arrays[dtype as HostDType].name
+  const length = sizeOf(shape)
+  const found = describe(array)
+  if (found === `${wanted}[${String(length)}]`) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name,
+    value: found,
+    expected: `${wanted}[${String(length)}], for a ${dtype} tensor of shape [${shape.join(', ')}]`,
+  })
+}
+
+function describe(array: unknown): string {
+  if (!ArrayBuffer.isView(array)) return typeof array
+  const { [Symbol.toStringTag]: kind, length } = array as ArrayBufferView & Partial<HostArray>
+  return `${kind ?? ''}[${String(length ?? array.byteLength)}]`
+}
+
+/** From tensors to arrays of the host, or from arrays to tensors. */
+export type CopyDirection = 'toHost' | 'toTensor'
+
+export interface Copies {
+  /** How often the values of a tensor were copied from one place in memory to another. */
+  readonly count: number
+  readonly bytes: number
+}
+
+export type CopyCounts = Readonly<Record<CopyDirection, Copies>>
+
+/** Totals of the process, like `process.memoryUsage()`. */
+const counts = { toHost: { count: 0, bytes: 0 }, toTensor: { count: 0, bytes: 0 } }
+
+/** Called for each copy that this package makes itself, or that it knows the backend to make. */
+export function countCopy(direction: CopyDirection, bytes: number): void {
+  const sum = counts[direction]
+  sum.count++
+  sum.bytes += bytes
+}
+
+/** The copies of memory between tensors and arrays since the start of this process. */
+export function copyCounts(): CopyCounts {
+  return { toHost: { ...counts.toHost }, toTensor: { ...counts.toTensor } }
+}

@@ -1,0 +1,88 @@
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  readTensorFlowManifest,
+  restoreLegacyUtil,
+  tensorflowHome,
+  thisSystem,
+  writeTensorFlowManifest,
+  type TensorFlowManifest,
+} from '@tsrun/core'
+
+const manifest: TensorFlowManifest = {
+  format: 1,
+  request: { gpu: false, official: false, wheel: null, python: null },
+  package: '@tensorflow/tfjs-node',
+  packageVersion: '4.22.0',
+  tensorflowVersion: '2.21.0',
+  folder: '/set/up',
+  libraryFolders: ['/set/up/tensorflow'],
+  devices: ['CPU'],
+  tools: { node: 'v20.20.2' },
+  system: thisSystem,
+  createdAt: '2026-11-21T00:00:00.000Z',
+}
+
+let home: string
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
+})
+afterEach(() => {
+  rmSync(home, { recursive: true })
+})
+
+it('lives below TSRUN_HOME, else below the cache folder of the user', () => {
+  expect(tensorflowHome({ TSRUN_HOME: '/some/where' })).toBe('/some/where/tensorflow')
+  expect(tensorflowHome({ XDG_CACHE_HOME: '/cache' })).toBe('/cache/tsrun/tensorflow')
+  const fallback = join(homedir(), '.cache/tsrun/tensorflow')
+  expect(tensorflowHome({})).toBe(fallback)
+  expect(tensorflowHome({ TSRUN_HOME: '', XDG_CACHE_HOME: '' })).toBe(fallback)
+})
+
+it('is read as it was written, and is undefined before', () => {
+  const env = { TSRUN_HOME: join(home, 'not/yet/there') }
+  expect(readTensorFlowManifest(env)).toBeUndefined()
+  writeTensorFlowManifest(manifest, env)
+  expect(readTensorFlowManifest(env)).toEqual(manifest)
+  writeTensorFlowManifest({ ...manifest, packageVersion: '5.0.0' }, env)
+  expect(readTensorFlowManifest(env)?.packageVersion).toBe('5.0.0')
+  expect(readdirSync(tensorflowHome(env))).toEqual(['manifest.json'])
+})
+
+it('keeps the old manifest when the new one cannot be written', () => {
+  const env = { TSRUN_HOME: home }
+  writeTensorFlowManifest(manifest, env)
+  mkdirSync(join(tensorflowHome(env), `manifest.json.${process.pid}`))
+  expect(() => {
+    writeTensorFlowManifest({ ...manifest, packageVersion: '5.0.0' }, env)
+  }).toThrow()
+  expect(readTensorFlowManifest(env)).toEqual(manifest)
+})
+
+it.each([
+  ['{"format":1', 'it is not valid JSON'],
+  ['null', 'another version of tsrun wrote it'],
+  ['{"format":2}', 'another version of tsrun wrote it'],
+])('refuses a manifest %s', (text, problem) => {
+  const env = { TSRUN_HOME: home }
+  mkdirSync(tensorflowHome(env))
+  writeFileSync(join(tensorflowHome(env), 'manifest.json'), text)
+  expect(() => readTensorFlowManifest(env)).toThrow(
+    expect.objectContaining({ code: 'ERR_TSR_SETUP_MANIFEST' }),
+  )
+  expect(() => readTensorFlowManifest(env)).toThrow(problem)
+})
+
+it('gives node:util back what the binding calls', async () => {
+  restoreLegacyUtil()
+  const { default: util } = (await import('node:util')) as unknown as {
+    default: Record<string, (value: unknown) => boolean>
+  }
+  expect([undefined, null, 0].map((value) => util['isNullOrUndefined']!(value))).toEqual([
+    true,
+    true,
+    false,
+  ])
+  expect([util['isUndefined']!(null), util['isArray']!([])]).toEqual([false, true])
+})
