@@ -14,6 +14,7 @@ export {
   type HandshakeRole,
   type ServerHandshake,
 } from './authentication.ts'
+export { readBuiltFile } from './built-file.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
 export {
   parsePortRange,

@@ -119,7 +119,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     }
   })
 
-  it('leaves nothing behind, inside or outside of tf.tidy', () => {
+  it('leaks no tensor, inside or outside of tf.tidy', () => {
     const before = tf.memory()
     const pass = () => {
       const recording = record(network, x, [first, second], both)

@@ -30,7 +30,7 @@ describe('a save', () => {
     ['background', [{}, {}], [{}, { background: true }], 'true on rank 1'],
     ['compare', [{}, {}], [{ compare: false }, {}], 'true on rank 1'],
   ] as [string, Partial<SavedState>[], SaveOptions[], string][])(
-    'is refused where ranks have another %s',
+    'is refused if ranks have different %s',
     async (name, states, options, value) => {
       const folder = makeFolder()
       const refused = await outcomes(async (world) => {
@@ -44,7 +44,7 @@ describe('a save', () => {
     },
   )
 
-  it('is refused where replicas have drifted apart, unless they are not compared', async () => {
+  it('is refused if replicas differ, unless they are not compared', async () => {
     const folder = makeFolder()
     const save = (options: SaveOptions) =>
       outcomes(async (world) => {

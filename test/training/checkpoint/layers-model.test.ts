@@ -31,7 +31,7 @@ function layersModel(): tfjs.Sequential {
 const outputOf = (model: tfjs.Sequential) =>
   (model.predict(tf.ones([1, 5]) as never) as tfjs.Tensor).dataSync()
 
-it('a tf.layers model goes into a checkpoint and back, by the names of its layers', async () => {
+it('a tf.layers model is saved and loaded by the names of its layers', async () => {
   const folder = makeFolder()
   const [model, other] = [layersModel(), layersModel()]
   const { path } = await saveCheckpoint(folder, { model: ownerOfLayers(model), step: 3 })
@@ -49,7 +49,7 @@ it('a tf.layers model goes into a checkpoint and back, by the names of its layer
   expect(outputOf(other)).toEqual(outputOf(model))
 })
 
-it('dense layers and those of ours share checkpoints', async () => {
+it('dense layers of tf.layers and of this package can load the same checkpoints', async () => {
   const folder = makeFolder()
   const ours = shardedMLP({ layers: 2, inputs: 5, hidden: 7, outputs: 3, seed: 4 }).build()
   await saveCheckpoint(folder, { model: ours, step: 1 })

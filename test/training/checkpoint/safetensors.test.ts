@@ -17,7 +17,7 @@ function fileOf(header: unknown, dataBytes: number): string {
 
 const f32 = (shape: unknown, ...data_offsets: unknown[]) => ({ dtype: 'F32', shape, data_offsets })
 
-it('gives back what was written, to the bit, in every type', async () => {
+it('reads the bits that were written, in every dtype', async () => {
   const path = join(makeFolder(), 'all.safetensors')
   const tensors = new Map<
     string,
@@ -50,13 +50,13 @@ it('gives back what was written, to the bit, in every type', async () => {
   await file.close()
 })
 
-it('begins its data at a multiple of eight bytes', async () => {
+it('aligns its data to eight bytes', async () => {
   const path = join(makeFolder(), 'aligned.safetensors')
   await writeSafetensors(path, new Map([['x', { shape: [1], values: Float32Array.of(1) }]]))
   expect(Number(readFileSync(path).readBigUInt64LE()) % 8).toBe(0)
 })
 
-it('refuses values that are not as many as the shape says, and leaves no file', async () => {
+it('refuses values whose number does not match the shape, and leaves no file', async () => {
   const folder = makeFolder()
   const tensors = new Map([['x', { shape: [3], values: Float32Array.of(1) }]])
   await expect(writeSafetensors(join(folder, 'x.safetensors'), tensors)).rejects.toMatchObject({

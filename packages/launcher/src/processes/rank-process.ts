@@ -5,7 +5,6 @@ import type { Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import type { RankPlan } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import {
   CONTROL_FD,
@@ -14,6 +13,15 @@ import {
   type ExitReport,
   type ResourceUsage,
 } from '../rank/control-message.ts'
+
+/** What one rank is started with. */
+export interface RankPlan {
+  readonly rank: number
+  /** What is added to the environment of the launcher. */
+  readonly environment: Readonly<Record<string, string>>
+  /** The program and its arguments. */
+  readonly command: readonly [string, ...string[]]
+}
 
 /** How a rank ended. */
 export interface RankEnd {
@@ -167,10 +175,7 @@ function onceClosed(stream: Readable): Promise<void> {
 }
 
 /** Reads the control pipe of a rank; what is no message of ours is ignored. */
-function readControlMessages(
-  pipe: Readable,
-  onMessage: (message: ControlMessage) => void,
-): void {
+function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) {

@@ -37,7 +37,7 @@ export class Lifetime {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: what,
       value: `made before ${running} has ended`,
-      expected: `\`await\` in front of ${running}`,
+      expected: `\`await\` before ${running}`,
     })
   }
 

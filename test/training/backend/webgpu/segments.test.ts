@@ -1,14 +1,14 @@
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun } from '../../launcher/support/tsrun.ts'
-import { resultIn } from '../../launcher/support/script.ts'
+import { killLeftovers, tsrun } from '../../../launcher/support/tsrun.ts'
+import { resultIn } from '../../../launcher/support/script.ts'
 import { fileURLToPath } from 'node:url'
-import { runModule } from './support/process.ts'
-import { vulkan } from './support/vulkan.ts'
+import { runModule } from '../support/process.ts'
+import { vulkan } from '../support/vulkan.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
 
-const checkout = fileURLToPath(new URL('../../../', import.meta.url))
+const checkout = fileURLToPath(new URL('../../../..', import.meta.url))
 
 /** Runs a script on two ranks of a backend. */
 async function run(backend: string, script: string, ...args: string[]): Promise<string> {
@@ -58,7 +58,7 @@ withDriver('layers that ranks share, on webgpu', () => {
     expect(result).toMatchObject({ gatheredCollectives: 5, pairedCollectives: 3 })
   })
 
-  it('are refused in one piece, and where they are no chain, before anything is sent', async () => {
+  it('are refused in one pass, and if they are not a chain, before anything is sent', async () => {
     // whatever else is used of a group would be a message
     const script = `
       await training.loadBackend()
@@ -92,7 +92,7 @@ withDriver('layers that ranks share, on webgpu', () => {
     })
   })
 
-  it('are told so by TensorFlow.js where a gradient of one’s own reads values', async () => {
+  it('get an error from TensorFlow.js if a custom gradient reads values', async () => {
     const script = `
       const { tf, record } = training
       await training.loadBackend()

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
-import { runModule } from './support/process.ts'
-import { hasKernels, tensorflow } from './support/tensorflow.ts'
+import { runModule } from '../support/process.ts'
+import { hasKernels, tensorflow } from '../support/tensorflow.ts'
 
 jest.setTimeout(120_000)
 
@@ -135,7 +135,7 @@ describeIt.each([
     'an operation after the other',
     "Object.defineProperty(training.tf.backend().binding, 'kernels', { value: undefined })",
   ],
-])('linear layers and their loss on tensorflow, by %s', (_, before) => {
+])('linear layers and their loss on tensorflow, computed by %s', (_, before) => {
   it('have the gradients of the tape', async () => {
     const found = await run(before, compare)
     expect(found).toMatchObject({ halvesDiffer: 0, cloneDiffers: 0, left: 0 })
@@ -144,7 +144,7 @@ describeIt.each([
     expect('inPlace' in found).toBe(before === '' && hasKernels)
   })
 
-  it('leave no tensor behind in 1,000 steps', async () => {
+  it('leak no tensor in 1,000 steps', async () => {
     expect(await run(before, train)).toEqual({ left: 0, known: 0 })
   })
 })

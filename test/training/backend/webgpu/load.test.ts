@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
-import { runModule } from './support/process.ts'
-import { vulkan } from './support/vulkan.ts'
+import { runModule } from '../support/process.ts'
+import { vulkan } from '../support/vulkan.ts'
 
 jest.setTimeout(120_000)
 
@@ -24,7 +24,7 @@ if (vulkan === undefined) {
 const describeWithDriver = vulkan === undefined ? describe.skip : describe
 
 describeWithDriver('webgpu', () => {
-  it('takes the adapter that a variable or an option names a part of, and says which', async () => {
+  it('uses the adapter that a variable or an option names in part, and reports its name', async () => {
     const script = `
       const one = await training.loadBackend()
       const two = await training.loadBackend('webgpu', { adapter: 'ignored: it is open' })
@@ -39,7 +39,7 @@ describeWithDriver('webgpu', () => {
     expect(JSON.parse(stdout)).toEqual([backend, backend, 'webgpu', navigator])
   })
 
-  it('lists the adapters that are there when none fits', async () => {
+  it('lists the adapters when none fits', async () => {
     const { code, stderr } = await runModule(
       `await training.loadBackend('webgpu', { adapter: 'Voodoo 2' })`,
       vulkan,
@@ -63,7 +63,7 @@ describeWithDriver('webgpu', () => {
     })
   })
 
-  it('refuses reads at once, and finishes those of tensors that are disposed', async () => {
+  it('refuses synchronous reads, and finishes reads of tensors that are disposed', async () => {
     const [code, first, ...left] = await results(`
       const y = tf.matMul(tf.ones([8, 8]), tf.ones([8, 8]))
       try { y.dataSync() } catch (error) { console.log(JSON.stringify(error.code)) }
@@ -73,7 +73,7 @@ describeWithDriver('webgpu', () => {
     expect([code, first, left]).toEqual(['ERR_TSR_SYNC_READ', 8, []])
   })
 
-  it('reports at the next read what went wrong on the device', async () => {
+  it('throws errors of the device at the next read', async () => {
     const { stdout } = await runModule(
       `${load}
       const sum = tf.add(tf.zeros([2 ** 30]), 1)
@@ -107,7 +107,7 @@ describeWithDriver('webgpu', () => {
   })
 })
 
-describe('without what webgpu needs', () => {
+describe('without the packages or a driver for webgpu', () => {
   const linux = process.platform === 'linux' ? it : it.skip
   linux('says that a driver is missing', async () => {
     const env = { VK_ICD_FILENAMES: '/nowhere', VK_DRIVER_FILES: '/nowhere' }
@@ -117,7 +117,7 @@ describe('without what webgpu needs', () => {
     expect(stderr).toContain('ERR_TSR_BACKEND')
   })
 
-  it('says which packages to install', async () => {
+  it('names the packages to install', async () => {
     const hook = `
       export async function resolve(name, context, next) {
         if (name === 'webgpu') throw Object.assign(new Error(), { code: 'ERR_MODULE_NOT_FOUND' })

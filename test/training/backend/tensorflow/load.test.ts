@@ -6,11 +6,11 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { thisSystem } from '@tsrun/core'
-import { tensorflow } from './support/tensorflow.ts'
+import { tensorflow } from '../support/tensorflow.ts'
 
 jest.setTimeout(120_000)
 const tsx = import.meta.resolve('tsx')
-const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))
+const entry = fileURLToPath(new URL('../../../../packages/training/src/index.ts', import.meta.url))
 
 /** Runs a module in a process of its own. */
 function run(script: string, env: Record<string, string>) {
@@ -66,13 +66,13 @@ function setUpForGpus(facts: { readonly isUsingGpuDevice: boolean }): void {
   writeFileSync(join(folder, 'index.js'), backend)
 }
 
-describe('the backend tensorflow, where it is not set up', () => {
-  it('is refused when it is asked for, with what to do', async () => {
+describe('the backend tensorflow, if it is not set up', () => {
+  it('is refused with the command that sets it up', async () => {
     const { stdout } = await run(load, { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' })
     expect(stdout).toMatch(/^ERR_TSR_BACKEND .* it is not set up: run `npx tsrun setup tensorflow`/)
   })
 
-  it('leaves auto to wasm, and one line says which, on what', async () => {
+  it('is not chosen by auto, which logs the backend and the device', async () => {
     const { stdout, stderr } = await run(load, { TSRUN_HOME: home, TSRUN_BACKEND: 'auto' })
     expect(stdout).toBe('wasm')
     expect(
@@ -91,13 +91,13 @@ describe('the backend tensorflow, where it is not set up', () => {
   })
 })
 
-describe('the backend tensorflow, where its set-up does not work', () => {
+describe('the backend tensorflow, if its set-up does not work', () => {
   it.each([
     ['binding is broken', 'throw new Error("libtensorflow_cc.so.2: no such file\\nmore")', {}],
     ['package is gone', '', { folder: '/nowhere' }],
     ['system is another one', '', { system: 'plan9-mips' }],
     ['format is unknown', '', { format: 7 }],
-  ])('is refused when its %s, and auto says why it takes wasm', async (_, program, facts) => {
+  ])('is refused when its %s, and auto logs why it uses wasm', async (_, program, facts) => {
     setUp(program, facts)
     const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }
     const { stdout, stderr } = await run(
@@ -108,7 +108,7 @@ describe('the backend tensorflow, where its set-up does not work', () => {
     expect(stderr).toContain('TensorFlow is set up but cannot be used: taking wasm')
   })
 
-  it('is refused when it is for GPUs and finds none, unless they are hidden', async () => {
+  it('is refused when it is set up for GPUs and finds none, unless they are hidden', async () => {
     setUpForGpus({ isUsingGpuDevice: false })
     const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }
     expect((await run(load, asked)).stdout).toMatch(
@@ -128,7 +128,7 @@ describe('the backend tensorflow on a GPU', () => {
     ['the one that the rank has', { CUDA_VISIBLE_DEVICES: '3' }, 'Card 3'],
     ['the first of several', { CUDA_VISIBLE_DEVICES: 'GPU-ab, GPU-cd' }, 'Card GPU-ab'],
     ['one of which nvidia-smi does not know', { CUDA_VISIBLE_DEVICES: 'MIG-ab' }, 'GPU'],
-  ])('says the name of %s, wherever it was set up', async (_, visible, device) => {
+  ])('reports the name of %s, wherever it was set up', async (_, visible, device) => {
     setUpForGpus({ isUsingGpuDevice: true })
     const answer =
       'case $* in *MIG*) exit 6 ;; esac; for last; do :; done; echo "Card ${last#--id=}"'
@@ -143,7 +143,7 @@ describe('the backend tensorflow on a GPU', () => {
   })
 })
 
-describe('the backend tensorflow, where it is set up', () => {
+describe('the backend tensorflow, if it is set up', () => {
   const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow' }
   if (tensorflow === undefined) {
     it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
@@ -152,7 +152,7 @@ describe('the backend tensorflow, where it is set up', () => {
     return
   }
 
-  it('shares the engine and the gradients of a script that imports TensorFlow.js itself', async () => {
+  it('shares the engine and the gradients with a script that imports TensorFlow.js itself', async () => {
     const { stdout } = await run(
       `${load}
        const umbrella = await import('@tensorflow/tfjs')
@@ -163,7 +163,7 @@ describe('the backend tensorflow, where it is set up', () => {
     expect(stdout).toBe('tensorflowtrue,6,tensorflow')
   })
 
-  it('runs the operations that need what Node 23 took away', async () => {
+  it('runs the operations that need functions which Node 23 has removed', async () => {
     const { stdout } = await run(
       `const util = (await import('node:util')).default
        for (const name of ['isNullOrUndefined', 'isUndefined', 'isArray']) delete util[name]
@@ -175,7 +175,7 @@ describe('the backend tensorflow, where it is set up', () => {
     expect(stdout).toBe('tensorflow5,3,1,2,2')
   })
 
-  it('tells positive values from others, NaN from both, as the gradient of relu needs it', async () => {
+  it('computes Step as the gradient of ReLU needs it, also for NaN', async () => {
     const { stdout } = await run(
       `${load}
        print(tf.step(tf.tensor1d([-2, -0, 0, 1e-30, 3, NaN])).dataSync())
@@ -189,12 +189,12 @@ describe('the backend tensorflow, where it is set up', () => {
     expect(stdout).toBe('tensorflow0,0,0,1,1,NaN; 0.5,1; 0')
   })
 
-  it('counts its threads as the variable says, in the line that it logs', async () => {
+  it('logs the number of threads that the variable sets', async () => {
     const { stderr } = await run(load, { ...env, TF_NUM_INTRAOP_THREADS: '3' })
     expect(stderr).toMatch(/tensors are computed by tensorflow on .+, 3 threads/)
   })
 
-  it('multiplies fused with bias and relu, as the modules call it', async () => {
+  it('computes fused products with bias and ReLU, as the modules call them', async () => {
     const { stdout } = await run(
       `${load}
        const info = ({ dataId, dtype }, shape) => ({ dataId, dtype, shape })

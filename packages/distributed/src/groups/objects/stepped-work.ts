@@ -1,32 +1,29 @@
 import { monotonicNow } from '@tsrun/core'
-import type { Work, WorkTiming } from '../../process-group.ts'
-import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+import type { WorkTiming } from '../../process-group.ts'
+import { failWithWaitingLine, showWaitingLine } from '../calls/waiting-line.ts'
+import type { FollowedWork, Outcome } from '../calls/work.ts'
 
-/** A work that others are made of. */
-export interface FollowedWork<T> extends Work<T> {
-  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
-  follow(callback: () => void): void
-}
-
-type Outcome<T> = { readonly value: T } | { readonly error: unknown }
+/** Yields each work that it waits for; its result is that of the whole. */
+export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
 
 /**
- * A work made of several, as a generator that yields each one it waits for. It goes on by itself,
- * so that ranks may wait for such works in different orders.
+ * A work made of several others. It goes on by itself as they complete, so that ranks may wait for
+ * such works in different orders.
  */
 export class SteppedWork<T> implements FollowedWork<T> {
   readonly sequence: number
-  readonly #steps: Generator<FollowedWork<unknown>, T, void>
+  readonly #steps: Steps<T>
   readonly #called = monotonicNow()
   readonly #followers: (() => void)[] = []
+  /** The work that it waits for. */
   #current: FollowedWork<unknown> | undefined
   #outcome: Outcome<T> | undefined
   #promise: Promise<T> | undefined
   #firstTiming: WorkTiming | undefined
   #completed = 0
 
-  /** Runs up to the first wait at once. */
-  constructor(sequence: number, steps: Generator<FollowedWork<unknown>, T, void>) {
+  /** Runs the generator to its first wait at once. */
+  constructor(sequence: number, steps: Steps<T>) {
     this.sequence = sequence
     this.#steps = steps
     this.#advance()
@@ -52,7 +49,7 @@ export class SteppedWork<T> implements FollowedWork<T> {
       try {
         this.#current?.wait()
       } catch {
-        // the step learns of it in #advance
+        // #advance passes the error to the generator
       }
       this.#advance()
     }
@@ -83,9 +80,9 @@ export class SteppedWork<T> implements FollowedWork<T> {
       try {
         await current
       } catch {
-        // the step learns of it in #advance
+        // #advance passes the error to the generator
       }
-      // it may have gone on meanwhile
+      // another waiter may have advanced it meanwhile
       if (current === this.#current) this.#advance()
     }
     try {
@@ -101,7 +98,7 @@ export class SteppedWork<T> implements FollowedWork<T> {
     return outcome.value
   }
 
-  /** Goes on to the next wait: the current one is over. */
+  /** Runs the generator from the wait that is over to the next one. */
   #advance(): void {
     this.#firstTiming ??= this.#current?.timing
     try {

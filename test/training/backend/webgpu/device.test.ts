@@ -6,13 +6,13 @@ import {
 const names = ['NVIDIA H200', 'NVIDIA T4', 'NVIDIA T400', 'llvmpipe (LLVM 15.0.6, 256 bits)']
 
 describe('chooseAdapter', () => {
-  it('takes a whole name or a part that only one has, in upper or lower case', () => {
+  it('accepts a name or a unique part of it, in upper or lower case', () => {
     expect(chooseAdapter(names, 'h200')).toBe(names[0])
     expect(chooseAdapter(names, 'nvidia t4')).toBe(names[1])
     expect(chooseAdapter(names, 'LLVMPIPE')).toBe(names[3])
   })
 
-  it('refuses what fits none or several, and lists them all', () => {
+  it('refuses names that fit none or several, and lists all adapters', () => {
     expect(() => chooseAdapter(names, 'AMD')).toThrow(`no adapter fits 'AMD'`)
     expect(() => chooseAdapter(names, 'nvidia')).toThrow(
       /3 adapters fit .* there are: NVIDIA H200, /,
@@ -27,7 +27,7 @@ describe('adapterNames', () => {
     globals: {},
   })
 
-  it('reads them from what Dawn answers, each once', async () => {
+  it('reads the names from an error of Dawn, each once', async () => {
     const answer = names
       .flatMap((name) => [name, name])
       .map((name) => ` * backend: 'vulkan', name: '${name}'`)
@@ -36,7 +36,7 @@ describe('adapterNames', () => {
     expect(await adapterNames(dawn(refuse))).toEqual(names)
   })
 
-  it('finds none where there is no driver', async () => {
+  it('is empty if there is no driver', async () => {
     expect(await adapterNames(dawn(() => Promise.resolve(null)))).toEqual([])
   })
 })

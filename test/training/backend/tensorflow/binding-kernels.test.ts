@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
-import { runModule } from './support/process.ts'
-import { hasKernels, tensorflow } from './support/tensorflow.ts'
+import { runModule } from '../support/process.ts'
+import { hasKernels, tensorflow } from '../support/tensorflow.ts'
 
 jest.setTimeout(120_000)
 
@@ -36,7 +36,7 @@ if (!hasKernels) {
 }
 
 describeIt('the kernels of the binding', () => {
-  it('change values that nobody else has, and no others', async () => {
+  it('change values in place only if no other tensor shares them', async () => {
     const outcome = await found(`
       const [value, gradient] = [tensor([1, 2]), tensor([10, 20])]
       const update = () => kernels.descend(Int32Array.of(value, gradient), 0.5)
@@ -52,7 +52,7 @@ describeIt('the kernels of the binding', () => {
     })
   })
 
-  it('leave the memory of an array alone that a tensor is', async () => {
+  it('do not change an array from which a tensor was created', async () => {
     const outcome = await found(`
       const gradient = tensor(Array(64).fill(1))
       // at each place between two that TensorFlow likes: it takes over the memory of one of them
@@ -73,10 +73,8 @@ describeIt('the kernels of the binding', () => {
     ['SGD', 'new SGD({ learningRate: 0.1 })'],
     ['momentum', 'new SGD({ learningRate: 0.1, momentum: 0.9 })'],
     ['Adam', 'new Adam({ learningRate: 0.01 })'],
-  ])(
-    "update by %s to the bits of TensorFlow's operation, in vectors and in what is over",
-    async (_, maker) => {
-      const outcome = await found(`
+  ])("update by %s to the bits of TensorFlow's operation, at any length", async (_, maker) => {
+    const outcome = await found(`
       const size = 1000 + 37
       const values = (seed) => Float32Array.from({ length: size }, (_, i) => Math.sin(seed * (i + 1)))
       const calls = {}
@@ -103,11 +101,10 @@ describeIt('the kernels of the binding', () => {
         differ: alone.filter((value, i) => value !== shared[i]).length,
         moved: alone.every((value, i) => value !== start[i] && Number.isFinite(value)),
       }`)
-      expect(outcome).toEqual({ calls: [5], differ: 0, moved: true })
-    },
-  )
+    expect(outcome).toEqual({ calls: [5], differ: 0, moved: true })
+  })
 
-  it('add to sums in place, and to none of them where one is shared', async () => {
+  it('add to sums in place, or to none of them if one is shared', async () => {
     const outcome = await found(`
       const [x, w, b] = [tensor([1, 2, 3, 4], 2, 2), tensor([1, 0, 0, 1], 2, 2), tensor([0, 0])]
       const relu = Uint8Array.of(1)
@@ -132,7 +129,7 @@ describeIt('the kernels of the binding', () => {
     })
   })
 
-  it('give the same bits whole, in halves, and added to zeros, wherever memory begins', async () => {
+  it('give the same bits in one pass, in halves and added to zeros, at any alignment', async () => {
     const outcome = await found(`
       const [rows, widths, relu] = [700, [19, 37, 11], Uint8Array.of(1, 0)]
       const values = (seed, ...shape) =>
@@ -160,7 +157,7 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual(Array(9).fill(true))
   })
 
-  it('keep what is not a number through a relu and its gradient', async () => {
+  it('propagate NaN through a ReLU and its gradient', async () => {
     const outcome = await found(`
       const rows = (values) => tensor(Array.from({ length: 19 }, () => values).flat(), 19, 3)
       const [w, b] = [tensor([1, 0, 0, 0, 1, 0, 0, 0, 1], 3, 3), tensor([0, 0, 0])]
@@ -172,7 +169,7 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual([['NaN'], ['NaN', '2']])
   })
 
-  it('refuse what does not fit with an error that names it', async () => {
+  it('throw an error that names an argument that does not fit', async () => {
     const outcome = await found(`
       const [x, w, b] = [tensor([1, 2], 1, 2), tensor([1, 0, 0, 1], 2, 2), tensor([0, 0, 0])]
       const forward = (...tensors) => failure(() => kernels.linearForward(Int32Array.of(...tensors), Uint8Array.of(0)))
@@ -201,7 +198,7 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual(expected.map((what) => `a kernel of the binding takes ${what}`))
   })
 
-  it('come with a stack for signals: products under the CPU profiler leave the heap whole', async () => {
+  it('have a signal stack, so that the CPU profiler does not corrupt the heap during products', async () => {
     const outcome = await found(`
       const { Session } = await import('node:inspector')
       const profiler = new Session()

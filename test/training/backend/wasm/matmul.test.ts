@@ -66,7 +66,7 @@ describe('matMul on wasm', () => {
     expect(tf.memory()).toEqual(before)
   })
 
-  it('repeats the matrices of axes that one side lacks', () => {
+  it('broadcasts the axes that one operand lacks', () => {
     const a = tf.randomUniform([2, 1, 3, 4], -1, 1, 'float32', 1)
     const b = tf.randomUniform([3, 4, 5], -1, 1, 'float32', 2)
     const product = tf.matMul(a, b)
@@ -112,7 +112,7 @@ describe('matMul on wasm', () => {
     expect(fused.shape).toEqual([7, 530])
   })
 
-  it('is right where the inner and the outer dimensions take several blocks', () => {
+  it('is right for dimensions of several blocks', () => {
     const a = tf.randomUniform([131, 517], -1, 1, 'float32', 1)
     const b = tf.randomUniform([517, 1030], -1, 1, 'float32', 2)
     const [flippedA, flippedB] = [tf.transpose(a), tf.transpose(b)]
@@ -124,7 +124,7 @@ describe('matMul on wasm', () => {
     expect(tf.matMul(flippedA, flippedB, true, true).dataSync()).toEqual(first)
   })
 
-  it('leaves impossible products to the old kernel and its message', () => {
+  it('leaves invalid products to the original kernel and its message', () => {
     expect(() => tf.matMul(tf.ones([2, 3]), tf.ones([4, 5]))).toThrow('inner shapes')
     expect(() => tf.matMul(tf.ones([2, 3], 'int32'), tf.ones([3, 2], 'int32'))).toThrow(
       'not yet supported',
@@ -132,14 +132,14 @@ describe('matMul on wasm', () => {
     expect(tf.matMul(tf.ones([0, 3]), tf.ones([3, 2])).shape).toEqual([0, 2])
   })
 
-  it('sees what was written into an operand', () => {
+  it('uses values that were written into an operand', () => {
     const [x, w] = [tf.ones([1, 2]), tf.ones([2, 2])]
     expect([...tf.matMul(x, w).dataSync()]).toEqual([2, 2])
     viewOf(w).fill(3)
     expect([...tf.matMul(x, w).dataSync()]).toEqual([6, 6])
   })
 
-  it('multiplies batches with transposes as fast as without', () => {
+  it('multiplies transposed batches as fast as others', () => {
     const a = tf.randomUniform([8, 64, 128], -1, 1, 'float32', 1)
     const b = tf.randomUniform([8, 128, 64], -1, 1, 'float32', 2)
     const flipped = tf.randomUniform([8, 64, 128], -1, 1, 'float32', 2)
@@ -152,7 +152,7 @@ describe('matMul on wasm', () => {
     expect(Math.min(...rounds)).toBeLessThan(2)
   })
 
-  it('multiplies for gradients at a third of the forward rate at least', () => {
+  it('multiplies for gradients at a third of the forward rate or faster', () => {
     const x = tf.randomUniform([64, 512], -1, 1, 'float32', 1)
     const w = tf.randomUniform([512, 512], -1, 1, 'float32', 2)
     const forward = () => tf.matMul(x, w)

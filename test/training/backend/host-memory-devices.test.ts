@@ -31,7 +31,7 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     return JSON.parse(stdout) as unknown
   }
 
-  it('every dtype goes from an array to a tensor and back, also after an operation', async () => {
+  it('copies every dtype from an array to a tensor and back, also after an operation', async () => {
     const values = await result(`
       const arrays = {
         float32: Float32Array.of(1.5, -2, 0, 8),
@@ -83,7 +83,7 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     }
   })
 
-  it('moves large values from and to any place in memory, and keeps its own', async () => {
+  it('copies large arrays at any alignment, and does not keep a reference to them', async () => {
     const outcomes = await result(`
       const length = 3 * 2 ** 14
       const pages = new WebAssembly.Memory({ initial: 8, maximum: 8, shared: true }).buffer
@@ -112,7 +112,7 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     expect(outcomes).toEqual(Array.from({ length: 12 }, () => [true, true, true]))
   })
 
-  it('frees the memory of large values', async () => {
+  it('frees the memory of large tensors', async () => {
     const growth = await result(`
       const { buffer } = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true })
       const array = new Float32Array(buffer)
@@ -130,7 +130,7 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     expect(growth).toBeLessThan(100)
   })
 
-  it('leaves nothing behind after 1,000 round trips', async () => {
+  it('leaks nothing in 1,000 round trips', async () => {
     const memory = await result(`
       const array = new Float32Array(1000).fill(1)
       const trip = async () => {
@@ -152,7 +152,7 @@ describe.each(backends)('tensors and arrays on $name', ({ name, env, missing }) 
     })
   })
 
-  it('gathers the sums of gradients in one buffer, from which optimizers take them', async () => {
+  it('sums gradients in one buffer, which optimizers accept', async () => {
     const outcome = await result(`
       const parameter = { name: 'w', shape: [2, 2], value: tensorFrom(new Float32Array(4), [2, 2]) }
       const unused = { name: 'v', shape: [1] }

@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url'
 // processes take long to start when the cores are loaded
 jest.setTimeout(60_000)
 
-const entry = new URL('../../../packages/training/dist/index.js', import.meta.url)
+const entry = new URL('../../../../packages/training/dist/index.js', import.meta.url)
 
 describe('a process that has loaded the wasm backend', () => {
-  it('ends on an uncaught error as any other does: exit code 1 and the stack alone', () => {
+  it('ends on an uncaught error like any other: with exit code 1 and only the stack', () => {
     const program = `
       const { loadBackend } = await import(${JSON.stringify(entry.href)})
       await loadBackend('wasm')
@@ -16,7 +16,7 @@ describe('a process that has loaded the wasm backend', () => {
     const { status, stderr } = spawnSync(
       process.execPath,
       ['--input-type=module', '--eval', program],
-      { cwd: fileURLToPath(new URL('../../..', import.meta.url)), encoding: 'utf8' },
+      { cwd: fileURLToPath(new URL('../../../..', import.meta.url)), encoding: 'utf8' },
     )
     expect(status).toBe(1)
     expect(stderr).toContain('Error: boom')
