@@ -155,7 +155,10 @@ describe('spawn', () => {
     [{ timeout: -1 }, 'timeout is -1'],
     [{ args: 'all' as never }, 'args is "all"'],
     [{ output: 'pipe' as never }, 'output is "pipe"'],
-    [{ nprocs: 4 } as never, 'options is one with nprocs; expected no others than nproc, '],
+    [
+      { nprocs: 4 } as never,
+      'options is an object with the unknown key "nprocs"; expected only nproc, ',
+    ],
     [{ export: 'work' }, 'export is "work"; expected none with a function'],
     [{ env: 5 as never }, 'env is 5; expected an object of texts'],
     [{ env: { DEPTH: 5 as never } }, 'env is an object with DEPTH; expected an object of texts'],

@@ -28,7 +28,26 @@ export {
   type ErrorFacts,
   type SerializedTsrError,
 } from './errors/tsr-error.ts'
-export { refuseUnknown } from './known-options.ts'
+export {
+  anything,
+  callback,
+  choice,
+  count,
+  declareOptions,
+  flag,
+  having,
+  nearestName,
+  number,
+  pattern,
+  positive,
+  refuseUnknown,
+  Rule,
+  text,
+  where,
+  type Complete,
+  type NumberRange,
+  type Rules,
+} from './options.ts'
 export { shown } from './shown.ts'
 export { restoreLegacyUtil } from './legacy-util.ts'
 export { createLogger, type Logger } from './logger.ts'

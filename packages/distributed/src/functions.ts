@@ -1,12 +1,12 @@
 import { tsrError } from '@tsrun/core'
 import type { DType, TypedArrayOf } from './dtype.ts'
-import { joinWorld } from './group/init.ts'
-import type { InitOptions } from './group/init-options.ts'
-import { deviceMeshOf, type DeviceMesh } from './group/mesh.ts'
+import { joinWorld } from './groups/join/join.ts'
+import type { InitOptions } from './groups/join/options.ts'
+import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
 import type { JoinOptions, NewGroupOptions } from './group-relations.ts'
-import { newGroupOf } from './group/new-group.ts'
-import { newestOf } from './group/reconfigure.ts'
-import { hasEnded } from './group/world.ts'
+import { newGroupOf } from './groups/membership/new-group.ts'
+import { newestOf } from './groups/membership/reconfigure.ts'
+import { hasEnded } from './groups/membership/world.ts'
 import type { ProcessGroup } from './process-group.ts'
 
 /*

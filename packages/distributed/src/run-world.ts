@@ -1,6 +1,6 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
-import { createWorldGroup } from './group/world-group.ts'
+import { createWorldGroup } from './groups/world-group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
 

@@ -12,7 +12,10 @@ describe('runWorld', () => {
   })
 
   it.each([
-    [{ size: 2, ranks: 3 }, 'options is one with ranks; expected no others than size, seed'],
+    [
+      { size: 2, ranks: 3 },
+      'options is an object with the unknown key "ranks"; expected only size, seed',
+    ],
     [{ size: 0 }, 'size is 0; expected a number of ranks'],
   ])('refuses %j', async (options, message) => {
     const error = await errorOf(() => runWorld(options, () => Promise.resolve()))

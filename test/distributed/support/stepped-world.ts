@@ -11,7 +11,7 @@ import {
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
 import type { Operation } from '../../../packages/distributed/src/operation.ts'
-import { createWorldGroup } from '../../../packages/distributed/src/group/world-group.ts'
+import { createWorldGroup } from '../../../packages/distributed/src/groups/world-group.ts'
 import { TaskTicket } from '../../../packages/distributed/src/runners/task-ticket.ts'
 import {
   MemoryNetwork,

@@ -3,7 +3,7 @@ import { memoryStore } from '@tsrun/store'
 import { closeSocket, isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import { agreeOnSharing } from '../../../packages/distributed/src/group/sharing.ts'
+import { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'
 import { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
 import {
   checkRoom,

@@ -238,7 +238,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     const module = { parameters: [], forward: (h: Tensor) => h }
     const gone = tf.zeros([2, 3])
     gone.dispose()
-    const refusal = /is a tensor that is disposed; expected one that is there: dispose a recording/
+    const refusal = /is a disposed tensor; expected a live one: dispose a recording/
     expect(() => recordModule(module, gone, both)).toThrow(refusal)
     const labels = tf.zeros([2], 'int32')
     expect(() => recordLoss(crossEntropy, gone, labels)).toThrow(refusal)

@@ -1,6 +1,6 @@
 import { loadBackend, record, tf, type Tensor } from '@tsrun/training'
 import { testTape } from '../../../packages/training/src/autograd/self-test.ts'
-import { recordOnTape } from '../../../packages/training/src/autograd/tape-recording.ts'
+import { recordOnTape } from '../../../packages/training/src/autograd/record.ts'
 
 beforeAll(async () => {
   await loadBackend('wasm')
@@ -19,7 +19,7 @@ const autogradError = (problem: string) =>
 describe('the self-test of the tape', () => {
   it('passes and leaves nothing behind', () => {
     const before = tf.memory()
-    testTape()
+    testTape(recordOnTape)
     expect(tf.memory()).toEqual(before)
   })
 

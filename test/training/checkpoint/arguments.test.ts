@@ -31,7 +31,7 @@ const wrong: [string, object | undefined, RegExp][] = [
   [
     'optim',
     { model, optim: optimizer },
-    /state is one with optim; .* model, optimizer, step, data/,
+    /state is an object with the unknown key "optim"; .* model, optimizer, step, data/,
   ],
   ['a recipe', { model: recipe }, /model is a recipe; expected what its build\(\) makes/],
   [
@@ -148,6 +148,6 @@ describe('loadPretrained', () => {
     expect(() => gpt2Names({ weights: 'torch' as 'linear' })).toThrow(
       /weights is "torch"; expected "conv1d" or "linear"/,
     )
-    expect(() => gpt2Names({ weight: 'linear' } as never)).toThrow(/one with weight;/)
+    expect(() => gpt2Names({ weight: 'linear' } as never)).toThrow(/the unknown key "weight";/)
   })
 })

@@ -128,7 +128,7 @@ describe('saving', () => {
       for (const error of failed) {
         expect(error).toMatchObject({
           code: 'ERR_TSR_ARGUMENT',
-          facts: { value: 'one with keeep' },
+          facts: { value: 'an object with the unknown key "keeep"' },
         })
       }
     }

@@ -32,7 +32,10 @@ describe('mnist', () => {
   it.each([
     [{ split: 'val' }, /split is "val"; expected "train" or "test"/],
     [{ split: 'Train' }, /split is "Train"/],
-    [{ train: true }, /options is one with train; expected no others than split, directory/],
+    [
+      { train: true },
+      /options is an object with the unknown key "train"; expected only split, directory/,
+    ],
     [undefined, /options is undefined/],
   ])('refuses %j', (options, message) => {
     expect(() => mnist(options as never)).toThrow(message)

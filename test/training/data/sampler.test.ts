@@ -74,7 +74,10 @@ it.each([
   [{ examples: 4, rank: 2, ranks: 2 }, /\[2, 2\]; expected an index below the count/],
   [{ examples: 4, rank: 0, ranks: 0 }, /\[0, 0\]; expected an index below the count/],
   [{ examples: 4, rank: 0.5, ranks: 2 }, /\[0.5, 2\]/],
-  [{ ...one, drop_last: true }, /options is one with drop_last; expected .* dropLast\. /],
+  [
+    { ...one, drop_last: true },
+    /options is an object with the unknown key "drop_last"; expected .* dropLast /,
+  ],
   [{ ...one, shuffle: 'no' as never }, /shuffle is "no"; expected true or false/],
   [{ ...one, dropLast: 1 as never }, /dropLast is 1; expected true or false/],
   [{ ...one, seed: Number.NaN }, /seed is NaN; expected a number/],
@@ -85,8 +88,11 @@ it.each([
 })
 
 it.each([
-  [{ batchSize: 2 }, /options is one with batchSize; expected no others than batch, /],
-  [{ batch: 2, suffle: false }, /one with suffle/],
+  [
+    { batchSize: 2 },
+    /options is an object with the unknown key "batchSize"; expected only batch, /,
+  ],
+  [{ batch: 2, suffle: false }, /the unknown key "suffle"/],
   [{ batch: 2, shuffle: 'no' }, /shuffle is "no"/],
   [{ batch: 2, dropLast: 0 }, /dropLast is 0/],
   [{ batch: 2, seed: 'x' }, /seed is "x"/],
@@ -106,7 +112,9 @@ it.each([Number.NaN, -1, 0.5])(
   (epoch) => {
     const dataset = { size: 4, features: 1, classes: 2 } as Dataset
     expect(() => batches(dataset, { batch: 2, epoch })).toThrow(`epoch is ${String(epoch)}`)
-    expect(() => dataLoader(dataset, { batch: 2, epoch } as never)).toThrow(/one with epoch/)
+    expect(() => dataLoader(dataset, { batch: 2, epoch } as never)).toThrow(
+      /the unknown key "epoch"/,
+    )
   },
 )
 

@@ -35,7 +35,7 @@ describe('mobyDick', () => {
     [{ split: 'test' }, /split is "test"; expected "train" or "validation"/],
     [{ split: 'Train' }, /split is "Train"/],
     [{}, /split is undefined/],
-    [{ train: true }, /options is one with train/],
+    [{ train: true }, /options is an object with the unknown key "train"/],
     [undefined, /options is undefined/],
   ])('refuses %j', (given, message) => {
     expect(() => mobyDick(given as never)).toThrow(message)
@@ -95,7 +95,7 @@ describe('textBatch', () => {
     [{ ...options, share: [2, 2] as const }, 'share'],
     [{ ...options, positions: Int32Array.of(16) }, '0 to 15'],
     [{ ...options, seed: Number.NaN }, 'seed is NaN'],
-    [{ ...options, blok: 4 }, 'one with blok'],
+    [{ ...options, blok: 4 }, 'the unknown key "blok"'],
   ])('refuses %j', (wrong, part) => {
     expect(() => textBatch(text, 0, wrong)).toThrow(
       expect.objectContaining({
@@ -114,7 +114,7 @@ describe('textBatches', () => {
   it('refuse what they do not know', () => {
     const first = (...given: unknown[]) =>
       textBatches(text, ...(given as [typeof options, number?])).next()
-    expect(() => first({ ...options, blok: 1 })).toThrow(/one with blok/)
+    expect(() => first({ ...options, blok: 1 })).toThrow(/the unknown key "blok"/)
     expect(() => first(options, Number.NaN)).toThrow(/limit is NaN/)
   })
 

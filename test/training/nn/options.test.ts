@@ -4,21 +4,27 @@ import { GPT, gpt, Linear, ShardedMLP, shardedMLP } from '@tsrun/training'
 const given = (options: unknown) => options as never
 
 it.each<[() => unknown, RegExp]>([
-  [() => gpt(given({ n_layer: 2 })), /options is one with n_layer; expected no others than vocab/],
-  [() => gpt(given({ layers: 2, dropout: 0.1 })), /one with dropout/],
-  [() => new GPT(given({ hidden: 3 })), /one with hidden/],
+  [
+    () => gpt(given({ n_layer: 2 })),
+    /options is an object with the unknown key "n_layer"; expected only vocab/,
+  ],
+  [() => gpt(given({ layers: 2, dropout: 0.1 })), /the unknown key "dropout"/],
+  [() => new GPT(given({ hidden: 3 })), /the unknown key "hidden"/],
   [() => gpt(given('small')), /options is "small"; expected an object with vocabulary/],
   [() => gpt({ tied: given('no') }).build(), /tied is "no"; expected true or false/],
   [() => gpt({ seed: Number.NaN }).build(), /seed is NaN; expected a number/],
   [() => gpt({ width: given('8') }).build(), /width is "8"; expected a positive integer/],
-  [() => shardedMLP(given({ hiden: 3 })), /one with hiden; expected .* inputs, hidden, /],
-  [() => new ShardedMLP(given({ width: 3 })), /one with width/],
+  [() => shardedMLP(given({ hiden: 3 })), /the unknown key "hiden"; expected .* inputs, hidden, /],
+  [() => new ShardedMLP(given({ width: 3 })), /the unknown key "width"/],
   [() => new ShardedMLP({ seed: given('x') }), /seed is "x"/],
   [() => new Linear(given(6)), /options is 6; expected an object with name, inputs, outputs, /],
   [() => new Linear(given({ inputs: 6, outputs: 4 })), /name is undefined; expected the prefix/],
   [() => new Linear(given({ name: 'a', outputs: 4 })), /inputs is undefined; expected a positive/],
   [() => new Linear({ name: 'a', inputs: 6, outputs: 0 }), /outputs is 0/],
-  [() => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: false })), /one with bias/],
+  [
+    () => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: false })),
+    /the unknown key "bias"/,
+  ],
   [
     () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gelu') }),
     /activation is "gelu"; expected "linear" or "relu"/,

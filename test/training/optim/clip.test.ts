@@ -85,7 +85,10 @@ it.each([
   [{ maxNorm: 0 }, /maxNorm is 0; expected a number above 0/],
   [{ maxNorm: Number.NaN }, /maxNorm is NaN/],
   [{ maxNorm: 1, norm: 1 }, /norm is 1; expected 2 or Infinity/],
-  [{ maxNorm: 1, pp: undefined } as never, /one with pp; expected no others than maxNorm, norm/],
+  [
+    { maxNorm: 1, pp: undefined } as never,
+    /with the unknown key "pp"; expected only maxNorm, norm/,
+  ],
   [{ maxNorm: '1' } as never, /maxNorm is 1; expected a number/],
 ])('refuses %p', async (options, message) => {
   const clipped = clipGradients(all, copies(), options)

@@ -21,9 +21,9 @@ const made = (kind: unknown, ...options: unknown[]) =>
 
 it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
   for (const [options, message] of [
-    [{ lr: 0.1 }, /options is one with lr; expected no others than learningRate, /],
-    [{ learningRate: 0.1, weight_decay: 0.1 }, /one with weight_decay/],
-    [{ learningRate: 0.1, eps: 1e-6 }, /one with eps/],
+    [{ lr: 0.1 }, /options is an object with the unknown key "lr"; expected only learningRate, /],
+    [{ learningRate: 0.1, weight_decay: 0.1 }, /the unknown key "weight_decay"/],
+    [{ learningRate: 0.1, eps: 1e-6 }, /the unknown key "eps"/],
     [{ learningRate: '0.1' }, /learningRate is "0.1"; expected a number/],
     [{ learningRate: 0.1, weightDecay: '0' }, /weightDecay is "0"/],
     [{ learningRate: 0.1, withoutDecay: 3 }, /withoutDecay is 3; expected names or patterns/],
@@ -37,8 +37,8 @@ it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
 })
 
 it('refuses options of another kind of optimizer', () => {
-  expect(() => made(Adam, { nesterov: true })).toThrow(/one with nesterov/)
-  expect(() => made(SGD, { learningRate: 1, betas: [0.9, 0.9] })).toThrow(/one with betas/)
+  expect(() => made(Adam, { nesterov: true })).toThrow(/the unknown key "nesterov"/)
+  expect(() => made(SGD, { learningRate: 1, betas: [0.9, 0.9] })).toThrow(/the unknown key "betas"/)
   expect(() => made(SGD, { learningRate: 1, momentum: 0.9, nesterov: 'no' })).toThrow(
     /nesterov is "no"; expected true or false/,
   )

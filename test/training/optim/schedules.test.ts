@@ -51,12 +51,12 @@ it.each([
   [() => constantRate({ peak: 1 })(-1), /step is -1/],
   [() => constantRate({ peak: '1' as never }), /peak is "1"; expected a number/],
   [() => constantRate(1 as never), /options is 1; expected an object with peak, warmup\. /],
-  [() => constantRate({ peak: 1, warmUp: 3 } as never), /one with warmUp/],
+  [() => constantRate({ peak: 1, warmUp: 3 } as never), /the unknown key "warmUp"/],
   [
     () => warmupCosine({ peak: 1, total: 9, min: 0.1 } as never),
-    /one with min; .* total, minimum\. /,
+    /the unknown key "min"; .* total, minimum /,
   ],
-  [() => warmupStableDecay({ peak: 1, total: 9, decays: 2 } as never), /one with decays/],
+  [() => warmupStableDecay({ peak: 1, total: 9, decays: 2 } as never), /the unknown key "decays"/],
 ])('refuses impossible options', (make, message) => {
   expect(make).toThrow(message)
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))

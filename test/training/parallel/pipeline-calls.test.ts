@@ -73,7 +73,11 @@ describe('calls', () => {
   })
 
   it.each<[string, object, RegExp]>([
-    ['an option that there is not', { microbatch: 99 }, /one with microbatch; expected no others/],
+    [
+      'an option that there is not',
+      { microbatch: 99 },
+      /the unknown key "microbatch"; expected only/,
+    ],
     [
       'micro-batches that its lists have not',
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },

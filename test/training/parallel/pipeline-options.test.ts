@@ -33,7 +33,11 @@ describe('pipeline() refuses, before it builds a layer,', () => {
     ['an optimizer that is none', { optimizer: {} }, /optimizer is an empty object; expected an/],
     ['no optimizer', { optimizer: null }, /optimizer is null; expected an optimizer/],
     ['a limit without its name', { clip: 1 }, /clip is 1; expected an object, for example/],
-    ['a limit by another name', { clip: { max_norm: 1 } }, /one with max_norm; expected no others/],
+    [
+      'a limit by another name',
+      { clip: { max_norm: 1 } },
+      /the unknown key "max_norm"; expected only/,
+    ],
     ['a limit of zero', { clip: { maxNorm: 0 } }, /maxNorm is 0; expected a number above 0/],
     ['a limit that is no number', { clip: { maxNorm: NaN } }, /maxNorm is NaN; expected a number/],
     ['no limit', { clip: {} }, /maxNorm is undefined; expected a number above 0/],
@@ -78,7 +82,7 @@ describe('splitLayers', () => {
   it('refuses an option that there is not', () => {
     const options = { cost: [1, 1, 1, 9] } as object
     expect(() => splitLayers(4, 2, options)).toThrow(
-      failure('ERR_TSR_ARGUMENT', /one with cost; expected no others than costs/),
+      failure('ERR_TSR_ARGUMENT', /with the unknown key "cost"; expected only costs/),
     )
   })
 })

@@ -1,14 +1,12 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
-import type { Ladders } from '../algorithms/ladders.ts'
 import { Arena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
-import type { ListenOptions } from '../transports/listen.ts'
 import type { Endpoint } from '../transports/mesh.ts'
-import type { ConnectOptions, StreamName } from './open-transport.ts'
-import { destroyedError, type Runner } from './runner.ts'
+import type { ConnectOptions } from './open-transport.ts'
+import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import {
   commandAt,
@@ -24,16 +22,6 @@ import {
 } from './worker-memory.ts'
 import { WorkerTicket } from './worker-ticket.ts'
 import type { Ticket, WorkTiming } from '../ticket.ts'
-
-export interface WorkerRunnerOptions {
-  readonly memory: WebAssembly.Memory
-  readonly rank: number
-  readonly worldSize: number
-  readonly transport: StreamName
-  readonly listen: ListenOptions
-  readonly journal: Journal
-  readonly ladders: Ladders
-}
 
 /** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */
 const SPINS = 50
@@ -62,7 +50,7 @@ export class WorkerRunner implements Runner {
     if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
-  constructor(options: WorkerRunnerOptions) {
+  constructor(options: RunnerOptions) {
     const { memory, rank, transport, journal } = options
     this.transport = transport
     this.#rank = rank

@@ -1,17 +1,64 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../backend/tfjs.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
+import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'
 import { checkOutputGradient } from './check-tensors.ts'
-import { recordModule } from './record.ts'
-import type { GradientListener, Recording, RecordOptions } from './recording.ts'
-import { isLocal, type Exchange, type LocalSegment, type Segment } from './segment.ts'
-import type { SegmentedRecording } from './segmented-recording.ts'
-import { SharedGradients } from './shared-gradients.ts'
+import { RepeatableRecording } from './repeatable-recording.ts'
+import { sumInto } from './sum-gradients.ts'
 
-/** Records segments one behind the other; see `recordSegments`. */
+/** A recording whose backward pass is awaited: of a chain of segments, see `recordSegments`. */
+export interface SegmentedRecording {
+  /** The output; owned by the recording. */
+  readonly value: Tensor
+
+  /**
+   * As `backward` of a `Recording`. Dispose the recording only after the promise has settled. While the
+   * gradient of a segment's input travels, the gradients of its parameters are computed.
+   *
+   * @param dy - same shape as `value`; the caller keeps it until the promise has settled
+   * @param onGradient - called once per parameter, as soon as its gradient is complete; the callee
+   *   disposes the tensor
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was asked for
+   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has another shape;
+   *   ERR_TSR_STALE_RECORDING when a parameter that the pass still needs was replaced; the errors of
+   *   the collectives
+   */
+  backward(dy: Tensor, onGradient: GradientListener): Promise<Tensor | undefined>
+
+  /** Frees `value` and everything saved for the backward pass. */
+  dispose(): void
+}
+
+/**
+ * Called around the passes of each local segment of a chain, for example to gather its parameters
+ * before and to free them after. `index` is the segment's place in the chain. Segments before the first
+ * parameter have no backward pass unless the gradient of the input is wanted.
+ */
+export interface ChainHooks {
+  beforeForward(index: number): Promise<void>
+  afterForward(index: number): void
+  beforeBackward(index: number): Promise<void>
+  afterBackward(index: number): void
+}
+
+export interface ChainOptions extends RecordOptions {
+  readonly hooks?: ChainHooks
+  /** Keeps only the input of each segment, and runs its forward pass again before its backward pass. */
+  readonly recompute?: boolean
+}
+
+/**
+ * Records segments one after the other: the output of each is the input of the next. Exchanges between
+ * ranks are awaited.
+ *
+ * @param x - the caller's, to be kept until the promise has settled
+ */
 export async function recordChain(
   segments: readonly Segment[],
   x: Tensor,
-  options: RecordOptions,
+  options: ChainOptions,
 ): Promise<SegmentedRecording> {
   const chain = new Chain(x, options)
   try {
@@ -25,22 +72,27 @@ export async function recordChain(
 
 interface RecordedSegment {
   readonly segment: LocalSegment
-  readonly recording: Recording
+  readonly pass: RepeatableRecording
 }
 
 class Chain implements SegmentedRecording {
   readonly #needsInputGradient: boolean
-  readonly #recordings: Recording[] = []
-  /** Those whose gradients somebody wants: without what is in front of all parameters. */
+  readonly #hooks: ChainHooks | undefined
+  readonly #recompute: boolean
   readonly #links: (RecordedSegment | Exchange)[] = []
+  /** The index of the first link with a backward pass. */
+  #first: number | undefined
   #value: Tensor
-  /** The value, where no recording owns it: an exchange has made it. */
-  #loose: Tensor | undefined
+  /** What the chain owns: the inputs of all links, to recompute them; otherwise an exchanged value. */
+  readonly #kept: Tensor[] = []
   #isSpent = false
 
-  constructor(x: Tensor, { needsInputGradient }: RecordOptions) {
-    this.#value = x
+  constructor(x: Tensor, { needsInputGradient, hooks, recompute = false }: ChainOptions) {
     this.#needsInputGradient = needsInputGradient
+    this.#hooks = hooks
+    this.#recompute = recompute
+    this.#value = recompute ? this.#keep(tf.keep(tf.clone(x))) : x
+    if (needsInputGradient) this.#first = 0
   }
 
   get value(): Tensor {
@@ -48,27 +100,25 @@ class Chain implements SegmentedRecording {
   }
 
   async append(segment: Segment): Promise<void> {
-    const former = this.#loose
-    const isWanted = this.#needsInputGradient || this.#links.length > 0
     if (isLocal(segment)) {
-      const recording = recordModule(segment, this.#value, { needsInputGradient: isWanted })
-      this.#recordings.push(recording)
-      if (isWanted || segment.parameters.length > 0) this.#links.push({ segment, recording })
-      this.#value = recording.value
-      this.#loose = undefined
+      const index = this.#links.length
+      if (this.#hooks !== undefined) await this.#hooks.beforeForward(index)
+      this.#record(segment, index)
+      this.#hooks?.afterForward(index)
     } else {
-      this.#value = this.#loose = await segment.forward(this.#value)
-      if (isWanted) this.#links.push(segment)
+      const next = await segment.forward(this.#value)
+      if (!this.#recompute) this.#freeKept()
+      this.#links.push(segment)
+      this.#value = this.#keep(next)
     }
-    // a recording has saved what it needs of it
-    former?.dispose()
   }
 
   async backward(dy: Tensor, onGradient: GradientListener): Promise<Tensor | undefined> {
     if (this.#isSpent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
     checkOutputGradient(dy, this.#value)
     this.#isSpent = true
-    const recorded = this.#links.flatMap((link) => ('recording' in link ? link.segment : []))
+    const links = this.#links.slice(this.#first ?? this.#links.length)
+    const recorded = links.flatMap((link) => ('pass' in link ? link.segment : []))
     const gradients = new SharedGradients(recorded, onGradient)
     try {
       return await this.#backward(dy, gradients)
@@ -77,22 +127,52 @@ class Chain implements SegmentedRecording {
     }
   }
 
+  dispose(): void {
+    this.#isSpent = true
+    for (const link of this.#links) if ('pass' in link) link.pass.free()
+    this.#freeKept()
+  }
+
+  #record(segment: LocalSegment, index: number): void {
+    const needsInputGradient = this.#first !== undefined
+    if (segment.parameters.length > 0) this.#first ??= index
+    const pass = new RepeatableRecording(segment, this.#value, { needsInputGradient })
+    const { value } = pass.recording
+    this.#links.push({ segment, pass })
+    if (this.#recompute) {
+      this.#value = this.#keep(tf.keep(tf.clone(value)))
+      pass.free()
+    } else {
+      this.#value = value
+      // a recording has saved what it needs of its input
+      this.#freeKept()
+    }
+  }
+
   async #backward(dy: Tensor, gradients: SharedGradients): Promise<Tensor | undefined> {
-    const links = [...this.#links]
+    const first = this.#first ?? this.#links.length
     let gradient: Tensor | undefined = dy
-    for (let link = links.pop(); link !== undefined; link = links.pop()) {
+    for (let index = this.#links.length - 1; index >= first; index--) {
       const former: Tensor = gradient!
       try {
-        if ('recording' in link) {
-          const before = links.at(-1)
-          if (before === undefined || 'recording' in before) {
-            gradient = link.recording.backward(former, gradients.listener)
-          } else {
-            links.pop()
-            gradient = await backwardInto(before, link.recording, former, gradients.listener)
-          }
-          gradients.finish(link.segment)
-        } else gradient = await link.backward(former)
+        const link = this.#links[index]!
+        if (!('pass' in link)) {
+          gradient = await link.backward(former)
+          continue
+        }
+        if (this.#hooks !== undefined) await this.#hooks.beforeBackward(index)
+        const before = index > first ? this.#links[index - 1] : undefined
+        const { recording } = link.pass
+        if (before === undefined || 'pass' in before) {
+          gradient = recording.backward(former, gradients.listener)
+        } else {
+          gradient = await backwardInto(before, recording, former, gradients.listener)
+        }
+        gradients.finish(link.segment)
+        // the output of the last link is the caller's to read
+        if (recording.value !== this.#value) link.pass.free()
+        this.#hooks?.afterBackward(index)
+        if (before !== undefined && !('pass' in before)) index--
       } catch (error) {
         if (gradient !== former) gradient?.dispose()
         throw error
@@ -103,16 +183,20 @@ class Chain implements SegmentedRecording {
     return this.#needsInputGradient ? gradient : undefined
   }
 
-  dispose(): void {
-    this.#isSpent = true
-    for (const recording of this.#recordings) recording.dispose()
-    this.#loose?.dispose()
+  #keep(tensor: Tensor): Tensor {
+    this.#kept.push(tensor)
+    return tensor
+  }
+
+  #freeKept(): void {
+    tf.dispose(this.#kept)
+    this.#kept.length = 0
   }
 }
 
 /**
- * Backward through a segment and the exchange in front of it: the gradient of the input goes off
- * first, and those of the parameters are computed while it travels.
+ * Backward through a segment and the exchange before it: the gradient of the segment's input is sent
+ * first, and the gradients of its parameters are computed while it travels.
  */
 async function backwardInto(
   exchange: Exchange,
@@ -137,5 +221,51 @@ async function backwardInto(
     return await sent
   } finally {
     dx.dispose()
+  }
+}
+
+/**
+ * Passes on each parameter's gradient once. Those of a parameter that several segments use are summed
+ * until the first of these segments, the last one in a backward pass, is through.
+ */
+class SharedGradients {
+  /** For the backward passes of the segments. */
+  readonly listener: GradientListener
+  readonly #onGradient: GradientListener
+  /** For each parameter that several segments use, how many of these are still to come. */
+  readonly #left = new Map<Parameter, number>()
+  /** By the parameters' names. */
+  readonly #sums = new Map<string, Tensor>()
+  readonly #add = sumInto(this.#sums)
+
+  constructor(segments: readonly LocalSegment[], onGradient: GradientListener) {
+    this.#onGradient = onGradient
+    const all = segments.flatMap(({ parameters }) => parameters)
+    for (const parameter of all) this.#left.set(parameter, (this.#left.get(parameter) ?? 0) + 1)
+    for (const [parameter, count] of this.#left) if (count === 1) this.#left.delete(parameter)
+    const take: GradientListener = (parameter, gradient) => {
+      const next = this.#left.has(parameter) ? this.#add : onGradient
+      next(parameter, gradient)
+    }
+    this.listener = this.#left.size === 0 ? onGradient : take
+  }
+
+  /** Called after the backward pass of a segment. */
+  finish({ parameters }: LocalSegment): void {
+    for (const parameter of parameters) {
+      const left = this.#left.get(parameter)
+      if (left === undefined) continue
+      this.#left.set(parameter, left - 1)
+      const sum = this.#sums.get(parameter.name)
+      if (left > 1 || sum === undefined) continue
+      this.#sums.delete(parameter.name)
+      this.#onGradient(parameter, sum)
+    }
+  }
+
+  /** Frees the sums that a failed pass has left. */
+  dispose(): void {
+    for (const sum of this.#sums.values()) sum.dispose()
+    this.#sums.clear()
   }
 }

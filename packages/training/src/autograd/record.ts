@@ -1,21 +1,23 @@
+import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { onHostBackend } from '../backend/on-host.ts'
 import { registerGradients } from '../backend/tfjs.ts'
-import type { Module } from '../nn/module.ts'
-import type { Parameter } from '../nn/parameter.ts'
-import { checkAlive } from './check-tensors.ts'
-import type { Recording, RecordOptions } from './recording.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
+import { checkAlive, checkOutputGradient } from './check-tensors.ts'
 import { testTape } from './self-test.ts'
-import { recordOnTape } from './tape-recording.ts'
+import { captureTape, disposeTape } from './tape.ts'
+import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /**
- * Runs `forward(x)` on TensorFlow.js' tape and keeps what its backward pass needs.
+ * Runs `forward(x)` on TensorFlow.js' tape and keeps what the backward pass needs.
  *
  * The first call loads TensorFlow.js' gradients and checks that its tape works as expected.
  *
  * @param parameters - those whose gradients are wanted, with the values that `forward` reads
  * @throws ERR_TSR_NESTED_RECORDING inside another recording or tf.grads
- * @throws ERR_TSR_AUTOGRAD when this version of TensorFlow.js has another tape
+ * @throws ERR_TSR_AUTOGRAD when the tape of this version of TensorFlow.js is not the expected one
  */
 export function record(
   forward: (x: Tensor) => Tensor,
@@ -28,10 +30,10 @@ export function record(
 }
 
 /**
- * Records `module.forward(x)`: by the module's own passes where it has them, else on the tape.
+ * Records `module.forward(x)` with the module's own passes where it has them, otherwise on the tape.
  *
- * @throws as `record`; ERR_TSR_BACKEND where ranks share the module and the backend cannot wait for
- *   them inside a pass: see `recordSegments`
+ * @throws as `record`; ERR_TSR_BACKEND when the module is shared by several ranks and the backend
+ *   cannot wait for them inside a pass: see `recordSegments`
  */
 export function recordModule(module: Module, x: Tensor, options: RecordOptions): Recording {
   checkAlive('x', x)
@@ -41,14 +43,66 @@ export function recordModule(module: Module, x: Tensor, options: RecordOptions):
   )
 }
 
-let prepared = false
+/** Whether this process has registered TensorFlow.js' gradients, which is global, and tested the tape. */
+let isPrepared = false
 
-/** Once, before the first tape: a process that never needs it does not wait for it. */
+/** Done before the first recording rather than at import, for processes that never record. */
 function prepareTape(): void {
-  if (prepared) return
+  if (isPrepared) return
   registerGradients()
   onHostBackend(() => {
-    testTape()
+    testTape(recordOnTape)
   })
-  prepared = true
+  isPrepared = true
+}
+
+/** `record` without the preparations of the first call. */
+export function recordOnTape(
+  forward: (x: Tensor) => Tensor,
+  x: Tensor,
+  parameters: readonly Parameter[],
+  { needsInputGradient }: RecordOptions,
+): Recording {
+  const { value, tape } = captureTape(() => forward(x))
+  const wanted = new Map(parameters.map((parameter) => [parameter.value.id, parameter]))
+  const sources = new Set(wanted.keys())
+  if (needsInputGradient) sources.add(x.id)
+  const { nodes, rest } = dependentNodes(tape, sources, value)
+  disposeTape(rest)
+  let isSpent = false
+  let isDisposed = false
+  let halved: HalvedPass | undefined
+  return {
+    value,
+    backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
+      if (isSpent || isDisposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
+      isSpent = true
+      return walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient })
+    },
+    backwardInput(dy: Tensor): Tensor | undefined {
+      if (isSpent || isDisposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
+      isSpent = true
+      halved = walkInput(nodes, { value, dy, x, wanted, needsInputGradient })
+      return halved.inputGradient
+    },
+    backwardParameters(onGradient: GradientListener): void {
+      if (halved === undefined) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      const { finish, dispose } = halved
+      halved = undefined
+      try {
+        finish(onGradient)
+      } finally {
+        dispose()
+      }
+    },
+    dispose(): void {
+      if (isDisposed) return
+      isDisposed = true
+      halved?.dispose()
+      disposeTape(nodes)
+      value.dispose()
+    },
+  }
 }

@@ -1,15 +1,23 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
-import { recordOnTape } from './tape-recording.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
+import type { Parameter } from '../model/parameter.ts'
+
+type RecordOnTape = (
+  forward: (x: Tensor) => Tensor,
+  x: Tensor,
+  parameters: readonly Parameter[],
+  options: RecordOptions,
+) => Recording
 
 /**
- * Checks the private parts of TensorFlow.js that recordings stand on: runs a small function, with
- * one operation used twice, through a recording and through tf.grads, and compares to the bit.
+ * Checks the private parts of TensorFlow.js that recordings rely on: runs a small function, in which
+ * one tensor is used twice, through a recording and through tf.grads, and compares the bits.
  *
  * @throws ERR_TSR_AUTOGRAD when they differ
  */
-export function testTape(record: typeof recordOnTape = recordOnTape): void {
+export function testTape(record: RecordOnTape): void {
   let problem: string | undefined
   const tensorsBefore = tf.memory().numTensors
   try {
@@ -23,7 +31,7 @@ export function testTape(record: typeof recordOnTape = recordOnTape): void {
   if (problem !== undefined) throw autogradError(problem)
 }
 
-function compare(record: typeof recordOnTape): string | undefined {
+function compare(record: RecordOnTape): string | undefined {
   const x = tf.tensor2d([0.5, -1, 2, 3, -0.25, 1], [2, 3])
   const value = tf.tensor2d([1, -2, 0.5, 0.75, -1, 3, 2, 0.1, -0.3], [3, 3])
   const weight = { name: 'weight', shape: [3, 3], value }
@@ -37,13 +45,13 @@ function compare(record: typeof recordOnTape): string | undefined {
   const input = recording.backward(tf.onesLike(recording.value), (_, gradient) => {
     received.push(gradient)
   })
-  const same =
+  const problem =
     received.length === 1 && isEqual(input!, dx!) && isEqual(received[0]!, dw!)
       ? undefined
       : 'its gradients differ from tf.grads'
   for (const tensor of [...received, input!]) tensor.dispose()
   recording.dispose()
-  return same
+  return problem
 }
 
 function isEqual(a: Tensor, b: Tensor): boolean {

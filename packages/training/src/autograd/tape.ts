@@ -2,7 +2,12 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
 
-/** One operation on TensorFlow.js' tape. Its gradient functions are lazy: one thunk an input. */
+/*
+ * Everything that relies on private parts of TensorFlow.js' engine is in this file; `self-test.ts`
+ * checks that they are as expected.
+ */
+
+/** One operation on TensorFlow.js' tape. Its gradients are computed lazily, by one function per input. */
 export interface TapeNode {
   readonly inputs: Readonly<Record<string, Tensor>>
   readonly outputs: readonly Tensor[]
@@ -11,10 +16,17 @@ export interface TapeNode {
   readonly gradient?: (dys: (Tensor | undefined)[]) => Readonly<Record<string, () => Tensor>>
 }
 
-/** The fields of the engine that this project relies on though they are private. */
+type Each<K extends string, T> = Readonly<Record<K, T>>
+
 interface PrivateEngine {
   startTape(): void
   endTape(): void
+  /** What tf.customGrad is made of. */
+  runKernelFunc<K extends string>(call: {
+    readonly inputs: Each<K, Tensor>
+    readonly forwardFunc: (backend: unknown, save: (tensors: Tensor[]) => void) => Tensor
+    readonly backwardsFunc: (dy: Tensor, saved: Tensor[]) => Each<K, () => Tensor>
+  }): Tensor
   readonly state: {
     activeTape: TapeNode[] | null
     gradientDepth: number
@@ -25,10 +37,10 @@ interface PrivateEngine {
 const engine = tf.engine() as unknown as PrivateEngine
 
 /**
- * Runs `forward` with the tape on and hands both over: the engine forgets the tape, so that the
- * backward pass may come later or never.
+ * Runs `forward` with the tape switched on and returns the value and the tape. The engine forgets the
+ * tape, so that the backward pass may follow at any time or never.
  *
- * Nothing asynchronous may happen inside: the tape is global.
+ * `forward` must be synchronous, because the engine has one tape only.
  */
 export function captureTape(forward: () => Tensor): { value: Tensor; tape: readonly TapeNode[] } {
   if (engine.state.gradientDepth !== 0) {
@@ -40,7 +52,7 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
     const value = tf.tidy(() => {
       const y = forward()
       tape = engine.state.activeTape!
-      // An output that no operation made (the input itself) belongs to somebody else.
+      // An output that no operation made, such as the input itself, belongs to the caller.
       return tf.keep(isProduced(y, tape) ? y : tf.clone(y))
     })
     return { value, tape }
@@ -53,14 +65,14 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
   }
 }
 
-/** Frees what the operations saved for their gradients. */
+/** Frees the tensors that the operations saved for their gradients. */
 export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
 
 /**
- * Runs `compute` in a scope of its own and returns its tensors as the caller's: those that existed
- * before (a gradient function may return what it was given) are cloned.
+ * Runs `compute` in a tidy scope and returns its tensors, which the caller owns. Tensors that existed
+ * before are cloned, as a gradient function may return its argument.
  */
 export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
   return tf.tidy(() => {
@@ -76,4 +88,35 @@ export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
 
 function isProduced(y: Tensor, tape: readonly TapeNode[]): boolean {
   return tape.some((node) => node.outputs.some((output) => output.id === y.id))
+}
+
+/** An operation with gradients of its own, for `withLazyGradients`. */
+export interface LazyOperation<K extends string> {
+  forward(): Tensor
+  /**
+   * One function per input that computes its gradient. They are called in their order, and only for
+   * the inputs whose gradients are wanted.
+   *
+   * @param inputs - as they were in the forward pass
+   */
+  gradients(dy: Tensor, inputs: Each<K, Tensor>): Each<K, () => Tensor>
+}
+
+/** Like tf.customGrad, which however computes the gradients of all inputs, wanted or not. */
+export function withLazyGradients<K extends string>(
+  inputs: Each<K, Tensor>,
+  operation: LazyOperation<K>,
+): Tensor {
+  const keys = Object.keys(inputs) as K[]
+  return engine.runKernelFunc<K>({
+    inputs,
+    forwardFunc: (_, save) => {
+      save(keys.map((key) => inputs[key]))
+      return operation.forward()
+    },
+    backwardsFunc: (dy, saved) => {
+      const entries = keys.map((key, i) => [key, saved[i]!] as const)
+      return operation.gradients(dy, Object.fromEntries(entries) as Each<K, Tensor>)
+    },
+  })
 }

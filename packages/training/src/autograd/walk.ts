@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
-import type { Parameter } from '../nn/parameter.ts'
-import type { GradientListener } from './recording.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { GradientListener } from '../model/recording.ts'
 import { ownedResults, type TapeNode } from './tape.ts'
 
 export interface BackwardPass {
@@ -15,12 +15,12 @@ export interface BackwardPass {
   readonly onGradient: GradientListener
 }
 
-/** A node with the inputs that a gradient has to flow to. */
+/** A node, with the names of those of its inputs that need a gradient. */
 export interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
-/** The nodes on a path from `sources` (tensor ids) to `y`, in order, and the `rest`. */
+/** The nodes on a path from `sources` (ids of tensors) to `y`, in order, and the `rest` of the tape. */
 export function dependentNodes(
   tape: readonly TapeNode[],
   sources: ReadonlySet<number>,
@@ -47,19 +47,19 @@ export function dependentNodes(
   return { nodes: nodes.reverse(), rest }
 }
 
-/** A backward pass in halves, see `Recording.backwardInput`. */
+/** A backward pass in two halves: see `Recording.backwardInput`. */
 export interface HalvedPass {
   readonly inputGradient: Tensor | undefined
-  /** The rest: the gradients of the parameters. */
+  /** The second half: computes the gradients of the parameters. */
   readonly finish: (onGradient: GradientListener) => void
-  /** Frees what the first half has left. */
+  /** Frees what the first half kept for the second. */
   readonly dispose: () => void
 }
 
 /**
- * The first half goes along the edges on which the value depends on `x`; the others are left for the
- * second, with the gradients that they start from. A kernel's gradients are functions that are yet
- * to run, one for each input, so nothing is computed twice.
+ * The first half follows the edges through which the value depends on `x`. The other edges, and the
+ * gradients that they start from, are kept for the second half. A kernel provides a separate function
+ * for the gradient of each input, so nothing is computed twice.
  */
 export function walkInput(
   nodes: readonly DependentNode[],
@@ -82,7 +82,7 @@ export function walkInput(
       const rest = node.targets.filter((key) => !now.includes(key))
       if (now.length > 0) gradients.propagate({ ...node, targets: now })
       if (rest.length > 0) later.unshift({ ...node, targets: rest })
-      // what later nodes start from stays
+      // the second half starts from the gradients of the other nodes
       else gradients.releaseOutputs(node)
     }
     return {
@@ -98,7 +98,7 @@ export function walkInput(
   }
 }
 
-/** Propagates `dy` through the nodes from last to first; see `Recording.backward`. */
+/** Propagates `dy` through the nodes, from the last to the first: see `Recording.backward`. */
 export function walkBackward(
   nodes: readonly DependentNode[],
   pass: BackwardPass,
@@ -112,7 +112,7 @@ export function walkBackward(
   }
 }
 
-/** Goes through the nodes from last to first, from the gradients that there are. */
+/** Propagates the gradients at hand through the nodes, from the last to the first. */
 function walkFrom(
   gradients: Gradients,
   nodes: readonly DependentNode[],
@@ -138,7 +138,7 @@ function walkFrom(
   }
 }
 
-/** The gradients of the node's targets; the engine knows each as a function that is yet to run. */
+/** Computes the gradients of the node's targets. */
 function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tensor[] {
   const { gradient, kernelName, targets } = node
   if (gradient === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: kernelName })
@@ -164,18 +164,18 @@ function countUses(
   return uses
 }
 
-/** Sums of gradients by tensor id. Owns them all, but the one it starts with. */
+/** Sums of gradients by the id of their tensor. Owns all of them except the first, `dy`. */
 class Gradients {
   readonly #sums = new Map<number, Tensor>()
   readonly #borrowed: Tensor
 
-  /** @param outlives - it is used when `dy` may be gone: a copy is taken */
+  /** @param outlives - clones `dy`, for a pass that continues when `dy` may have been disposed */
   constructor(value: Tensor, dy: Tensor, outlives = false) {
     this.#borrowed = dy
     this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
   }
 
-  /** Adds what the gradients of a node's outputs make to those of its targets. */
+  /** Computes a node's gradients from those of its outputs, and adds them to those of its targets. */
   propagate(node: DependentNode): void {
     const dys = node.outputs.map(({ id }) => this.#sums.get(id))
     const results = ownedResults(() => inputGradients(node, dys))
@@ -188,7 +188,7 @@ class Gradients {
     for (const { id } of outputs) this.#release(id)
   }
 
-  /** The caller's, where it is asked for. */
+  /** The gradient of the input, owned by the caller; undefined unless it was asked for. */
   ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
     if (!needsInputGradient) return undefined
     return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
@@ -205,7 +205,7 @@ class Gradients {
     gradient.dispose()
   }
 
-  /** Hands the sum over to the caller. */
+  /** Hands the sum over to the caller, who owns it. */
   take(id: number): Tensor | undefined {
     const sum = this.#sums.get(id)
     this.#sums.delete(id)

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import type { Shard } from '../nn/parameter.ts'
+import type { Shard } from '../model/parameter.ts'
 import { partOfParameter, partSize, type Part, type Piece, type PieceOwner } from './piece.ts'
 
 /** A weight of a tf.layers model. */

@@ -1,5 +1,5 @@
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { OptimizerState } from '../optim/state.ts'
 import {

@@ -1,5 +1,5 @@
 import { sizeOf } from '../backend/shape.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 /** A box of a whole tensor: on every axis where it begins, and its length. */
 export interface Box {

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { describe } from '../arguments.ts'
 import { checkModule, checkStateNames, hasMethods } from './arguments.ts'
 import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'

@@ -4,8 +4,8 @@ import { causalAttention, type AttentionCore } from './causal-attention.ts'
 import { joinHeads, splitHeads } from './heads.ts'
 import { JointLinear } from './joint-linear.ts'
 import { Linear } from './linear.ts'
-import { parametersOf, type Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 export interface AttentionOptions {
   /** Prefix of the parameters' names: `<name>.c_attn.weight` and so on. */

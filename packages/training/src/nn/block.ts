@@ -3,8 +3,8 @@ import { tf } from '../backend/tfjs.ts'
 import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { FeedForward } from './mlp.ts'
-import { parametersOf, type Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 /**
  * A transformer block as in GPT-2: attention and a feed-forward network, each behind a LayerNorm and

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/check-tensors.ts'
-import type { Recording } from '../autograd/recording.ts'
+import type { Recording } from '../model/recording.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { currentEager, type Eager, type Handle } from '../backend/tensorflow/eager.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'

@@ -2,9 +2,9 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { tf } from '../backend/tfjs.ts'
-import { uniformValues } from '../random/initialize.ts'
-import type { Module } from './module.ts'
-import { createParameter, type Parameter } from './parameter.ts'
+import { createParameter, uniformValues } from './initialize.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 export interface EmbeddingOptions {
   /** Prefix of the parameter's name: `<name>.weight`. */

@@ -5,8 +5,8 @@ import { Block } from './block.ts'
 import { Embedding, tableParameter } from './embedding.ts'
 import { Head } from './head.ts'
 import { LayerNorm } from './layer-norm.ts'
-import { parametersOf, type Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { PositionEmbedding } from './positions.ts'
 
 export interface GPTOptions {

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
-import type { Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { onRows } from './project.ts'
 
 /** x W' with W [count, width]: as an embedding has it, which may be the same. */

@@ -1,8 +1,8 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
-import { uniformValues } from '../random/initialize.ts'
-import type { Module } from './module.ts'
-import { createParameter, type Parameter } from './parameter.ts'
+import { createParameter, uniformValues } from './initialize.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { onRows } from './project.ts'
 
 export interface JointLinearOptions {

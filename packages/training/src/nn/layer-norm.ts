@@ -1,8 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
-import type { Separable } from './module.ts'
+import type { Separable } from '../model/module.ts'
 import { normalize } from './normalize.ts'
-import { createParameter, type Parameter } from './parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { createParameter } from './initialize.ts'
 
 export interface NormOptions {
   /** Prefix of the parameters' names: `<name>.weight`, and `<name>.bias` of a LayerNorm. */

@@ -1,11 +1,11 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 import type { BindingKernels } from '../backend/tensorflow/binding-kernels.ts'
 import type { Eager, Handle } from '../backend/tensorflow/eager.ts'
 import { tf } from '../backend/tfjs.ts'
 import type { LinearPasses } from './linear-passes.ts'
 import type { Linear } from './linear.ts'
-import type { Parameter } from './parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 /**
  * The passes with a call of the binding's kernels for each. All gradients come at the end of a

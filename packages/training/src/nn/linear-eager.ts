@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 import type { Eager, Handle } from '../backend/tensorflow/eager.ts'
 import { tf } from '../backend/tfjs.ts'
 import type { LinearPasses } from './linear-passes.ts'

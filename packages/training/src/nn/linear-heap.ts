@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 import { tf } from '../backend/tfjs.ts'
 import type { WasmHeap } from '../backend/wasm/heap.ts'
 import type { LinearPasses } from './linear-passes.ts'

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 
 /** Linear layers in a row that went forward and can go backward, without any checks. */
 export interface LinearPasses {

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient } from '../autograd/check-tensors.ts'
-import type { GradientListener, Recording, RecordOptions } from '../autograd/recording.ts'
+import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
 import { currentEager, type Eager } from '../backend/tensorflow/eager.ts'
 import { currentHeap } from '../backend/wasm/heap.ts'
 import { CalledPasses } from './linear-calls.ts'

@@ -1,12 +1,12 @@
 import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkSeed, checkChoice } from '../arguments.ts'
-import type { Recording, RecordOptions } from '../autograd/recording.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf } from '../backend/tfjs.ts'
-import { heUniform, uniformValues } from '../random/initialize.ts'
+import { createParameter, heUniform, uniformValues } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
-import type { Module } from './module.ts'
-import { createParameter, type Parameter } from './parameter.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { onRows } from './project.ts'
 
 export interface LinearOptions {

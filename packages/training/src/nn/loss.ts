@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkAlive } from '../autograd/check-tensors.ts'
 import { record } from '../autograd/record.ts'
-import type { Recording } from '../autograd/recording.ts'
+import type { Recording } from '../model/recording.ts'
 
 /** What a model is judged by: a differentiable function of its outputs, a scalar. */
 export interface Loss {

@@ -1,8 +1,8 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { gelu } from './gelu.ts'
 import { Linear } from './linear.ts'
-import { parametersOf, type Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 export interface FeedForwardOptions {
   /** Prefix of the parameters' names: `<name>.c_fc.weight` and so on. */

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../backend/tfjs.ts'
 import { Embedding, lookUp } from './embedding.ts'
-import type { Module, Separable } from './module.ts'
+import type { Module, Separable } from '../model/module.ts'
 
 /** Which positions of the text the rows of a sequence of `length` are. */
 export type Positions = (length: number) => Int32Array

@@ -2,11 +2,11 @@ import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkSeed } from '../arguments.ts'
 import { record } from '../autograd/record.ts'
-import type { Recording, RecordOptions } from '../autograd/recording.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import { Linear } from './linear.ts'
-import { parametersOf, type Module } from './module.ts'
-import type { Parameter } from './parameter.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 export interface ShardedMLPOptions {
   /** Number of linear layers; default 16. */

@@ -4,7 +4,7 @@ import { reachesTensors } from '../backend/bridge/select.ts'
 import { currentUpdates, type EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
 import { tf } from '../backend/tfjs.ts'
 import { adamStep, addScaled, type AdamFactors } from '../backend/vector-math.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
 import {

@@ -6,7 +6,7 @@ import { viewOf } from '../backend/host-memory.ts'
 import { overwrite } from '../backend/overwrite.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { tf } from '../backend/tfjs.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { gradientNorm, type NormPart } from './gradient-norm.ts'
 
 /** The ranks that hold different parts of a model, where it is cut. */

@@ -1,5 +1,5 @@
 import { shown, tsrError } from '@tsrun/core'
-import { matchNames, type NamePatterns } from '../nn/name-patterns.ts'
+import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import { checkOption } from './optimizer.ts'
 
 export interface DecayOptions {

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { sizeOf } from '../backend/shape.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 
 /** The place of one parameter's values in a flat buffer. */
 export interface FlatSlot {

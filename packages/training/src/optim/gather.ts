@@ -1,9 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../autograd/recording.ts'
+import type { GradientListener } from '../model/recording.ts'
 import { reachesTensors } from '../backend/bridge/select.ts'
 import { addTo, writeTo } from '../backend/host-memory.ts'
-import { sumInto } from './gradients.ts'
+import { sumInto } from '../autograd/sum-gradients.ts'
 import { partsOf, type FlatLayout } from './flatten.ts'
 
 /** Gradients of all parameters in one buffer, as they come out of backward passes. */

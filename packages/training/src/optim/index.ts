@@ -12,7 +12,7 @@ export {
 export { flatten, type FlatLayout, type FlatSlot } from './flatten.ts'
 export { gatherGradients, type GatheredGradients } from './gather.ts'
 export { gradientNorm, type GradientNormOptions, type NormPart } from './gradient-norm.ts'
-export { sumInto } from './gradients.ts'
+export { sumInto } from '../autograd/sum-gradients.ts'
 export type { Gradients, Optimizer } from './optimizer.ts'
 export {
   constantRate,

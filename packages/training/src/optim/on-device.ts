@@ -2,7 +2,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
 import { tf } from '../backend/tfjs.ts'
-import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { withGradients, type Gradients } from './optimizer.ts'
 
 /** Makes the next value of a parameter out of operations; called in a tf.tidy. */

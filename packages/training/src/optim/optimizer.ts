@@ -2,7 +2,7 @@ import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import { sizeOf } from '../backend/shape.ts'
-import { replaceValue, type Parameter } from '../nn/parameter.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { OptimizerState } from './state.ts'
 
 /** Updates parameters from their gradients. Its state is kept by parameter name. */

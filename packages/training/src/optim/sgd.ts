@@ -6,7 +6,7 @@ import { sumScaled } from '../backend/device-math.ts'
 import { currentUpdates, type EagerUpdates } from '../backend/tensorflow/eager-updates.ts'
 import { tf } from '../backend/tfjs.ts'
 import { addScaled } from '../backend/vector-math.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { decayByName, type DecayOptions } from './decay.ts'
 import { addDecay, updateInPlace, updateOnDevice } from './on-device.ts'
 import {

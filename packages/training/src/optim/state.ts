@@ -4,7 +4,7 @@ import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { hostVector, type HostVector } from '../backend/host-vector.ts'
 import { sizeOf } from '../backend/shape.ts'
 import { tf } from '../backend/tfjs.ts'
-import type { Parameter } from '../nn/parameter.ts'
+import type { Parameter } from '../model/parameter.ts'
 import type { Gradients } from './optimizer.ts'
 
 /** What an optimizer keeps of one parameter. */

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
 interface Filling {

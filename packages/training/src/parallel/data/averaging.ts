@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { GradientListener } from '../../autograd/recording.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { GradientListener } from '../../model/recording.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 

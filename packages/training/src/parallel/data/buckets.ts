@@ -1,5 +1,5 @@
 import { sizeOf } from '../../backend/shape.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 
 /** Where the gradient of a parameter stands in its bucket, in elements. */
 export interface Slot {

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../../autograd/recording.ts'
+import type { GradientListener } from '../../model/recording.ts'
 import { checkGroup } from '../check-group.ts'
 import { labelOf, planBuckets } from './buckets.ts'
 import type { JoinOptions } from './joined-loop.ts'

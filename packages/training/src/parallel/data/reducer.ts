@@ -1,7 +1,7 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { freeAfter } from '../lent-buffers.ts'
 import { Arrivals } from './arrivals.ts'
 import { labelOf, type Bucket } from './buckets.ts'

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { replaceValue, type Parameter, type Shard } from '../../nn/parameter.ts'
+import { replaceValue, type Parameter, type Shard } from '../../model/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState } from '../../optim/state.ts'
 

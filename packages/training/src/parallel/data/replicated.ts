@@ -1,4 +1,4 @@
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 
 /** The parameters whose gradients go through replicas: others in their places would have none. */
 const replicated = new WeakSet<Parameter>()

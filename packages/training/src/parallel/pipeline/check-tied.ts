@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 
 /** @throws ERR_TSR_ARGUMENT when two of one name have different shapes */
 export function checkTied(lists: readonly (readonly Pick<Parameter, 'name' | 'shape'>[])[]): void {

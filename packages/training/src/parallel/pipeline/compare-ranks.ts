@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { compareReplicas } from '../data/replicas.ts'
 import { checkSearch } from './check-search.ts'
 import { checkTied } from './check-tied.ts'

@@ -5,7 +5,7 @@ import { takeScalar } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tfjs.ts'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
-import { disposeModule, type Module } from '../../nn/module.ts'
+import { disposeModule, type Module } from '../../model/module.ts'
 import { cutBatch, type Microbatches } from './microbatches.ts'
 import { checkModel, type Batch, type PipelineModel } from './model.ts'
 

@@ -1,6 +1,6 @@
 import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '../../backend/tfjs.ts'
-import type { Module } from '../../nn/module.ts'
+import type { Module } from '../../model/module.ts'
 
 /** A recipe for a model that can be built in runs of layers; `shardedMLP(...)` is one. */
 export interface PipelineModel {

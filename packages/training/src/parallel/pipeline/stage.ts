@@ -1,12 +1,12 @@
 import { recordModule } from '../../autograd/record.ts'
-import type { GradientListener, Recording } from '../../autograd/recording.ts'
+import type { GradientListener, Recording } from '../../model/recording.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../backend/tfjs.ts'
-import type { Module } from '../../nn/module.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { fetchCorrect } from '../../nn/accuracy.ts'
-import { sumInto } from '../../optim/gradients.ts'
+import { sumInto } from '../../autograd/sum-gradients.ts'
 
 /** A micro-batch between its forward and its backward. */
 interface InFlight {

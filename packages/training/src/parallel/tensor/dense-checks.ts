@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Module } from '../../nn/module.ts'
+import type { Module } from '../../model/module.ts'
 import { isColumnParallel } from './layers.ts'
 
 interface Named {

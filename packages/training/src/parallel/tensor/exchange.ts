@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isLocal, type Exchange, type LocalSegment } from '../../autograd/segment.ts'
+import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
 import { backwardLabel, operate, type Operation } from './operations.ts'
 
 /** An operation between ranks as a segment, which a pass can also run inside. */

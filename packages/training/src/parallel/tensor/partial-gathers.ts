@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import type { Module } from '../../nn/module.ts'
-import { modulesOf } from '../../nn/tree.ts'
+import type { Module } from '../../model/module.ts'
+import { modulesOf } from '../../model/module.ts'
 import { isColumnParallel } from './layers.ts'
 
 interface NamedLayer {

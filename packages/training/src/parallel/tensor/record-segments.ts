@@ -1,8 +1,8 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
-import type { RecordOptions } from '../../autograd/recording.ts'
-import type { SegmentedRecording } from '../../autograd/segmented-recording.ts'
-import type { Module } from '../../nn/module.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { SegmentedRecording } from '../../autograd/chain.ts'
+import type { Module } from '../../model/module.ts'
 import { segmentsOf } from './segments.ts'
 
 /**

@@ -1,6 +1,6 @@
-import { isLocal, type LocalSegment, type Segment } from '../../autograd/segment.ts'
-import type { Module } from '../../nn/module.ts'
-import { modulesOf } from '../../nn/tree.ts'
+import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts'
+import type { Module } from '../../model/module.ts'
+import { modulesOf } from '../../model/module.ts'
 import { blockingBackend } from '../blocking.ts'
 
 /** Where `recordSegments` cuts a model: neighbours that need no other rank are one segment. */

@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Variable } from '@tensorflow/tfjs-core'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../backend/shape.ts'
-import type { Parameter, Shard } from '../../nn/parameter.ts'
+import type { Parameter, Shard } from '../../model/parameter.ts'
 
 interface Cut {
   readonly part: Parameter

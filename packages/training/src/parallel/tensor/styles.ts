@@ -4,7 +4,7 @@ import type { Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/head.ts'
 import type { JointLinear } from '../../nn/joint-linear.ts'
 import type { Linear } from '../../nn/linear.ts'
-import type { Module, Separable } from '../../nn/module.ts'
+import type { Module, Separable } from '../../model/module.ts'
 import {
   ColumnParallelLinear,
   RowParallelLinear,

@@ -1,9 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordModule } from '../../autograd/record.ts'
-import type { Recording, RecordOptions } from '../../autograd/recording.ts'
+import type { Recording, RecordOptions } from '../../model/recording.ts'
 import { tf } from '../../backend/tfjs.ts'
-import type { Module } from '../../nn/module.ts'
+import type { Module } from '../../model/module.ts'
 import type { Unit } from './unit.ts'
 import type { GradientSink, ShardedRecording } from './values.ts'
 

@@ -1,9 +1,9 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener, RecordOptions } from '../../autograd/recording.ts'
+import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { labelOf, planBuckets } from '../data/buckets.ts'
 import {

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { Arrivals } from '../data/arrivals.ts'
 import { labelOf } from '../data/buckets.ts'
 import type { WireFormat } from '../data/wire.ts'

@@ -1,4 +1,4 @@
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Bucket } from '../data/buckets.ts'
 
 /*

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { checkChoice, checkFlag } from '../../arguments.ts'
-import type { Module } from '../../nn/module.ts'
+import type { Module } from '../../model/module.ts'
 import { checkGroup } from '../check-group.ts'
 import type { DataParallelOptions } from '../data/options.ts'
 import { isShardingGroups, shardingGroups, type ShardingGroups } from './groups.ts'

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
-import type { Parameter, Shard } from '../../nn/parameter.ts'
+import type { Parameter, Shard } from '../../model/parameter.ts'
 import type { OwnedRange } from './layout.ts'
 
 /** Where the values of a shard are between two steps. */

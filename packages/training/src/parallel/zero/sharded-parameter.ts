@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { storageOf, type Storage } from '../../backend/storage.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 
 /** A parameter of a model whose values are there only for as long as somebody computes with them. */
 export class ShardedParameter {

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { RecordOptions } from '../../autograd/recording.ts'
+import type { RecordOptions } from '../../model/recording.ts'
 import { storageOf } from '../../backend/storage.ts'
 import type { Part, Piece } from '../../checkpoint/piece.ts'
 import type { Replicated } from '../data/options.ts'

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { writeTo } from '../../backend/host-memory.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { homeInShare } from './homes.ts'
 import { ownedRanges, type FlatBucket } from './layout.ts'
 import type { Ledger } from './ledger.ts'

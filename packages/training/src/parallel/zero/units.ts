@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import type { Module } from '../../nn/module.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Bucket } from '../data/buckets.ts'
 import type { Replicated } from '../data/options.ts'
 import { padBucket, type FlatBucket } from './layout.ts'

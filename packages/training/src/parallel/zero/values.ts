@@ -1,9 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { RecordOptions } from '../../autograd/recording.ts'
+import type { RecordOptions } from '../../model/recording.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
-import type { Module } from '../../nn/module.ts'
-import type { Parameter } from '../../nn/parameter.ts'
+import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../data/options.ts'
 import type { ShardParameter } from './shard-parameter.ts'
 

@@ -1,0 +1,201 @@
+import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import type { WorkTiming } from '../../process-group.ts'
+import { checkTimeout } from './arguments.ts'
+import type { FollowedWork } from './stepped-work.ts'
+import type { Call } from './operations.ts'
+
+/** Longest timer of Node.js, in milliseconds. */
+const LONGEST_TIMER = 2 ** 31 - 1
+
+interface Member {
+  readonly name: string
+  readonly rank: number
+  readonly timeout: number
+}
+
+type Half = SelfWork<void> | SelfWork<number>
+
+/**
+ * Messages of a rank to itself: each half waits here for the other, by tag and in order. They never
+ * reach the engine, and are copied when both halves are there.
+ */
+export class SelfMessages {
+  readonly #member: Member
+  /** Halves of one kind that wait, by tag. */
+  readonly #waiting = new Map<number, Half[]>()
+  #count = 0
+
+  constructor(member: Member) {
+    this.#member = member
+  }
+
+  send(call: Call): FollowedWork<void> {
+    const work = new SelfWork<void>(this.#count++, this.#member, call, undefined)
+    this.#match(work)
+    return work
+  }
+
+  receive(call: Call): FollowedWork<number> {
+    const work = new SelfWork<number>(this.#count++, this.#member, call, this.#member.rank)
+    this.#match(work)
+    return work
+  }
+
+  /** The group is destroyed: what has no other half gets none any more. */
+  finish(): void {
+    for (const half of [...this.#waiting.values()].flat()) {
+      const facts = { operation: half.call.name, group: this.#member.name }
+      half.end(tsrError('ERR_TSR_GROUP_DESTROYED', facts))
+    }
+    this.#waiting.clear()
+  }
+
+  #match(work: Half): void {
+    if (work.isCompleted()) return
+    const tag = work.call.tag ?? 0
+    const waiting = (this.#waiting.get(tag) ?? []).filter((half) => !half.isCompleted())
+    const first = waiting[0]
+    if (first !== undefined && first.call.name !== work.call.name) {
+      waiting.shift()
+      this.#exchange(first, work)
+    } else {
+      waiting.push(work)
+    }
+    if (waiting.length > 0) this.#waiting.set(tag, waiting)
+    else this.#waiting.delete(tag)
+  }
+
+  #exchange(first: Half, second: Half): void {
+    const { name: group, rank } = this.#member
+    const { dtype, count } = first.call
+    const isSame = dtype === second.call.dtype && count === second.call.count
+    if (!isSame) {
+      const facts = { group, sequence: second.sequence, rank, peer: rank }
+      const mine = describe(second.call)
+      const theirs = describe(first.call)
+      second.end(tsrError('ERR_TSR_MISMATCH', { ...facts, mine, theirs }))
+      first.end(tsrError('ERR_TSR_MISMATCH', { ...facts, mine: theirs, theirs: mine }))
+      return
+    }
+    const [sent, received] = first.call.name === 'send' ? [first, second] : [second, first]
+    const error = tryCopy(sent.call, received.call)
+    sent.end(error)
+    received.end(error)
+  }
+}
+
+function tryCopy({ input }: Call, { output, count }: Call): TsrError | undefined {
+  if (input?.length !== count || output?.length !== count) {
+    const problem = 'a buffer was detached while the operation was under way'
+    return tsrError('ERR_TSR_BUFFER', { operation: 'send', problem })
+  }
+  const { buffer, byteOffset, byteLength } = output
+  const bytes = new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
+  new Uint8Array(buffer, byteOffset, byteLength).set(bytes)
+  return undefined
+}
+
+function describe({ name, dtype, count }: Call): string {
+  return `${name} ${dtype}[${count}]`
+}
+
+/** One half of a message of a rank to itself. */
+class SelfWork<T> implements FollowedWork<T> {
+  readonly sequence: number
+  readonly call: Call
+  readonly #member: Member
+  readonly #value: T
+  readonly #called = monotonicNow()
+  readonly #followers: (() => void)[] = []
+  readonly #timer: NodeJS.Timeout | undefined
+  #completed = 0
+  #error: TsrError | undefined
+
+  constructor(sequence: number, member: Member, call: Call, value: T) {
+    const timeout = checkTimeout(call.options?.timeout ?? member.timeout)
+    this.sequence = sequence
+    this.call = call
+    this.#member = member
+    this.#value = value
+    const { signal } = call.options ?? {}
+    if (signal?.aborted === true) {
+      this.#abort()
+      return
+    }
+    signal?.addEventListener('abort', this.#abort, { once: true })
+    if (timeout > LONGEST_TIMER) return
+    this.#timer = setTimeout(() => {
+      this.end(
+        tsrError('ERR_TSR_OPERATION_TIMEOUT', {
+          ...this.#facts(),
+          milliseconds: timeout,
+          peers: `${member.rank} itself`,
+        }),
+      )
+    }, timeout).unref()
+  }
+
+  get elapsed(): number {
+    return (this.#completed || monotonicNow()) - this.#called
+  }
+
+  get timing(): WorkTiming | undefined {
+    if (this.#completed === 0) return undefined
+    return { posted: this.#called, started: this.#completed, completed: this.#completed }
+  }
+
+  isCompleted(): boolean {
+    return this.#completed !== 0
+  }
+
+  /** Blocking would keep this rank from calling the other half. */
+  wait(): T {
+    if (!this.isCompleted()) {
+      const { rank } = this.#member
+      this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))
+    }
+    if (this.#error !== undefined) throw this.#error
+    return this.#value
+  }
+
+  follow(callback: () => void): void {
+    if (this.isCompleted()) queueMicrotask(callback)
+    else this.#followers.push(callback)
+  }
+
+  then<Result = T, Failure = never>(
+    onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
+    onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
+  ): Promise<Result | Failure> {
+    // somebody waits: the process must not end before
+    if (!this.isCompleted()) this.#timer?.ref()
+    const settled = new Promise<T>((resolve, reject) => {
+      this.follow(() => {
+        if (this.#error === undefined) resolve(this.#value)
+        else reject(this.#error)
+      })
+    })
+    return settled.then(onFulfilled, onRejected)
+  }
+
+  /** Settles it, once. */
+  end(error: TsrError | undefined): void {
+    if (this.isCompleted()) return
+    clearTimeout(this.#timer)
+    this.call.options?.signal?.removeEventListener('abort', this.#abort)
+    const label = this.call.options?.label
+    if (error !== undefined && label !== undefined) error.message = `${label}: ${error.message}`
+    this.#error = error
+    this.#completed = monotonicNow()
+    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
+  }
+
+  readonly #abort = (): void => {
+    this.end(tsrError('ERR_TSR_OPERATION_ABORTED', this.#facts()))
+  }
+
+  #facts(): { rank: number; operation: string; group: string } {
+    const { rank, name: group } = this.#member
+    return { rank, operation: `${describe(this.call)} with itself`, group }
+  }
+}

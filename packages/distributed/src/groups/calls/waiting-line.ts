@@ -1,0 +1,43 @@
+import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../../package-folder.ts'
+
+const ownPlaces = [packageFolder.pathname, fileURLToPath(packageFolder), '(node:', ' node:']
+
+/**
+ * Puts the lines of the script that waited first in the stack of an operation's error: the rest of
+ * it comes from the engine, which mostly runs in another thread and knows no callers.
+ */
+export function showWaitingLine(error: unknown): void {
+  if (!hasStack(error)) return
+  const captured: { stack?: string } = {}
+  Error.captureStackTrace(captured, showWaitingLine)
+  const lines = String(captured.stack).split('\n')
+  const frames = lines.filter(
+    (line) => line.startsWith('    at ') && !ownPlaces.some((place) => line.includes(place)),
+  )
+  const [first] = frames
+  if (first === undefined || error.stack.includes(first)) return
+  const start = error.stack.indexOf('\n    at ')
+  const end = start < 0 ? error.stack.length : start
+  error.stack = `${error.stack.slice(0, end)}\n${frames.join('\n')}${error.stack.slice(end)}`
+}
+
+/**
+ * Rejects with `error`, its stack led by the lines that await this promise: V8 finds them by the
+ * promises' reactions, which are there two microtasks later.
+ */
+export async function failWithWaitingLine(error: unknown): Promise<never> {
+  await Promise.resolve()
+  await Promise.resolve()
+  showWaitingLine(error)
+  throw error
+}
+
+function hasStack(error: unknown): error is { stack: string } {
+  return (
+    typeof error === 'object' &&
+    error !== null &&
+    'stack' in error &&
+    typeof error.stack === 'string'
+  )
+}

@@ -1,0 +1,89 @@
+import { isTsrError, tsrError } from '@tsrun/core'
+import { isLoopback, type Store } from '@tsrun/store'
+import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning.ts'
+import type { Endpoint } from '../../transports/mesh.ts'
+import type { ConnectOptions } from '../../runners/open-transport.ts'
+import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
+import type { InitSettings } from './options.ts'
+import { joinedKey, type Life } from './generations.ts'
+import { presenceKey } from '../membership/presence.ts'
+import { agreeOnSharing, checkRefusals } from './sharing.ts'
+
+/** Before a rank announces its presence: what an earlier process of it has left. */
+export async function forgetEndpoint(store: Store, rank: number): Promise<void> {
+  await store.delete(endpointKey(rank))
+}
+
+function endpointKey(rank: number): string {
+  return `endpoint/${rank}`
+}
+
+/** What a rank publishes about itself. */
+interface Published extends Endpoint {
+  /** The host, see `hostIdentity`. */
+  readonly on: string
+  readonly segment: SegmentAddress | undefined
+  /** Why it does not join after all. */
+  readonly refusal?: string
+  readonly tuning: TuningIdentity
+}
+
+/** Publishes where this rank listens and waits for all others. */
+export async function exchangeEndpoints(
+  { rank, worldSize, token, environment, sharedMemory }: InitSettings,
+  { store, generation, timeout, signal, incarnation }: Life,
+  own: Published,
+): Promise<ConnectOptions> {
+  await store.set(endpointKey(rank), JSON.stringify(own))
+  const wait = { timeout, ...(signal && { signal }) }
+  const peers = Array.from({ length: worldSize }, (_, peer) => peer)
+  try {
+    // one that has died since does not listen any more
+    await store.wait([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
+  } catch (error) {
+    if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
+    const absent = await missingRanks(store, peers, endpointKey)
+    const missing = absent.length > 0 ? absent : await missingRanks(store, peers, presenceKey)
+    const what = `rank ${rank}: waiting for ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} to join the job`
+    throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout }, { cause: error })
+  }
+  const endpoints = await Promise.all(
+    peers.map(async (peer) => {
+      const text = new TextDecoder().decode(await store.get(endpointKey(peer), wait))
+      return JSON.parse(text) as Published
+    }),
+  )
+  checkRefusals(endpoints)
+  refuseLoopback(endpoints)
+  const tunings = endpoints.map(({ tuning }) => tuning)
+  checkSameTuning(rank, tunings)
+  const segments = endpoints.map(({ segment }) => segment)
+  const isRequired = sharedMemory === 'required'
+  const sharing = await agreeOnSharing(store, { rank, segments, isRequired, wait })
+  await store.set(joinedKey(rank), incarnation)
+  const job = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
+  const purpose = `data ${job}${generation === 0 ? '' : ` life ${generation}`}`
+  const place = environment && {
+    rank: environment.localRank,
+    size: environment.localWorldSize,
+  }
+  return { token, purpose, rank, endpoints, timeout, sharing, place }
+}
+
+/** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */
+function refuseLoopback(endpoints: readonly Published[]): void {
+  if (endpoints.every(({ on }) => on === endpoints[0]?.on)) return
+  const rank = endpoints.findIndex(({ host }) => isLoopback(host))
+  if (rank < 0) return
+  const address = endpoints[rank]!.host
+  throw tsrError('ERR_TSR_LOOPBACK', { who: `Rank ${rank}`, address })
+}
+
+async function missingRanks(
+  store: Store,
+  peers: readonly number[],
+  keyOf: (peer: number) => string,
+): Promise<number[]> {
+  const present = await Promise.all(peers.map((peer) => store.check([keyOf(peer)])))
+  return peers.filter((peer) => present[peer] !== true)
+}

@@ -1,0 +1,71 @@
+import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
+import { identityOf } from '../../algorithms/tuning.ts'
+import { createMemory } from '../../arena/heap.ts'
+import { Journal } from '../../diagnosis/journal.ts'
+import { openStatus } from '../../diagnosis/status.ts'
+import type { ConnectOptions } from '../../runners/open-transport.ts'
+import type { Runner } from '../../runners/runner.ts'
+import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
+import type { Endpoint } from '../../transports/mesh.ts'
+import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
+import { exchangeEndpoints } from './endpoints.ts'
+import type { Life } from './generations.ts'
+import type { InitSettings } from './options.ts'
+import { warnWithoutSharing } from './sharing.ts'
+
+/** Starts this rank's engine, connected with those of all others. */
+export async function openHost(settings: InitSettings, life: Life): Promise<Runner> {
+  const { rank, worldSize, engine, transport, arena } = settings
+  const { ladders } = settings.tuning
+  const memory = createMemory(arena)
+  const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  journal.publishAt(openStatus(process.env, rank))
+  if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, ladders })
+  const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
+  const { segment, refusal } = offerSegment(settings, memory)
+  const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
+    try {
+      return await exchangeEndpoints(settings, life, {
+        ...endpoint,
+        on: hostIdentity(),
+        segment: segment?.address,
+        ...(refusal !== undefined && { refusal }),
+        tuning: identityOf(settings.tuning),
+      })
+    } finally {
+      segment?.seal()
+    }
+  }
+  const options = { memory, rank, worldSize, transport, listen, journal, ladders }
+  return await startRunner(engine, options, exchange, life.signal)
+}
+
+async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
+  if (iface !== undefined) return addressOfInterface(iface)
+  if (environment === undefined) return '127.0.0.1'
+  return await localAddressTowards(environment.masterAddr, environment.masterPort)
+}
+
+interface SegmentOffer {
+  readonly segment?: Segment
+  /** Why this rank does not join: the others have to know before it gives up. */
+  readonly refusal?: string
+}
+
+/** A heap that can be shared, where it is wanted and works. */
+function offerSegment(
+  { rank, sharedMemory }: InitSettings,
+  memory: WebAssembly.Memory,
+): SegmentOffer {
+  if (sharedMemory === 'off') return {}
+  try {
+    return { segment: createSegment(memory) }
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    if (sharedMemory === 'required') {
+      return { refusal: `rank ${rank} cannot make memory that is shared: ${reason}` }
+    }
+    warnWithoutSharing(reason)
+    return {}
+  }
+}

@@ -1,0 +1,97 @@
+import { closeSync } from 'node:fs'
+import { createLogger, tsrError } from '@tsrun/core'
+import type { Store, StoreCallOptions } from '@tsrun/store'
+import type { Sharing } from '../../transports/shared-memory/neighbours.ts'
+import { openSegment, type SegmentAddress } from '../../transports/shared-memory/segment.ts'
+
+/** What this rank knows about the segments of all ranks. */
+export interface SegmentSurvey {
+  readonly rank: number
+  /** By rank; undefined where a rank offers none. */
+  readonly segments: readonly (SegmentAddress | undefined)[]
+  /** Whether ranks of this host that share no memory are an error; else tcp serves them. */
+  readonly isRequired: boolean
+  readonly wait: StoreCallOptions
+}
+
+/** What a rank says about the segments of the others. */
+interface Opinion {
+  /** Ranks whose segment it has opened. */
+  readonly opened: readonly number[]
+  /** Why it does not join, so that the others need not wait for it. */
+  readonly refusal?: string
+}
+
+/**
+ * Opens the segments of this host's other ranks, and agrees with all ranks on who shares memory with
+ * whom: two ranks do when each could open the other's segment. All ranks must call it.
+ *
+ * @returns undefined when no rank shares memory with another
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, on all ranks, when memory that one requires cannot be shared
+ */
+export async function agreeOnSharing(
+  store: Store,
+  { rank, segments, isRequired, wait }: SegmentSurvey,
+): Promise<Sharing | undefined> {
+  const reasons: string[] = []
+  const opened = segments.map((segment, peer) => {
+    if (peer === rank || segment?.host !== segments[rank]?.host || segment === undefined) {
+      return undefined
+    }
+    try {
+      return { fd: openSegment(segment), bytes: segment.bytes }
+    } catch (error) {
+      reasons.push(`rank ${peer}: ${error instanceof Error ? error.message : String(error)}`)
+      return undefined
+    }
+  })
+  const release = (peer: number): void => {
+    const segment = opened[peer]
+    if (segment !== undefined) closeSync(segment.fd)
+    opened[peer] = undefined
+  }
+  try {
+    const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
+    const refuses = reasons.length > 0 && isRequired
+    if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
+    const own: Opinion = { opened: indicesOf(opened), ...(refuses && { refusal: reason }) }
+    const keyOf = (peer: number): string => `sharing/${peer}`
+    await store.set(keyOf(rank), JSON.stringify(own))
+    await store.wait(
+      segments.map((_, peer) => keyOf(peer)),
+      wait,
+    )
+    const opinions = await Promise.all(
+      segments.map(async (_, peer) => {
+        const text = new TextDecoder().decode(await store.get(keyOf(peer), wait))
+        return JSON.parse(text) as Opinion
+      }),
+    )
+    checkRefusals(opinions)
+    const neighbours = opinions.map((opinion, a) =>
+      opinion.opened.filter((b) => opinions[b]?.opened.includes(a) === true),
+    )
+    for (const peer of opened.keys()) if (!neighbours[rank]!.includes(peer)) release(peer)
+    return neighbours.every((peers) => peers.length === 0)
+      ? undefined
+      : { neighbours, segments: opened }
+  } catch (error) {
+    for (const peer of opened.keys()) release(peer)
+    throw error
+  }
+}
+
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE where a rank refuses to join without shared memory */
+export function checkRefusals(ranks: readonly { readonly refusal?: string }[]): void {
+  const reason = ranks.find(({ refusal }) => refusal !== undefined)?.refusal
+  if (reason === undefined) return
+  throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })
+}
+
+export function warnWithoutSharing(reason: string): void {
+  createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
+}
+
+function indicesOf(list: readonly unknown[]): number[] {
+  return [...list.keys()].filter((index) => list[index] !== undefined)
+}

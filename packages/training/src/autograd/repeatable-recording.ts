@@ -1,0 +1,35 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Recording, RecordOptions } from '../model/recording.ts'
+import type { LocalSegment } from '../model/segment.ts'
+import { recordModule } from './record.ts'
+
+/**
+ * A forward pass whose recording can be freed before the backward pass, which then runs the forward
+ * pass again (activation checkpointing: Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+ * 2016). The gradients are the same bits.
+ */
+export class RepeatableRecording {
+  readonly #segment: LocalSegment
+  readonly #input: Tensor
+  readonly #options: RecordOptions
+  #recording: Recording | undefined
+
+  /** @param input - the caller's, to be kept for as long as `recording` is used */
+  constructor(segment: LocalSegment, input: Tensor, options: RecordOptions) {
+    this.#segment = segment
+    this.#input = input
+    this.#options = options
+  }
+
+  /** Runs the forward pass unless its recording is there. */
+  get recording(): Recording {
+    this.#recording ??= recordModule(this.#segment, this.#input, this.#options)
+    return this.#recording
+  }
+
+  /** Frees the recording and its output, but not the input. */
+  free(): void {
+    this.#recording?.dispose()
+    this.#recording = undefined
+  }
+}
