@@ -3,7 +3,7 @@ import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
-import type { Endpoint } from '../transports/mesh.ts'
+import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { InlineRunner } from './inline-runner.ts'
 import { prepareTransport, type ConnectOptions } from './open-transport.ts'
@@ -44,7 +44,7 @@ export async function startRunner(
 
 /** The engine of a world of one rank. */
 export function startLonelyRunner(
-  options: Pick<RunnerOptions, 'memory' | 'rank' | 'journal' | 'ladders'>,
+  options: Pick<RunnerOptions, 'memory' | 'rank' | 'journal' | 'tuning'>,
 ): Runner {
   return inlineRunner({ ...options, worldSize: 1 }, heapOf(options.memory), undefined)
 }
@@ -54,8 +54,8 @@ function inlineRunner(
     rank,
     worldSize,
     journal,
-    ladders,
-  }: Pick<RunnerOptions, 'rank' | 'worldSize' | 'journal' | 'ladders'>,
+    tuning,
+  }: Pick<RunnerOptions, 'rank' | 'worldSize' | 'journal' | 'tuning'>,
   heap: Heap,
   transport: BlockingTransport | undefined,
 ): InlineRunner {
@@ -65,7 +65,7 @@ function inlineRunner(
     rank,
     worldSize,
     transport,
-    ladders,
+    tuning,
     observe: (observed) => new Diagnosis(shared, observed),
   })
   return new InlineRunner(engine, new Arena(heap, rank), journal, transport)

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { recordSpan } from '../../diagnosis/span.ts'
+import { recordSpan } from '../../diagnosis/journal.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
 import {
   isCollective,

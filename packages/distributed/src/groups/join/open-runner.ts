@@ -1,12 +1,12 @@
 import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
-import { identityOf } from '../../algorithms/tuning.ts'
+import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
-import { openStatus } from '../../diagnosis/status.ts'
+import { openStatus } from '../../diagnosis/status-page.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { Runner } from '../../runners/runner.ts'
 import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
-import type { Endpoint } from '../../transports/mesh.ts'
+import type { Endpoint } from '../../transports/dialer.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { Life } from './generations.ts'
@@ -16,11 +16,11 @@ import { warnWithoutSharing } from './sharing.ts'
 /** Starts this rank's engine, connected with those of all others. */
 export async function openHost(settings: InitSettings, life: Life): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
-  const { ladders } = settings.tuning
+  const tuning = settings.tuning.table
   const memory = createMemory(arena)
   const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
   journal.publishAt(openStatus(process.env, rank))
-  if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, ladders })
+  if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
@@ -33,10 +33,10 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Runn
         tuning: identityOf(settings.tuning),
       })
     } finally {
-      segment?.seal()
+      segment?.close()
     }
   }
-  const options = { memory, rank, worldSize, transport, listen, journal, ladders }
+  const options = { memory, rank, worldSize, transport, listen, journal, tuning }
   return await startRunner(engine, options, exchange, life.signal)
 }
 
