@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { bestBySize, thresholdsOf, tuningTable } from '../../scripts/bench/tune/tuning-table.mjs'
-import { readTuning } from '../../packages/distributed/src/algorithms/tuning.ts'
+import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
 import { bench } from './support/bench.ts'
 
 jest.setTimeout(120_000)
@@ -70,7 +70,7 @@ it('writes a file that TSRUN_TUNING takes', async () => {
     expect(stdout).toMatch(/\| scatter +\| tcp +\| 1 MiB +\|/)
     const { about } = JSON.parse(readFileSync(file, 'utf8')) as { about: object }
     expect(about).toMatchObject({ ranks: 2, engine: 'worker', node: process.version })
-    const { sockets, sharedMemory } = readTuning(file).ladders
+    const { sockets, sharedMemory } = readTuning(file).table
     expect(sockets.allReduce.at(-1)!.upTo).toBe(Infinity)
     expect(Object.keys(sharedMemory)).toEqual(expect.arrayContaining(['allReduce', 'scatter']))
 

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { number } from '@tsrun/core'
 import { dtypes, type DType } from './dtype.ts'
 
 /** Reductions that a word names. */
@@ -25,6 +25,8 @@ export interface PremulSum {
  */
 export type ReduceOp = ReductionName | PremulSum
 
+const factorRule = number()
+
 /**
  * A sum to which each rank contributes `factor` times its input, for float dtypes. The factor, which
  * is the same on all ranks, is rounded to float32 for all dtypes but float64. As
@@ -33,14 +35,7 @@ export type ReduceOp = ReductionName | PremulSum
  * @throws ERR_TSR_ARGUMENT when the factor is not a finite number
  */
 export function premulSum(factor: number): PremulSum {
-  if (!Number.isFinite(factor)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'factor of premulSum',
-      value: String(factor),
-      expected: 'a finite number',
-    })
-  }
-  return { premulSum: factor }
+  return { premulSum: factorRule.check('factor of premulSum', factor) }
 }
 
 /** Wire codes of the reductions, known to the kernels too. They never change: they are in frames. */

@@ -1,4 +1,4 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, number, positive, type Rules } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
@@ -20,6 +20,14 @@ export interface WorldOptions {
   readonly hosts?: readonly number[]
 }
 
+const readOptions = declareOptions({
+  size: count({ from: 1 }),
+  seed: number().default(0),
+  timeout: positive('milliseconds above 0').default(600_000),
+  memory: count({ from: 1 }).default(64 * 1024 * 1024),
+  hosts: anything<readonly number[]>(),
+} satisfies Rules<WorldOptions>)
+
 /**
  * Runs `program` as every rank of a world within this thread, over in-memory transports with a
  * seeded scheduler; resolves to the ranks' results. For tests, and to try a parallel program without
@@ -39,27 +47,11 @@ export async function runWorld<T>(
   options: WorldOptions,
   program: (group: ProcessGroup) => Promise<T>,
 ): Promise<T[]> {
-  checkOptions(options)
-  const { size, seed = 0, timeout = 600_000, memory = 64 * 1024 * 1024, hosts } = options
-  const world = new InProcessWorld({ size, seed, memory, hosts })
+  const { timeout, ...world } = readOptions(options)
+  const inProcess = new InProcessWorld(world)
   const store = memoryStore()
-  const programs = world.runners.map((runner, rank) =>
-    program(createWorldGroup({ rank, worldSize: size, runner, store, timeout })),
+  const programs = inProcess.runners.map((runner, rank) =>
+    program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
-  return await world.run(programs)
-}
-
-const KNOWN = Object.keys({
-  size: true,
-  seed: true,
-  timeout: true,
-  memory: true,
-  hosts: true,
-} satisfies Record<keyof WorldOptions, true>)
-
-function checkOptions(options: WorldOptions): void {
-  refuseUnknown(options, KNOWN)
-  const { size } = options
-  if (Number.isSafeInteger(size) && size >= 1) return
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'size', value: size, expected: 'a number of ranks' })
+  return await inProcess.run(programs)
 }

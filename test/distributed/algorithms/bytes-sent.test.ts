@@ -4,7 +4,7 @@ import {
   algorithmsOf,
   chooseAlgorithm,
 } from '../../../packages/distributed/src/algorithms/select.ts'
-import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
+import { HEADER_BYTES } from '../../../packages/distributed/src/engine/messages/frame.ts'
 import {
   operationCodes,
   type AlgorithmName,
@@ -209,7 +209,7 @@ const formulas: Partial<Record<OperationName, Formula>> = {
 /** Payload bytes that a rank has sent so far: all of them but the headers. */
 function payloadSent({ engine }: SteppedWorld['ranks'][number]): number {
   const links = engine.links.filter((link) => link !== undefined)
-  return total(links.map(({ outbound }) => outbound.bytesSent - outbound.framesSent * HEADER_BYTES))
+  return total(links.map(({ traffic }) => traffic.bytesSent - traffic.framesSent * HEADER_BYTES))
 }
 
 describe('bytes sent per rank', () => {

@@ -5,7 +5,7 @@ import {
   cutIntoChunks,
   cutIntoSegments,
   segmentBytes,
-} from '../../../packages/distributed/src/algorithms/chunks.ts'
+} from '../../../packages/distributed/src/algorithms/pieces.ts'
 import {
   algorithmsOf,
   chooseAlgorithm,

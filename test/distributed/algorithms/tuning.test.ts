@@ -7,7 +7,7 @@ import {
   checkSameTuning,
   identityOf,
   readTuning,
-} from '../../../packages/distributed/src/algorithms/tuning.ts'
+} from '../../../packages/distributed/src/algorithms/tuning-file.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))
 afterAll(() => {
@@ -32,32 +32,32 @@ describe('a tuning file', () => {
       sockets: { allGather: [{ upTo: 100, algorithm: 'bruck' }, ring] },
       sharedMemory: { allGather: [{ algorithm: 'bruck' }] },
     })
-    const { ladders, source } = readTuning(path)
+    const { table, source } = readTuning(path)
     const choose = (bytes: number, layout: 'apart' | 'together'): string =>
-      chooseAlgorithm('allGather', { bytes, layout }, ladders)
+      chooseAlgorithm('allGather', { bytes, layout }, table)
     expect([0, 100, 101, 1e9].map((bytes) => choose(bytes, 'apart'))).toEqual([
       ...['bruck', 'bruck', 'ring', 'ring'],
     ])
     expect(choose(1e9, 'together')).toBe('bruck')
-    expect(ladders.sockets.broadcast).toEqual(readTuning(undefined).ladders.sockets.broadcast)
+    expect(table.sockets.broadcast).toEqual(readTuning(undefined).table.sockets.broadcast)
     expect(source).toBe(path)
   })
 
   it('tunes coalesced all-reduces like others, unless it says more', () => {
-    const { ladders } = readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } }))
-    expect(ladders.sockets.allReduceCoalesced).toEqual([{ ...ring, upTo: Infinity }])
+    const { table } = readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } }))
+    expect(table.sockets.allReduceCoalesced).toEqual([{ ...ring, upTo: Infinity }])
   })
 
   it.each([
     ['{', 'JSON'],
-    [[], 'it is no object'],
+    [[], 'it is not an object'],
     [{}, 'its version is undefined; expected 1'],
     [{ version: 2 }, 'its version is 2; expected 1'],
     [{ version: 1, tcp: {} }, '"tcp" is unknown; expected sockets, sharedMemory'],
-    [{ version: 1, sockets: [] }, '"sockets" is no object'],
+    [{ version: 1, sockets: [] }, '"sockets" is not an object'],
     [{ version: 1, sockets: { allSum: [ring] } }, '"sockets": there is no operation "allSum"'],
     [{ version: 1, sockets: { allReduce: [] } }, '"allReduce": expected a list of thresholds'],
-    [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": entry 0 is no object'],
+    [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": entry 0 is not an object'],
     [
       { version: 1, sockets: { allGather: [{ algorithm: 'chain' }] } },
       'entry 0: algorithm "chain"; expected one of ring, bruck, direct',
@@ -129,14 +129,14 @@ describe('between the hosts of a hierarchical all-reduce', () => {
   async function framesBetween(algorithm: string): Promise<number[]> {
     const path = fileOf({ version: 1, sockets: { allReduce: [{ algorithm }] } })
     const hosts = [0, 0, 1, 1, 2, 2]
-    const world = new SteppedWorld(6, { hosts, ladders: readTuning(path).ladders })
+    const world = new SteppedWorld(6, { hosts, tuning: readTuning(path).table })
     const buffers = world.groups.map(({ rank }) => new Float32Array(1000).fill(rank))
     await world.finish(world.groups.map((group, rank) => group.allReduce(buffers[rank]!)))
     for (const buffer of buffers) expect(buffer.every((sum) => sum === 15)).toBe(true)
     return world.ranks.flatMap(({ engine }, rank) =>
       hosts.flatMap((host, peer) =>
         host !== hosts[rank] && rank % 2 === peer % 2
-          ? [engine.links[peer]!.outbound.framesSent]
+          ? [engine.links[peer]!.traffic.framesSent]
           : [],
       ),
     )

@@ -1,6 +1,6 @@
 import { SpanRecorder } from '@tsrun/telemetry'
 import { readDiagnosis } from '../../../packages/distributed/src/diagnosis/settings.ts'
-import { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notice.ts'
+import { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
 import { thrownBy } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

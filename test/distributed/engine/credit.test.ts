@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
-import { Credit } from '../../../packages/distributed/src/engine/credit.ts'
-import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
+import { Credit } from '../../../packages/distributed/src/engine/messages/credit.ts'
+import { HEADER_BYTES } from '../../../packages/distributed/src/engine/messages/frame.ts'
 
 jest.setTimeout(60_000)
 

@@ -2,12 +2,12 @@ import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import { EngineMemory } from '../../../packages/distributed/src/engine/messages/memory.ts'
+import { SteppedWorld } from '../support/stepped-world.ts'
 import {
   EAGER_LIMIT,
-  EngineMemory,
-} from '../../../packages/distributed/src/engine/engine-memory.ts'
-import { SteppedWorld } from '../support/stepped-world.ts'
-import { HEADER_BYTES } from '../../../packages/distributed/src/engine/frame.ts'
+  HEADER_BYTES,
+} from '../../../packages/distributed/src/engine/messages/frame.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,15 +1,15 @@
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
 import {
-  BOARD_BYTES,
-  SharedBoard,
-} from '../../../packages/distributed/src/transports/shared-memory/shared-board.ts'
+  MappedSlots,
+  SLOTS_BYTES,
+} from '../../../packages/distributed/src/transports/shared-memory/slots.ts'
 import { errorOf } from '../support/outcome.ts'
 import { valueOf } from '../support/values.ts'
 
 const together = { size: 4, hosts: [0, 0, 0, 0] }
 
-/** What the engine chose, from the error of a call that finds nobody. */
+/** The algorithm that the engine chose, from the error of a call that no other rank makes. */
 async function choiceOf(
   group: ProcessGroup,
   call: (group: ProcessGroup, timeout: number) => PromiseLike<unknown>,
@@ -49,7 +49,7 @@ describe('small collectives of ranks that share memory', () => {
     }
   })
 
-  it('go on by messages in groups beyond those that have a lane', async () => {
+  it('exchange messages in groups beyond those that have slots', async () => {
     await runWorld(together, async (world) => {
       for (let i = 0; i < 6; i++) {
         const group = await newGroup([0, 1, 2, 3], { parent: world })
@@ -61,13 +61,13 @@ describe('small collectives of ranks that share memory', () => {
     })
   })
 
-  it('keep their order when many are under way, on overlapping groups too', async () => {
+  it('keep their order when many are under way, also on overlapping groups', async () => {
     await runWorld({ ...together, seed: 3 }, async (world) => {
       const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
       const buffers = Array.from({ length: 60 }, (_, i) =>
         Float64Array.of(valueOf('float64', world.rank, i) as number),
       )
-      // half of the ranks begin with the other group
+      // Half of the ranks begin with the other group.
       const groups = world.rank % 2 === 0 ? [world, pair] : [pair, world]
       const works = groups.flatMap((group) =>
         buffers.flatMap((buffer, i) =>
@@ -83,7 +83,7 @@ describe('small collectives of ranks that share memory', () => {
     })
   })
 
-  it('let a root run at most one turn ahead', async () => {
+  it('let a root run at most one epoch ahead', async () => {
     await runWorld({ ...together, seed: 5 }, async (group) => {
       for (let i = 0; i < 50; i++) {
         const buffer = Int32Array.of(group.rank === 1 ? i : -1)
@@ -93,7 +93,7 @@ describe('small collectives of ranks that share memory', () => {
     })
   })
 
-  it('name who is missing when they time out, and who has left', async () => {
+  it('name the ranks that are missing when they time out, and those that have left', async () => {
     const errors = await runWorld(together, async (group) => {
       if (group.rank === 2) return undefined
       return await errorOf(() => group.barrier(group.rank === 0 ? { timeout: 50 } : {}))
@@ -114,7 +114,7 @@ describe('small collectives of ranks that share memory', () => {
     expect(left[0]).toMatchObject({ code: 'ERR_TSR_GROUP_LEFT', facts: { peer: 1 } })
   })
 
-  it('end when they are aborted in the middle, and other groups go on', async () => {
+  it('end when they are aborted in the middle, and other groups continue', async () => {
     await runWorld(together, async (world) => {
       const group = await newGroup([0, 1, 2, 3], { parent: world })
       if (world.rank === 3) {
@@ -134,48 +134,48 @@ describe('small collectives of ranks that share memory', () => {
   })
 })
 
-describe('a board in shared memory', () => {
+describe('slots in shared memory', () => {
   const heap = heapOf(createMemory(4 * 1024 * 1024))
   const woken: number[] = []
   const sides = [0, 1].map(
     (rank) =>
-      new SharedBoard({
+      new MappedSlots({
         heap,
         rank,
-        boards: [0, BOARD_BYTES],
+        places: [0, SLOTS_BYTES],
         copy: (to, from, bytes) => heap.bytes.copyWithin(to, from, from + bytes),
         wake: (peer) => woken.push(peer),
       }),
   )
-  const notice = {
+  const header = {
     sequence: 4_000_000_000,
     fingerprint: { kind: (14 << 24) | 5, root: 0xffff_ffff, count: 1024 },
   }
 
-  it('shows bytes and notices to the others, and rings', () => {
+  it('show bytes and headers to the others, and wake them', () => {
     const [ours, theirs] = sides
     heap.bytes.fill(7, 1_000_000, 1_016_384)
     expect(theirs!.hasNews()).toBe(false)
-    ours!.layOut(2, 1, notice, 1_000_000, 16_384)
+    ours!.publish(2, 1, header, 1_000_000, 16_384)
     expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
     expect(woken).toEqual([1])
-    expect(theirs!.turnOf(0, 2)).toBe(1)
-    expect(theirs!.noticeOf(0, 2, 1)).toEqual(notice)
+    expect(theirs!.epochOf(0, 2)).toBe(1)
+    expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
   })
 
-  it('keeps the turn before, and every lane for itself', () => {
+  it('keep the epoch before, and are apart for every group', () => {
     const [ours, theirs] = sides
-    const slots = Array.from({ length: ours!.lanes }, (_, lane) =>
-      [0, 1].flatMap((turn) => [0, 1].map((rank) => theirs!.slotOf(rank, lane, turn))),
+    const slots = Array.from({ length: ours!.groups }, (_, group) =>
+      [0, 1].flatMap((epoch) => [0, 1].map((rank) => theirs!.slotOf(rank, group, epoch))),
     ).flat()
     const sorted = slots.sort((a, b) => a - b)
     for (const [i, slot] of sorted.entries()) {
       if (i > 0) expect(slot - sorted[i - 1]!).toBeGreaterThanOrEqual(ours!.slotBytes)
     }
-    ours!.layOut(2, 2, { ...notice, sequence: 1 }, 0, 0)
-    expect(theirs!.noticeOf(0, 2, 1)).toEqual(notice)
-    expect(theirs!.turnOf(0, 1)).toBe(0)
+    ours!.publish(2, 2, { ...header, sequence: 1 }, 0, 0)
+    expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
+    expect(theirs!.epochOf(0, 1)).toBe(0)
   })
 })

@@ -6,9 +6,9 @@ import {
   HEADER_BYTES,
   readHeader,
   writeHeader,
-} from '../../../packages/distributed/src/engine/frame.ts'
+} from '../../../packages/distributed/src/engine/messages/frame.ts'
 import { decodeFault, encodeFault } from '../../../packages/distributed/src/engine/fault.ts'
-import { streamKey } from '../../../packages/distributed/src/engine/stream.ts'
+import { streamKey } from '../../../packages/distributed/src/engine/messages/stream.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,14 +1,14 @@
 import { jest } from '@jest/globals'
 import type { TsrError } from '@tsrun/core'
 import { newGroup } from '@tsrun/distributed'
-import { EAGER_LIMIT } from '../../../packages/distributed/src/engine/engine-memory.ts'
 import {
+  EAGER_LIMIT,
   frameKinds,
   HEADER_BYTES,
   spaces,
   writeHeader,
   type FrameHeader,
-} from '../../../packages/distributed/src/engine/frame.ts'
+} from '../../../packages/distributed/src/engine/messages/frame.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

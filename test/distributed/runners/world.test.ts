@@ -16,7 +16,7 @@ describe('runWorld', () => {
       { size: 2, ranks: 3 },
       'options is an object with the unknown key "ranks"; expected only size, seed',
     ],
-    [{ size: 0 }, 'size is 0; expected a number of ranks'],
+    [{ size: 0 }, 'size is 0; expected a whole number from 1'],
   ])('refuses %j', async (options, message) => {
     const error = await errorOf(() => runWorld(options, () => Promise.resolve()))
     expect(error?.message).toContain(message)

@@ -1,6 +1,6 @@
 import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Ladders } from '../../../packages/distributed/src/algorithms/ladders.ts'
+import type { TuningTable } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
 import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { Diagnosis } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
@@ -16,7 +16,7 @@ import { TaskTicket } from '../../../packages/distributed/src/runners/task-ticke
 import {
   MemoryNetwork,
   MemoryTransport,
-} from '../../../packages/distributed/src/transports/memory/memory-transport.ts'
+} from '../../../packages/distributed/src/transports/memory-transport.ts'
 import type { Transport } from '../../../packages/distributed/src/transports/transport.ts'
 import { turns } from './outcome.ts'
 
@@ -34,7 +34,7 @@ export interface SteppedOptions {
   readonly diagnosis?: Partial<DiagnosisSettings>
   /** By rank: which host; the ranks of one share memory. Default: none does. */
   readonly hosts?: readonly number[]
-  readonly ladders?: Ladders
+  readonly tuning?: TuningTable
 }
 
 /** Milliseconds without movement after which a test is given up. */
@@ -48,7 +48,7 @@ export class SteppedWorld {
   readonly ranks: SteppedRank[]
 
   constructor(size: number, options: SteppedOptions = {}) {
-    const { memory = 16 * 1024 * 1024, transport: open, hosts, ladders } = options
+    const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
     const network = new MemoryNetwork(size, hosts)
     const store = memoryStore()
@@ -62,7 +62,7 @@ export class SteppedWorld {
       const engine = new Engine({
         ...facts,
         observe: (observed) => new Diagnosis(shared, observed),
-        ladders,
+        tuning,
       })
       const runner = {
         kind: 'world' as const,

@@ -1,10 +1,10 @@
 import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import type { Dialer } from '../../../packages/distributed/src/transports/mesh.ts'
-import type { ByteChannel } from '../../../packages/distributed/src/transports/byte-channel.ts'
-import type { ListenOptions } from '../../../packages/distributed/src/transports/listen.ts'
-import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
-import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
+import type { Dialer } from '../../../packages/distributed/src/transports/dialer.ts'
+import type { ByteChannel } from '../../../packages/distributed/src/transports/dialer.ts'
+import type { ListenOptions } from '../../../packages/distributed/src/transports/dialer.ts'
+import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
+import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-transport.ts'
 
 const host = '127.0.0.1'
 

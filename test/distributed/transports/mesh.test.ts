@@ -3,14 +3,14 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
 import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
-import type { ByteChannel } from '../../../packages/distributed/src/transports/byte-channel.ts'
-import {
-  connectMesh,
-  type Dialer,
-  type Endpoint,
-} from '../../../packages/distributed/src/transports/mesh.ts'
-import { openNodeDialer } from '../../../packages/distributed/src/transports/node/node-dialer.ts'
-import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp/tcp-dialer.ts'
+import type {
+  ByteChannel,
+  Dialer,
+  Endpoint,
+} from '../../../packages/distributed/src/transports/dialer.ts'
+import { connectMesh } from '../../../packages/distributed/src/transports/mesh.ts'
+import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
+import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-transport.ts'
 import { errorOf } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)

@@ -66,7 +66,7 @@ describeNative(`the memory of two ranks${title}`, () => {
       }
       return openNeighbour(heap, result.value!, [rank, 1 - rank], copy)
     })
-    for (const { segment } of sides) segment.seal()
+    for (const { segment } of sides) segment.close()
   })
 
   afterAll(() => {
@@ -107,12 +107,12 @@ describeNative(`the memory of two ranks${title}`, () => {
 
   it('is copied out of the other heap, and nothing beyond it', () => {
     sides[0]!.heap.bytes.fill(42, 3_000_000, 3_000_100)
-    neighbours[1]!.pull(2_000_000, 3_000_000, 100)
+    neighbours[1]!.get(2_000_000, 3_000_000, 100)
     expect(sides[1]!.heap.bytes.subarray(2_000_000, 2_000_100).every((byte) => byte === 42)).toBe(
       true,
     )
     expect(() => {
-      neighbours[1]!.pull(2_000_000, SIZE - 50, 100)
+      neighbours[1]!.get(2_000_000, SIZE - 50, 100)
     }).toThrow(RangeError)
   })
 
@@ -149,7 +149,7 @@ describeNative(`agreeing on who shares memory${title}`, () => {
       expect(result).toMatchObject({ value: { neighbours: [[3], [], [], [0]] } })
       if (result.status === 'fulfilled') release(result.value)
     }
-    for (const { segment } of sides) segment.seal()
+    for (const { segment } of sides) segment.close()
   })
 
   it('takes no file for a segment that is another, and falls back', async () => {
@@ -160,7 +160,7 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     for (const result of await agree([a, odd])) {
       expect(result).toMatchObject({ status: 'fulfilled', value: undefined })
     }
-    for (const { segment } of sides) segment.seal()
+    for (const { segment } of sides) segment.close()
   })
 
   it('fails every rank with the same cause when one cannot do without', async () => {
@@ -170,7 +170,7 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     const reasons = results.map((result) => result.status === 'rejected' && String(result.reason))
     expect(reasons[0]).toContain('rank 0 cannot open the memory of rank 1')
     expect(reasons).toEqual([reasons[0], reasons[0], reasons[0]])
-    for (const { segment } of sides) segment.seal()
+    for (const { segment } of sides) segment.close()
   })
 
   it('lets go of the memory of others when the ranks cannot connect', async () => {
@@ -185,7 +185,7 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     const connecting = prepared.connect(sides[0]!.heap, { ...options, place: undefined })
     await expect(connecting).rejects.toMatchObject({ code: 'ERR_TSR_CONNECT' })
     expect(() => fstatSync(fd)).toThrow('EBADF')
-    for (const { segment } of sides) segment.seal()
+    for (const { segment } of sides) segment.close()
   })
 
   it('makes hosts of ranks that all share with each other', () => {

@@ -1,7 +1,7 @@
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
+import type { Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 
 /*
  * Binomial trees: log2 n rounds of the whole buffer, for small ones. Ranks are numbered from the
@@ -44,4 +44,108 @@ export function* binomialReduce(channel: Channel, operation: Operation): Steps {
     }
   }
   arithmetic.finish(at, bytes)
+}
+
+/*
+ * Gather and scatter on the binomial tree of `binomial-tree.ts` (Thakur, Rabenseifner & Gropp,
+ * 2005): log2 n steps, for small slices. Ranks are numbered from the root (root = 0). The children
+ * of v are v + 2^k below v's lowest set bit; the subtree of v is the run of ranks from v on, as many
+ * as that bit, as far as there are ranks.
+ *
+ * gather: v sends the slices of its subtree to its parent, min(lowest bit of v, n - v) slices.
+ * scatter: v sends each child the slices of the child's subtree.
+ */
+
+interface Tree {
+  /** Bytes of a slice. */
+  readonly slice: number
+  /** Number of this rank, counted from the root. */
+  readonly virtual: number
+  /** Ranks in the subtree of this rank. */
+  readonly family: number
+  readonly parent: number
+  /** From the nearest to the farthest; each holds half of what is left. */
+  readonly children: readonly Child[]
+}
+
+interface Child {
+  readonly rank: number
+  /** Number counted from the root. */
+  readonly virtual: number
+  readonly family: number
+}
+
+function treeOf({ rank, size }: Channel, { peer: root, count, dtype }: Operation): Tree {
+  const virtual = (rank - root + size) % size
+  const lowest = virtual === 0 ? 2 ** Math.ceil(Math.log2(size)) : virtual & -virtual
+  const children: Child[] = []
+  for (let bit = 1; bit < lowest && virtual + bit < size; bit <<= 1) {
+    const child = virtual + bit
+    children.push({
+      rank: (child + root) % size,
+      virtual: child,
+      family: Math.min(bit, size - child),
+    })
+  }
+  return {
+    slice: count * dtypes[dtype].bytes,
+    virtual,
+    family: Math.min(lowest, size - virtual),
+    parent: (virtual - lowest + root + size) % size,
+    children,
+  }
+}
+
+export function* binomialGather(channel: Channel, operation: Operation): Steps {
+  const { rank, size, kernels } = channel
+  const { input, output, peer: root } = operation
+  const { slice, virtual, family, parent, children } = treeOf(channel, operation)
+  if (children.length === 0) {
+    yield* until(channel.send(parent, input, slice))
+    return
+  }
+  const isRoot = rank === root
+  // the root's own order is right where it counts as rank 0
+  const isDirect = isRoot && root === 0
+  const at = isDirect ? output : channel.scratch(family * slice)
+  const receives = children.map((child) =>
+    channel.receive(child.rank, at + (child.virtual - virtual) * slice, child.family * slice),
+  )
+  if (at !== input) kernels.copy(at, input, slice)
+  yield* untilAll(receives)
+  if (!isRoot) {
+    yield* until(channel.send(parent, at, family * slice))
+  } else if (!isDirect) {
+    // numbered from the root, so turned round
+    const before = (size - root) * slice
+    kernels.copy(output + root * slice, at, before)
+    kernels.copy(output, at + before, root * slice)
+  }
+}
+
+export function* binomialScatter(channel: Channel, operation: Operation): Steps {
+  const { rank, size, kernels } = channel
+  const { input, output, peer: root } = operation
+  const { slice, virtual, family, parent, children } = treeOf(channel, operation)
+  if (children.length === 0) {
+    yield* until(channel.receive(parent, output, slice))
+    return
+  }
+  const isRoot = rank === root
+  const isDirect = isRoot && root === 0
+  const at = isDirect ? input : channel.scratch(family * slice)
+  if (!isRoot) {
+    yield* until(channel.receive(parent, at, family * slice))
+  } else if (!isDirect) {
+    const before = (size - root) * slice
+    kernels.copy(at, input + root * slice, before)
+    kernels.copy(at + before, input, root * slice)
+  }
+  const sends: Message[] = []
+  for (const child of [...children].reverse()) {
+    const place = at + (child.virtual - virtual) * slice
+    sends.push(channel.send(child.rank, place, child.family * slice))
+  }
+  if (output !== at) kernels.copy(output, at, slice)
+  yield* untilAll(sends)
 }

@@ -1,6 +1,6 @@
-import { until, type Channel, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
+import type { Operation } from '../operation.ts'
+import { until, type Channel, type Steps } from './channel.ts'
 
 /*
  * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997): ceil(log2 n) steps for any n,
@@ -61,5 +61,18 @@ export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   }
   for (let i = 0; i < n; i++) {
     kernels.copy(output + ((rank - i + n) % n) * slice, held + i * slice, slice)
+  }
+}
+
+/**
+ * Barrier by dissemination (Hensgen, Finkel & Manber, 1988): in round k rank r tells r + 2^k and
+ * hears from r - 2^k; after ceil(log2 n) rounds everybody has heard of everybody. No payload.
+ */
+export function* disseminationBarrier(channel: Channel): Steps {
+  const { rank, size } = channel
+  for (let distance = 1; distance < size; distance *= 2) {
+    const heard = channel.receive((rank - distance + size) % size, 0, 0)
+    yield* until(channel.send((rank + distance) % size, 0, 0))
+    yield* until(heard)
   }
 }

@@ -2,7 +2,7 @@ import { until, untilAll, type Channel, type Message, type Steps } from './chann
 import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoSegments, segmentBytes } from './chunks.ts'
+import { cutIntoSegments, segmentBytes } from './pieces.ts'
 
 /*
  * Pipelined chains, for large buffers: the ranks stand in a line from the root, and segments run

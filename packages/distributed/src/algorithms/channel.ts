@@ -1,6 +1,6 @@
 import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Ladders } from './ladders.ts'
+import type { TuningTable } from './tuning-table.ts'
 
 /** What an operation waits for: a message, a source for it, or what other ranks publish. */
 export interface Waited {
@@ -44,8 +44,8 @@ export interface Channel {
   readonly hosts: readonly number[]
   readonly heap: Heap
   readonly kernels: Kernels
-  /** For algorithms that choose others; undefined: the built-in thresholds. */
-  readonly ladders: Ladders | undefined
+  /** For algorithms that choose others. */
+  readonly tuning: TuningTable
   /**
    * Starts to send `bytes` bytes at offset `at` to a rank of the group.
    *

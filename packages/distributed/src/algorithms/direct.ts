@@ -1,8 +1,124 @@
-import { until, type Channel, type Steps } from './channel.ts'
-import { SKIPPED, type Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
-import { arithmeticOf } from './algorithm.ts'
-import { slicesOf } from './slices.ts'
+import { SKIPPED, type Operation } from '../operation.ts'
+import { arithmeticOf, otherRanks } from './algorithm.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
+
+/*
+ * Direct exchange: every rank gets what it needs from every other, with nobody between. Ranks that
+ * share memory copy each byte once, from the buffer of one straight into that of the other, and the
+ * work is spread evenly; over sockets the ring moves as many bytes with fewer connections at a time.
+ *
+ * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block rank r adds up
+ * chunk r of all ranks, then fetches the other chunks' sums: while a block is in the caches. Sent
+ * per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages a block; reduce-scatter and all-gather are
+ * one half each, (n-1)/n S. Each chunk is added up by one rank, so all ranks get the same bits.
+ *
+ * broadcast: the root sends its S bytes to each of n-1 ranks.
+ */
+
+/** Blocks whose parts are sent ahead. */
+const AHEAD = 3
+
+export function* directAllReduce(channel: Channel, operation: Operation): Steps {
+  const { rank, size } = channel
+  const { input: base, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const peers = otherRanks(channel)
+  const blocks = cutIntoSegments(
+    { at: base, bytes: count * arithmetic.bytesPerElement },
+    partBytes(AHEAD * peers.length) * size,
+  ).map(({ at, bytes }) =>
+    cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
+  )
+  const slots = blocks
+    .slice(0, AHEAD)
+    .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
+  const started: Message[] = []
+  const parts: Message[][] = []
+  // both sides post their messages in the same order: parts, and sums between them
+  const contribute = (i: number): void => {
+    const chunks = blocks[i]
+    if (chunks === undefined) return
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
+      started.push(channel.send(peer, at, bytes))
+    }
+    const places = slots[i % AHEAD]!
+    const { bytes } = chunks[rank]!
+    parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, bytes)))
+  }
+
+  for (let i = 0; i < AHEAD; i++) contribute(i)
+  for (const [i, chunks] of blocks.entries()) {
+    const own = chunks[rank]!
+    for (const part of parts[i]!) {
+      yield* until(part)
+      arithmetic.combine(own.at, own.at, part.at, own.bytes)
+    }
+    arithmetic.finish(own.at, own.bytes)
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
+      started.push(channel.send(peer, own.at, own.bytes), channel.receive(peer, at, bytes))
+    }
+    contribute(i + AHEAD)
+  }
+  yield* untilAll(started)
+}
+
+/** `input` [n slices] is kept; rank r's slice of the result goes to `output`. */
+export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { rank } = channel
+  const { input, output, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const slice = count * arithmetic.bytesPerElement
+  const peers = otherRanks(channel)
+  const segments = cutIntoSegments({ at: 0, bytes: slice }, partBytes(peers.length))
+  const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
+  const started: Message[] = []
+  const contribute = (segment: Piece | undefined): void => {
+    for (const peer of segment === undefined ? [] : peers) {
+      started.push(channel.send(peer, input + peer * slice + segment!.at, segment!.bytes))
+    }
+  }
+
+  for (const segment of segments.slice(0, AHEAD)) contribute(segment)
+  for (const [i, { at, bytes }] of segments.entries()) {
+    const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
+    let sum = input + rank * slice + at
+    for (const part of parts) {
+      yield* until(part)
+      arithmetic.combine(output + at, sum, part.at, bytes)
+      sum = output + at
+    }
+    arithmetic.finish(output + at, bytes)
+    contribute(segments[i + AHEAD])
+  }
+  yield* untilAll(started)
+}
+
+/** Every rank's `input` goes to slice r of every `output`. */
+export function* directAllGather(channel: Channel, operation: Operation): Steps {
+  const { rank, kernels } = channel
+  const { input, output, count } = operation
+  const slice = count * arithmeticOf(channel, operation).bytesPerElement
+  const own = output + rank * slice
+  const started = otherRanks(channel).flatMap((peer) => [
+    channel.send(peer, input, slice),
+    channel.receive(peer, output + peer * slice, slice),
+  ])
+  if (own !== input) kernels.copy(own, input, slice)
+  yield* untilAll(started)
+}
+
+export function* directBroadcast(channel: Channel, operation: Operation): Steps {
+  const { rank } = channel
+  const { input: at, count, peer: root } = operation
+  const bytes = count * arithmeticOf(channel, operation).bytesPerElement
+  if (rank === root)
+    yield* untilAll(otherRanks(channel).map((peer) => channel.send(peer, at, bytes)))
+  else yield* until(channel.receive(root, at, bytes))
+}
 
 /*
  * One message from one rank to another, and collectives of a group of one, which only copy.

@@ -4,33 +4,33 @@ import type { Kernels } from '../kernels/kernels.ts'
 
 /*
  * Flat collectives, for small buffers of ranks that share memory (Graham & Shipman, "MPI support for
- * multi-core architectures: optimized shared memory collectives", 2008): every rank lays its buffer
- * out where all others read it, and takes what it needs, in one step and without messages. Reductions
- * combine in the order of the ranks, so all ranks get the same bits, whatever comes first.
+ * multi-core architectures: optimized shared memory collectives", 2008): every rank publishes its
+ * buffer in a slot that all others read, and takes what it needs, in one step and without messages.
+ * Reductions combine in the order of the ranks, so all ranks get the same bits.
  *
- * Each runs in a few microseconds: so these are plain functions and not generators, which leave
- * more to collect than that.
+ * Each runs in a few microseconds. Generators would leave more garbage than that is worth, so these
+ * are plain functions.
  */
 
-/** One turn of the ranks of a group on their boards. */
-export interface FlatRound {
+/** One epoch of the slots of a group. */
+export interface FlatEpoch {
   /** Rank in the group. */
   readonly rank: number
   readonly size: number
   readonly kernels: Kernels
-  /** Offset of what a rank of the group has laid out. It must not be written to. */
+  /** Offset of what a rank of the group has published. It must not be written to. */
   readonly slotOf: (rank: number) => number
 }
 
-/** Whose part a rank reads. */
+/** Which ranks read the buffers of which others. */
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
 
 interface FlatCollective {
   readonly readers: Readers
-  /** A slice for each rank is laid out, not one buffer. */
+  /** A slice for each rank is published, not one buffer. */
   readonly isSliced?: boolean
-  /** Called when all is there that this rank reads; `bytes` are those of the buffer or the slice. */
-  readonly take?: (round: FlatRound, operation: Operation, bytes: number) => void
+  /** Called when everything that this rank reads is there; `bytes` are those of the buffer or slice. */
+  readonly take?: (epoch: FlatEpoch, operation: Operation, bytes: number) => void
 }
 
 const collectives: Partial<Record<OperationName, FlatCollective>> = {
@@ -48,8 +48,8 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
 
 /** A flat collective of one rank. Bytes. */
 export interface FlatPlan {
-  /** What it lays out, at `input`. */
-  readonly shown: number
+  /** What it publishes, at `input`. */
+  readonly published: number
   /** The rank of the group that it waits for; ALL or NOBODY. */
   readonly awaited: number
   readonly bytes: number
@@ -59,7 +59,7 @@ export interface FlatPlan {
 export const ALL = -1
 export const NOBODY = -2
 
-/** Bytes that a rank lays out at most; undefined when the operation has no flat form. */
+/** Bytes that a rank publishes at most; undefined when the operation has no flat form. */
 export function flatBytes({ name, count, dtype }: Operation, size: number): number | undefined {
   const collective = collectives[name]
   if (collective === undefined) return undefined
@@ -70,19 +70,19 @@ export function planOf(operation: Operation, rank: number, size: number): FlatPl
   const { name, count, dtype, peer: root } = operation
   const { readers, isSliced, take } = collectives[name]!
   const bytes = count * dtypes[dtype].bytes
-  const isShown = readers !== 'all read the root' || rank === root
+  const isPublished = readers !== 'all read the root' || rank === root
   const isReader = readers !== 'the root reads all' || rank === root
   return {
     bytes,
-    shown: isShown ? bytes * (isSliced === true ? size : 1) : 0,
+    published: isPublished ? bytes * (isSliced === true ? size : 1) : 0,
     awaited: !isReader ? NOBODY : readers === 'all read the root' ? root : ALL,
     take: isReader ? take : undefined,
   }
 }
 
-/** output = ((r0 + r1) + r2) + ... of what is at `offset` in every slot. */
+/** output = ((r0 + r1) + r2) + ..., of what is at `offset` in every slot. */
 function fold(
-  { size, kernels, slotOf }: FlatRound,
+  { size, kernels, slotOf }: FlatEpoch,
   { dtype, reduction }: Operation,
   output: number,
   offset: number,
@@ -97,28 +97,28 @@ function fold(
   if (reduction === 'avg') kernels.divide(dtype, output, count, size)
 }
 
-function takeSum(round: FlatRound, operation: Operation, bytes: number): void {
-  fold(round, operation, operation.input, 0, bytes)
+function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
+  fold(epoch, operation, operation.input, 0, bytes)
 }
 
-function takeSliceOfSum(round: FlatRound, operation: Operation, bytes: number): void {
-  fold(round, operation, operation.output, bytes * round.rank, bytes)
+function takeSliceOfSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
+  fold(epoch, operation, operation.output, bytes * epoch.rank, bytes)
 }
 
-function takeAll({ size, kernels, slotOf }: FlatRound, { output }: Operation, bytes: number): void {
+function takeAll({ size, kernels, slotOf }: FlatEpoch, { output }: Operation, bytes: number): void {
   for (let rank = 0; rank < size; rank++) kernels.copy(output + rank * bytes, slotOf(rank), bytes)
 }
 
-function takeFromRoot(round: FlatRound, { input, peer: root }: Operation, bytes: number): void {
-  if (round.rank !== root) round.kernels.copy(input, round.slotOf(root), bytes)
+function takeFromRoot(epoch: FlatEpoch, { input, peer: root }: Operation, bytes: number): void {
+  if (epoch.rank !== root) epoch.kernels.copy(input, epoch.slotOf(root), bytes)
 }
 
-function takeSliceOfRoot(round: FlatRound, { output, peer: root }: Operation, bytes: number): void {
-  round.kernels.copy(output, round.slotOf(root) + round.rank * bytes, bytes)
+function takeSliceOfRoot(epoch: FlatEpoch, { output, peer: root }: Operation, bytes: number): void {
+  epoch.kernels.copy(output, epoch.slotOf(root) + epoch.rank * bytes, bytes)
 }
 
-function takeSliceOfAll(round: FlatRound, { output }: Operation, bytes: number): void {
-  const { rank, size, kernels, slotOf } = round
+function takeSliceOfAll(epoch: FlatEpoch, { output }: Operation, bytes: number): void {
+  const { rank, size, kernels, slotOf } = epoch
   for (let peer = 0; peer < size; peer++) {
     kernels.copy(output + peer * bytes, slotOf(peer) + rank * bytes, bytes)
   }

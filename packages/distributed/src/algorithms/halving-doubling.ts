@@ -1,8 +1,100 @@
-import { until, type Channel, type Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
-import type { Arithmetic } from './algorithm.ts'
-import { cutIntoChunks, type Piece } from './chunks.ts'
-import { allReduceOnHypercube, type HypercubePlace } from './hypercube.ts'
+import { arithmeticOf, type Arithmetic } from './algorithm.ts'
+import { until, type Channel, type Steps } from './channel.ts'
+import { cutIntoChunks, type Piece } from './pieces.ts'
+
+/** The place of a rank in the largest hypercube that fits into its group. */
+export interface HypercubePlace {
+  /** Corners: the largest power of two up to the group's size. */
+  readonly corners: number
+  /**
+   * What this rank does about the `size - corners` ranks that have no corner. The first twice as
+   * many ranks pair up: the even one gives its buffer to the odd one before, and gets the result
+   * after; all others take part alone.
+   */
+  readonly role: 'gives' | 'takes' | 'alone'
+  /** Its corner; a rank that gives has none (-1). */
+  readonly corner: number
+  /** The rank at a corner. */
+  readonly rankAt: (corner: number) => number
+}
+
+function hypercubePlace(rank: number, size: number): HypercubePlace {
+  const corners = 2 ** Math.floor(Math.log2(size))
+  const extra = size - corners
+  const rankAt = (corner: number): number => (corner < extra ? 2 * corner + 1 : corner + extra)
+  if (rank >= 2 * extra) return { corners, role: 'alone', corner: rank - extra, rankAt }
+  return rank % 2 === 0
+    ? { corners, role: 'gives', corner: -1, rankAt }
+    : { corners, role: 'takes', corner: rank >> 1, rankAt }
+}
+
+/** What ranks with a corner do between taking in and giving back. */
+type CornerSteps = (
+  channel: Channel,
+  place: HypercubePlace,
+  at: number,
+  bytes: number,
+  arithmetic: Arithmetic,
+) => Steps
+
+/** An all-reduce on a hypercube, for any number of ranks: two more steps where it is no power of two. */
+export function* allReduceOnHypercube(
+  channel: Channel,
+  operation: Operation,
+  steps: CornerSteps,
+): Steps {
+  const { rank } = channel
+  const { input: at, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const bytes = count * arithmetic.bytesPerElement
+  const place = hypercubePlace(rank, channel.size)
+  if (place.role === 'gives') {
+    const given = channel.send(rank + 1, at, bytes)
+    const result = channel.receive(rank + 1, at, bytes)
+    yield* until(given)
+    yield* until(result)
+    return
+  }
+  if (place.role === 'takes') {
+    const scratch = channel.scratch(bytes)
+    yield* until(channel.receive(rank - 1, scratch, bytes))
+    arithmetic.combine(at, at, scratch, bytes)
+  }
+  yield* steps(channel, place, at, bytes, arithmetic)
+  if (place.role === 'takes') yield* until(channel.send(rank - 1, at, bytes))
+}
+
+/**
+ * All-reduce by recursive doubling (Thakur, Rabenseifner & Gropp, 2005): in round k corners whose
+ * numbers differ in bit k exchange their whole buffers and add them up, so log2 n rounds of S bytes.
+ * The fewest steps of all, for small buffers.
+ *
+ * Both partners add the same two buffers, and float addition commutes, so all ranks end with the
+ * same bits.
+ */
+export function recursiveDoublingAllReduce(channel: Channel, operation: Operation): Steps {
+  return allReduceOnHypercube(channel, operation, exchangeWhole)
+}
+
+function* exchangeWhole(
+  channel: Channel,
+  { corner, corners, rankAt }: HypercubePlace,
+  at: number,
+  bytes: number,
+  arithmetic: Arithmetic,
+): Steps {
+  const scratch = channel.scratch(bytes)
+  for (let bit = 1; bit < corners; bit <<= 1) {
+    const partner = rankAt(corner ^ bit)
+    const received = channel.receive(partner, scratch, bytes)
+    const sent = channel.send(partner, at, bytes)
+    yield* until(received)
+    yield* until(sent)
+    arithmetic.combine(at, at, scratch, bytes)
+  }
+  arithmetic.finish(at, bytes)
+}
 
 /**
  * All-reduce by recursive halving and doubling (Rabenseifner, 2004): a reduce-scatter that halves
@@ -50,4 +142,34 @@ function* halveAndDouble(
     yield* until(received)
     yield* until(sent)
   }
+}
+
+/**
+ * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
+ * Algorithms", 2024): rank r turns its slices so that number i is for r + i. In each step it keeps
+ * the first half of its numbers, sends the others half that many ranks on, and adds up what comes.
+ * At the end number 0 is complete. ceil(log2 n) steps and (n-1)/n S bytes a rank for any n, for
+ * small buffers: the partial sums live in scratch.
+ */
+export function* recursiveHalvingReduceScatter(channel: Channel, operation: Operation): Steps {
+  const { rank, size: n, kernels } = channel
+  const { input, output, count } = operation
+  const arithmetic = arithmeticOf(channel, operation)
+  const slice = count * arithmetic.bytesPerElement
+  const sums = channel.scratch(n * slice)
+  const arrived = channel.scratch(Math.floor(n / 2) * slice)
+  kernels.copy(sums, input + rank * slice, (n - rank) * slice)
+  kernels.copy(sums + (n - rank) * slice, input, rank * slice)
+  for (let held = n; held > 1;) {
+    const kept = Math.ceil(held / 2)
+    const bytes = (held - kept) * slice
+    const received = channel.receive((rank - kept + n) % n, arrived, bytes)
+    const sent = channel.send((rank + kept) % n, sums + kept * slice, bytes)
+    yield* until(received)
+    arithmetic.combine(sums, sums, arrived, bytes)
+    yield* until(sent)
+    held = kept
+  }
+  kernels.copy(output, sums, slice)
+  arithmetic.finish(output, slice)
 }

@@ -1,9 +1,8 @@
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import type { Operation, OperationName } from '../operation.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
-import type { Ladders } from './ladders.ts'
-import { channelAmong } from './sub-channel.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import type { TuningTable } from './tuning-table.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
  * Groups over several hosts, some with more ranks than one: inside a host ranks copy from each
@@ -19,11 +18,7 @@ import { channelAmong } from './sub-channel.ts'
  */
 
 /** Chooses what serves between hosts, for so many bytes. */
-export type Between = (
-  name: OperationName,
-  bytes: number,
-  ladders: Ladders | undefined,
-) => Algorithm
+export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
 /** Segments that are sent ahead. */
 const AHEAD = 3
@@ -51,7 +46,7 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
         const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
         const elements = own.bytes / arithmetic.bytesPerElement
         const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-        const across = between(operation.name, own.bytes, channel.ladders)
+        const across = between(operation.name, own.bytes, channel.tuning)
         yield* across(channelAmong(channel, owners), part)
       }
       arithmetic.finish(own.at, own.bytes)
@@ -74,7 +69,7 @@ export function hierarchicalBroadcast(between: Between): Algorithm {
       yield* until(channel.receive(leader, at, bytes))
       return
     }
-    const across = between(operation.name, bytes, channel.ladders)
+    const across = between(operation.name, bytes, channel.tuning)
     const part = { ...operation, peer: leaders.indexOf(root) }
     yield* across(channelAmong(channel, leaders), part)
     const others = local.filter((peer) => peer !== leader)
@@ -142,4 +137,23 @@ function* fetchFromOwners(
     if (theirs !== undefined) started.push(channel.receive(peer, theirs.at, theirs.bytes))
   }
   yield* untilAll(started)
+}
+
+/** A channel among some ranks of another, in the order given; this rank is one of them. */
+export function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
+  return {
+    heap: channel.heap,
+    kernels: channel.kernels,
+    tuning: channel.tuning,
+    rank: ranks.indexOf(channel.rank),
+    size: ranks.length,
+    hosts: ranks.map((rank) => channel.hosts[rank]!),
+    send: (to, at, bytes, count) => channel.send(ranks[to]!, at, bytes, count),
+    receive: (from, at, bytes, count) => channel.receive(ranks[from]!, at, bytes, count),
+    receiveMatched: (from, at, bytes) => channel.receiveMatched(ranks[from]!, at, bytes),
+    skip: (from) => {
+      channel.skip(ranks[from]!)
+    },
+    scratch: (bytes) => channel.scratch(bytes),
+  }
 }

@@ -1,7 +1,7 @@
 import { until, untilAll, type Channel, type Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
-import { slicesOf } from './slices.ts'
+import { slicesOf } from './pieces.ts'
 
 /*
  * The root exchanges a message with every other rank, all at once: one step, and no byte travels

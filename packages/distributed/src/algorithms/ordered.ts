@@ -1,7 +1,7 @@
 import { untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './chunks.ts'
+import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
  * Reductions that combine in the order of the ranks, ((r0 + r1) + r2) + ..., for results that depend

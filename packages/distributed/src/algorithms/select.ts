@@ -1,36 +1,43 @@
-import type { AlgorithmName, Operation, OperationName } from '../operation.ts'
+import { dtypes } from '../dtype.ts'
+import { sliced, type AlgorithmName, type Operation, type OperationName } from '../operation.ts'
 import type { Algorithm } from './algorithm.ts'
-import { binomialGather, binomialScatter } from './binomial-slices.ts'
-import { binomialBroadcast, binomialReduce } from './binomial-tree.ts'
-import { bruckAllGather, bruckAllToAll } from './bruck.ts'
-import { chainBroadcast, chainReduce } from './chain.ts'
 import {
+  binomialBroadcast,
+  binomialGather,
+  binomialReduce,
+  binomialScatter,
+} from './binomial-tree.ts'
+import { bruckAllGather, bruckAllToAll, disseminationBarrier } from './bruck.ts'
+import { chainBroadcast, chainReduce } from './chain.ts'
+import type { Layout } from './channel.ts'
+import {
+  copyAlone,
   directAllGather,
   directAllReduce,
   directBroadcast,
   directReduceScatter,
-} from './direct-exchange.ts'
-import { copyAlone, receiveMessage, sendMessage } from './direct.ts'
-import { disseminationBarrier } from './dissemination.ts'
-import type { Layout } from './channel.ts'
-import { halvingDoublingAllReduce } from './halving-doubling.ts'
+  receiveMessage,
+  sendMessage,
+} from './direct.ts'
+import {
+  halvingDoublingAllReduce,
+  recursiveDoublingAllReduce,
+  recursiveHalvingReduceScatter,
+} from './halving-doubling.ts'
 import { hierarchicalAllReduce, hierarchicalBroadcast, type Between } from './hierarchical.ts'
-import { builtInLadders, type Ladders } from './ladders.ts'
+import { builtInTuning, type TuningTable } from './tuning-table.ts'
 import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
-import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
-import { premultiplied } from './premultiplied.ts'
-import { recursiveDoublingAllReduce } from './recursive-doubling.ts'
-import { recursiveHalvingReduceScatter } from './recursive-halving.ts'
+import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
-/** What serves between hosts in a hierarchical collective. */
-const betweenHosts: Between = (name, bytes, ladders) => {
-  const chosen = chooseAlgorithm(name, { bytes, layout: 'apart' }, ladders)
-  // a tuning that takes it everywhere would go round in a circle
-  const isCircle = chosen === 'hierarchical'
-  const algorithm = isCircle ? chooseAlgorithm(name, { bytes, layout: 'apart' }) : chosen
-  return table[name][algorithm]!
+/** Chooses what runs between the hosts of a hierarchical collective. */
+const betweenHosts: Between = (name, bytes, tuning) => {
+  const facts = { bytes, layout: 'apart' } as const
+  const chosen = chooseAlgorithm(name, facts, tuning)
+  // A table that chooses `hierarchical` for groups without shared memory would never end.
+  const algorithm = chosen === 'hierarchical' ? chooseAlgorithm(name, facts) : chosen
+  return algorithms[name][algorithm]!
 }
 
 const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
@@ -43,8 +50,8 @@ const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
   ordered: orderedAllReduce,
 }
 
-/** Which algorithms each operation has. */
-const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
+/** The algorithms of each operation. */
+const algorithms: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
   send: { direct: sendMessage },
   recv: { direct: receiveMessage },
   broadcast: {
@@ -75,44 +82,64 @@ const table: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algori
   monitoredBarrier: { linear: linearBarrier },
 }
 
-/** What decides, the same on all ranks of a group. */
+/** What decides; the same on all ranks of a group. */
 export interface Situation {
   /** Of the whole buffer. */
   readonly bytes: number
   readonly layout: Layout
 }
 
-/** The best algorithm. The same facts and ladders give the same choice everywhere. */
+/** The best algorithm by a tuning table. */
 export function chooseAlgorithm(
   operation: OperationName,
   { bytes, layout }: Situation,
-  { sockets, sharedMemory }: Ladders = builtInLadders,
+  { sockets, sharedMemory }: TuningTable = builtInTuning,
 ): AlgorithmName {
-  if (layout === 'mixed' && table[operation].hierarchical !== undefined) return 'hierarchical'
-  const shared = layout === 'together'
-  const ladder = (shared ? sharedMemory[operation] : undefined) ?? sockets[operation]
-  return ladder.find(({ upTo }) => bytes <= upTo)!.algorithm
+  if (layout === 'mixed' && algorithms[operation].hierarchical !== undefined) return 'hierarchical'
+  const isShared = layout === 'together'
+  const thresholds = (isShared ? sharedMemory[operation] : undefined) ?? sockets[operation]
+  return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
 /** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
-  return Object.keys(table[operation]) as AlgorithmName[]
+  return Object.keys(algorithms[operation]) as AlgorithmName[]
 }
 
-/** The algorithms that combine the elements in the order of the ranks. */
-const ordered: readonly AlgorithmName[] = ['ordered']
-
-/** The choice that stays with `deterministic`. */
-export function inRankOrder(algorithm: AlgorithmName): AlgorithmName {
-  return ordered.includes(algorithm) ? algorithm : 'ordered'
+/** The operation with the algorithm that runs it by messages in a group of this size and layout. */
+export function resolveAlgorithm(
+  operation: Operation,
+  size: number,
+  layout: Layout,
+  tuning: TuningTable,
+): Operation {
+  const { name, algorithm, count, dtype, deterministic } = operation
+  if (deterministic) return { ...operation, algorithm: 'ordered' }
+  if (algorithm !== 'auto' && algorithms[name][algorithm] !== undefined) return operation
+  const bytes = count * dtypes[dtype].bytes * (sliced.has(name) ? size : 1)
+  return { ...operation, algorithm: chooseAlgorithm(name, { bytes, layout }, tuning) }
 }
 
+/** The algorithm that an operation names. A group of one copies only. */
 export function findAlgorithm(
   { name, algorithm, reduction }: Pick<Operation, 'name' | 'algorithm' | 'reduction'>,
   groupSize: number,
 ): Algorithm {
   const isMessage = name === 'send' || name === 'recv'
-  const found = groupSize === 1 && !isMessage ? copyAlone : table[name][algorithm]
+  const found = groupSize === 1 && !isMessage ? copyAlone : algorithms[name][algorithm]
   if (found === undefined) throw new RangeError(`${name} has no algorithm ${algorithm}`)
   return reduction === 'premulSum' ? premultiplied(found) : found
+}
+
+/**
+ * The same algorithm after each rank has multiplied its input in place: the input is the output,
+ * too, or a copy that was made for this.
+ */
+function premultiplied(algorithm: Algorithm): Algorithm {
+  return function* (channel, operation) {
+    const { name, dtype, factor, input, count } = operation
+    const elements = name === 'reduceScatter' ? count * channel.size : count
+    channel.kernels.scale(dtype, input, elements, factor)
+    yield* algorithm(channel, { ...operation, reduction: 'sum' })
+  }
 }

@@ -1,6 +1,7 @@
-import { tsrError } from '@tsrun/core'
+import { choice, count, tsrError } from '@tsrun/core'
 import {
   dtypeNames,
+  dtypeOf,
   dtypes,
   forgetDType,
   recordDType,
@@ -8,10 +9,12 @@ import {
   type DType,
   type TypedArrayOf,
 } from '../dtype.ts'
-import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
+import { instantiateKernels, type HalfDType, type Kernels } from '../kernels/kernels.ts'
 import { Allocator } from './allocator.ts'
-import { convert } from './convert.ts'
 import type { Heap } from './heap.ts'
+
+const dtypeRule = choice(dtypeNames)
+const lengthRule = count()
 
 /** The user's part of a rank's heap: typed arrays that travel without a copy. */
 export class Arena {
@@ -32,17 +35,8 @@ export class Arena {
 
   /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-    if (!Object.hasOwn(dtypes, dtype)) {
-      const expected = `one of ${dtypeNames.join(', ')}`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'dtype', value: JSON.stringify(dtype), expected })
-    }
-    if (!Number.isSafeInteger(length) || length < 0) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'length',
-        value: length,
-        expected: 'an integer >= 0',
-      })
-    }
+    dtypeRule.check('dtype', dtype)
+    lengthRule.check('length', length)
     const { array, bytes } = dtypes[dtype]
     const at = this.allocBytes(length * bytes)
     this.heap.bytes.fill(0, at, at + length * bytes)
@@ -92,4 +86,33 @@ export class Arena {
   contains(view: ArrayBufferView): boolean {
     return ArrayBuffer.isView(view) && view.buffer === this.heap.bytes.buffer
   }
+}
+
+/** Writes numbers of float32 as 16-bit floats, or the other way; all arrays are of the arena. */
+export function convert(
+  kernels: Kernels,
+  to: AnyTypedArray,
+  from: AnyTypedArray,
+  factor: number,
+): void {
+  const [target, source] = [dtypeOf(to), dtypeOf(from)]
+  if (to.length === from.length) {
+    if (source === 'float32' && isHalf(target)) {
+      kernels.narrow(target, to.byteOffset, from.byteOffset, to.length, factor)
+      return
+    }
+    if (isHalf(source) && target === 'float32' && factor === 1) {
+      kernels.widen(source, to.byteOffset, from.byteOffset, to.length)
+      return
+    }
+  }
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'to',
+    value: `${String(to.length)} of ${String(target)} for ${String(from.length)} of ${String(source)}`,
+    expected: 'as many 16-bit floats for float32, or the other way without a factor',
+  })
+}
+
+function isHalf(dtype: string | undefined): dtype is HalfDType {
+  return dtype === 'float16' || dtype === 'bfloat16'
 }

@@ -1,62 +1,62 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
 import { StatusSlot } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { spaces, type FrameHeader } from '../engine/frame.ts'
-import type { Link } from '../engine/link.ts'
-import { isCollective } from '../operation.ts'
+import { refuses, type EngineGroup } from '../engine/group.ts'
+import { spaces, type StreamAddress } from '../engine/messages/frame.ts'
+import type { Link } from '../engine/messages/link.ts'
 import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
-import { nameOf, peersOf, type Task } from '../engine/task.ts'
-import { ANY_PEER, NO_PEER } from './flight-ring.ts'
+import type { Task } from '../engine/task.ts'
+import { isCollective } from '../operation.ts'
+import { CallSites } from './call-sites.ts'
+import { ANY_PEER, NO_PEER } from './flight-recorder.ts'
 import { Journal, type SharedJournal } from './journal.ts'
-import { decodeNotice, encodeNotice } from './notice.ts'
-import { Publisher } from './publisher.ts'
-import { Sites } from './sites.ts'
-import { copyStatus } from './status.ts'
+import { decodeNotice, encodeNotice } from './notices.ts'
 import { Stalls } from './stalls.ts'
+import { copyStatus, StatusPublisher } from './status-page.ts'
 
 /** Milliseconds between two looks at what runs. */
 const PERIOD = 100
-/** Milliseconds between two dumps: much may fail at once. */
+/** Milliseconds between two dumps: many operations may fail at once. */
 const DUMP_PERIOD = 1000
 /** Bytes of the list of ranks that an operation waits for. */
 const PEERS_BYTES = 64
 
-/** What the engine tells of its operations, for the flight recorder. */
+/** Observes an engine for the flight recorder, the status page and the warnings about stalls. */
 export class Diagnosis implements EngineObserver {
   readonly #journal: Journal
+  readonly #groups: ReadonlyMap<number, EngineGroup>
   readonly #running: ReadonlySet<Task>
   readonly #links: readonly (Link | undefined)[]
   readonly #stalls: Stalls
-  #publisher: Publisher | undefined
-  readonly #sites: Sites | undefined
-  /** For those who ask: the last operation that ended. */
+  #publisher: StatusPublisher | undefined
+  readonly #sites: CallSites | undefined
+  /** The last operation that ended, for other ranks that ask. */
   #last: Task | undefined
   #nextLook = 0
   #lastDump = -Infinity
   #pendingDump: string | undefined
 
   constructor(journal: SharedJournal, { groups, running, links }: ObservedEngine) {
-    this.#journal = new Journal(journal, groups, journal)
+    this.#journal = new Journal(journal, journal)
+    this.#groups = groups
     this.#running = running
-    const { page } = journal
+    this.#links = links
+    const { page, settings } = journal
     if (page !== undefined) {
-      this.#publisher = new Publisher(new StatusSlot(page.buffer, page.index))
+      this.#publisher = new StatusPublisher(new StatusSlot(page.buffer, page.index))
       copyStatus(page)
     }
-    this.#links = links
-    const { rank, settings } = journal
-    this.#sites = settings.detail ? new Sites(rank) : undefined
+    this.#sites = settings.detail ? new CallSites(journal.rank) : undefined
     const labelOf = ({ operation }: Task): string | undefined =>
-      this.#journal.ring.textOf(operation.flight, 'label')
+      this.#journal.recorder.textOf(operation.flight, 'label')
     this.#stalls = new Stalls({ patience: settings.stallWarning, links, labelOf })
   }
 
   onStart(task: Task): void {
     const { operation, group, fingerprint, posted } = task
-    const { failure } = group
     const isMessage = !isCollective(operation)
-    const isRefused = failure !== undefined && (isMessage || operation.sequence >= failure.from)
+    const isRefused = refuses(group, operation)
     const departure = {
       operation,
       fingerprint,
@@ -64,22 +64,20 @@ export class Diagnosis implements EngineObserver {
       peer: isMessage ? (group.ranks[operation.peer] ?? ANY_PEER) : NO_PEER,
       bytes: Math.max(0, operation.count) * dtypes[operation.dtype].bytes,
     }
-    this.#journal.ring.start(departure, isRefused ? 'refused' : 'running')
+    this.#journal.recorder.start(departure, isRefused ? 'refused' : 'running')
     if (!isRefused) this.#publisher?.onStart(task, this.#running.size)
     if (this.#sites !== undefined && !isMessage) this.#tellSite(task, this.#sites)
   }
 
-  /** Before its transfers are cancelled. */
   onSettled(task: Task): void {
     const { operation, started, completed, error } = task
     this.#last = task
     this.#publisher?.onSettled(task, this.#running.size)
     this.#journal.counters.publish(this.#links)
     if (error !== undefined) this.#writePeers(task)
-    this.#journal.ring.end(operation.flight, started, completed, error?.code)
+    this.#journal.recorder.end(operation.flight, started, completed, error?.code)
   }
 
-  /** An operation, or a group, has failed, and all that fails with it. */
   onFailure(error: TsrError): void {
     const { code } = error
     if (code === 'ERR_TSR_OPERATION_ABORTED' || code === 'ERR_TSR_GROUP_DESTROYED') return
@@ -87,15 +85,15 @@ export class Diagnosis implements EngineObserver {
     this.#dumpIfDue(monotonicNow())
   }
 
-  onNotice(link: Link, header: FrameHeader, payload: Uint8Array): void {
+  onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void {
     const notice = decodeNotice(payload)
     if (notice?.kind === 'question') {
       const text = describePlace(this.#running, this.#last)
-      link.sendNotice(header, encodeNotice({ kind: 'answer', text }))
+      link.sendNotice(address, encodeNotice({ kind: 'answer', text }))
     } else if (notice?.kind === 'answer') {
       this.#stalls.onAnswer(link.peer, notice.text, monotonicNow())
     } else if (notice?.kind === 'site') {
-      this.#sites?.set(header.group, header.sequence, link.peer, notice.site)
+      this.#sites?.set(address.group, address.sequence, link.peer, notice.site)
     }
   }
 
@@ -103,12 +101,10 @@ export class Diagnosis implements EngineObserver {
     return this.#sites?.siteOf(group, sequence, rank)
   }
 
-  /** The rank whose end ends the job, as the launcher says. */
   get abortedBy(): number | undefined {
     return this.#publisher?.abortedBy
   }
 
-  /** Comes by while operations run. */
   look(now: number): void {
     if (now < this.#nextLook) return
     this.#nextLook = now + PERIOD
@@ -117,15 +113,18 @@ export class Diagnosis implements EngineObserver {
     for (const task of this.#running) {
       if (now - task.posted < PERIOD) continue
       this.#writePeers(task)
-      this.#journal.ring.begin(task.operation.flight, task.started)
+      this.#journal.recorder.begin(task.operation.flight, task.started)
     }
     this.#stalls.look(this.#running, now)
     this.#publisher?.look(this.#running)
   }
 
-  /** Before its first message, on the same links: so it is there when the message does not fit. */
-  #tellSite({ operation, group }: Task, sites: Sites): void {
-    const site = this.#journal.ring.textOf(operation.flight, 'site')
+  /**
+   * Tells all members where this rank called a collective. The notice goes before the first message
+   * on the same links, so that it is there when a message does not match.
+   */
+  #tellSite({ operation, group }: Task, sites: CallSites): void {
+    const site = this.#journal.recorder.textOf(operation.flight, 'site')
     if (site === undefined) return
     const { sequence } = operation
     const address = { space: spaces.collective, group: group.id, sequence }
@@ -138,24 +137,24 @@ export class Diagnosis implements EngineObserver {
     if (this.#pendingDump === undefined || now - this.#lastDump < DUMP_PERIOD) return
     this.#lastDump = now
     for (const task of this.#running) this.#writePeers(task)
-    this.#journal.dumpFailure(this.#pendingDump)
+    this.#journal.dumpFailure(this.#pendingDump, this.#groups)
     this.#pendingDump = undefined
   }
 
   #writePeers(task: Task): void {
-    const text = peersOf(task).join(',')
+    const text = task.peers().join(',')
     const whole = text.length <= PEERS_BYTES ? text.length : text.lastIndexOf(',', PEERS_BYTES)
-    this.#journal.ring.write(task.operation.flight, 'peers', text.slice(0, whole))
+    this.#journal.recorder.write(task.operation.flight, 'peers', text.slice(0, whole))
   }
 }
 
-/** For people: what a rank runs now, or ran last. */
+/** Human-readable: what a rank runs now, or ran last. */
 function describePlace(running: ReadonlySet<Task>, last: Task | undefined): string {
   const names = [...running]
     .slice(0, 3)
-    .map((task) => `${nameOf(task)} of group ${task.group.name}`)
+    .map((task) => `${task.describe()} of group ${task.group.name}`)
   if (names.length > 0) return `now in ${names.join(', ')}`
   if (last === undefined) return 'in no operation so far'
   const seconds = ((monotonicNow() - last.completed) / 1000).toFixed(1)
-  return `in no operation; its last was ${nameOf(last)} of group ${last.group.name}, ${seconds} s ago`
+  return `in no operation; its last was ${last.describe()} of group ${last.group.name}, ${seconds} s ago`
 }

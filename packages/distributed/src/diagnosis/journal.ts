@@ -3,25 +3,28 @@ import { createLogger, monotonicNow, tsrError } from '@tsrun/core'
 import {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
+  StatusSlot,
   writeFlightDump,
   type FlightGroup,
   type SpanRecorder,
-  StatusSlot,
 } from '@tsrun/telemetry'
-import { callSite } from './call-site.ts'
-import { FlightRing } from './flight-ring.ts'
+import { dtypes } from '../dtype.ts'
+import { isCollective, type Operation } from '../operation.ts'
+import type { Ticket } from '../ticket.ts'
+import { callSite } from './call-sites.ts'
+import { FlightRecorder } from './flight-recorder.ts'
 import { LinkCounters } from './link-counters.ts'
-import type { StatusPlace } from './status.ts'
 import type { DiagnosisSettings } from './settings.ts'
+import type { StatusPlace } from './status-page.ts'
 
-/** Whose records they are. */
+/** The rank whose records these are. */
 export interface JournalOwner {
   readonly rank: number
   readonly worldSize: number
   readonly settings: DiagnosisSettings
 }
 
-/** What the engine's thread needs to write in the same journal. */
+/** What the engine's thread needs to write to the same journal. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
   readonly counters: SharedArrayBuffer
@@ -30,12 +33,13 @@ export interface SharedJournal extends JournalOwner {
 }
 
 /**
- * The flight recorder of a rank: the last operations, always recorded, written to a file when
- * something fails. One object in the caller's thread and one in the engine's share its memory.
+ * The records of a rank: its last operations, which are always recorded and written to a file when
+ * something fails, and the counters of its links. One object in the caller's thread and one in the
+ * engine's share their memory.
  */
 export class Journal {
   readonly owner: JournalOwner
-  readonly ring: FlightRing
+  readonly recorder: FlightRecorder
   readonly counters: LinkCounters
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
@@ -43,19 +47,14 @@ export class Journal {
   /** Where operations that have ended are recorded as spans. */
   spans: SpanRecorder | undefined
   /** The groups of this rank by id. */
-  readonly groups: Map<number, FlightGroup>
+  readonly groups = new Map<number, FlightGroup>()
   #next = 1
 
   /** @param shared - the memory of the caller's journal, for the one of the engine's thread */
-  constructor(
-    owner: JournalOwner,
-    groups = new Map<number, FlightGroup>(),
-    shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
-  ) {
+  constructor(owner: JournalOwner, shared?: Pick<SharedJournal, 'buffer' | 'counters'>) {
     this.owner = owner
-    this.ring = new FlightRing(owner.settings.flightEntries, shared?.buffer)
+    this.recorder = new FlightRecorder(owner.settings.flightEntries, shared?.buffer)
     this.counters = new LinkCounters(owner.worldSize, shared?.counters)
-    this.groups = groups
   }
 
   /** Takes this rank's place on the status page. */
@@ -67,7 +66,7 @@ export class Journal {
   get shared(): SharedJournal {
     return {
       ...this.owner,
-      buffer: this.ring.buffer,
+      buffer: this.recorder.buffer,
       counters: this.counters.buffer,
       page: this.#place,
     }
@@ -76,20 +75,20 @@ export class Journal {
   /** Numbers the next operation. */
   number(label: string | undefined): number {
     const flight = this.#next++
-    if (label !== undefined) this.ring.write(flight, 'label', label)
+    if (label !== undefined) this.recorder.write(flight, 'label', label)
     if (this.owner.settings.detail) {
       const site = callSite()
-      if (site !== undefined) this.ring.write(flight, 'site', site)
+      if (site !== undefined) this.recorder.write(flight, 'site', site)
     }
     return flight
   }
 
-  /** Writes the dump where failures go, if anywhere; the reason of the first time stays. */
-  dumpFailure(reason: string): void {
+  /** Writes a dump to the folder for failures, if there is one. The first reason stays. */
+  dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
     try {
-      this.#write(flightDirectory, this.ring.firstReason(reason))
+      this.#write(flightDirectory, this.recorder.firstReason(reason), groups)
     } catch (error) {
       const facts = { directory: flightDirectory, reason: (error as Error).message }
       createLogger('distributed').warn(facts, 'the flight recorder could not be written')
@@ -108,14 +107,14 @@ export class Journal {
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: 'undefined', expected })
     }
     try {
-      return this.#write(directory, 'on request')
+      return this.#write(directory, 'on request', this.groups)
     } catch (cause) {
       const reason = (cause as Error).message
       throw tsrError('ERR_TSR_FLIGHT_DIRECTORY', { directory, reason }, { cause })
     }
   }
 
-  #write(directory: string, reason: string): string {
+  #write(directory: string, reason: string, groups: ReadonlyMap<number, FlightGroup>): string {
     const { rank, worldSize, settings } = this.owner
     const { runId, restartCount } = settings
     return writeFlightDump(directory, {
@@ -125,9 +124,27 @@ export class Journal {
         ...{ rank, worldSize, pid: process.pid, host: hostname(), runId, restartCount, reason },
         time: new Date().toISOString(),
         at: monotonicNow(),
-        groups: [...this.groups.values()].map(({ id, name, ranks }) => ({ id, name, ranks })),
+        groups: [...groups.values()].map(({ id, name, ranks }) => ({ id, name, ranks })),
       },
-      entries: this.ring.entries(),
+      entries: this.recorder.entries(),
     })
   }
+}
+
+/** Records an operation that has ended as a span. It waited until its first message moved. */
+export function recordSpan(
+  recorder: SpanRecorder | undefined,
+  operation: Operation,
+  group: { readonly ranks: readonly number[] },
+  { timing }: Ticket,
+): void {
+  if (recorder === undefined || timing === undefined) return
+  const { name, count, dtype, peer } = operation
+  const kind = name === 'send' || name === 'recv' ? name : 'collective'
+  const { posted, started, completed } = timing
+  recorder.record(kind, posted, completed, {
+    bytes: Math.max(0, count) * dtypes[dtype].bytes,
+    peer: isCollective(operation) ? undefined : group.ranks[peer],
+    waited: started - posted,
+  })
 }

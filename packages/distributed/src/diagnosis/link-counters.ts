@@ -1,4 +1,4 @@
-import type { Link } from '../engine/link.ts'
+import type { Link } from '../engine/messages/link.ts'
 
 const field = { bytesSent: 0, bytesReceived: 1, framesSent: 2, sharesMemory: 3 } as const
 const FIELDS = 4
@@ -26,15 +26,16 @@ export class LinkCounters {
     this.#counters = new Float64Array(buffer)
   }
 
-  /** Called where the links are. */
+  /** Called on the engine's thread, where the links are. */
   publish(links: readonly (Link | undefined)[]): void {
     for (let peer = 0; peer < links.length; peer++) {
       const link = links[peer]
       if (link === undefined) continue
       const at = peer * FIELDS
-      this.#counters[at + field.bytesSent] = link.outbound.bytesSent
-      this.#counters[at + field.bytesReceived] = link.inbound.bytesReceived
-      this.#counters[at + field.framesSent] = link.outbound.framesSent
+      const { bytesSent, bytesReceived, framesSent } = link.traffic
+      this.#counters[at + field.bytesSent] = bytesSent
+      this.#counters[at + field.bytesReceived] = bytesReceived
+      this.#counters[at + field.framesSent] = framesSent
       this.#counters[at + field.sharesMemory] = link.sharesMemory ? 1 : 0
     }
   }

@@ -1,8 +1,8 @@
-import { tsrError } from '@tsrun/core'
+import { choice, count, positive, tsrError, where, type Rule } from '@tsrun/core'
 
-/** How much of what happens is recorded and told. */
+/** How much of what happens is recorded and reported. */
 export interface DiagnosisSettings {
-  /** Where dumps of the flight recorder go; undefined: they are written on request only. */
+  /** Folder for dumps of the flight recorder; undefined: they are only written on request. */
   readonly flightDirectory: string | undefined
   /** Operations that the flight recorder keeps. */
   readonly flightEntries: number
@@ -14,7 +14,7 @@ export interface DiagnosisSettings {
   readonly restartCount: number
 }
 
-/** For worlds within one thread: nothing is written. */
+/** For worlds within one thread, and for tests: nothing is written. */
 export const quietDiagnosis: DiagnosisSettings = {
   flightDirectory: undefined,
   flightEntries: 64,
@@ -26,7 +26,6 @@ export const quietDiagnosis: DiagnosisSettings = {
 
 const DEFAULT_ENTRIES = 2048
 const DEFAULT_STALL = 30
-const MOST_ENTRIES = 1_000_000
 
 export interface DiagnosisOptions {
   /**
@@ -41,58 +40,53 @@ export interface DiagnosisOptions {
   readonly debug?: 'off' | 'detail'
 }
 
-/**
- * Completes options, which have been checked, from the environment.
- *
- * @throws ERR_TSR_ENVIRONMENT
- */
+const stallWarningRule = positive('milliseconds above 0')
+const debugRule = choice(['off', 'detail'])
+const entriesRule = count({ from: 1, to: 1_000_000 })
+const secondsRule = where<number>((value) => Number(value) >= 0, 'seconds, 0 or more')
+
+/** Completes the options from the environment. @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT */
 export function readDiagnosis(
   options: { readonly [Name in keyof DiagnosisOptions]: DiagnosisOptions[Name] | undefined },
   env: NodeJS.ProcessEnv,
 ): DiagnosisSettings {
-  const { TSRUN_FLIGHT_DIR: directory, TSRUN_FLIGHT_ENTRIES: entries } = env
+  const { stallWarning, debug } = options
+  const { TSRUN_FLIGHT_DIR: directory } = env
   return {
     flightDirectory: directory === '' ? undefined : directory,
-    flightEntries: readNumber('TSRUN_FLIGHT_ENTRIES', entries, DEFAULT_ENTRIES, isCount),
-    stallWarning: readPatience(options.stallWarning, env['TSRUN_STALL_WARNING']),
-    detail: readDebug(options.debug, env['TSRUN_DEBUG']),
+    flightEntries:
+      readVariable(env, 'TSRUN_FLIGHT_ENTRIES', entriesRule, Number) ?? DEFAULT_ENTRIES,
+    stallWarning:
+      stallWarning === undefined
+        ? patienceOf(env)
+        : stallWarningRule.check('stallWarning', stallWarning),
+    detail:
+      (debug === undefined
+        ? readVariable(env, 'TSRUN_DEBUG', debugRule, String)
+        : debugRule.check('debug', debug)) === 'detail',
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     restartCount: Number(env['TSRUN_RESTART_COUNT'] ?? 0),
   }
 }
 
-function readPatience(option: number | undefined, text: string | undefined): number {
-  if (option !== undefined) return option
-  const seconds = readNumber('TSRUN_STALL_WARNING', text, DEFAULT_STALL, (value) =>
-    value >= 0 ? undefined : 'seconds, 0 or more',
-  )
+function patienceOf(env: NodeJS.ProcessEnv): number {
+  const seconds = readVariable(env, 'TSRUN_STALL_WARNING', secondsRule, Number) ?? DEFAULT_STALL
   return seconds === 0 ? Infinity : seconds * 1000
 }
 
-function readDebug(option: string | undefined, text: string | undefined): boolean {
-  const level = option ?? (text === undefined || text === '' ? 'off' : text)
-  if (level === 'off' || level === 'detail') return level === 'detail'
-  const facts = { value: JSON.stringify(level), expected: 'off or detail' }
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_DEBUG', ...facts })
-}
-
-function isCount(value: number): string | undefined {
-  const isValid = Number.isInteger(value) && value >= 1 && value <= MOST_ENTRIES
-  return isValid ? undefined : `an integer from 1 to ${MOST_ENTRIES}`
-}
-
-/** @param problemOf - what was expected instead, or undefined */
-function readNumber(
+/** Undefined where the variable is not set, or empty. @throws ERR_TSR_ENVIRONMENT */
+function readVariable<T>(
+  env: NodeJS.ProcessEnv,
   variable: string,
-  text: string | undefined,
-  fallback: number,
-  problemOf: (value: number) => string | undefined,
-): number {
-  if (text === undefined || text === '') return fallback
-  const value = Number(text)
-  const expected = problemOf(value)
-  if (expected !== undefined) {
-    throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(text), expected })
+  rule: Rule<T>,
+  parse: (text: string) => unknown,
+): T | undefined {
+  const text = env[variable]
+  if (text === undefined || text === '') return undefined
+  try {
+    return rule.check(variable, parse(text))
+  } catch (cause) {
+    const facts = { variable, value: JSON.stringify(text), expected: rule.expected }
+    throw tsrError('ERR_TSR_ENVIRONMENT', facts, { cause })
   }
-  return value
 }

@@ -1,17 +1,17 @@
 import { createLogger } from '@tsrun/core'
-import type { Link } from '../engine/link.ts'
-import { spaces } from '../engine/frame.ts'
+import { spaces } from '../engine/messages/frame.ts'
+import type { Link } from '../engine/messages/link.ts'
+import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
-import { nameOf, peersOf, type Task } from '../engine/task.ts'
-import { encodeNotice } from './notice.ts'
+import { encodeNotice } from './notices.ts'
 
-/** Milliseconds that the others have to say what they run. */
+/** Milliseconds that the other ranks have to say what they run. */
 const ANSWER_TIME = 1000
 
 interface Stall {
   /** Milliseconds of waiting at which this rank asks, and warns. */
   due: number
-  /** When the others were asked; undefined: not now. */
+  /** When the other ranks were asked; undefined: no question is open. */
   asked: number | undefined
 }
 
@@ -19,13 +19,13 @@ export interface StallsOptions {
   /** Milliseconds; Infinity: never. */
   readonly patience: number
   readonly links: readonly (Link | undefined)[]
-  /** What a task is called by its caller. */
+  /** The label that the caller gave a task. */
   readonly labelOf: (task: Task) => string | undefined
 }
 
 /**
- * Warns of operations that wait for long: asks the ranks they wait for what they run, and logs that,
- * after `patience` and whenever the time has doubled.
+ * Warns of operations that wait for long: asks the ranks they wait for what these run, and logs the
+ * answers. It does so after `patience`, and again whenever the time has doubled.
  */
 export class Stalls {
   readonly #options: StallsOptions
@@ -50,7 +50,7 @@ export class Stalls {
       const stall = this.#stalls.get(task) ?? { due: patience, asked: undefined }
       this.#stalls.set(task, stall)
       if (waited < stall.due) continue
-      const peers = peersOf(task)
+      const peers = task.peers()
       if (stall.asked === undefined) {
         stall.asked = now
         for (const peer of peers) this.#ask(task, peer)
@@ -66,19 +66,21 @@ export class Stalls {
   }
 
   #ask({ group, operation }: Task, peer: number): void {
-    const space = isCollective(operation) ? spaces.collective : spaces.message
-    const sequence = isCollective(operation) ? operation.sequence : operation.tag
-    const address = { space, group: group.id, sequence }
+    const address = isCollective(operation)
+      ? { space: spaces.collective, group: group.id, sequence: operation.sequence }
+      : { space: spaces.message, group: group.id, sequence: operation.tag }
     this.#options.links[peer]?.sendNotice(address, encodeNotice({ kind: 'question' }))
   }
 
   #warn(task: Task, peers: readonly number[], asked: number, waited: number): void {
     const whom = peers.map((peer) => {
       const answer = this.#answers.get(peer)
-      return `rank ${peer} (${answer !== undefined && answer.at >= asked ? answer.text : this.#silence(peer)})`
+      const isNew = answer !== undefined && answer.at >= asked
+      return `rank ${peer} (${isNew ? answer.text : this.#explainSilence(peer)})`
     })
+    const name = task.describe()
     const label = this.#options.labelOf(task)
-    const operation = label === undefined ? nameOf(task) : `${nameOf(task)} (${label})`
+    const operation = label === undefined ? name : `${name} (${label})`
     const seconds = Number((waited / 1000).toFixed(1))
     const facts = { seconds, waitsFor: peers }
     const waits = whom.length === 0 ? 'its turn' : whom.join(', ')
@@ -88,7 +90,7 @@ export class Stalls {
     )
   }
 
-  #silence(peer: number): string {
+  #explainSilence(peer: number): string {
     const closed = this.#options.links[peer]?.closed
     if (closed !== undefined) return `it has ${closed === 'left' ? 'left' : 'been lost'}`
     return 'no answer: it computes with the inline engine, or is stopped'

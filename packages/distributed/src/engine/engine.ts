@@ -1,115 +1,87 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
-import type { Ladders } from '../algorithms/ladders.ts'
+import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
+import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
-import { EngineMemory } from './engine-memory.ts'
-import type { EngineOptions } from './engine-options.ts'
-import { Failures } from './failures.ts'
-import { openFlatCollectives } from './flat-collectives.ts'
-import { spaces } from './frame.ts'
-import { createGroup, remember, type EngineGroup } from './group.ts'
-import { Link } from './link.ts'
-import { isCollective, type Operation } from '../operation.ts'
-import type { EngineObserver } from './observer.ts'
-import { resolveAlgorithm } from './resolve-algorithm.ts'
-import { closeStreams, endTransfer } from './task-channel.ts'
-import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
-import { stepsOf } from './task-steps.ts'
-import { describeWaiting, freeScratch, Task } from './task.ts'
-import type { Transfer } from './transfer.ts'
+import { isCollective, isWithoutMessages, type Fingerprint, type Operation } from '../operation.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
-import { Turns } from './turns.ts'
+import type { Transport } from '../transports/transport.ts'
+import { Failures } from './failures.ts'
+import { FlatCollectives } from './flat-collectives.ts'
+import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
+import { MatchingQueues } from './matching-queue.ts'
+import { spaces } from './messages/frame.ts'
+import { Link, type LinkEvents } from './messages/link.ts'
+import { EngineMemory } from './messages/memory.ts'
+import type { Stream } from './messages/stream.ts'
+import type { EngineObserver, ObservedEngine } from './observer.ts'
+import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
+import { Task, type TaskContext, type TaskTransfer } from './task.ts'
+
+export interface EngineOptions {
+  readonly heap: Heap
+  /** Rank in the world. */
+  readonly rank: number
+  readonly worldSize: number
+  /** Undefined for a world of one. */
+  readonly transport: Transport | undefined
+  /** Makes the observer of this engine. */
+  readonly observe: (engine: ObservedEngine) => EngineObserver
+  /** Chooses algorithms; the same on all ranks. Default: the built-in thresholds. */
+  readonly tuning?: TuningTable | undefined
+  /** By world rank: 0 while it is there; written by the engine, read by any thread that has it. */
+  readonly gone?: Int32Array
+}
 
 /**
  * The scheduler of one rank: runs operations as generators, resumes those whose messages moved,
- * and never blocks. Its host calls `progress` and sleeps when nothing moves.
+ * and never blocks. Its runner calls `progress` and sleeps when nothing moves.
  */
-export class Engine {
+export class Engine implements TaskContext {
   readonly rank: number
-  readonly memory: EngineMemory
   readonly heap: Heap
+  readonly memory: EngineMemory
   readonly kernels: Kernels
+  readonly tuning: TuningTable
   readonly gone: Int32Array
-  readonly ladders: Ladders | undefined
   /** By world rank; undefined for this rank. */
-  readonly links: (Link | undefined)[]
-  /** The receives that may have to wait for their turn. */
-  readonly turns: Turns
-  readonly #open: Link[]
+  readonly links: readonly (Link | undefined)[]
+  readonly matching: MatchingQueues
+  readonly #peers: readonly Link[]
   readonly #groups = new Map<number, EngineGroup>()
-  /** Ids of groups that were removed; they are never used again. */
-  readonly #left = new Set<number>()
+  /** Ids of groups that this rank has destroyed. They are never used again. */
+  readonly #destroyed = new Set<number>()
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
   readonly #failures: Failures
   readonly #hosts: readonly number[] | undefined
-  readonly #instead: TransportCollectives | undefined
-  readonly #onReady = (task: Task): void => {
-    this.#ready.push(task)
-  }
+  readonly #collectives: TransportCollectives | undefined
   readonly #observer: EngineObserver
 
-  constructor({ heap, rank, worldSize, transport, observe, ladders, gone }: EngineOptions) {
-    this.ladders = ladders
+  constructor(options: EngineOptions) {
+    const { heap, rank, worldSize, transport, observe, tuning = builtInTuning, gone } = options
+    this.tuning = tuning
     this.rank = rank
     this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
     this.#hosts = transport?.hosts
     this.kernels = instantiateKernels(heap.memory)
-    this.memory = new EngineMemory(
-      heap,
-      rank,
-      (to, from, bytes) => {
-        this.kernels.copy(to, from, bytes)
-      },
-      transport?.reservedBytes,
-    )
+    const copy = (to: number, from: number, bytes: number): void => {
+      this.kernels.copy(to, from, bytes)
+    }
+    this.memory = new EngineMemory(heap, rank, copy, transport?.reservedBytes)
+    const events = this.#linkEvents()
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
         ? undefined
-        : new Link(peer, transport, this.memory, {
-            onDone: (transfer) => {
-              this.#finishTransfer(transfer)
-            },
-            onStarted: (transfer) => {
-              if (transfer.task.started === 0) transfer.task.started = monotonicNow()
-            },
-            onMismatch: (stream, theirs, transfer) => {
-              this.#failures.onMismatch(stream, theirs, transfer)
-            },
-            onUnexpected: (stream, theirs) => {
-              this.#failures.onUnexpected(stream, theirs)
-              this.turns.onArrival(stream)
-            },
-            onWithdrawn: (transfer) => {
-              this.#failures.onWithdrawn(transfer)
-            },
-            onFault: (link, header, payload) => {
-              this.#failures.onFault(link, header, payload)
-              this.turns.onClosed(link)
-            },
-            onNotice: (link, header, payload) => {
-              this.#observer.onNotice(link, header, payload)
-            },
-            hasLeft: (group) => this.#left.has(group),
-            onClosed: (link) => {
-              Atomics.store(this.gone, link.peer, 1)
-              // what has come already may complete an operation
-              this.#runReady()
-              this.#failures.onClosed(link)
-              this.turns.onClosed(link)
-            },
-          }),
+        : new Link(peer, transport, this.memory, events),
     )
-    this.#open = this.links.filter((link) => link !== undefined)
-    this.turns = new Turns(this.links, {
-      onTurn: (task, turn) => {
-        task.resume(turn)
-      },
+    this.#peers = this.links.filter((link) => link !== undefined)
+    this.matching = new MatchingQueues(this.links, {
       onFailed: (task, cause) => {
         this.#failures.fail(task, thrownError(cause))
       },
-      onDeserted: (task, link) => {
+      onDeparted: (task, link) => {
         this.#failures.fail(task, peerError(task, link, rank))
       },
     })
@@ -118,22 +90,14 @@ export class Engine {
       rank,
       links: this.links,
       groups: this.#groups,
-      left: this.#left,
+      destroyed: this.#destroyed,
       running: this.#running,
       settle: (task, state) => {
         this.#settle(task, state)
       },
       observer: this.#observer,
     })
-    this.#instead =
-      transport?.collectives ??
-      openFlatCollectives(this, transport, (peer, group, sequence, theirs) => {
-        this.#failures.onMismatch(
-          this.links[peer]!.stream(spaces.collective, group, sequence),
-          theirs,
-          undefined,
-        )
-      })
+    this.#collectives = transport?.collectives ?? this.#openFlatCollectives(transport)
   }
 
   get hasRunning(): boolean {
@@ -142,12 +106,12 @@ export class Engine {
 
   /** Whether frames wait for the transport. */
   get hasOutgoing(): boolean {
-    return this.#open.some((link) => !link.outbound.isEmpty && link.closed !== 'lost')
+    return this.#peers.some((link) => link.hasOutgoing && link.closed !== 'lost')
   }
 
   /** Whether there are ranks that neither left nor were lost. */
   get hasPeers(): boolean {
-    return this.#open.some((link) => link.closed === undefined)
+    return this.#peers.some((link) => link.closed === undefined)
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
@@ -159,10 +123,10 @@ export class Engine {
     const group = this.#groups.get(id)
     if (group === undefined) return
     this.#groups.delete(id)
-    this.#left.add(id)
+    this.#destroyed.add(id)
     this.#failures.onDestroyed(group)
-    for (const link of this.#open) link.closeStreams(id)
-    this.#instead?.removeGroup?.(id)
+    for (const link of this.#peers) link.closeStreams(id)
+    this.#collectives?.removeGroup?.(id)
   }
 
   /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */
@@ -176,15 +140,15 @@ export class Engine {
     if (group === undefined) {
       throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
     }
-    const operation = resolveAlgorithm(requested, group, this.ladders, this.#instead)
-    const task = new Task(operation, group, onSettled, this.#onReady)
+    const { layout, ranks } = group
+    const operation =
+      this.#collectives?.take(requested, group) ??
+      resolveAlgorithm(requested, ranks.length, layout, this.tuning)
+    const task = new Task(this, operation, group, onSettled)
     this.#running.add(task)
     this.#observer.onStart(task)
-    const { failure } = group
-    const isRefused =
-      failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)
-    if (isRefused) {
-      this.#failures.fail(task, refusalError(task, failure.error, this.rank))
+    if (group.failure !== undefined && refuses(group, operation)) {
+      this.#failures.fail(task, refusalError(task, group.failure.error, this.rank))
       return task
     }
     if (operation.aborted) {
@@ -195,7 +159,10 @@ export class Engine {
       group.active.set(operation.sequence, task)
       if (!this.#failures.checkEarlyMessages(task)) return task
     }
-    task.steps = stepsOf(this, task, this.#instead)
+    task.steps =
+      this.#collectives !== undefined && isWithoutMessages(operation)
+        ? this.#collectives.run(task)
+        : findAlgorithm(operation, ranks.length)(task, operation)
     this.#run(task)
     return task
   }
@@ -206,16 +173,16 @@ export class Engine {
    * @param everywhere - false: only on links from which something is expected
    */
   progress(everywhere = true): boolean {
-    let moved = this.#instead?.progress() === true
-    for (const link of this.#open) {
+    let moved = this.#collectives?.progress() === true
+    for (const link of this.#peers) {
       if ((everywhere || link.isBusy) && link.move()) moved = true
     }
     return this.#runReady() || moved
   }
 
   /**
-   * Fails what is past its deadline; returns the earliest deadline of the rest. Collectives older
-   * than `patience` milliseconds ask whom they wait for what they run.
+   * Fails what is past its deadline, and returns the earliest deadline of the rest. Collectives that
+   * are older than `patience` milliseconds ask the ranks they wait for what these run.
    */
   checkDeadlines(patience = 200): number {
     const now = monotonicNow()
@@ -229,17 +196,75 @@ export class Engine {
 
   /** Tells all peers that this rank leaves in order. */
   sayGoodbye(): void {
-    for (const link of this.#open) link.sayGoodbye()
+    for (const link of this.#peers) link.sayGoodbye()
   }
 
-  /** For people: what runs and whom it waits for. */
+  /** Human-readable: what runs, and which ranks it waits for. */
   describeWaiting(): string {
-    return describeWaiting(this.rank, this.#running)
+    const tasks = Array.from(
+      this.#running,
+      (task) => `${task.describe()} waits for rank ${task.peers().join(', ')}`,
+    )
+    return `rank ${this.rank}: ${tasks.join(', ')}`
   }
 
   /** Fails everything that runs. */
   failAll(error: TsrError): void {
     for (const task of [...this.#running]) this.#failures.fail(task, error)
+  }
+
+  /** See `TaskContext`. */
+  onReady(task: Task): void {
+    this.#ready.push(task)
+  }
+
+  /** See `TaskContext`. */
+  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
+    this.#failures.onMismatch(stream, theirs, transfer)
+  }
+
+  /** See `TaskContext`. */
+  onWithdrawn(receive: TaskTransfer): void {
+    this.#failures.onWithdrawn(receive)
+  }
+
+  #linkEvents(): LinkEvents {
+    return {
+      onUnexpected: (stream, theirs) => {
+        this.#failures.onUnexpected(stream, theirs)
+        this.matching.onArrival(stream)
+      },
+      onFault: (link, header, payload) => {
+        this.#failures.onFault(link, header, payload)
+        this.matching.onClosed(link)
+      },
+      onNotice: (link, header, payload) => {
+        this.#observer.onNotice(link, header, payload)
+      },
+      hasLeft: (group) => this.#destroyed.has(group),
+      onClosed: (link) => {
+        Atomics.store(this.gone, link.peer, 1)
+        // What has come already may complete an operation.
+        this.#runReady()
+        this.#failures.onClosed(link)
+        this.matching.onClosed(link)
+      },
+    }
+  }
+
+  #openFlatCollectives(transport: Transport | undefined): FlatCollectives | undefined {
+    const slots = transport?.slots
+    if (slots === undefined) return undefined
+    const { rank, kernels, links } = this
+    return new FlatCollectives({
+      slots,
+      rank,
+      kernels,
+      onMismatch: (peer, group, sequence, theirs) => {
+        const stream = links[peer]!.stream(spaces.collective, group, sequence)
+        this.#failures.onMismatch(stream, theirs)
+      },
+    })
   }
 
   #runReady(): boolean {
@@ -262,7 +287,7 @@ export class Engine {
           return
         }
         if (!value.done) {
-          if (value.missing !== undefined) this.#failures.checkMissing(task, value.missing())
+          if (value.missing !== undefined) this.#failures.requirePresent(task, value.missing())
           task.waitingFor = value
           return
         }
@@ -270,12 +295,6 @@ export class Engine {
     } catch (cause) {
       this.#failures.fail(task, thrownError(cause))
     }
-  }
-
-  #finishTransfer(transfer: Transfer): void {
-    transfer.done = true
-    endTransfer(transfer)
-    transfer.task.resume(transfer)
   }
 
   #settle(task: Task, state: 'done' | 'failed'): void {
@@ -286,20 +305,11 @@ export class Engine {
     task.steps = undefined
     this.#running.delete(task)
     this.#observer.onSettled(task)
-    for (const transfer of task.open) {
-      endTransfer(transfer)
-      transfer.stream.link.cancel(transfer)
-    }
-    for (const at of freeScratch(task)) this.memory.release(at)
-    if (operation.name === 'recv') this.turns.forget(task)
+    task.release()
     if (isCollective(operation)) {
       group.active.delete(operation.sequence)
       remember(group, operation.sequence, fingerprint)
-      if (state === 'done') {
-        closeStreams(task, (stream, leftover) => {
-          this.#failures.onMismatch(stream, leftover, undefined)
-        })
-      }
+      if (state === 'done') task.closeStreams()
     }
     task.onSettled(task)
   }

@@ -1,10 +1,4 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import { announce, neighboursOf } from './announcement.ts'
-import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
-import { spaces, type FrameHeader } from './frame.ts'
-import { hasLeft, recall, type EngineGroup } from './group.ts'
-import type { Link } from './link.ts'
-import type { EngineObserver } from './observer.ts'
 import {
   describeFingerprint,
   isCollective,
@@ -12,24 +6,31 @@ import {
   belongsTo,
   type Fingerprint,
 } from '../operation.ts'
-import { streamKey, type Stream } from './stream.ts'
+import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
+import { hasDeparted, recall, type EngineGroup } from './group.ts'
+import { spaces, type FrameHeader } from './messages/frame.ts'
+import type { Link } from './messages/link.ts'
+import { streamKey, type Stream } from './messages/stream.ts'
+import type { EngineObserver } from './observer.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
-import { nameAndWait, nameOf, needs, outlastsLeaving, type Task } from './task.ts'
-import type { Transfer } from './transfer.ts'
+import type { Task, TaskTransfer } from './task.ts'
 
-/** What the engine lends: it owns all of it. */
+/** What the engine lends; it owns all of it. */
 export interface EngineState {
   readonly rank: number
   readonly links: readonly (Link | undefined)[]
   readonly groups: ReadonlyMap<number, EngineGroup>
   /** Ids of groups that this rank has destroyed. */
-  readonly left: ReadonlySet<number>
+  readonly destroyed: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
   readonly observer: EngineObserver
 }
 
-/** Groups that are not made yet, whose faults are kept. */
+/** The error of each operation; undefined: that of operations which are called later. */
+type ErrorOf = (task: Task) => TsrError | undefined
+
+/** Groups that this rank has not made yet, and whose faults are kept. */
 const EARLY_GROUPS = 64
 
 /**
@@ -37,7 +38,7 @@ const EARLY_GROUPS = 64
  *
  * A message that times out, is aborted or is withdrawn fails alone. A collective that fails, and a
  * mismatch, leave the ranks of a group in different places: then the group fails on every rank,
- * with all that runs on it from there on, and refuses what is called later.
+ * with everything that runs on it from there on, and refuses what is called later.
  */
 export class Failures {
   readonly #engine: EngineState
@@ -48,21 +49,20 @@ export class Failures {
     this.#engine = engine
   }
 
-  /** Ends an operation with an error; with a collective its group fails from there on. */
+  /** Ends an operation with an error. With a collective, its group fails from there on. */
   fail(task: Task, error: TsrError): void {
     if (task.state !== 'running') return
     const { group, operation } = task
     if (isCollective(operation)) {
-      const errorOf = (other: Task): TsrError | undefined => (other === task ? error : undefined)
       const fault = { reason: sentenceOf(error), all: false }
-      this.#failGroup(group, operation.sequence, error, errorOf, fault)
+      this.#failGroup(group, operation.sequence, error, onlyOf(task, error), fault)
     } else {
       this.#end(task, error)
       this.#engine.observer.onFailure(error)
     }
   }
 
-  /** See `Engine`. */
+  /** See `Engine.checkDeadlines`. */
   checkDeadlines(now: number, patience: number): number {
     const { abortedBy } = this.#engine.observer
     if (abortedBy !== undefined) this.#onAborted(abortedBy)
@@ -75,40 +75,29 @@ export class Failures {
     return earliest
   }
 
-  /**
-   * Ranks that wait for each other in different collectives may exchange nothing (each takes the
-   * other for the root): so one that waits says what it runs.
-   */
-  #inquire(task: Task): void {
-    task.hasInquired = true
-    if (!isCollective(task.operation)) return
-    for (const transfer of task.open) transfer.stream.link.inquire(transfer)
-    announce(task, task.waitingFor?.missing?.() ?? [], this.#engine.links)
-  }
-
-  /** @throws when a task waits for a rank that has departed, so that waiting is in vain */
-  checkMissing(task: Task, missing: readonly number[]): void {
+  /** @throws when a task waits for a rank that has departed, so that it would wait for good */
+  requirePresent(task: Task, awaited: readonly number[]): void {
     const { links, rank } = this.#engine
-    for (const peer of missing) {
+    for (const peer of awaited) {
       const link = links[peer]
-      if (link !== undefined && hasLeft(task.group, link)) throw peerError(task, link, rank)
+      if (link !== undefined && hasDeparted(task.group, link)) throw peerError(task, link, rank)
     }
   }
 
   /** Compares messages that came before this collective was called with it. */
   checkEarlyMessages(task: Task): boolean {
     const { group, operation, fingerprint } = task
-    if (isNative(operation)) announce(task, neighboursOf(task), this.#engine.links)
+    if (isNative(operation)) this.#askPeers(task, neighboursOf(task))
     const key = streamKey(spaces.collective, group.id, operation.sequence)
     for (const peer of group.ranks) {
       const stream = this.#engine.links[peer]?.streams.get(key)
-      const odd = [...(stream?.unexpected ?? []), ...(stream?.clearances ?? [])].find(
+      if (stream === undefined) continue
+      const other = [...stream.unexpected, ...stream.cleared].find(
         (message) => !belongsTo(message.fingerprint, fingerprint),
       )
-      if (stream !== undefined && odd !== undefined) {
-        this.onMismatch(stream, odd.fingerprint, undefined)
-        return false
-      }
+      if (other === undefined) continue
+      this.onMismatch(stream, other.fingerprint)
+      return false
     }
     return true
   }
@@ -120,10 +109,11 @@ export class Failures {
     const running = group.active.get(stream.sequence)
     const mine = running?.fingerprint ?? recall(group, stream.sequence)
     if (mine === undefined || group.failure !== undefined) return
-    if (!belongsTo(theirs, mine)) this.onMismatch(stream, theirs, undefined)
+    if (!belongsTo(theirs, mine)) this.onMismatch(stream, theirs)
   }
 
-  onMismatch(stream: Stream, theirs: Fingerprint, transfer: Transfer | undefined): void {
+  /** Another rank runs something else at this position of the group. */
+  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
     const { link, space, sequence } = stream
     const group = this.#engine.groups.get(stream.group)
     if (group === undefined) return
@@ -141,11 +131,9 @@ export class Failures {
       peer: link.peer,
       theirs: describeCall(theirs, theirSite),
     })
-    const all = space === spaces.message
-    const errorOf = (other: Task): TsrError | undefined => (other === task ? error : undefined)
-    this.#failGroup(group, sequence, error, errorOf, {
+    this.#failGroup(group, sequence, error, onlyOf(task, error), {
       reason: sentenceOf(error),
-      all,
+      all: space === spaces.message,
       mismatch: { rank, mine, peer: link.peer, theirs, mySite, theirSite },
     })
   }
@@ -154,7 +142,7 @@ export class Failures {
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void {
     const group = this.#engine.groups.get(header.group)
     if (group === undefined) {
-      if (this.#engine.left.has(header.group)) return
+      if (this.#engine.destroyed.has(header.group)) return
       this.#keep(header.group, () => {
         this.onFault(link, header, payload)
       })
@@ -164,7 +152,7 @@ export class Failures {
     const fault = decodeFault(payload)
     if (fault.destroyed === true) {
       group.departed.add(link.peer)
-      this.#onDeserted(link, ({ group: { id } }) => id === header.group)
+      this.#onDeparted(link, ({ group: { id } }) => id === header.group)
       return
     }
     const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
@@ -172,14 +160,14 @@ export class Failures {
     const called = recall(group, sequence)
     const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
     const error = errorOf(fault.all ? 'every operation' : name)
-    const errorOfTask = (task: Task): TsrError | undefined => {
+    const errorOfTask: ErrorOf = (task) => {
       const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
-      return fault.all || isMeant ? errorOf(nameAndWait(task)) : undefined
+      return fault.all || isMeant ? errorOf(task.describeWaiting()) : undefined
     }
     this.#failGroup(group, sequence, error, errorOfTask, fault)
   }
 
-  /** Faults that came before the group was made. */
+  /** Acts on faults that came before the group was made. */
   onGroupAdded(id: number): void {
     const faults = this.#early.get(id) ?? []
     this.#early.delete(id)
@@ -190,20 +178,18 @@ export class Failures {
   failGroup(id: number, reason: string): void {
     const group = this.#engine.groups.get(id)
     if (group === undefined) return
-    const facts = {
-      rank: this.#engine.rank,
-      operation: 'every operation',
-      group: group.name,
-      reason,
-    }
-    const error = tsrError('ERR_TSR_GROUP_FAILED', facts)
-    const errorOf = (task: Task): TsrError =>
-      tsrError('ERR_TSR_GROUP_FAILED', { ...facts, operation: nameOf(task) })
-    this.#failGroup(group, 0, error, errorOf, { reason, all: true })
+    const errorOf = (operation: string): TsrError =>
+      tsrError('ERR_TSR_GROUP_FAILED', {
+        rank: this.#engine.rank,
+        operation,
+        group: group.name,
+        reason,
+      })
+    const error = errorOf('every operation')
+    this.#failGroup(group, 0, error, (task) => errorOf(task.describe()), { reason, all: true })
   }
 
-  onWithdrawn(receive: Transfer): void {
-    const { task, stream } = receive
+  onWithdrawn({ task, stream }: TaskTransfer): void {
     this.fail(task, withdrawnError(task, stream.link, this.#engine.rank))
   }
 
@@ -211,11 +197,11 @@ export class Failures {
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
     if (link.closed === 'left') {
-      this.#onDeserted(link, () => true)
+      this.#onDeparted(link, () => true)
       return
     }
     for (const group of groups.values()) {
-      // one that has failed as a whole has a cause, and may be about to tell it
+      // A group that has failed as a whole has a cause, and may be about to tell it.
       if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)
@@ -224,19 +210,36 @@ export class Failures {
     }
   }
 
-  /** A peer sends nothing more that these operations could wait for; all it sent has come. */
-  #onDeserted(link: Link, isConcerned: (task: Task) => boolean): void {
+  /** Tells the members that this rank has destroyed the group. A goodbye tells the world's end. */
+  onDestroyed(group: EngineGroup): void {
+    if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
+  }
+
+  /**
+   * Ranks that wait for each other in different collectives may exchange nothing, because each takes
+   * the other for the root. So a rank that has waited for a while says what it runs.
+   */
+  #inquire(task: Task): void {
+    task.hasInquired = true
+    if (!isCollective(task.operation)) return
+    for (const { stream, fingerprint } of task.open) stream.link.inquire(stream, fingerprint)
+    this.#askPeers(task, task.waitingFor?.missing?.() ?? [])
+  }
+
+  /** Tells these ranks of the world what this one runs: they find whether they run something else. */
+  #askPeers({ group, operation, fingerprint }: Task, peers: Iterable<number>): void {
+    const address = { space: spaces.collective, group: group.id, sequence: operation.sequence }
+    for (const peer of peers) this.#engine.links[peer]?.inquire(address, fingerprint)
+  }
+
+  /** A peer sends nothing more that these operations could wait for; all that it sent has come. */
+  #onDeparted(link: Link, isConcerned: (task: Task) => boolean): void {
     const { running, rank } = this.#engine
     for (const task of [...running]) {
-      if (needs(task, link.peer) && isConcerned(task) && !outlastsLeaving(task)) {
+      if (task.needs(link.peer) && isConcerned(task) && !task.outlastsDepartures) {
         this.fail(task, peerError(task, link, rank))
       }
     }
-  }
-
-  /** Tells the members that this rank has destroyed the group; of the world's end tells goodbye. */
-  onDestroyed(group: EngineGroup): void {
-    if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }
 
   /** The launcher says that the job ends because of this rank. */
@@ -250,22 +253,20 @@ export class Failures {
       }
       const error = lost('no operation')
       const fault = { reason: sentenceOf(error), all: true }
-      this.#failGroup(group, 0, error, (task) => lost(nameOf(task)), fault)
+      this.#failGroup(group, 0, error, (task) => lost(task.describe()), fault)
     }
   }
 
   /**
-   * The group fails, all of it or from one of its collectives on. Every rank that learns of it
-   * tells all others: so whatever a rank does because of it, as leaving, reaches them after the news,
-   * and they do not take it for the cause.
-   *
-   * @param errorOf - the error of a running operation, where it is another than the refusal of later
+   * The group fails, as a whole or from one of its collectives on. Every rank that learns of it tells
+   * all others: whatever a rank then does because of the failure, such as leaving, reaches them after
+   * the news, and they do not take it for the cause.
    */
   #failGroup(
     group: EngineGroup,
     sequence: number,
     error: TsrError,
-    errorOf: (task: Task) => TsrError | undefined,
+    errorOf: ErrorOf,
     fault: Fault,
   ): void {
     const { rank, running } = this.#engine
@@ -302,4 +303,16 @@ export class Failures {
     const [oldest] = this.#early.keys()
     if (this.#early.size > EARLY_GROUPS && oldest !== undefined) this.#early.delete(oldest)
   }
+}
+
+function onlyOf(task: Task | undefined, error: TsrError): ErrorOf {
+  return (other) => (other === task ? error : undefined)
+}
+
+/**
+ * A library does not compare what the ranks run. So each rank tells its neighbours in the group, and
+ * of two ranks the later one finds what the other runs.
+ */
+function neighboursOf({ group: { rank, ranks } }: Task): Iterable<number> {
+  return new Set([ranks.at(rank - 1)!, ranks[(rank + 1) % ranks.length]!])
 }

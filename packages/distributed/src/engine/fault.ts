@@ -1,8 +1,8 @@
 import { decode, encode, tsrError, type TsrError } from '@tsrun/core'
-import { EAGER_LIMIT } from './engine-memory.ts'
 import { describeFingerprint, type Fingerprint } from '../operation.ts'
+import { EAGER_LIMIT } from './messages/frame.ts'
 
-/** Two ranks of the world that run different things. */
+/** Two ranks of the world that run different operations. */
 export interface Disagreement {
   readonly rank: number
   readonly mine: Fingerprint
@@ -13,20 +13,20 @@ export interface Disagreement {
   readonly theirSite?: string | undefined
 }
 
-/** For people: `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
+/** Human-readable: `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
 export function describeCall(call: Fingerprint, site: string | undefined): string {
   return site === undefined
     ? describeFingerprint(call)
     : `${describeFingerprint(call)} (called at ${site})`
 }
 
-/** Why a group fails, as one rank tells another, and that one the next. */
+/** Why a group fails, as one rank tells another, which passes it on. */
 export interface Fault {
   readonly reason: string
-  /** Not from one operation on: all of the group. */
+  /** The whole group fails, and not only from one operation on. */
   readonly all: boolean
   readonly mismatch?: Disagreement
-  /** No failure: the sender has destroyed the group, and had finished all it called. */
+  /** Not a failure: the sender has destroyed the group, and had finished all that it called. */
   readonly destroyed?: boolean
 }
 
@@ -36,7 +36,7 @@ export function encodeFault(fault: Fault): Uint8Array {
   return encode({ ...fault, reason: fault.reason.slice(0, LONGEST_REASON) }, EAGER_LIMIT)
 }
 
-/** Peers have proven the job's token, but the shape is checked all the same. */
+/** Peers have proven that they know the job's token, but the shape is checked all the same. */
 export function decodeFault(payload: Uint8Array): Fault {
   const fault = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
   const { reason, all, mismatch, destroyed } = fault
@@ -56,7 +56,7 @@ export interface FaultContext {
   readonly operation: string
 }
 
-/** The error on the rank that is told: a rank that is part of a mismatch sees it from its side. */
+/** The error on the rank that is told. A rank that is part of a mismatch sees it from its side. */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context
   if (mismatch?.peer !== rank) {

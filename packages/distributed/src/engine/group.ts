@@ -1,23 +1,18 @@
 import type { TsrError } from '@tsrun/core'
 import type { Layout } from '../algorithms/channel.ts'
-import type { Fingerprint } from '../operation.ts'
-import type { Link } from './link.ts'
+import { isCollective, type Fingerprint, type Operation } from '../operation.ts'
+import type { GroupFacts } from '../transports/transport-collectives.ts'
+import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
 /** Collectives that a group remembers after their end, to name them in a mismatch. */
 const HISTORY = 256
 
 /** A process group as the engine sees it. */
-export interface EngineGroup {
-  readonly id: number
+export interface EngineGroup extends GroupFacts {
   readonly name: string
-  /** Rank of this process in the group. */
-  readonly rank: number
-  /** World rank of each member. */
-  readonly ranks: readonly number[]
   /** By member: which host; the members on one share memory. */
   readonly hosts: readonly number[]
-  readonly layout: Layout
   /** Running collectives by sequence. */
   readonly active: Map<number, Task>
   /** Fingerprints of the last collectives, by sequence modulo its length. */
@@ -58,8 +53,14 @@ function layoutOf(hosts: readonly number[]): Layout {
 }
 
 /** Whether a peer exchanges nothing more on this group: it has destroyed it, has left or was lost. */
-export function hasLeft({ departed }: EngineGroup, { closed, peer }: Link): boolean {
+export function hasDeparted({ departed }: EngineGroup, { closed, peer }: Link): boolean {
   return closed !== undefined || departed.has(peer)
+}
+
+/** Whether the group has failed, as a whole or before this operation. */
+export function refuses({ failure }: EngineGroup, operation: Operation): boolean {
+  if (failure === undefined) return false
+  return !isCollective(operation) || operation.sequence >= failure.from
 }
 
 export function remember(group: EngineGroup, sequence: number, fingerprint: Fingerprint): void {

@@ -1,27 +1,27 @@
 import type { TsrError } from '@tsrun/core'
-import type { FrameHeader } from './frame.ts'
 import type { EngineGroup } from './group.ts'
-import type { Link } from './link.ts'
+import type { StreamAddress } from './messages/frame.ts'
+import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** What an engine lets its observer see. The engine owns all of it. */
+/** What an engine shows its observer. The engine owns all of it. */
 export interface ObservedEngine {
-  readonly groups: Map<number, EngineGroup>
+  readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
   /** By world rank; undefined for this rank. */
   readonly links: readonly (Link | undefined)[]
 }
 
-/** Hears what an engine does, and records it for people. */
+/** Hears what an engine does, and records it for people. The engine works the same without it. */
 export interface EngineObserver {
   /** The engine has taken an operation. */
   onStart(task: Task): void
-  /** An operation has ended; its transfers are not cancelled yet. */
+  /** An operation has ended. Its transfers are not cancelled yet. */
   onSettled(task: Task): void
-  /** An operation, or a group, has failed, and everything that fails with it. */
+  /** An operation or a group has failed, and everything that fails with it. */
   onFailure(error: TsrError): void
-  /** Another rank's observer says something: see `Link.sendNotice`. */
-  onNotice(link: Link, header: FrameHeader, payload: Uint8Array): void
+  /** The observer of another rank says something: see `Link.sendNotice`. */
+  onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void
   /** Called now and then while operations run. */
   look(now: number): void
   /** Where a rank called a collective, if that is known. */

@@ -1,17 +1,17 @@
-import { reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
-import type { Link } from './link.ts'
-import { nameOf, peersOf, type Task } from './task.ts'
+import { isTsrError, reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
+import type { Link } from './messages/link.ts'
+import type { Task } from './task.ts'
 
-/** The error of an operation, or of a group where nothing ran, that needs a peer that is gone. */
+/** The error of an operation, or of a group where nothing ran, that needs a peer that has departed. */
 export function peerError(
   task: Task | undefined,
   link: Link,
   rank: number,
   group = task?.group.name ?? '',
 ): TsrError {
-  // an error of its own for each operation
-  if (link.failure !== undefined) return reviveTsrError(link.failure.toJSON())
-  const operation = task === undefined ? 'no operation' : nameOf(task)
+  // Each operation gets an error of its own.
+  if (link.failure !== undefined) return reviveTsrError(thrownError(link.failure).toJSON())
+  const operation = task === undefined ? 'no operation' : task.describe()
   const facts = { peer: link.peer, rank, operation, group }
   if (link.closed === undefined) return tsrError('ERR_TSR_GROUP_LEFT', facts)
   if (link.closed === 'left') return tsrError('ERR_TSR_PEER_LEFT', facts)
@@ -20,9 +20,14 @@ export function peerError(
 
 /** The error of an operation of a group that has failed before. */
 export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
-  // an error of its own for each operation
+  // Each operation gets an error of its own.
   if (error.code === 'ERR_TSR_MISMATCH') return reviveTsrError(error.toJSON())
-  const facts = { rank, operation: nameOf(task), group: task.group.name, reason: sentenceOf(error) }
+  const facts = {
+    rank,
+    operation: task.describe(),
+    group: task.group.name,
+    reason: sentenceOf(error),
+  }
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }
 
@@ -30,7 +35,7 @@ export function refusalError(task: Task, error: TsrError, rank: number): TsrErro
 export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
   return tsrError('ERR_TSR_PEER_FAILED', {
     rank,
-    operation: nameOf(task),
+    operation: task.describe(),
     group: task.group.name,
     peer: link.peer,
     reason: 'it has given up sending the message',
@@ -38,25 +43,17 @@ export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
 }
 
 export function timeoutError(task: Task, rank: number): TsrError {
-  if (task.operation.name === 'monitoredBarrier' && task.group.rank === 0) {
-    return tsrError('ERR_TSR_BARRIER_MISSING', {
-      rank,
-      group: task.group.name,
-      milliseconds: task.operation.timeout,
-      missing: peersOf(task).join(', '),
-    })
+  const { operation, group } = task
+  const peers = task.peers().join(', ')
+  const facts = { rank, group: group.name, milliseconds: operation.timeout }
+  if (operation.name === 'monitoredBarrier' && group.rank === 0) {
+    return tsrError('ERR_TSR_BARRIER_MISSING', { ...facts, missing: peers })
   }
-  return tsrError('ERR_TSR_OPERATION_TIMEOUT', {
-    rank,
-    operation: nameOf(task),
-    group: task.group.name,
-    milliseconds: task.operation.timeout,
-    peers: peersOf(task).join(', '),
-  })
+  return tsrError('ERR_TSR_OPERATION_TIMEOUT', { ...facts, operation: task.describe(), peers })
 }
 
 export function abortError(task: Task, rank: number): TsrError {
-  const facts = { rank, operation: nameOf(task), group: task.group.name }
+  const facts = { rank, operation: task.describe(), group: task.group.name }
   return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
 }
 
@@ -66,13 +63,9 @@ export function sentenceOf({ message, advice, code }: TsrError): string {
   return end < 0 ? message : `${message.slice(0, end)} (${code})`
 }
 
-/** What an algorithm threw, as an error of the table. */
+/** What an algorithm or a link threw, as an error of the table. */
 export function thrownError(cause: unknown): TsrError {
-  if (isTsr(cause)) return cause
+  if (isTsrError(cause)) return cause
   const what = cause instanceof Error ? cause.message : String(cause)
   return tsrError('ERR_TSR_INTERNAL', { what }, { cause })
-}
-
-function isTsr(error: unknown): error is TsrError {
-  return typeof error === 'object' && error !== null && 'facts' in error && 'code' in error
 }

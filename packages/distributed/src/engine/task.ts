@@ -1,8 +1,9 @@
-import { monotonicNow, type TsrError } from '@tsrun/core'
-import type { Resumable, Waited } from '../algorithms/channel.ts'
+import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import type { MatchedReceive, Resumable, Waited } from '../algorithms/channel.ts'
+import type { TuningTable } from '../algorithms/tuning-table.ts'
+import type { Heap } from '../arena/heap.ts'
 import { dtypes } from '../dtype.ts'
-import type { RunningOperation } from '../transports/transport-collectives.ts'
-import type { EngineGroup } from './group.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import {
   ANY_SOURCE,
   describeFingerprint,
@@ -12,16 +13,46 @@ import {
   type Fingerprint,
   type Operation,
 } from '../operation.ts'
-import type { Stream } from './stream.ts'
-import type { Transfer } from './transfer.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
+import { hasDeparted, type EngineGroup } from './group.ts'
+import type { MatchingQueues } from './matching-queue.ts'
+import { spaces } from './messages/frame.ts'
+import type { Link } from './messages/link.ts'
+import type { EngineMemory } from './messages/memory.ts'
+import type { Stream, Transfer } from './messages/stream.ts'
+import { peerError } from './task-errors.ts'
 
-/** An operation that the engine runs. Times are `monotonicNow()`. */
+/** What tasks use of their engine. */
+export interface TaskContext {
+  /** Rank in the world. */
+  readonly rank: number
+  /** By world rank; undefined for this rank. */
+  readonly links: readonly (Link | undefined)[]
+  readonly heap: Heap
+  readonly memory: EngineMemory
+  readonly kernels: Kernels
+  readonly tuning: TuningTable
+  /** The receives that may have to wait for a source. */
+  readonly matching: MatchingQueues
+  /** A task can continue. */
+  onReady(task: Task): void
+  /** A message of another call came, for `transfer` or for nobody. */
+  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
+  onWithdrawn(receive: TaskTransfer): void
+}
+
+/**
+ * An operation that the engine runs, and the channel through which its algorithm exchanges
+ * messages: they go through the links, in the stream of the operation. Times are `monotonicNow()`.
+ */
 export class Task implements RunningOperation {
   readonly operation: Operation
   readonly group: EngineGroup
   readonly fingerprint: Fingerprint
+  readonly engine: TaskContext
   steps: Resumable | undefined
   readonly posted = monotonicNow()
+  /** When the first message moved; 0 before. */
   started = 0
   completed = 0
   readonly deadline: number
@@ -30,87 +61,234 @@ export class Task implements RunningOperation {
   state: 'running' | 'done' | 'failed' = 'running'
   error: TsrError | undefined
   waitingFor: Waited | undefined
-  /** Transfers that are not done, for cancellation. */
-  readonly open = new Set<Transfer>()
-  /** Streams of a collective, by group rank; they end with it. */
-  readonly streams: (Stream | undefined)[] = []
-  /** Blocks of engine memory to release at the end. */
-  readonly scratch: number[] = []
+  /** Transfers that are not done. */
+  readonly open = new Set<TaskTransfer>()
   readonly onSettled: (task: Task) => void
-  readonly #onReady: (task: Task) => void
+  /** Streams of a collective, by group rank; they end with it. */
+  readonly #streams: (Stream | undefined)[] = []
+  /** Blocks of engine memory to release at the end. */
+  readonly #scratch: number[] = []
 
-  /** @param onReady - called when it can continue */
   constructor(
+    engine: TaskContext,
     operation: Operation,
     group: EngineGroup,
     onSettled: (task: Task) => void,
-    onReady: (task: Task) => void,
   ) {
+    this.engine = engine
     this.operation = operation
     this.group = group
     this.fingerprint = fingerprintOf(operation, dtypes[operation.dtype].code)
     this.deadline = this.posted + operation.timeout
     this.onSettled = onSettled
-    this.#onReady = onReady
+  }
+
+  get rank(): number {
+    return this.group.rank
+  }
+
+  get size(): number {
+    return this.group.ranks.length
+  }
+
+  get hosts(): readonly number[] {
+    return this.group.hosts
+  }
+
+  get heap(): Heap {
+    return this.engine.heap
+  }
+
+  get kernels(): Kernels {
+    return this.engine.kernels
+  }
+
+  get tuning(): TuningTable {
+    return this.engine.tuning
+  }
+
+  send(to: number, at: number, bytes: number, count?: number): Transfer {
+    const stream = this.#streamTo(to)
+    const transfer = this.#begin(stream, stream.nextSend++, at, bytes, count)
+    this.#requirePresent(stream.link)
+    stream.link.sends.start(transfer)
+    return transfer
+  }
+
+  receive(from: number, at: number, bytes: number, count?: number): Transfer {
+    const stream = this.#streamTo(from)
+    const transfer = this.#begin(stream, stream.nextReceive++, at, bytes, count)
+    stream.link.receives.start(transfer)
+    if (!transfer.done && !this.outlastsDepartures) this.#requirePresent(stream.link)
+    return transfer
+  }
+
+  receiveMatched(from: number, at: number, bytes: number): MatchedReceive {
+    return this.engine.matching.post(this, from, (source) => this.receive(source, at, bytes))
+  }
+
+  skip(from: number): void {
+    const stream = this.#streamTo(from)
+    const transfer = this.#begin(stream, stream.nextReceive++, 0, 0)
+    transfer.end()
+    transfer.cancelled = true
+    stream.link.receives.start(transfer)
+  }
+
+  scratch(bytes: number): number {
+    const at = this.engine.memory.allocateScratch(bytes)
+    this.#scratch.push(at)
+    return at
   }
 
   resume(waited: Waited): void {
     if (this.waitingFor !== waited) return
     this.waitingFor = undefined
-    this.#onReady(this)
+    this.engine.onReady(this)
   }
-}
 
-/** For people: `allReduce(sum) float32[4096] by ring, #12`. */
-export function nameOf({ operation, fingerprint }: Task): string {
-  if (isCollective(operation)) return `${describeFingerprint(fingerprint)} #${operation.sequence}`
-  const { name, peer, tag, dtype, count } = operation
-  const direction = name === 'send' ? 'to' : 'from'
-  const other = peer === ANY_SOURCE ? 'any rank' : `rank ${peer}`
-  return `${name} ${dtype}[${count}] ${direction} ${other}, tag ${tag}`
-}
+  /** It has ended: lets go of its messages, its scratch and its place in a queue. */
+  release(): void {
+    for (const transfer of this.open) {
+      transfer.end()
+      transfer.stream.link.cancel(transfer)
+    }
+    // What a library still uses after a failure is its own for good.
+    if (this.state === 'done' || !isNative(this.operation)) {
+      for (const at of this.#scratch) this.engine.memory.release(at)
+    }
+    if (this.operation.name === 'recv') this.engine.matching.remove(this)
+  }
 
-/** Whether it waits on when ranks leave, to name all that are missing at its end. */
-export function outlastsLeaving({ operation, group }: Task): boolean {
-  return operation.name === 'monitoredBarrier' && operation.peer === 1 && group.rank === 0
-}
-
-/** The ranks of the world whose messages it waits for, or that have not taken its own. */
-export function peersOf({ open, operation, group, waitingFor }: Task): number[] {
-  const { name, peer } = operation
-  const peers = new Set([...open].map(({ stream }) => stream.link.peer))
-  for (const missing of waitingFor?.missing?.() ?? []) peers.add(missing)
-  if (peers.size === 0 && (name === 'recv' || isNative(operation))) {
-    const isAny = name !== 'recv' || peer === ANY_SOURCE
-    for (const [rank, member] of group.ranks.entries()) {
-      if (isAny ? rank !== group.rank : rank === peer) peers.add(member)
+  /** Closes the streams of a collective; messages that nobody received belong to another call. */
+  closeStreams(): void {
+    for (const stream of this.#streams) {
+      const leftover = stream?.link.closeStream(stream)
+      if (stream !== undefined && leftover !== undefined) this.engine.onMismatch(stream, leftover)
     }
   }
-  return [...peers].sort((a, b) => a - b)
+
+  /** Whether it keeps waiting when ranks depart, to name all that are missing at its end. */
+  get outlastsDepartures(): boolean {
+    const { name, peer } = this.operation
+    return name === 'monitoredBarrier' && peer === 1 && this.group.rank === 0
+  }
+
+  /** The ranks of the world whose messages it waits for, or that have not taken its own. */
+  peers(): number[] {
+    const { name, peer } = this.operation
+    const peers = new Set([...this.open].map(({ stream }) => stream.link.peer))
+    for (const missing of this.waitingFor?.missing?.() ?? []) peers.add(missing)
+    if (peers.size === 0 && (name === 'recv' || isNative(this.operation))) {
+      const isAny = name !== 'recv' || peer === ANY_SOURCE
+      for (const [rank, member] of this.group.ranks.entries()) {
+        if (isAny ? rank !== this.group.rank : rank === peer) peers.add(member)
+      }
+    }
+    return [...peers].sort((a, b) => a - b)
+  }
+
+  /** Whether it cannot end without the peer (world rank). */
+  needs(peer: number): boolean {
+    if (this.waitingFor?.missing?.().includes(peer) === true) return true
+    return [...this.open].some(({ stream }) => stream.link.peer === peer)
+  }
+
+  /** Human-readable: `allReduce(sum) float32[4096] by ring, #12`. */
+  describe(): string {
+    const { operation, fingerprint } = this
+    if (isCollective(operation)) {
+      return `${describeFingerprint(fingerprint)} #${operation.sequence}`
+    }
+    const { name, peer, tag, dtype, count } = operation
+    const direction = name === 'send' ? 'to' : 'from'
+    const other = peer === ANY_SOURCE ? 'any rank' : `rank ${peer}`
+    return `${name} ${dtype}[${count}] ${direction} ${other}, tag ${tag}`
+  }
+
+  /** Human-readable, with the ranks that it waits for. */
+  describeWaiting(): string {
+    const peers = this.peers()
+    return `${this.describe()}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
+  }
+
+  #streamTo(peer: number): Stream {
+    const known = this.#streams[peer]
+    if (known !== undefined) return known
+    const { group, operation, engine } = this
+    const world = group.ranks[peer]
+    const link = world === undefined ? undefined : engine.links[world]
+    if (link === undefined) {
+      const what = `there is no link to rank ${peer} of group ${group.name}`
+      throw tsrError('ERR_TSR_INTERNAL', { what })
+    }
+    if (!isCollective(operation)) return link.stream(spaces.message, group.id, operation.tag)
+    const stream = link.stream(spaces.collective, group.id, operation.sequence)
+    this.#streams[peer] = stream
+    return stream
+  }
+
+  #begin(stream: Stream, index: number, at: number, bytes: number, count?: number): TaskTransfer {
+    const fingerprint = count === undefined ? this.fingerprint : { ...this.fingerprint, count }
+    const transfer = new TaskTransfer(this, stream, index, at, bytes, fingerprint)
+    this.open.add(transfer)
+    stream.link.transfers++
+    return transfer
+  }
+
+  /** @throws when the peer at the other end of a link exchanges nothing more on this group */
+  #requirePresent(link: Link): void {
+    if (hasDeparted(this.group, link)) throw peerError(this, link, this.engine.rank)
+  }
 }
 
-/** Whether it cannot end without the peer (world rank). */
-export function needs({ open, waitingFor }: Task, peer: number): boolean {
-  if (waitingFor?.missing?.().includes(peer) === true) return true
-  return [...open].some(({ stream }) => stream.link.peer === peer)
-}
+/** A message of a task. */
+export class TaskTransfer implements Transfer {
+  readonly task: Task
+  readonly stream: Stream
+  index: number
+  readonly at: number
+  readonly bytes: number
+  readonly fingerprint: Fingerprint
+  done = false
+  cancelled = false
 
-/** What can be given back at the end: what a library still uses is its own for good. */
-export function freeScratch({ state, operation, scratch }: Task): readonly number[] {
-  return state === 'done' || !isNative(operation) ? scratch : []
-}
+  constructor(
+    task: Task,
+    stream: Stream,
+    index: number,
+    at: number,
+    bytes: number,
+    fingerprint: Fingerprint,
+  ) {
+    this.task = task
+    this.stream = stream
+    this.index = index
+    this.at = at
+    this.bytes = bytes
+    this.fingerprint = fingerprint
+  }
 
-/** For people: what a rank runs, and whom it waits for. */
-export function describeWaiting(rank: number, running: Iterable<Task>): string {
-  const tasks = Array.from(
-    running,
-    (task) => `${nameOf(task)} waits for rank ${peersOf(task).join(', ')}`,
-  )
-  return `rank ${rank}: ${tasks.join(', ')}`
-}
+  /** Nothing waits for it any more. */
+  end(): void {
+    if (this.task.open.delete(this)) this.stream.link.transfers--
+  }
 
-/** The rank that all wait for, directly or not, is known only where it is waited for. */
-export function nameAndWait(task: Task): string {
-  const peers = peersOf(task)
-  return `${nameOf(task)}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
+  onStarted(): void {
+    if (this.task.started === 0) this.task.started = monotonicNow()
+  }
+
+  onDone(): void {
+    this.done = true
+    this.end()
+    this.task.resume(this)
+  }
+
+  onWithdrawn(): void {
+    this.task.engine.onWithdrawn(this)
+  }
+
+  onMismatch(theirs: Fingerprint): void {
+    this.task.engine.onMismatch(this.stream, theirs, this)
+  }
 }

@@ -1,6 +1,8 @@
 export * from './booleans.as'
-export * from './copy.as'
-export * from './floats.as'
 export * from './halves.as'
-export * from './integers.as'
-export * from './quotients.as'
+export * from './numbers.as'
+
+/** Overlapping ranges are fine, as with memmove. */
+export function copy(to: usize, from: usize, bytes: usize): void {
+  memory.copy(to, from, bytes)
+}

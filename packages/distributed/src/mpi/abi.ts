@@ -1,8 +1,10 @@
 import type { SharedLibrary } from '@tsrun/native'
+import { dtypes, type DType } from '../dtype.ts'
+import type { Reduction } from '../reduction.ts'
 
 /*
- * There is no one binary interface of MPI yet: the handles of Open MPI are addresses of objects that
- * the library exports, those of MPICH and its kin (Intel, Cray, MVAPICH) are integers of mpi.h.
+ * MPI has no common binary interface yet: the handles of Open MPI are addresses of objects that the
+ * library exports, those of MPICH and its derivatives (Intel, Cray, MVAPICH) are integers of mpi.h.
  */
 
 /** An address, or an integer of mpi.h. */
@@ -81,4 +83,65 @@ function openMpiAbi(library: SharedLibrary, world: Handle): MpiAbi {
     anySource: -1,
     sourceAt: 0,
   }
+}
+
+type Handles = MpiAbi['handles']
+
+/** C types that libmpi can calculate with. */
+const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
+  float32: 'float',
+  float64: 'double',
+  int8: 'int8_t',
+  uint8: 'uint8_t',
+  int32: 'int32_t',
+  uint32: 'uint32_t',
+  int64: 'int64_t',
+  uint64: 'uint64_t',
+}
+
+/** An average is a sum, divided at the end. */
+const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
+  sum: 'op_sum',
+  avg: 'op_sum',
+  product: 'op_prod',
+}
+/** For integers only: MPI does not say how these treat NaN and -0. */
+const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
+  min: 'op_min',
+  max: 'op_max',
+  band: 'op_band',
+  bor: 'op_bor',
+  bxor: 'op_bxor',
+}
+
+/** The type for elements that libmpi only moves: any of that size. */
+export function movedType(handles: Handles, dtype: DType): Handle {
+  switch (dtypes[dtype].bytes) {
+    case 1:
+      return handles.byte
+    case 2:
+      return handles.uint16_t
+    case 8:
+      return handles.int64_t
+    default:
+      return handles.int32_t
+  }
+}
+
+/** The type for elements that libmpi calculates with. */
+export function numberType(handles: Handles, dtype: DType): Handle {
+  const name = numbers[dtype]
+  return name === undefined ? movedType(handles, dtype) : handles[name]
+}
+
+/** A reduction; undefined where libmpi cannot do it, or does it differently than we promise. */
+export function reductionHandle(
+  handles: Handles,
+  reduction: Reduction,
+  dtype: DType,
+): Handle | undefined {
+  if (numbers[dtype] === undefined) return undefined
+  const isFloat = dtypes[dtype].kind === 'float'
+  const name = sums[reduction] ?? (isFloat ? undefined : choices[reduction])
+  return name === undefined ? undefined : handles[name]
 }

@@ -1,32 +1,32 @@
-import { until, type Channel, type Waited } from '../algorithms/channel.ts'
+import { until, type Waited } from '../algorithms/channel.ts'
 import type { RunningOperation } from '../transports/transport-collectives.ts'
-import { low } from './layout.ts'
 import type { LibMpi } from './libmpi.ts'
-import type { NativeMemory } from './native-memory.ts'
+import { low, type NativeMemory } from './memory.ts'
 
-/** A rank's turn to make a communicator, or the word to do so. */
+/** What an operation waits for while it makes a communicator: its turn, or the go-ahead. */
 interface Signal {
-  readonly task: RunningOperation
+  readonly running: RunningOperation
   done: boolean
 }
 
 /** Largest tag that every libmpi takes. */
 const LARGEST_TAG = 32767
 
-/** The communicators of libmpi. Those that other groups than the world need are made on the way. */
+/** The communicators of libmpi. Those of other groups than the world are made when first needed. */
 export class Communicators {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
-  /** Carries the words of `make`. */
-  readonly #words: number
-  readonly #turns: Signal[] = []
+  /** The communicator that carries the go-aheads of `make`. */
+  readonly #goAheads: number
+  /** The operations of this rank that make a communicator, in the order in which they do. */
+  readonly #queue: Signal[] = []
   #expected: (Signal & { readonly at: number }) | undefined
 
   /** All ranks of the world call it together. */
   constructor(mpi: LibMpi, native: NativeMemory) {
     this.#mpi = mpi
     this.#native = native
-    this.#words = this.duplicateWorld()
+    this.#goAheads = this.duplicateWorld()
   }
 
   /** All ranks of the world call it together. */
@@ -40,70 +40,71 @@ export class Communicators {
   }
 
   /**
-   * Makes the communicator of the task's group. The call of libmpi blocks until all members are
-   * there, so no rank may enter it while one of them could enter another: the members reserve
-   * themselves in the order of their ranks in the world, which cannot go round in a circle; the last
-   * one gives the word. It travels without the engine, whose frames stand still in that call.
+   * Makes the communicator of an operation's group. The call of libmpi blocks until all members have
+   * made it, so no rank may enter it while another member could enter another. Therefore the members
+   * commit themselves in the order of their world ranks, which cannot form a circle, and the last one
+   * gives the go-ahead. It travels past the engine, whose frames stand still during that call.
    *
    * @returns its handle
    */
-  *make(channel: Channel, task: RunningOperation): Generator<Waited, number, void> {
-    const { ranks } = task.group
+  *make(running: RunningOperation): Generator<Waited, number, void> {
+    const { ranks, rank } = running.group
     const order = [...ranks.keys()].sort((a, b) => ranks[a]! - ranks[b]!)
-    const place = order.indexOf(channel.rank)
+    const place = order.indexOf(rank)
     const [previous, next, last] = [order[place - 1], order[place + 1], order.at(-1)!]
-    if (previous !== undefined) yield* until(channel.receive(previous, 0, 0))
-    const turn = { task, done: false }
-    this.#turns.push(turn)
+    if (previous !== undefined) yield* until(running.receive(previous, 0, 0))
+    const turn = { running, done: false }
+    this.#queue.push(turn)
     yield* until(turn)
-    let words: number[] = []
+    let sent: number[] = []
     if (next === undefined) {
-      words = order.slice(0, -1).map((peer) => this.#exchange('Isend', channel, task, peer))
+      sent = order.slice(0, -1).map((peer) => this.#exchange('Isend', running, peer))
     } else {
-      yield* until(channel.send(next, 0, 0))
-      const word = { task, done: false, at: this.#exchange('Irecv', channel, task, last) }
-      this.#expected = word
-      yield* until(word)
+      yield* until(running.send(next, 0, 0))
+      const goAhead = { running, done: false, at: this.#exchange('Irecv', running, last) }
+      this.#expected = goAhead
+      yield* until(goAhead)
     }
-    const communicator = this.#create(channel, task)
-    // all members have been there, so these are on their last way
-    for (const at of words) while (!this.#isDone(at));
-    this.#turns.splice(this.#turns.indexOf(turn), 1)
+    const communicator = this.#create(running)
+    // All members have received their go-ahead, so these sends are about to complete.
+    for (const at of sent) while (!this.#isDone(at));
+    this.#queue.splice(this.#queue.indexOf(turn), 1)
     return communicator
   }
 
-  /** Gives the turn to the next, when none has it, and looks for the word. */
+  /** Lets the next operation of the queue begin, and looks for the go-ahead. */
   progress(): boolean {
-    const word = this.#expected
-    if (word !== undefined && this.#isDone(word.at)) {
+    const goAhead = this.#expected
+    if (goAhead !== undefined && this.#isDone(goAhead.at)) {
       this.#expected = undefined
-      word.done = true
-      word.task.resume(word)
+      goAhead.done = true
+      goAhead.running.resume(goAhead)
     }
-    while (this.#turns[0] !== undefined && this.#turns[0].task.state !== 'running') {
-      this.#turns.shift()
+    while (this.#queue[0] !== undefined && this.#queue[0].running.state !== 'running') {
+      this.#queue.shift()
     }
-    const [first] = this.#turns
+    const [first] = this.#queue
     const isNew = first !== undefined && !first.done
     if (isNew) {
       first.done = true
-      first.task.resume(first)
+      first.running.resume(first)
     }
-    return isNew || word?.done === true
+    return isNew || goAhead?.done === true
   }
 
-  /** A message of no bytes; returns the offset of its request. */
-  #exchange(
-    name: 'Isend' | 'Irecv',
-    channel: Channel,
-    { group }: RunningOperation,
-    peer: number,
-  ): number {
+  free(communicator: number): void {
+    this.#native.putHandle(low.handle, communicator)
+    this.#mpi.call('Comm_free', this.#native.address(low.handle))
+  }
+
+  /** Starts an empty message; returns the offset of its request. */
+  #exchange(name: 'Isend' | 'Irecv', running: RunningOperation, peer: number): number {
     const { abi, call } = this.#mpi
-    const at = channel.scratch(8)
+    const { id, ranks } = running.group
+    const at = running.scratch(8)
     const address = this.#native.address(at)
-    const tag = group.id % LARGEST_TAG
-    call(name, address, 0, abi.handles.byte, group.ranks[peer]!, tag, this.#words, address)
+    const tag = id % LARGEST_TAG
+    call(name, address, 0, abi.handles.byte, ranks[peer]!, tag, this.#goAheads, address)
     return at
   }
 
@@ -113,15 +114,10 @@ export class Communicators {
     return this.#native.integer(low.flag) !== 0
   }
 
-  free(communicator: number): void {
-    this.#native.putHandle(low.handle, communicator)
-    this.#mpi.call('Comm_free', this.#native.address(low.handle))
-  }
-
-  #create(channel: Channel, { group }: RunningOperation): number {
+  #create(running: RunningOperation): number {
     const { abi, call } = this.#mpi
-    const { id, ranks } = group
-    const list = channel.scratch(4 * ranks.length)
+    const { id, ranks } = running.group
+    const list = running.scratch(4 * ranks.length)
     this.#native.integers.set(ranks, list / 4)
     const made = this.#native.address(low.handle)
     call('Comm_group', abi.world, made)

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { tsrError } from '@tsrun/core'
 import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
-import { checkPlace, expectedPlace, placeOf } from './launch.ts'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
 
@@ -28,10 +27,10 @@ export interface MpiWorld {
 
 /**
  * Joins the job of mpirun or srun; a world of one where neither has started this process. Rank and
- * number of ranks come from libmpi; rank 0 hosts the store, at an address that MPI_Bcast tells.
+ * number of ranks come from libmpi. Rank 0 hosts the store and tells its address by MPI_Bcast.
  *
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE without libmpi; ERR_TSR_MPI_LAUNCH when the variables of the
- *   launcher say something else than libmpi; ERR_TSR_MPI
+ *   launcher differ from what libmpi says; ERR_TSR_MPI
  */
 export async function joinMpiWorld(options: MpiJoinOptions): Promise<MpiWorld> {
   const { env } = process
@@ -61,4 +60,68 @@ function worldOfOne(): MpiWorld {
   const store = memoryStore()
   const place = { rank: 0, worldSize: 1 }
   return { place, store, isOwn: true, close: () => store.close() }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** Rank and number of ranks, as far as a launcher has set them. */
+export interface Place {
+  readonly rank: number | undefined
+  readonly worldSize: number | undefined
+  /** The variable that says it. */
+  readonly variable: string
+}
+
+/**
+ * Variables of the processes that mpirun (Open MPI), Hydra (MPICH), a PMIx server and srun start.
+ * A batch script of Slurm has SLURM_PROCID as well, but it is not a task of a job step.
+ */
+const launchers = [
+  { rank: 'OMPI_COMM_WORLD_RANK', worldSize: 'OMPI_COMM_WORLD_SIZE', only: undefined },
+  { rank: 'PMI_RANK', worldSize: 'PMI_SIZE', only: undefined },
+  { rank: 'SLURM_PROCID', worldSize: 'SLURM_NTASKS', only: 'SLURM_STEP_ID' },
+  { rank: 'PMIX_RANK', worldSize: undefined, only: undefined },
+] as const
+
+/** The place that a launcher of MPI programs has given this process; undefined without one. */
+export function placeOf(env: Environment): Place | undefined {
+  for (const { rank, worldSize, only } of launchers) {
+    if (env[rank] === undefined || (only !== undefined && env[only] === undefined)) continue
+    const size = worldSize === undefined ? undefined : numberOf(env[worldSize])
+    return { rank: numberOf(env[rank]), worldSize: size, variable: worldSize ?? rank }
+  }
+  return undefined
+}
+
+/** The place that torchrun's variables or the caller give this process. */
+export function expectedPlace(
+  env: Environment,
+  given: { readonly rank?: number; readonly worldSize?: number },
+): Place {
+  return {
+    rank: given.rank ?? numberOf(env['RANK']),
+    worldSize: given.worldSize ?? numberOf(env['WORLD_SIZE']),
+    variable: given.worldSize === undefined ? 'WORLD_SIZE' : 'the option worldSize',
+  }
+}
+
+/** @throws ERR_TSR_MPI_LAUNCH when libmpi says otherwise */
+export function checkPlace(
+  expected: Place,
+  actual: { readonly rank: number; readonly worldSize: number },
+  library: string,
+): void {
+  const { worldSize, rank, variable } = expected
+  if (worldSize !== undefined && worldSize !== actual.worldSize) {
+    const problem = `${variable} says ${worldSize} ranks, but ${library} ${actual.worldSize}`
+    throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
+  }
+  if (rank !== undefined && rank !== actual.rank) {
+    const problem = `this process is rank ${rank} of the launcher, but rank ${actual.rank} of ${library}`
+    throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
+  }
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined
 }

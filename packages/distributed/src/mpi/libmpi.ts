@@ -57,6 +57,7 @@ export interface LibMpi {
 /** Bytes that MPI_Error_string may write. */
 const LONGEST_ERROR = 512
 
+/** A library is loaded once in a process. */
 let opened: LibMpi | undefined
 
 /**
@@ -68,23 +69,24 @@ export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
   if (opened !== undefined) return opened
   const native = isAvailable()
   if (!native.available) throw unavailable(native.reason)
-  spareTheHeap()
+  disableMemoryHooks()
   const names = candidates(env)
   const library = openSharedLibrary(names)
   if (library === undefined) throw unavailable(`found no libmpi (tried ${names.join(', ')})`)
   if (library.symbol('MPI_Init_thread') === undefined) {
-    throw unavailable(`${library.name} is no libmpi`)
+    throw unavailable(`${library.name} is not libmpi`)
   }
   opened = bind(library)
   return opened
 }
 
 /**
- * UCX, on which many an MPI stands, tries its memory hooks by moving the end of the process's heap up
- * and back (`ucm_fire_mmap_events`). What another thread allocates there meanwhile is gone, and Node has
- * several threads. So there are no hooks, unless the user says so; UCX reads it when it is loaded.
+ * UCX, which many MPI libraries use, tests its memory hooks by moving the end of the process's heap up
+ * and back (`ucm_fire_mmap_events`). What another thread allocates there in the meantime is lost, and
+ * Node has several threads. So the hooks are off, unless the user has set the variable. UCX reads it
+ * when it is loaded.
  */
-function spareTheHeap(): void {
+function disableMemoryHooks(): void {
   process.env['UCX_MEM_EVENTS'] ??= 'n'
 }
 
@@ -92,7 +94,7 @@ function unavailable(reason: string): Error {
   return tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
 }
 
-/** File names of libmpi: Open MPI 4 and 5 are .40, MPICH 3.1 and later and its kin are .12. */
+/** File names of libmpi: Open MPI 4 and 5 have .40; MPICH from 3.1 on and its derivatives have .12. */
 function candidates(env: NodeJS.ProcessEnv): string[] {
   const given = env['TSRUN_LIBMPI']
   if (given !== undefined && given !== '') return [given]

@@ -13,27 +13,26 @@ import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { Communicators } from './communicators.ts'
 import type { LibMpi } from './libmpi.ts'
-import { MpiCollectives } from './mpi-collectives.ts'
-import { NativeMemory } from './native-memory.ts'
-import { low, layOut, SENDS, type Layout } from './layout.ts'
+import { MpiCollectives } from './collectives.ts'
+import { layOut, low, NativeMemory, SENDS, type Layout } from './memory.ts'
 
 /*
- * Frames as MPI messages: each is a piece of the stream between two ranks, copied through a slot at
- * the low end of the heap. MPI keeps the messages of two ranks in order. Nothing wakes a thread
- * that waits for MPI, so it looks: all the time at first, then ever more rarely.
+ * Streams as MPI messages: each message is a piece of the stream between two ranks, copied through a
+ * slot at the low end of the heap. MPI keeps the messages between two ranks in order. Nothing wakes a
+ * thread that waits for MPI, so it polls: all the time at first, then more and more rarely.
  */
 
-/** Milliseconds of looking all the time, after something moved or while a collective is under way. */
+/** Milliseconds of constant polling, after something moved or while a collective is under way. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
-/** Milliseconds between two looks afterwards, and after a second. */
+/** Milliseconds between two polls afterwards, and after a second. */
 const NAP = 0.1
 const LONG_NAP = 2
 const SECOND = 1000
 /** Milliseconds that closing waits until what was sent has left. */
 const CLOSE_TIME = 1000
 
-/** What came into a slot and was not read yet. */
+/** What has arrived in a slot and was not read yet. */
 interface Arrival {
   readonly slot: number
   from: number
@@ -54,7 +53,7 @@ export class MpiTransport implements BlockingTransport {
   /** Slots of receives that were posted, in that order: the order in which they are filled. */
   readonly #posted: number[] = []
   readonly #arrivals: Arrival[][]
-  /** By send slot: whether it is on its way. */
+  /** By send slot: whether its message is under way. */
   readonly #sending: boolean[]
   readonly #pollfd = Int32Array.of(this.doorbell, POLLIN)
   readonly #pollAddress = addressOf(this.#pollfd)
@@ -111,7 +110,7 @@ export class MpiTransport implements BlockingTransport {
   }
 
   wantSend(): void {
-    // a thread that waits for MPI looks anyway
+    // A thread that waits for MPI polls anyway.
   }
 
   closeReason(): string {
@@ -119,7 +118,7 @@ export class MpiTransport implements BlockingTransport {
   }
 
   closePeer(): void {
-    // MPI ends connections when all processes do
+    // MPI ends connections when all processes end.
   }
 
   sleep(milliseconds: number): void {

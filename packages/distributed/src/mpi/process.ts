@@ -1,30 +1,30 @@
 import { tsrError } from '@tsrun/core'
-import { low } from './layout.ts'
 import { openLibMpi, type LibMpi } from './libmpi.ts'
-import { NativeMemory } from './native-memory.ts'
+import { low, NativeMemory } from './memory.ts'
 
 /*
- * A process enters MPI once and leaves it once: at its end, when all went well. One that ends
- * otherwise does not take leave, and so mpirun or srun ends the whole job.
+ * A process enters MPI once, and leaves it once: at its end, when all went well. A process that ends
+ * otherwise does not leave MPI, and therefore mpirun or srun ends the whole job.
  */
 
-/** The engine's thread calls libmpi, but the main thread enters and leaves: never both at once. */
+/** The main thread enters and leaves MPI, the engine's thread calls it: never both at once. */
 const THREAD_SERIALIZED = 2
 
-/** Bytes of what ranks tell each other when they enter. */
+/** Bytes of what ranks tell each other when they enter MPI. */
 const WORDS_BYTES = 1024
 
 export interface MpiProcess {
   readonly library: string
   readonly rank: number
   readonly worldSize: number
-  /** What rank 0 says, at most 1 KiB of text; all ranks call it together. */
+  /** Returns the text that rank 0 passes, at most 1 KiB; all ranks call it together. */
   readonly broadcast: (text: string) => string
-  /** Whether all ranks say the same; all ranks call it together. */
+  /** Whether all ranks pass the same digest; all ranks call it together. */
   readonly isSame: (digest: Uint8Array) => boolean
 }
 
-let entered: MpiProcess | undefined
+/** MPI can be entered only once in a process. */
+let entered: (MpiProcess & { leave?: (code: number) => void }) | undefined
 
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_MPI */
 export function enterMpi(): MpiProcess {
@@ -74,21 +74,19 @@ function enter(mpi: LibMpi): MpiProcess {
   }
 }
 
-let leave: ((code: number) => void) | undefined
-
 /**
- * Leaves MPI when the process ends well; after the engine, so the last one to call it counts.
+ * Leaves MPI when the process ends well; after the engine, so the last call counts.
  *
  * @param heap - of the engine
  */
 export function leaveMpiAtExit(heap: Uint8Array): void {
   if (entered === undefined) return
-  if (leave !== undefined) process.off('exit', leave)
+  if (entered.leave !== undefined) process.off('exit', entered.leave)
   const { integers } = new NativeMemory(heap, openLibMpi().abi)
-  leave = (code) => {
-    // with an operation that never ends this would never end either
+  entered.leave = (code) => {
+    // MPI_Finalize waits for all operations, also for one that never ends.
     const hasAbandoned = integers[low.abandoned / 4] !== 0
     if (code === 0 && !hasAbandoned) openLibMpi().call('Finalize')
   }
-  process.on('exit', leave)
+  process.on('exit', entered.leave)
 }

@@ -1,11 +1,11 @@
 import { tsrError } from '@tsrun/core'
-import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/slices.ts'
+import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
 import { dtypes } from '../dtype.ts'
 import type { Channel } from '../algorithms/channel.ts'
 import { reducing, type Operation } from '../operation.ts'
 import type { LibMpi } from './libmpi.ts'
-import type { NativeMemory } from './native-memory.ts'
-import { movedType, numberType, reductionHandle } from './types.ts'
+import type { NativeMemory } from './memory.ts'
+import { movedType, numberType, reductionHandle } from './abi.ts'
 
 /** A collective, and all that its call of libmpi needs. */
 export interface CollectiveCall {

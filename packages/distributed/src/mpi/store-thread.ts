@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { startStoreServer } from '@tsrun/store'
 
 /*
- * The store of a job without a launcher of ours, in a thread of rank 0: it answers while the main
+ * The store of a job that tsrun has not launched, in a thread of rank 0: it answers while the main
  * thread blocks in an operation.
  */
 

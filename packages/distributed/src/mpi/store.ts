@@ -26,11 +26,11 @@ export interface StoreOptions {
   readonly isOneHost: boolean
   readonly iface: string | undefined
   readonly timeout: number | undefined
-  /** Tells all ranks what the host of the store says. */
+  /** Returns on all ranks the text that the host of the store passes. */
   readonly broadcast: (text: string) => string
 }
 
-/** The store of a job whose ranks can tell each other where it is. All ranks call it together. */
+/** Opens the store of a job whose ranks can tell each other where it is. All ranks call it together. */
 export async function openSharedStore(
   options: StoreOptions,
 ): Promise<{ store: Store; close: () => Promise<void> }> {
@@ -68,7 +68,7 @@ async function hostStore(
   }
 }
 
-/** At which other hosts reach this one: as `iface` says, as its name says, or any. */
+/** An address at which other hosts reach this one: that of `iface`, of its name, or any. */
 async function reachableAddress(iface = process.env['TSRUN_IFACE'] ?? ''): Promise<string> {
   if (iface !== '') return addressOfInterface(iface)
   const named = await lookup(hostname()).catch(() => undefined)

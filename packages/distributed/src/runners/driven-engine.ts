@@ -1,26 +1,29 @@
 import { monotonicNow } from '@tsrun/core'
+import { allowedCores, currentCore, moveToCore } from '@tsrun/native'
 import type { Engine } from '../engine/engine.ts'
-import type { BlockingTransport } from '../transports/transport.ts'
+import type { BlockingTransport, LocalPlace } from '../transports/transport.ts'
 import { destroyedError } from './runner.ts'
-import { Placement } from './placement.ts'
 
 /**
- * Rounds of giving the core away before sleeping: with more ranks than cores, better than both
- * spinning and sleeping at once.
+ * Times that an idle engine yields its core before it sleeps. With more ranks than cores this is
+ * better than spinning, and better than sleeping at once.
  */
 const YIELDS = 100
 /**
- * Milliseconds of it: when others compute, each round lasts as long as they like, but a sleeper is
- * woken as soon as its message comes.
+ * Milliseconds that an idle engine yields at most. When other threads compute, a yield lasts as long
+ * as they like, while a sleeper is woken as soon as its message comes.
  */
 const YIELD_TIME = 0.2
 /** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
 const SLICE = 100
-/** Milliseconds that leaving waits for peers that do not listen. */
+/** Milliseconds that leaving waits for peers that do not read. */
 export const LEAVE_TIME = 2000
 /** Rounds of work between two looks at the deadlines. */
 const ROUNDS = 1024
-/** Looks at the links that something is expected from between two looks at all: one is a system call. */
+/**
+ * Rounds in which only links are looked at that something is expected from, between two rounds with
+ * all links: each look is a system call.
+ */
 const LOOKS = 8
 
 /** An engine on a transport that can sleep: progress, then yield, then sleep. */
@@ -76,7 +79,7 @@ export class DrivenEngine {
   leave(): void {
     this.engine.sayGoodbye()
     this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
-    // nobody moves it from now on
+    // Nothing drives the engine from now on.
     this.engine.failAll(destroyedError('An operation'))
     this.#transport?.close()
   }
@@ -106,5 +109,50 @@ export class DrivenEngine {
   #lookAtDeadlines(): number {
     this.#nextDeadline = this.engine.checkDeadlines()
     return monotonicNow()
+  }
+}
+
+/** Milliseconds: a yield that took longer gave the core to another thread. */
+const LONG = 0.0015
+/** Long yields in a row before the thread moves. */
+const PATIENCE = 4
+/** Milliseconds between two moves. */
+const PAUSE = 10
+
+/**
+ * Keeps the engines of a host's ranks on different cores, where there is a core for each. The kernel
+ * wakes a thread on the core of the thread that woke it, so two ranks that exchange small messages end
+ * up sharing a core while another one idles, until the kernel balances the load. A thread that finds
+ * that it shares its core moves to the core of its local rank. It is not bound there: the kernel may
+ * move it again, so two jobs never get in each other's way.
+ */
+class Placement {
+  readonly #home: number
+  #isBarred = false
+  #long = 0
+  #movedAt = 0
+
+  private constructor(home: number) {
+    this.#home = home
+  }
+
+  /** Undefined where the ranks outnumber the cores. */
+  static of({ rank, size }: LocalPlace): Placement | undefined {
+    const cores = allowedCores()
+    const home = cores[rank]
+    return size < 2 || size > cores.length || home === undefined ? undefined : new Placement(home)
+  }
+
+  /** A yield that began at `before` has returned. */
+  onYield(before: number): void {
+    const now = monotonicNow()
+    if (now - before < LONG) {
+      this.#long = 0
+      return
+    }
+    if (++this.#long < PATIENCE || now - this.#movedAt < PAUSE) return
+    this.#long = 0
+    this.#movedAt = now
+    if (!this.#isBarred && currentCore() !== this.#home) this.#isBarred = !moveToCore(this.#home)
   }
 }

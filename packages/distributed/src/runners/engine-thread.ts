@@ -4,7 +4,7 @@ import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from '
 import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
 import { signalEventfd } from '@tsrun/native'
 import { packageFolder } from '../package-folder.ts'
-import type { Endpoint } from '../transports/mesh.ts'
+import type { Endpoint } from '../transports/dialer.ts'
 import type { ConnectOptions } from './open-transport.ts'
 import {
   ENGINE,
@@ -29,12 +29,12 @@ export class EngineThread {
   readonly #control: Int32Array
   readonly #exited: Promise<void>
   readonly #failures = new Map<number, TsrError>()
-  /** Where Linux shows the thread, as long as there is one. */
+  /** Where Linux shows the thread as long as it exists. */
   #place: string | undefined
   #hasExited = false
   #death: TsrError | undefined
 
-  /** @param onDeath - it has ended without being told to, after it had started */
+  /** @param onDeath - called when it has started and then ends without being told to */
   constructor(input: Omit<WorkerInput, 'port'>, words: Int32Array, onDeath: () => void) {
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
@@ -92,7 +92,7 @@ export class EngineThread {
     else signalEventfd(this.doorbell)
   }
 
-  /** More about the next command. */
+  /** Sends what does not fit into the next command. */
   post(message: GroupMessage | GroupFailureMessage): void {
     this.#port.postMessage(message)
   }
@@ -112,7 +112,7 @@ export class EngineThread {
     this.#port.close()
   }
 
-  /** Why it is no more, though it was not told to stop; it takes a system call to know. */
+  /** Why the thread has ended without being told to. Asking takes a system call. */
   get death(): TsrError | undefined {
     if (this.#death === undefined && this.isGone) {
       this.#death = this.failureOf(ENGINE) ?? deathOf('it was terminated')
@@ -149,7 +149,7 @@ export class EngineThread {
     this.#worker.postMessage(command)
   }
 
-  /** Ending the worker from outside would leave its sockets open: they are libc's, not its own. */
+  /** Terminating the worker would leave its sockets open, because they belong to libc. */
   async #giveUp(): Promise<void> {
     Atomics.store(this.#control, control.stop, 2)
     this.#tell({ cancel: true })
@@ -165,7 +165,7 @@ function unexpected(message: StartMessage): Error {
   return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
 }
 
-/** Workers start from compiled files: loaders for TypeScript do not reach into them everywhere. */
+/** Workers start from compiled files, because not every TypeScript loader reaches into them. */
 function workerEntry(): URL {
   return new URL('dist/worker-main.js', packageFolder)
 }

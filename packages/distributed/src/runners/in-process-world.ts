@@ -7,16 +7,15 @@ import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
-import { MemoryNetwork, MemoryTransport } from '../transports/memory/memory-transport.ts'
-import { createRandom, type Random } from './random.ts'
+import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { TaskTicket } from './task-ticket.ts'
 
-/** Milliseconds without progress after which the thread rests between its looks. */
+/** Milliseconds without progress after which the thread sleeps between two rounds. */
 const RESTLESS = 5
-/** Milliseconds without progress after which the world may be said to stand still. */
+/** Milliseconds without progress after which the ranks may be in a deadlock. */
 const PATIENCE = 500
-/** A time-out that is nearer than this, in milliseconds, ends the wait anyway. */
+/** Milliseconds: a time-out that is nearer than this ends the wait anyway. */
 const FAR = 60_000
 
 export interface InProcessOptions {
@@ -108,7 +107,7 @@ export class InProcessWorld {
     return engines
   }
 
-  /** Most streams move whole; some break at any byte. */
+  /** Most pieces of a stream move whole; some break at any byte. */
   #portion(bytes: number): number {
     return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
   }
@@ -163,5 +162,23 @@ export class InProcessWorld {
         await Promise.resolve()
       },
     }
+  }
+}
+
+/** A small seeded generator (mulberry32), for schedules that can be repeated. */
+export interface Random {
+  /** An integer from 0 to `limit` - 1. */
+  below(limit: number): number
+}
+
+export function createRandom(seed: number): Random {
+  let state = seed >>> 0
+  return {
+    below(limit) {
+      state = (state + 0x6d2b79f5) >>> 0
+      let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+      mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+      return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296) * limit)
+    },
   }
 }

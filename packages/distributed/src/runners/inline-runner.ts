@@ -10,12 +10,12 @@ import type { Ticket } from '../ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
-/** Milliseconds between two looks of nobody's, where others may wait for them. */
-const GLANCE = 2
+/** Milliseconds between two polls of the engine while nobody waits, where other ranks may need them. */
+const POLL_PERIOD = 2
 
 /**
- * Runs the engine on the caller's thread, inside the waits: the lowest latency, no overlap. While
- * nobody waits, nothing moves but what was handed to the sockets.
+ * Runs the engine on the caller's thread, while the caller waits: the lowest latency, but no overlap
+ * with computation. While nobody waits, only what was handed to the sockets moves.
  */
 export class InlineRunner implements Runner {
   readonly kind = 'inline'
@@ -24,11 +24,11 @@ export class InlineRunner implements Runner {
   readonly journal: Journal
   readonly #engine: Engine
   readonly #driven: DrivenEngine
-  readonly #attended = new Set<Ticket>()
-  readonly #glances: NodeJS.Timeout | undefined
+  readonly #awaited = new Set<Ticket>()
+  readonly #polls: NodeJS.Timeout | undefined
   #pumping = false
   #closed = false
-  /** A script that just ends leaves in order, one that fails does not. */
+  /** A script that ends without an error leaves in order; one that fails does not. */
   readonly #onExit = (code: number): void => {
     if (code === 0) this.#driven.leave()
     else this.journal.dumpFailure(`the process exits with code ${code}`)
@@ -46,7 +46,7 @@ export class InlineRunner implements Runner {
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
     process.on('exit', this.#onExit)
-    if (transport?.movesWhenLookedAt === true) this.#glances = this.#glance()
+    if (transport?.movesWhenLookedAt === true) this.#polls = this.#pollNowAndThen()
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
@@ -62,7 +62,7 @@ export class InlineRunner implements Runner {
     this.#engine.failGroup(id, reason)
   }
 
-  /** Looks at the connections first: nobody else does while nobody waits. */
+  /** Looks at the connections first, because nothing else does while nobody waits. */
   get gone(): Int32Array {
     if (!this.#closed) this.#driven.poll()
     return this.#engine.gone
@@ -78,7 +78,7 @@ export class InlineRunner implements Runner {
         this.#driven.runUntil(() => ticket.isSettled, Infinity)
       },
       attend: (ticket) => {
-        this.#attended.add(ticket)
+        this.#awaited.add(ticket)
         this.#pump()
       },
     })
@@ -86,18 +86,18 @@ export class InlineRunner implements Runner {
 
   async close(): Promise<void> {
     process.off('exit', this.#onExit)
-    clearInterval(this.#glances)
+    clearInterval(this.#polls)
     if (this.#closed) return
     this.#closed = true
     this.#driven.leave()
     await Promise.resolve()
   }
 
-  /** While this rank waits for something else, as the store, others may need it to go on. */
-  #glance(): NodeJS.Timeout {
+  /** Other ranks may need this one while it waits for something else, such as the store. */
+  #pollNowAndThen(): NodeJS.Timeout {
     const timer = setInterval(() => {
       if (!this.#pumping) this.#driven.poll()
-    }, GLANCE)
+    }, POLL_PERIOD)
     return timer.unref()
   }
 
@@ -106,21 +106,21 @@ export class InlineRunner implements Runner {
     if (this.#pumping) return
     this.#pumping = true
     const turn = (): void => {
-      this.#driven.runUntil(() => this.#forgetSettled(), HOLD)
-      if (this.#attended.size > 0) setImmediate(turn)
+      this.#driven.runUntil(() => this.#removeSettled(), HOLD)
+      if (this.#awaited.size > 0) setImmediate(turn)
       else this.#pumping = false
     }
     setImmediate(turn)
   }
 
-  /** Whether any attended ticket settled: its callbacks should run now. */
-  #forgetSettled(): boolean {
+  /** Whether an awaited ticket has settled, so that its callbacks should run now. */
+  #removeSettled(): boolean {
     let any = false
-    for (const ticket of this.#attended) {
+    for (const ticket of this.#awaited) {
       if (!ticket.isSettled) continue
-      this.#attended.delete(ticket)
+      this.#awaited.delete(ticket)
       any = true
     }
-    return any || this.#attended.size === 0
+    return any || this.#awaited.size === 0
   }
 }

@@ -1,12 +1,13 @@
 import { tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
-import type { ListenOptions } from '../transports/listen.ts'
+import type { ListenOptions } from '../transports/dialer.ts'
 import { openLibMpi } from '../mpi/libmpi.ts'
 import { MpiTransport } from '../mpi/mpi-transport.ts'
-import { connectMesh, type Endpoint, type MeshOptions } from '../transports/mesh.ts'
-import { openNodeDialer } from '../transports/node/node-dialer.ts'
-import { NodeTransport } from '../transports/node/node-transport.ts'
+import type { Endpoint } from '../transports/dialer.ts'
+import { connectMesh, type MeshOptions } from '../transports/mesh.ts'
+import { openNodeDialer } from '../transports/node-transport.ts'
+import { NodeTransport } from '../transports/node-transport.ts'
 import {
   checkRoom,
   closeSegments,
@@ -14,15 +15,15 @@ import {
   type Sharing,
 } from '../transports/shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
-import type { DescriptorChannel } from '../transports/tcp/descriptor-channel.ts'
-import { openTcpDialer } from '../transports/tcp/tcp-dialer.ts'
-import { TcpTransport } from '../transports/tcp/tcp-transport.ts'
+import type { DescriptorChannel } from '../transports/tcp-transport.ts'
+import { openTcpDialer } from '../transports/tcp-transport.ts'
+import { TcpTransport } from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
-/** How ranks of different hosts are reached, and those of one host that share no memory. */
+/** How streams are carried to ranks that share no memory with this one. */
 export type StreamName = 'tcp' | 'node' | 'mpi'
 
-/** What a mesh needs, and who shares memory. */
+/** What connects a rank with the others, and which ranks share memory. */
 export interface ConnectOptions extends MeshOptions {
   readonly sharing: Sharing | undefined
   readonly place: LocalPlace | undefined
@@ -32,10 +33,10 @@ export type OpenedTransport =
   | { readonly kind: 'blocking'; readonly transport: BlockingTransport }
   | { readonly kind: 'event'; readonly transport: EventTransport }
 
-/** A transport that listens already; `connect` once the peers' endpoints are known. */
+/** A transport that already listens; `connect` it once the peers' endpoints are known. */
 export interface PreparedTransport {
   readonly endpoint: Endpoint
-  /** Stops listening, when it will not connect. */
+  /** Stops listening, where it is not going to be connected. */
   close(): void
   connect(heap: Heap, options: ConnectOptions, signal?: AbortSignal): Promise<OpenedTransport>
 }
@@ -54,7 +55,7 @@ export async function prepareTransport(
       },
       connect: async (heap, options, signal) => {
         const channels = await connectMesh(dialer, options, signal)
-        // other ranks may share memory, and all must choose the same algorithms
+        // Other ranks may share memory, and all must choose the same algorithms.
         const hosts = options.sharing && hostsOf(options.sharing)
         return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
       },
@@ -92,7 +93,7 @@ export async function prepareTransport(
   }
 }
 
-/** libmpi connects the ranks itself: there is nothing to publish. */
+/** libmpi connects the ranks itself, so there is nothing to publish. */
 function prepareMpi(): PreparedTransport {
   return {
     endpoint: { host: '', port: 0 },

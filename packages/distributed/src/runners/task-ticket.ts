@@ -4,12 +4,12 @@ import type { Operation } from '../operation.ts'
 import type { Task } from '../engine/task.ts'
 import type { Ticket, WorkTiming } from '../ticket.ts'
 
-/** How a host of the caller's own thread waits. */
+/** How a runner on the caller's own thread waits. */
 export interface Waiting {
   /** Moves what can move, without waiting. */
   poll(): void
   block(ticket: Ticket, operation: string): void
-  /** Somebody waits asynchronously: keep the engine going until the ticket is settled. */
+  /** Keeps the engine going until the ticket is settled, because somebody awaits it. */
   attend(ticket: Ticket): void
 }
 

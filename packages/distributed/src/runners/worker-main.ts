@@ -147,7 +147,7 @@ function runBlocking(engine: Engine, transport: BlockingTransport): void {
   reportClosed()
 }
 
-/** Milliseconds between two looks at deadlines on an event loop. */
+/** Milliseconds between two checks of deadlines on an event loop. */
 const TICK = 50
 
 async function runOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
@@ -191,7 +191,7 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
   })
 }
 
-/** Connects with the other ranks; undefined when the main thread has given up before it began. */
+/** Connects with the other ranks; undefined when the main thread gave up first. */
 async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
   const givenUp = new AbortController()
   const options = await new Promise<ConnectOptions | undefined>((resolve) => {
@@ -215,14 +215,14 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
 }
 
 async function run({ kind, transport }: OpenedTransport): Promise<void> {
-  const { rank, worldSize, journal, ladders, gone } = input
+  const { rank, worldSize, journal, tuning, gone } = input
   const engine = new Engine({
     heap,
     rank,
     worldSize,
     transport,
     observe: (observed) => new Diagnosis(journal, observed),
-    ladders,
+    tuning,
     gone,
   })
   isReady = true
@@ -236,7 +236,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
   }
 }
 
-/** By this the main thread sees that this one lives, whatever ends it. */
+/** The main thread sees by this path whether this thread still exists, however it ends. */
 function placeOfThread(): string | undefined {
   try {
     return `/proc/${readlinkSync('/proc/thread-self')}`
@@ -251,7 +251,7 @@ async function main(): Promise<void> {
   try {
     if (opened !== undefined) await run(opened)
   } catch (error) {
-    // the peers learn of it at once; the doorbell stays, as the main thread may still ring it
+    // The peers learn of it at once. The doorbell stays, because the main thread may still ring it.
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }

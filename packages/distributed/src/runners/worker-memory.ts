@@ -3,8 +3,9 @@ import { algorithmNames, operationCodes, type Operation, type OperationName } fr
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /*
- * What the main thread and the engine's worker share besides the arena: a ring of commands (main
- * writes, worker reads) and a slot for each operation under way (worker writes, main reads).
+ * What the main thread and the engine's worker share besides the heap: a ring buffer of commands,
+ * which the main thread writes and the worker reads, and a slot for each operation under way, which
+ * the worker writes and the main thread reads.
  */
 
 /** Words of the control block. */

@@ -1,9 +1,9 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
-import type { Ladders } from '../algorithms/ladders.ts'
+import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
-import type { ListenOptions } from '../transports/listen.ts'
-import type { Endpoint } from '../transports/mesh.ts'
+import type { ListenOptions } from '../transports/dialer.ts'
+import type { Endpoint } from '../transports/dialer.ts'
 import type { ConnectOptions, StreamName } from './open-transport.ts'
 
 /** What the worker starts with. */
@@ -17,7 +17,7 @@ export interface WorkerInput {
   readonly transport: StreamName
   readonly listen: ListenOptions
   readonly journal: SharedJournal
-  readonly ladders: Ladders
+  readonly tuning: TuningTable
   /** See `EngineOptions`; shared. */
   readonly gone: Int32Array
 }
@@ -25,7 +25,7 @@ export interface WorkerInput {
 /** Main to worker, while it starts. */
 export type StartCommand =
   | { readonly connect: ConnectOptions }
-  /** Nobody wants to join any more. */
+  /** The main thread has given up joining. */
   | { readonly cancel: true }
 
 /** Worker to main, while it starts. */
@@ -41,7 +41,7 @@ export interface ReadyMessage {
   readonly thread: string | undefined
 }
 
-/** Instead of a slot: the engine itself has failed. */
+/** In place of a slot: the engine itself has failed. */
 export const ENGINE = -1
 
 /** Worker to main through the port, before the slot's state says `failed`. */

@@ -1,15 +1,14 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
-import type { Ladders } from '../algorithms/ladders.ts'
 import { Arena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
-import type { ListenOptions } from '../transports/listen.ts'
-import type { Endpoint } from '../transports/mesh.ts'
-import type { ConnectOptions, StreamName } from './open-transport.ts'
-import { destroyedError, type Runner } from './runner.ts'
+import type { Ticket, WorkTiming } from '../ticket.ts'
+import type { Endpoint } from '../transports/dialer.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
+import type { ConnectOptions } from './open-transport.ts'
+import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import {
   commandAt,
   commandKinds,
@@ -22,20 +21,8 @@ import {
   writeOperation,
   type SharedState,
 } from './worker-memory.ts'
-import { WorkerTicket } from './worker-ticket.ts'
-import type { Ticket, WorkTiming } from '../ticket.ts'
 
-export interface WorkerRunnerOptions {
-  readonly memory: WebAssembly.Memory
-  readonly rank: number
-  readonly worldSize: number
-  readonly transport: StreamName
-  readonly listen: ListenOptions
-  readonly journal: Journal
-  readonly ladders: Ladders
-}
-
-/** Looks at the slot before sleeping: an answer within microseconds needs no wake-up. */
+/** Times that the main thread looks at a slot before it sleeps, so that quick operations need no wake-up. */
 const SPINS = 50
 /** Milliseconds of one sleep of the main thread. */
 const SLICE = 1000
@@ -62,7 +49,7 @@ export class WorkerRunner implements Runner {
     if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
-  constructor(options: WorkerRunnerOptions) {
+  constructor(options: RunnerOptions) {
     const { memory, rank, transport, journal } = options
     this.transport = transport
     this.#rank = rank
@@ -111,7 +98,7 @@ export class WorkerRunner implements Runner {
     this.#command(commandKinds.failGroup, 0, () => undefined)
   }
 
-  /** Where the engine's thread is no more, the ticket has failed. */
+  /** When the engine's thread has ended, the ticket has failed already. */
   submit(operation: Operation): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
     const slot = this.#takeSlot()
@@ -123,7 +110,7 @@ export class WorkerRunner implements Runner {
     return ticket
   }
 
-  /** The end of an operation, once; its slot is free again. */
+  /** Returns the outcome of an operation once it has ended, and frees its slot. */
   collect({ slot }: WorkerTicket): { error: TsrError | undefined; timing: WorkTiming } | undefined {
     const { states, timings } = this.#shared
     const state = Atomics.load(states, slot)
@@ -150,7 +137,7 @@ export class WorkerRunner implements Runner {
     if (isAwaited && this.#listeners++ === 0) this.#thread.hold(true)
     void waiting.value.then(() => {
       if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
-      // a late wake-up of the operation that had this slot before says nothing about this one
+      // It may be a late wake-up for the operation that had this slot before.
       if (ticket.isSettled) callback()
       else this.notify(ticket, callback, isAwaited)
     })
@@ -189,7 +176,7 @@ export class WorkerRunner implements Runner {
     this.#thread.stop(how)
   }
 
-  /** Returns false, and fails all that runs, when the engine's thread is no more. */
+  /** Returns false, and fails everything that runs, when the engine's thread has ended. */
   #command(
     kind: number,
     slot: number,
@@ -216,7 +203,7 @@ export class WorkerRunner implements Runner {
     return false
   }
 
-  /** The engine's thread is no more. */
+  /** The engine's thread has ended. */
   #failAll(): void {
     this.#isDead = true
     const { states } = this.#shared
@@ -228,7 +215,7 @@ export class WorkerRunner implements Runner {
   }
 
   #takeSlot(): number {
-    // asking a ticket frees the slot of one that has settled
+    // Asking a ticket that has settled frees its slot.
     if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
     const slot = this.#freeSlots.pop()
     if (slot === undefined) {
@@ -244,5 +231,47 @@ export class WorkerRunner implements Runner {
 
   #deathOr(what: string): TsrError {
     return this.#thread.death ?? tsrError('ERR_TSR_INTERNAL', { what })
+  }
+}
+
+/** An operation in the worker: it has a slot of the shared memory until its end was seen. */
+export class WorkerTicket implements Ticket {
+  readonly slot: number
+  readonly #runner: WorkerRunner
+  #outcome: { readonly error: TsrError | undefined; readonly timing: WorkTiming } | undefined
+
+  constructor(runner: WorkerRunner, slot: number) {
+    this.#runner = runner
+    this.slot = slot
+  }
+
+  get isSettled(): boolean {
+    this.#outcome ??= this.#runner.collect(this)
+    return this.#outcome !== undefined
+  }
+
+  get error(): TsrError | undefined {
+    return this.isSettled ? this.#outcome?.error : undefined
+  }
+
+  get timing(): WorkTiming | undefined {
+    return this.isSettled ? this.#outcome?.timing : undefined
+  }
+
+  poll(): boolean {
+    return this.isSettled
+  }
+
+  onSettled(callback: () => void, isAwaited: boolean): void {
+    if (this.isSettled) queueMicrotask(callback)
+    else this.#runner.notify(this, callback, isAwaited)
+  }
+
+  block(): void {
+    this.#runner.block(this)
+  }
+
+  abort(): void {
+    if (!this.isSettled) this.#runner.abort(this)
   }
 }

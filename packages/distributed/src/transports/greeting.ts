@@ -5,7 +5,7 @@ import {
   SERVER_HELLO_BYTES,
   serverHandshake,
 } from '@tsrun/core'
-import type { ByteChannel } from './byte-channel.ts'
+import type { ByteChannel } from './dialer.ts'
 
 /** The last byte of a greeting: the connection is accepted. */
 const WELCOME = 1
@@ -16,20 +16,20 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: REFUSAL })
 }
 
-/** Whether a greeting failed for good: another token, or another protocol. */
+/** Whether a greeting failed for good, because of another token or another protocol. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === REFUSAL
 }
 
 export interface Credentials {
   readonly token: string
-  /** Names the job and its life, so that a rank of another one is refused. */
+  /** Names the job and its attempt, so that a rank of another one is refused. */
   readonly purpose: string
 }
 
 /**
- * Greets the rank that was called: both sides prove the token, then the caller names its rank.
- * Rejects with an Error whose message says why.
+ * Greets the rank that was called: both sides prove that they know the token, then the caller names
+ * its rank. Rejects with an Error whose message says why.
  */
 export async function greetCalled(
   channel: ByteChannel,
@@ -48,7 +48,7 @@ export async function greetCalled(
   if (welcome !== WELCOME) throw new Error('it refuses the connection')
 }
 
-/** Greets whoever called; resolves to its rank, or undefined when it is not one of the job. */
+/** Greets a caller; resolves to its rank, or to undefined when it does not belong to the job. */
 export async function greetCaller(
   channel: ByteChannel,
   { token, purpose }: Credentials,

@@ -1,23 +1,6 @@
 import { createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
-import type { ByteChannel } from './byte-channel.ts'
+import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
-
-/** Where a rank listens for the connections of its peers. */
-export interface Endpoint {
-  readonly host: string
-  readonly port: number
-}
-
-/** How one transport listens and calls. */
-export interface Dialer<Channel extends ByteChannel> {
-  /** Where it listens. */
-  readonly endpoint: Endpoint
-  /** The next caller; rejects when `stopListening` is called. */
-  accept(): Promise<Channel>
-  /** Rejects when the signal is aborted before it is connected. */
-  dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
-  stopListening(): void
-}
 
 export interface MeshOptions extends Credentials {
   readonly rank: number
@@ -27,22 +10,21 @@ export interface MeshOptions extends Credentials {
   readonly timeout: number
 }
 
-/** A stranger has so long to prove itself, in milliseconds. */
+/** Milliseconds that a stranger has to prove itself. */
 const GREETING_TIME = 5000
-/** Callers that are greeted at once: the oldest gives way, so that silent ones lock nobody out. */
-export const LARGEST_QUEUE = 256
-/** Refused callers that are logged: a crowd must not fill the disk. */
+/** Refused callers that are logged, so that a crowd of them does not fill the disk. */
 const REPORTED = 10
-/** One attempt to greet a peer may take so long, in milliseconds, before the next. */
+/** Milliseconds that one attempt to greet a peer may take before the next. */
 const ATTEMPT_TIME = 10_000
 
 /**
  * Connects every rank with every other: each calls the ranks below it and hears those above.
- * Strangers (wrong token, random bytes, silence) are turned away and disturb nobody.
+ * Strangers, which have a wrong token, send random bytes or stay silent, are turned away and disturb
+ * nobody.
  *
- * @param signal - gives it up
+ * @param signal - gives up connecting
  * @returns the connection to each rank, undefined for this one
- * @throws ERR_TSR_CONNECT naming a peer that can't be reached, or that never called; ERR_TSR_ABORTED
+ * @throws ERR_TSR_CONNECT naming a peer that cannot be reached, or that never called; ERR_TSR_ABORTED
  */
 export async function connectMesh<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
@@ -67,7 +49,7 @@ export async function connectMesh<Channel extends ByteChannel>(
       throw connectError(options, peer, 'it has not called', cause)
     })
   } catch (error) {
-    // none of the others may take this rank for connected
+    // No other rank may take this one for connected.
     over.abort()
     await Promise.allSettled(calls)
     for (const channel of channels) channel?.close()
@@ -114,7 +96,7 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when every rank above this one has called; never after `over`. */
+/** Resolves when every rank above this one has called; never after `over` is aborted. */
 async function hearPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
@@ -143,7 +125,7 @@ async function hearPeers<Channel extends ByteChannel>(
         caller < endpoints.length &&
         channels[caller] === undefined
       if (!isExpected) throw new Error('not a rank that is waited for')
-      // taken at once: a second caller of that rank is refused meanwhile
+      // Taken at once, so that a second caller for this rank is refused in the meantime.
       channels[caller] = channel
       try {
         await welcome(channel)
@@ -170,7 +152,7 @@ async function hearPeers<Channel extends ByteChannel>(
     }
     listen().catch(() => undefined)
   })
-  // who is still silent would only keep the process alive
+  // Silent callers would only keep the process alive.
   turnAway()
 }
 

@@ -11,8 +11,8 @@ export interface GroupFacts {
   readonly layout: Layout
 }
 
-/** An operation that the engine runs, as transports see it. */
-export interface RunningOperation {
+/** An operation that the engine runs, as transports see it. It is the channel of its messages, too. */
+export interface RunningOperation extends Channel {
   readonly operation: Operation
   readonly group: GroupFacts
   readonly fingerprint: Fingerprint
@@ -26,12 +26,12 @@ export interface RunningOperation {
 /** Collectives that run on something of the transport's own, instead of on messages. */
 export interface TransportCollectives {
   /**
-   * The operation with the algorithm of theirs that runs it; undefined where they cannot. The same
-   * answer on all ranks of the group.
+   * The operation with the algorithm of theirs that runs it; undefined where they cannot run it. The
+   * answer is the same on all ranks of the group.
    */
   take(operation: Operation, group: GroupFacts): Operation | undefined
   /** The body of the operation. It takes its place in their order when it is first resumed. */
-  run(running: RunningOperation, openChannel: () => Channel): Resumable
+  run(running: RunningOperation): Resumable
   /** Looks at what is under way, and resumes the operations that wait for what is done. */
   progress(): boolean
   removeGroup?(id: number): void

@@ -1,12 +1,12 @@
-import type { Board } from './board.ts'
+import type { SharedSlots } from './shared-slots.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1
 
 /**
- * Moves bytes between this rank and its peers: one ordered, reliable stream a peer. Nothing here
- * blocks. Offsets are in the rank's heap; peers are ranks of the world.
+ * Moves bytes between this rank and its peers: one ordered, reliable stream for each peer. Nothing
+ * here blocks. Offsets are in the rank's heap; peers are ranks of the world.
  */
 export interface Transport {
   readonly name: string
@@ -17,14 +17,14 @@ export interface Transport {
    * ranks. Default: no rank shares memory.
    */
   readonly hosts?: readonly number[] | undefined
-  /** Those that the library behind it runs itself. */
+  /** Collectives that the library behind it runs itself. */
   readonly collectives?: TransportCollectives
   /** For small collectives of ranks that share memory. */
-  readonly board?: Board | undefined
-  /** Whether `pull` reaches the heap of a peer. */
+  readonly slots?: SharedSlots | undefined
+  /** Whether `get` reaches the heap of a peer. */
   sharesMemory?(peer: number): boolean
   /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */
-  pull?(peer: number, at: number, from: number, bytes: number): void
+  get?(peer: number, at: number, from: number, bytes: number): void
   /**
    * Takes up to `length` bytes at `at`; returns how many, 0 when the stream is full, `CLOSED` when
    * the peer is gone. `more` announces that another send to this peer follows at once.
@@ -34,7 +34,7 @@ export interface Transport {
   tryReceive(peer: number, at: number, length: number): number
   /** Whether to wake up when the stream to `peer` takes bytes again. */
   wantSend(peer: number, wanted: boolean): void
-  /** Why `CLOSED` was returned, for people. */
+  /** Why `CLOSED` was returned; human-readable. */
   closeReason(peer: number): string
   /** Ends the stream to one peer, after what was taken has been delivered. */
   closePeer(peer: number): void
@@ -50,17 +50,16 @@ export interface LocalPlace {
 /** A transport whose thread can sleep until something moves. */
 export interface BlockingTransport extends Transport {
   /**
-   * Whether what this rank has given away moves only while it looks: an engine that nobody drives
+   * Whether what this rank has handed over moves only while it looks. An engine that nobody drives
    * has to look now and then.
    */
   readonly movesWhenLookedAt?: boolean
-
   readonly place?: LocalPlace | undefined
-  /** Sleeps until a stream may move or `wake` is called, at most `milliseconds`. */
+  /** Sleeps until a stream may move or the doorbell rings, at most `milliseconds`. */
   sleep(milliseconds: number): void
   /** Lets other threads of the core run, once. */
   yield(): void
-  /** Ends `sleep`; from any thread: signal this eventfd. */
+  /** An eventfd: to signal it ends `sleep`, from any thread. */
   readonly doorbell: number
 }
 

@@ -1,5 +1,5 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import { recordSpan } from '../../diagnosis/span.ts'
+import { recordSpan } from '../../diagnosis/journal.ts'
 import { isCollective, type Operation } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'

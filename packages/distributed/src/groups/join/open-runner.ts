@@ -1,18 +1,12 @@
-import { tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
-import { identityOf } from '../../algorithms/tuning.ts'
-import { Arena } from '../../arena/arena.ts'
-import { createMemory, heapOf } from '../../arena/heap.ts'
-import { Diagnosis } from '../../diagnosis/diagnosis.ts'
+import { identityOf } from '../../algorithms/tuning-file.ts'
+import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
-import { openStatus } from '../../diagnosis/status.ts'
-import { Engine } from '../../engine/engine.ts'
-import type { ObservedEngine } from '../../engine/observer.ts'
+import { openStatus } from '../../diagnosis/status-page.ts'
+import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { Runner } from '../../runners/runner.ts'
-import { InlineRunner } from '../../runners/inline-runner.ts'
-import { WorkerRunner } from '../../runners/worker-runner.ts'
-import type { Endpoint } from '../../transports/mesh.ts'
-import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
+import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
+import type { Endpoint } from '../../transports/dialer.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { Joining } from './generations.ts'
@@ -22,18 +16,11 @@ import { warnWithoutSharing } from './sharing.ts'
 /** Starts this rank's engine, connected with those of all others. */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
-  const { signal } = joining
-  const { ladders } = settings.tuning
+  const tuning = settings.tuning.table
   const memory = createMemory(arena)
-  const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
-  recorder.publishAt(openStatus(process.env, rank))
-  const journal = recorder.shared
-  const observe = (engine: ObservedEngine): Diagnosis => new Diagnosis(journal, engine)
-  if (worldSize === 1) {
-    const heap = heapOf(memory)
-    const alone = new Engine({ heap, rank, worldSize, transport: undefined, observe, ladders })
-    return new InlineRunner(alone, new Arena(heap, rank), recorder, undefined)
-  }
+  const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  journal.publishAt(openStatus(process.env, rank))
+  if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
@@ -46,42 +33,11 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
         tuning: identityOf(settings.tuning),
       })
     } finally {
-      segment?.seal()
+      segment?.close()
     }
   }
-  if (engine === 'worker') {
-    const worker = new WorkerRunner({
-      memory,
-      rank,
-      worldSize,
-      transport,
-      listen,
-      journal: recorder,
-      ladders,
-    })
-    await worker.start(exchange, signal)
-    return worker
-  }
-  const heap = heapOf(memory)
-  const prepared = await prepareTransport(transport, listen)
-  const mesh = await exchange(prepared.endpoint).catch((error: unknown) => {
-    prepared.close()
-    throw error
-  })
-  const opened = await prepared.connect(heap, mesh, signal)
-  if (opened.kind !== 'blocking') {
-    const reason = 'it cannot block, which the inline engine needs'
-    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
-  }
-  const inline = new Engine({
-    heap,
-    rank,
-    worldSize,
-    transport: opened.transport,
-    observe,
-    ladders,
-  })
-  return new InlineRunner(inline, new Arena(heap, rank), recorder, opened.transport)
+  const options = { memory, rank, worldSize, transport, listen, journal, tuning }
+  return await startRunner(engine, options, exchange, joining.signal)
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {

@@ -9,11 +9,11 @@ import {
   unmapFile,
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
-import { RING_BYTES, RingReader, RingWriter } from './ring.ts'
-import { BOARD_BYTES, MOST_READERS } from './shared-board.ts'
+import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
+import { MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
-/** The first page of a segment holds its nonce. */
-const FIRST_RING = 4096
+/** The first page of a heap holds its nonce. */
+const FIRST_BUFFER = 4096
 
 /** Who shares memory with whom, the same on every rank; see `agreeOnSharing`. */
 export interface Sharing {
@@ -23,18 +23,18 @@ export interface Sharing {
   readonly segments: readonly ({ readonly fd: number; readonly bytes: number } | undefined)[]
 }
 
-/** The mapped heap of another rank of this host, and the rings to and from it. */
+/** The mapped heap of another rank of this host, and the ring buffers to and from it. */
 export interface Neighbour {
-  readonly writer: RingWriter
-  readonly reader: RingReader
+  readonly writer: RingBufferWriter
+  readonly reader: RingBufferReader
   /** Copies out of its heap into this one. */
-  pull(at: number, from: number, bytes: number): void
+  get(at: number, from: number, bytes: number): void
   unmap(): void
 }
 
 /**
- * Numbers the hosts by their lowest rank. Ranks that share memory with some of a host only, as where
- * rights differ, count as hosts of their own.
+ * Numbers the hosts by their lowest rank. A rank that shares memory with only some ranks of its host,
+ * as where rights differ, counts as a host of its own.
  */
 export function hostsOf({ neighbours }: Sharing): number[] {
   const circleOf = (rank: number): string =>
@@ -44,45 +44,45 @@ export function hostsOf({ neighbours }: Sharing): number[] {
   )
 }
 
-/** Lets go of the memory of others that will not be mapped. */
+/** Releases the memory of other ranks that will not be mapped. */
 export function closeSegments({ segments }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSocket(segment.fd)
 }
 
 /*
- * The low end of a heap: for each neighbour a ring in, for each a window on its ring out, then the
- * own board and for each neighbour a window on its board.
+ * The low end of a heap: for each neighbour a ring buffer in, for each a window on the ring buffer
+ * out, then this rank's slots and for each neighbour a window on its slots.
  */
 
 function inboundAt(index: number): number {
-  return FIRST_RING + index * RING_BYTES
+  return FIRST_BUFFER + index * RING_BUFFER_BYTES
 }
 
-/** Offset of the own board, or behind it of the window on a neighbour's. */
-function boardAt(neighbours: number, index = -1): number {
-  return inboundAt(2 * neighbours) + (index + 1) * BOARD_BYTES
+/** Offset of the own slots, or behind them of the window on a neighbour's. */
+function slotsAt(neighbours: number, index = -1): number {
+  return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }
 
-function hasBoard(neighbours: number): boolean {
+function hasSlots(neighbours: number): boolean {
   return neighbours < MOST_READERS
 }
 
 /** Bytes at the low end of a heap that are not the engine's. */
 export function reservedBytes(neighbours: number): number {
-  return boardAt(neighbours, hasBoard(neighbours) ? neighbours : -1)
+  return slotsAt(neighbours, hasSlots(neighbours) ? neighbours : -1)
 }
 
-/** By world rank: the offset of its board in this heap, the own one included. */
-export function boardsOf({ neighbours }: Sharing, rank: number): (number | undefined)[] {
+/** By world rank: the offset of its slots in this heap, the own ones included. */
+export function slotPlaces({ neighbours }: Sharing, rank: number): (number | undefined)[] {
   const own = neighbours[rank]!
   return neighbours.map((theirs, peer) => {
-    const isReadable = hasBoard(own.length) && hasBoard(theirs.length)
+    const isReadable = hasSlots(own.length) && hasSlots(theirs.length)
     if (!isReadable || (peer !== rank && !own.includes(peer))) return undefined
-    return boardAt(own.length, own.indexOf(peer))
+    return slotsAt(own.length, own.indexOf(peer))
   })
 }
 
-/** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the rings of all neighbours */
+/** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the ring buffers of all neighbours */
 export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: Sharing): void {
   const bytes = reservedBytes(neighbours[rank]!.length)
   if (bytes <= engineBytes) return
@@ -90,8 +90,8 @@ export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: S
 }
 
 /**
- * Maps a neighbour's heap. Its ring for this rank and its board are also laid over the windows in
- * this heap, so that JavaScript and the kernels reach them. Takes over the descriptor.
+ * Maps a neighbour's heap. Its ring buffer for this rank and its slots are also mapped over the
+ * windows in this heap, so that JavaScript and the kernels reach them. Takes over the descriptor.
  */
 export function openNeighbour(
   heap: Heap,
@@ -104,28 +104,28 @@ export function openNeighbour(
   const inbound = inboundAt(own.indexOf(peer))
   const window = inboundAt(own.length + own.indexOf(peer))
   const theirs = inboundAt(neighbours[peer]!.indexOf(rank))
-  const board = boardsOf({ neighbours, segments }, rank)[peer]
+  const slots = slotPlaces({ neighbours, segments }, rank)[peer]
   const base = addressOf(heap.bytes)
   let peerBase: number
   try {
-    mapFileOver(fd, base + window, RING_BYTES, theirs)
-    if (board !== undefined) {
-      mapFileOver(fd, base + board, BOARD_BYTES, boardAt(neighbours[peer]!.length))
+    mapFileOver(fd, base + window, RING_BUFFER_BYTES, theirs)
+    if (slots !== undefined) {
+      mapFileOver(fd, base + slots, SLOTS_BYTES, slotsAt(neighbours[peer]!.length))
     }
     peerBase = mapFile(fd, bytes)
   } finally {
     closeSocket(fd)
   }
   return {
-    writer: new RingWriter(heap, window, copy),
-    reader: new RingReader(heap, inbound, copy),
-    pull: (at, from, length) => {
-      if (from + length > bytes) throw new RangeError('an offer outside the peer’s heap')
+    writer: new RingBufferWriter(heap, window, copy),
+    reader: new RingBufferReader(heap, inbound, copy),
+    get: (at, from, length) => {
+      if (from + length > bytes) throw new RangeError('a payload outside the peer’s heap')
       copyMemory(base + at, peerBase + from, length)
     },
     unmap: () => {
-      mapPrivateOver(base + window, RING_BYTES)
-      if (board !== undefined) mapPrivateOver(base + board, BOARD_BYTES)
+      mapPrivateOver(base + window, RING_BUFFER_BYTES)
+      if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)
       unmapFile(peerBase, bytes)
     },
   }

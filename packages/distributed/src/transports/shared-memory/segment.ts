@@ -4,12 +4,12 @@ import { hostname } from 'node:os'
 import { addressOf, createSharedFile, mapFileOver, openSharedFile } from '@tsrun/native'
 import { hostIdentity } from '@tsrun/store'
 
-/** Bytes at the start of every segment that prove which one it is. */
+/** Bytes at the start of every segment that identify it. */
 const NONCE_BYTES = 16
 
-/** What other ranks of the host need to find a segment. */
+/** What other ranks of the host need to find a memory segment. */
 export interface SegmentAddress {
-  /** Which host, see `sharingIdentity`. */
+  /** Identifies the host; see `sharingIdentity`. */
   readonly host: string
   readonly pid: number
   readonly fd: number
@@ -19,16 +19,17 @@ export interface SegmentAddress {
 }
 
 /**
- * A rank's heap that the other ranks of its host can map. It is a file without a name, so nothing
- * is left behind whatever ends the processes, and neither size nor rights of /dev/shm matter.
+ * A memory segment: a rank's heap as the other ranks of its host can map it. It is a file without a
+ * name, so nothing remains however the processes end, and neither the size nor the rights of /dev/shm
+ * matter.
  */
 export interface Segment {
   readonly address: SegmentAddress
-  /** No rank can find it any more; those that have stay. */
-  seal(): void
+  /** From now on no rank can find it; mappings that exist stay. */
+  close(): void
 }
 
-/** Puts a shared file in place of the still untouched pages of a heap. @throws what libc says */
+/** Maps a shared file over the still untouched pages of a heap. @throws what libc says */
 export function createSegment(memory: WebAssembly.Memory): Segment {
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
@@ -48,7 +49,7 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
       bytes: bytes.length,
       nonce: nonce.toString('hex'),
     },
-    seal: () => {
+    close: () => {
       closeSync(fd)
     },
   }
@@ -76,8 +77,8 @@ export function openSegment({ pid, fd, bytes, nonce }: SegmentAddress): number {
 }
 
 /**
- * The same for processes that can share memory: of one user, on one host (containers and network
- * namespaces count as hosts of their own), with one set of process numbers.
+ * Equal for processes that can share memory: processes of one user, on one host, with one namespace
+ * of process numbers. Containers and network namespaces count as hosts of their own.
  */
 function sharingIdentity(): string {
   const numbers = readlinkSync('/proc/self/ns/pid')

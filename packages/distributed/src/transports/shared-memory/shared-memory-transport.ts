@@ -1,42 +1,43 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels } from '../../kernels/kernels.ts'
-import type { TcpTransport } from '../tcp/tcp-transport.ts'
+import type { TcpTransport } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 import {
-  boardsOf,
   hostsOf,
   openNeighbour,
   reservedBytes,
+  slotPlaces,
   type Neighbour,
   type Sharing,
 } from './neighbours.ts'
-import { SharedBoard } from './shared-board.ts'
+import { MappedSlots } from './slots.ts'
 
-/** Looks at an empty ring between two looks at whether its peer still lives. */
+/** Looks at an empty ring buffer between two looks at whether its peer is still there. */
 const LOOKS = 4096
-/** Bytes of wake-ups that are thrown away at once. */
+/** Bytes of wake-ups that are discarded at once. */
 const WAKE_UPS = 64
 
 /**
- * Streams to the ranks of this host go through rings in shared memory, those to others through tcp.
+ * Streams to the ranks of this host go through ring buffers in shared memory, those to others through
+ * tcp.
  *
- * A connection to a neighbour carries no data: a byte on it wakes a sleeper, and its end says that
- * the peer has left or died. So a rank sleeps in one `poll` for all of its peers.
+ * The connection to a neighbour carries no data: a byte on it wakes a sleeping peer, and its end says
+ * that the peer has left or was lost. So a rank sleeps in one `poll` for all of its peers.
  */
 export class SharedMemoryTransport implements BlockingTransport {
   readonly name = 'shared-memory'
   readonly reservedBytes: number
   readonly hosts: readonly number[]
-  readonly board: SharedBoard
+  readonly slots: MappedSlots
   readonly #tcp: TcpTransport
   /** By rank. */
   readonly #neighbours: readonly (Neighbour | undefined)[]
   readonly #peers: readonly number[]
-  /** Neighbours whose connection has ended: what is in the ring still counts. */
+  /** Neighbours whose connection has ended. What is in their ring buffer still counts. */
   readonly #ended = new Set<number>()
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
-  /** A byte to send, and room for those that come, in the page before the rings. */
+  /** A byte to send, and room for those that come, in the page before the ring buffers. */
   readonly #byteAt = 2048
   readonly #wakeUpsAt = 2112
 
@@ -52,11 +53,11 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.#neighbours = sharing.neighbours.map((_, peer) =>
       this.#peers.includes(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
-    this.board = new SharedBoard({
+    this.slots = new MappedSlots({
       heap,
       copy,
       rank,
-      boards: boardsOf(sharing, rank),
+      places: slotPlaces(sharing, rank),
       wake: (peer) => {
         if (this.#neighbours[peer]?.writer.shouldWake() === true) this.#wake(peer)
       },
@@ -76,8 +77,8 @@ export class SharedMemoryTransport implements BlockingTransport {
     return this.#neighbours[peer] !== undefined
   }
 
-  pull(peer: number, at: number, from: number, bytes: number): void {
-    this.#neighbours[peer]!.pull(at, from, bytes)
+  get(peer: number, at: number, from: number, bytes: number): void {
+    this.#neighbours[peer]!.get(at, from, bytes)
   }
 
   trySend(peer: number, at: number, length: number, more: boolean): number {
@@ -125,8 +126,8 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   sleep(milliseconds: number): void {
     this.#announceSleep(true)
-    // who wrote before that has seen nobody asleep
-    const hasNews = this.board.hasNews()
+    // A rank that wrote earlier has seen nobody asleep, so look once more.
+    const hasNews = this.slots.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
       return !reader.isEmpty || (this.#wanted.has(peer) && !writer.isFull)
@@ -150,7 +151,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     }
   }
 
-  /** A full connection holds wake-ups enough. */
+  /** A full connection already holds enough wake-ups. */
   #wake(peer: number): void {
     this.#tcp.trySend(peer, this.#byteAt, 1, false)
   }

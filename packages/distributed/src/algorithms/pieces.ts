@@ -1,0 +1,96 @@
+import { dtypes } from '../dtype.ts'
+import type { Operation } from '../operation.ts'
+import type { Channel } from './channel.ts'
+
+/**
+ * The words of all algorithms here: a *chunk* is one rank's share of a buffer; a *segment* is a
+ * piece of a chunk, several of which are in flight.
+ */
+export interface Piece {
+  /** Offset in bytes from the start of the buffer. */
+  readonly at: number
+  readonly bytes: number
+}
+
+/** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
+const GRAIN = 64
+
+/** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
+export function cutIntoChunks(bytes: number, parts: number): Piece[] {
+  const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
+  return Array.from({ length: parts }, (_, i) => {
+    const at = Math.min(bytes, i * share)
+    return { at, bytes: Math.min(bytes, at + share) - at }
+  })
+}
+
+const SMALLEST_SEGMENT = 256 * 1024
+const LARGEST_SEGMENT = 512 * 1024
+
+/**
+ * Bytes of a segment: a quarter of a chunk, within bounds, so that four can be in flight. Below the
+ * lower bound the messages cost more than their overlap saves.
+ */
+export function segmentBytes(chunkBytes: number): number {
+  const quarter = Math.ceil(chunkBytes / 4 / GRAIN) * GRAIN
+  return Math.min(LARGEST_SEGMENT, Math.max(SMALLEST_SEGMENT, quarter))
+}
+
+/** Cuts a chunk into segments of `size` bytes; an empty chunk has one empty segment. */
+export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
+  const count = Math.max(1, Math.ceil(bytes / size))
+  return Array.from({ length: count }, (_, i) => ({
+    at: at + i * size,
+    bytes: Math.min(size, bytes - i * size),
+  }))
+}
+
+/** Largest segment whose parts wait in scratch: with those of a few ranks it fits into the caches. */
+const LARGEST_PART = 256 * 1024
+/** Bytes for the parts of other ranks that an operation may hold: many run at once. */
+const PARTS_ROOM = 4 * 1024 * 1024
+
+/** Bytes of a segment when so many parts of it, from other ranks, wait in scratch at once. */
+export function partBytes(parts: number): number {
+  const share = Math.floor(PARTS_ROOM / parts / GRAIN) * GRAIN
+  return Math.max(GRAIN, Math.min(LARGEST_PART, share))
+}
+
+/** One rank's part of a buffer that has a part for each. */
+export interface Slice extends Piece {
+  /** Elements, for the fingerprints of uneven collectives; undefined where all are equal. */
+  readonly count: number | undefined
+}
+
+/** The slices of the buffer in the order of ranks: all of `count` elements, or as the table says. */
+export function slicesOf({ size, heap }: Channel, operation: Operation): Slice[] {
+  return cut(heap.doubles, size, operation, 0)
+}
+
+/** The slices that an all-to-all sends, and those that come. */
+export function exchangedSlicesOf(
+  { size, heap }: Channel,
+  operation: Operation,
+): { sent: Slice[]; coming: Slice[] } {
+  return {
+    sent: cut(heap.doubles, size, operation, 0),
+    coming: cut(heap.doubles, size, operation, operation.table === 0 ? 0 : size),
+  }
+}
+
+function cut(
+  doubles: Float64Array,
+  size: number,
+  { count, dtype, table }: Operation,
+  first: number,
+): Slice[] {
+  const element = dtypes[dtype].bytes
+  let at = 0
+  return Array.from({ length: size }, (_, rank) => {
+    const given = table === 0 ? undefined : doubles[table / 8 + first + rank]!
+    const bytes = (given ?? count) * element
+    const slice = { at, bytes, count: given }
+    at += bytes
+    return slice
+  })
+}

@@ -1,0 +1,69 @@
+import type { AlgorithmName, OperationName } from '../operation.ts'
+
+/** An algorithm, and up to how many bytes of the whole buffer it is used. */
+export interface Threshold {
+  /** Inclusive; Infinity in the last threshold of a list. */
+  readonly upTo: number
+  readonly algorithm: AlgorithmName
+}
+
+/** From small buffers to large ones; the last threshold has no limit. */
+export type Thresholds = readonly Threshold[]
+
+/** How the ranks of a group reach each other: the keys of a `TuningTable`. */
+export const media = ['sockets', 'sharedMemory'] as const
+
+/** Which algorithm runs an operation of which size. */
+export interface TuningTable {
+  readonly sockets: Readonly<Record<OperationName, Thresholds>>
+  /** Operations that are left out here are as over sockets. */
+  readonly sharedMemory: Readonly<Partial<Record<OperationName, Thresholds>>>
+}
+
+const KIB = 1024
+const MIB = 1024 * KIB
+
+/** `choose('ring')` for every size, `choose('bruck', 64 * KIB, 'ring')` with a limit between. */
+function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
+  return parts
+    .filter((part) => typeof part === 'string')
+    .map((algorithm, i) => ({
+      upTo: (parts[2 * i + 1] as number | undefined) ?? Infinity,
+      algorithm,
+    }))
+}
+
+const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 16 * MIB, 'ring')
+const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
+const tree = choose('binomial-tree', MIB, 'chain')
+const rooted = choose('binomial-tree', 64 * KIB, 'linear')
+
+/** Measured by `npm run bench -- tune`: few steps for small buffers, few bytes for large ones. */
+export const builtInTuning: TuningTable = {
+  sockets: {
+    send: choose('direct'),
+    recv: choose('direct'),
+    broadcast: tree,
+    reduce: tree,
+    allReduce,
+    allReduceCoalesced: allReduce,
+    reduceScatter: choose('recursive-halving', MIB, 'pairwise', 8 * MIB, 'ring'),
+    allGather: choose('bruck', 256 * KIB, 'direct', 8 * MIB, 'ring'),
+    allGatherV: choose('ring'),
+    gather: rooted,
+    scatter: rooted,
+    gatherV: choose('linear'),
+    scatterV: choose('linear'),
+    allToAll: choose('bruck', 16 * KIB, 'pairwise'),
+    allToAllV: choose('pairwise'),
+    barrier: choose('dissemination'),
+    monitoredBarrier: choose('linear'),
+  },
+  sharedMemory: {
+    broadcast: choose('binomial-tree', 64 * KIB, 'direct'),
+    allReduce: sharedAllReduce,
+    allReduceCoalesced: sharedAllReduce,
+    reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
+    allGather: choose('bruck', 16 * KIB, 'direct'),
+  },
+}

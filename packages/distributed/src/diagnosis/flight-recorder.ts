@@ -1,0 +1,208 @@
+import { errorTable, type TsrErrorCode } from '@tsrun/core'
+import { flightStates, type FlightEntry, type FlightState } from '@tsrun/telemetry'
+import {
+  describeFingerprint,
+  nameOfFingerprint,
+  type Fingerprint,
+  type Operation,
+} from '../operation.ts'
+
+/** Instead of the other end of a message: for collectives, and for `recv` from any source. */
+export const NO_PEER = -1
+export const ANY_PEER = -2
+
+/** Numbers of an entry; times are `monotonicNow()`. */
+const field = {
+  number: 0,
+  group: 1,
+  sequence: 2,
+  kind: 3,
+  root: 4,
+  count: 5,
+  /** World rank of the other end of a message, ANY_PEER or NO_PEER. */
+  peer: 6,
+  tag: 7,
+  bytes: 8,
+  posted: 9,
+  started: 10,
+  completed: 11,
+  state: 12,
+  /** Index in the error table; -1: none. */
+  error: 13,
+  isReceive: 14,
+} as const
+const FIELDS = 15
+
+/** Bytes of an entry's texts, each after the number it belongs to and its length. */
+const textBytes = { label: 128, site: 192, peers: 64 } as const
+type TextName = keyof typeof textBytes
+const textNames = Object.keys(textBytes) as TextName[]
+const TEXTS = 128 + 192 + 64
+const REASON_BYTES = 512
+
+const codes = Object.keys(errorTable) as TsrErrorCode[]
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+/** What is known when the engine takes an operation. */
+export interface Departure {
+  readonly operation: Operation
+  readonly fingerprint: Fingerprint
+  /** World rank of the other end of a message, ANY_PEER or NO_PEER. */
+  readonly peer: number
+  readonly bytes: number
+  readonly posted: number
+}
+
+/**
+ * The last operations of a rank, in memory that the caller's thread and the engine's share: the
+ * caller numbers them and writes their labels, the engine writes the rest. Recording allocates
+ * nothing.
+ */
+export class FlightRecorder {
+  readonly capacity: number
+  readonly buffer: SharedArrayBuffer
+  readonly #numbers: Float64Array
+  /** For each text of each entry: the number of the operation it belongs to, and its length. */
+  readonly #marks: Float64Array
+  readonly #texts: Uint8Array
+  readonly #reason: Uint8Array
+
+  constructor(capacity: number, buffer = new SharedArrayBuffer(bytesOf(capacity))) {
+    this.capacity = capacity
+    this.buffer = buffer
+    const marksAt = capacity * FIELDS * 8
+    const textsAt = marksAt + capacity * textNames.length * 2 * 8
+    this.#numbers = new Float64Array(buffer, 0, capacity * FIELDS)
+    this.#marks = new Float64Array(buffer, marksAt, capacity * textNames.length * 2)
+    this.#texts = new Uint8Array(buffer, textsAt, capacity * TEXTS)
+    this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
+  }
+
+  /** Why the first dump was written; later dumps repeat it. */
+  firstReason(reason: string): string {
+    const [first] = this.#reason
+    if (first === 0) encoder.encodeInto(reason, this.#reason)
+    const end = this.#reason.indexOf(0)
+    return decoder.decode(this.#reason.slice(0, end < 0 ? REASON_BYTES : end))
+  }
+
+  /** The engine has taken an operation. */
+  start({ operation, fingerprint, peer, bytes, posted }: Departure, state: FlightState): void {
+    const { flight } = operation
+    const numbers = this.#numbers
+    const at = this.#slot(flight) * FIELDS
+    numbers[at + field.group] = operation.group
+    numbers[at + field.sequence] = operation.sequence
+    numbers[at + field.kind] = fingerprint.kind
+    numbers[at + field.root] = fingerprint.root
+    numbers[at + field.count] = fingerprint.count
+    numbers[at + field.peer] = peer
+    numbers[at + field.tag] = operation.tag
+    numbers[at + field.bytes] = bytes
+    numbers[at + field.posted] = posted
+    numbers[at + field.started] = 0
+    numbers[at + field.completed] = 0
+    numbers[at + field.state] = flightStates.indexOf(state)
+    numbers[at + field.error] = -1
+    numbers[at + field.isReceive] = operation.name === 'recv' ? 1 : 0
+    numbers[at + field.number] = flight
+  }
+
+  /** When the first message moved. */
+  begin(flight: number, started: number): void {
+    const at = this.#slot(flight) * FIELDS
+    if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
+  }
+
+  /** An operation has ended. One that was refused stays refused. */
+  end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
+    const numbers = this.#numbers
+    const at = this.#slot(flight) * FIELDS
+    // A long operation may have been overwritten by newer ones.
+    if (numbers[at] !== flight) return
+    numbers[at + field.started] = started
+    numbers[at + field.completed] = completed
+    if (error !== undefined) numbers[at + field.error] = codes.indexOf(error)
+    if (numbers[at + field.state] === flightStates.indexOf('running')) {
+      numbers[at + field.state] = flightStates.indexOf(error === undefined ? 'done' : 'failed')
+    }
+  }
+
+  /** Writes a text of an operation, cut to the room that there is. */
+  write(flight: number, name: TextName, text: string): void {
+    const mark = this.#mark(flight, name)
+    const at = this.#textAt(flight, name)
+    const { written } = encoder.encodeInto(text, this.#texts.subarray(at, at + textBytes[name]))
+    this.#marks[mark + 1] = written
+    this.#marks[mark] = flight
+  }
+
+  /** The entries that are kept, in the order of the calls. */
+  entries(): FlightEntry[] {
+    const entries: FlightEntry[] = []
+    for (let slot = 0; slot < this.capacity; slot++) {
+      if (this.#numbers[slot * FIELDS + field.number] !== 0) entries.push(this.#read(slot))
+    }
+    return entries.sort((a, b) => a.number - b.number)
+  }
+
+  #read(slot: number): FlightEntry {
+    const of = (name: keyof typeof field): number => this.#numbers[slot * FIELDS + field[name]]!
+    const number = of('number')
+    const fingerprint = { kind: of('kind'), root: of('root'), count: of('count') }
+    const peer = of('peer')
+    const isMessage = peer !== NO_PEER
+    const label = this.textOf(number, 'label')
+    const site = this.textOf(number, 'site')
+    const peers = this.textOf(number, 'peers')
+    const name = nameOfFingerprint(fingerprint)
+    const error = codes[of('error')]
+    return {
+      number,
+      group: of('group'),
+      sequence: of('sequence'),
+      name: isMessage ? (of('isReceive') === 1 ? 'recv' : 'send') : name,
+      operation: describeFingerprint(fingerprint),
+      ...(label === undefined ? {} : { label }),
+      ...(site === undefined ? {} : { site }),
+      ...(peer >= 0 ? { peer } : {}),
+      ...(isMessage ? { tag: of('tag') } : {}),
+      bytes: of('bytes'),
+      posted: of('posted'),
+      started: of('started'),
+      completed: of('completed'),
+      state: flightStates[of('state')] ?? 'running',
+      ...(error === undefined ? {} : { error }),
+      ...(peers === undefined ? {} : { waitsFor: peers.split(',').map(Number) }),
+    }
+  }
+
+  /** A text of an operation that is still recorded. */
+  textOf(flight: number, name: TextName): string | undefined {
+    const mark = this.#mark(flight, name)
+    const length = this.#marks[mark + 1]!
+    if (this.#marks[mark] !== flight || length === 0) return undefined
+    const at = this.#textAt(flight, name)
+    // Decoders refuse shared memory.
+    return decoder.decode(this.#texts.slice(at, at + length))
+  }
+
+  #slot(flight: number): number {
+    return flight % this.capacity
+  }
+
+  #mark(flight: number, name: TextName): number {
+    return (this.#slot(flight) * textNames.length + textNames.indexOf(name)) * 2
+  }
+
+  #textAt(flight: number, name: TextName): number {
+    const offset =
+      name === 'label' ? 0 : name === 'site' ? textBytes.label : TEXTS - textBytes.peers
+    return this.#slot(flight) * TEXTS + offset
+  }
+}
+
+function bytesOf(capacity: number): number {
+  return capacity * (FIELDS * 8 + textNames.length * 2 * 8 + TEXTS) + REASON_BYTES
+}

@@ -1,0 +1,31 @@
+import { decode, encode } from '@tsrun/core'
+import { EAGER_LIMIT } from '../engine/messages/frame.ts'
+
+/** What the ranks' observers tell each other. Nothing of it changes what the engines do. */
+export type Notice =
+  /** Asks what the rank runs. */
+  | { readonly kind: 'question' }
+  | { readonly kind: 'answer'; readonly text: string }
+  /** Where the rank called the collective that the frame names. */
+  | { readonly kind: 'site'; readonly site: string }
+
+const LONGEST = 2048
+
+export function encodeNotice(notice: Notice): Uint8Array {
+  return encode(notice, EAGER_LIMIT)
+}
+
+/** Returns undefined for anything else: a peer may be of another version. */
+export function decodeNotice(payload: Uint8Array): Notice | undefined {
+  let value: Partial<Record<string, unknown>>
+  try {
+    value = Object(decode(payload, EAGER_LIMIT)) as typeof value
+  } catch {
+    return undefined
+  }
+  const { kind, text, site } = value
+  if (kind === 'question') return { kind }
+  if (kind === 'answer' && typeof text === 'string') return { kind, text: text.slice(0, LONGEST) }
+  if (kind === 'site' && typeof site === 'string') return { kind, site: site.slice(0, LONGEST) }
+  return undefined
+}

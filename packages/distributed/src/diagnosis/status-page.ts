@@ -1,0 +1,132 @@
+import { closeSync, openSync, readSync, writeSync } from 'node:fs'
+import { createLogger, monotonicNow } from '@tsrun/core'
+import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
+import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, statusBytes, StatusSlot } from '@tsrun/telemetry'
+import { dtypes } from '../dtype.ts'
+import type { Task } from '../engine/task.ts'
+import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
+
+/** Milliseconds between two copies to the page where it cannot be mapped. */
+const PERIOD = 250
+
+/** This rank's place on the status page that its launcher made. */
+export interface StatusPlace {
+  /** The mapped page, or a copy of it. */
+  readonly buffer: SharedArrayBuffer
+  readonly index: number
+  /** Where the engine's thread copies the slot to; undefined: the page is mapped. */
+  readonly copyTo: string | undefined
+}
+
+/** Finds this rank's place and writes its rank and process there; undefined where there is no page. */
+export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
+  const { TSRUN_STATUS_PAGE: path, LOCAL_RANK, LOCAL_WORLD_SIZE } = env
+  if (path === undefined || path === '') return undefined
+  try {
+    const index = Number(LOCAL_RANK ?? 0)
+    const isMapped = isAvailable().available
+    const buffer = openPage(path, statusBytes(Number(LOCAL_WORLD_SIZE ?? 1)), isMapped)
+    const slot = new StatusSlot(buffer, index)
+    slot.set('rank', rank)
+    slot.set('step', NaN)
+    slot.set('loss', NaN)
+    slot.setState('computing', monotonicNow())
+    slot.set('pid', process.pid)
+    return { buffer, index, copyTo: isMapped ? undefined : path }
+  } catch (error) {
+    const reason = (error as Error).message
+    createLogger('distributed').warn({ reason }, 'no status page: tsrun ps does not show this rank')
+    return undefined
+  }
+}
+
+function openPage(path: string, bytes: number, isMapped: boolean): SharedArrayBuffer {
+  if (!isMapped) return new SharedArrayBuffer(bytes)
+  const pages = bytes / 65536
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+  const buffer = memory.buffer as unknown as SharedArrayBuffer
+  const fd = openSync(path, 'r+')
+  mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
+  closeSync(fd)
+  return buffer
+}
+
+/** Without koffi: copies the slot to the page, and the header from it, at intervals. */
+export function copyStatus({ buffer, index, copyTo }: StatusPlace): void {
+  if (copyTo === undefined) return
+  const fd = openSync(copyTo, 'r+')
+  const local = new Uint8Array(buffer)
+  const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
+  const copy = (): void => {
+    writeSync(fd, local.slice(at, at + STATUS_SLOT_BYTES), 0, STATUS_SLOT_BYTES, at)
+    const header = new Uint8Array(STATUS_HEADER_BYTES)
+    readSync(fd, header, 0, STATUS_HEADER_BYTES, 0)
+    local.set(header)
+  }
+  copy()
+  setInterval(copy, PERIOD).unref()
+}
+
+const encoder = new TextEncoder()
+/** Counts of one kind of operation whose texts are kept. */
+const KEPT = 256
+
+interface Known {
+  readonly of: Fingerprint
+  readonly text: Uint8Array
+}
+
+/** Publishes what the engine runs on the status page: plain stores, no system calls. */
+export class StatusPublisher {
+  readonly #slot: StatusSlot
+  /** Texts by kind and count: programs repeat their calls. */
+  readonly #texts = new Map<number, Map<number, Known>>()
+  #operation: Uint8Array | undefined
+  #group = ''
+  #ended = 0
+
+  constructor(slot: StatusSlot) {
+    this.#slot = slot
+  }
+
+  get abortedBy(): number | undefined {
+    return this.#slot.abortedBy
+  }
+
+  onStart({ operation, fingerprint, group, posted }: Task, running: number): void {
+    const slot = this.#slot
+    const text = this.#textOf(fingerprint)
+    if (text !== this.#operation) slot.setBytes('operation', text)
+    this.#operation = text
+    if (group.name !== this.#group) slot.setText('group', group.name)
+    this.#group = group.name
+    slot.set('sequence', operation.sequence)
+    slot.set('bytes', Math.max(0, operation.count) * dtypes[operation.dtype].bytes)
+    slot.set('running', running)
+    slot.setState('operation', posted)
+  }
+
+  onSettled({ completed }: Task, running: number): void {
+    this.#slot.set('running', running)
+    this.#slot.set('ended', ++this.#ended)
+    if (running === 0) this.#slot.setState('computing', completed)
+  }
+
+  /** Publishes the ranks that the oldest operation waits for. */
+  look(running: Iterable<Task>): void {
+    const [oldest] = running
+    this.#slot.setText('waitsFor', oldest === undefined ? '' : oldest.peers().join(','))
+  }
+
+  #textOf(fingerprint: Fingerprint): Uint8Array {
+    const { kind, count } = fingerprint
+    let texts = this.#texts.get(kind)
+    const known = texts?.get(count)
+    if (known !== undefined && sameFingerprint(known.of, fingerprint)) return known.text
+    if (texts === undefined || texts.size === KEPT)
+      this.#texts.set(kind, (texts = new Map<number, Known>()))
+    const text = encoder.encode(describeFingerprint(fingerprint))
+    texts.set(count, { of: fingerprint, text })
+    return text
+  }
+}

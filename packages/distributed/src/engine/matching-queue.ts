@@ -1,0 +1,153 @@
+import type { MatchedReceive } from '../algorithms/channel.ts'
+import { ANY_SOURCE } from '../operation.ts'
+import { hasDeparted } from './group.ts'
+import { spaces } from './messages/frame.ts'
+import type { Link } from './messages/link.ts'
+import { streamKey, type Stream, type Transfer } from './messages/stream.ts'
+import type { Task } from './task.ts'
+
+/** A receive in the order of those of its tag. Done when it has a source. */
+interface PostedReceive extends MatchedReceive {
+  readonly task: Task
+  /** Group rank, or ANY_SOURCE. */
+  readonly from: number
+  readonly begin: (source: number) => Transfer
+  done: boolean
+  source: number
+  message: Transfer | undefined
+}
+
+export interface MatchingEvents {
+  onFailed(task: Task, cause: unknown): void
+  /** All ranks that the message could come from have departed; `link` led to the last. */
+  onDeparted(task: Task, link: Link): void
+}
+
+/**
+ * Receives from any source, matched above the links: such a receive takes the first message of its
+ * tag that has come, or was announced by a request to send, and that no receive has claimed. Receives
+ * that are called after it on the same tag wait behind it, so that messages go to receives in the
+ * order of the calls.
+ */
+export class MatchingQueues {
+  readonly #links: readonly (Link | undefined)[]
+  readonly #events: MatchingEvents
+  /** Receives without a source, by group and tag. A queue begins with one of any source. */
+  readonly #queues = new Map<number, PostedReceive[]>()
+
+  constructor(links: readonly (Link | undefined)[], events: MatchingEvents) {
+    this.#links = links
+    this.#events = events
+  }
+
+  /** @param begin - starts the receive, at once or when it is matched */
+  post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
+    const key = keyOf(task)
+    const posted: PostedReceive = {
+      task,
+      from,
+      begin,
+      done: false,
+      source: from,
+      message: undefined,
+    }
+    const queue = this.#queues.get(key)
+    if (queue === undefined && from !== ANY_SOURCE) {
+      posted.message = begin(from)
+      posted.done = true
+      return posted
+    }
+    if (queue === undefined) this.#queues.set(key, [posted])
+    else queue.push(posted)
+    this.#match(key)
+    if (!posted.done) this.#checkDeparted(posted)
+    return posted
+  }
+
+  /** A message came, or was announced, that no receive has claimed. */
+  onArrival({ space, key }: Stream): void {
+    if (space === spaces.message && this.#queues.has(key)) this.#match(key)
+  }
+
+  onClosed(link: Link): void {
+    for (const queue of [...this.#queues.values()]) {
+      for (const posted of [...queue]) {
+        if (posted.task.group.ranks.includes(link.peer)) this.#checkDeparted(posted)
+      }
+    }
+  }
+
+  /** The operation has ended. */
+  remove(task: Task): void {
+    if (this.#queues.size === 0) return
+    const key = keyOf(task)
+    const queue = this.#queues.get(key)
+    const place = queue?.findIndex((posted) => posted.task === task) ?? -1
+    if (queue === undefined || place < 0) return
+    queue.splice(place, 1)
+    this.#match(key)
+  }
+
+  /** Gives sources to the receives that can have one, in the order of their calls. */
+  #match(key: number): void {
+    const queue = this.#queues.get(key)
+    if (queue === undefined) return
+    let isBehind = false
+    for (const posted of [...queue]) {
+      const source =
+        posted.from === ANY_SOURCE
+          ? this.#findSource(posted, key)
+          : isBehind
+            ? undefined
+            : posted.from
+      if (source === undefined) isBehind = true
+      else if (queue.includes(posted)) {
+        queue.splice(queue.indexOf(posted), 1)
+        this.#begin(posted, source)
+      }
+    }
+    if (queue.length === 0) this.#queues.delete(key)
+  }
+
+  #begin(posted: PostedReceive, source: number): void {
+    posted.source = source
+    posted.done = true
+    try {
+      posted.message = posted.begin(source)
+      posted.task.resume(posted)
+    } catch (cause) {
+      this.#events.onFailed(posted.task, cause)
+    }
+  }
+
+  /** A rank whose next message waits. The search starts after this rank, so that none is favoured. */
+  #findSource({ task }: PostedReceive, key: number): number | undefined {
+    const { rank, ranks } = task.group
+    for (let distance = 1; distance < ranks.length; distance++) {
+      const source = (rank + distance) % ranks.length
+      const stream = this.#links[ranks[source]!]?.streams.get(key)
+      if (stream?.unexpected.some(({ index }) => index === stream.nextReceive) === true) {
+        return source
+      }
+    }
+    return undefined
+  }
+
+  #checkDeparted({ task, from, done }: PostedReceive): void {
+    const { rank, ranks } = task.group
+    const sources = from === ANY_SOURCE ? ranks.filter((_, peer) => peer !== rank) : [ranks[from]!]
+    const links = sources.map((source) => this.#links[source])
+    const last = links.at(-1)
+    if (
+      !done &&
+      last !== undefined &&
+      links.every((link) => link !== undefined && hasDeparted(task.group, link))
+    ) {
+      this.#events.onDeparted(task, last)
+    }
+  }
+}
+
+function keyOf({ group, operation }: Task): number {
+  return streamKey(spaces.message, group.id, operation.tag)
+}

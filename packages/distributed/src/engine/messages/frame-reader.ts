@@ -1,0 +1,155 @@
+import { CLOSED, type Transport } from '../../transports/transport.ts'
+import { HEADER_BYTES, isPlausible, readHeader, type FrameHeader } from './frame.ts'
+import type { LinkTraffic } from './frame-writer.ts'
+import type { EngineMemory } from './memory.ts'
+
+/** Bytes that are read ahead for small frames; large payloads go straight to their place. */
+const STAGE_BYTES = 64 * 1024
+/** Payload bytes taken in one call, so that sending gets its turn. */
+const SLICE = 1024 * 1024
+
+/** Where the payload of a frame goes. `at` is, or becomes, undefined when it is discarded. */
+export interface Destination {
+  at: number | undefined
+  readonly onArrived: () => void
+}
+
+export interface FrameReaderEvents {
+  /** A header came; the result says where its payload goes, undefined when it has none. */
+  onFrame(header: FrameHeader): Destination | undefined
+  /** Bytes came that are not a frame: the stream cannot be trusted any more. */
+  onGarbage(): void
+  onClosed(): void
+  /** Whether large payloads are expected now: then reading ahead would only cause copies. */
+  expectsPayload(): boolean
+}
+
+/** Cuts the byte stream from one peer into frames. */
+export class FrameReader {
+  readonly #transport: Transport
+  readonly #memory: EngineMemory
+  readonly #peer: number
+  readonly #traffic: LinkTraffic
+  readonly #events: FrameReaderEvents
+  readonly #view: DataView
+  readonly #stage: number
+  /** Unread bytes of the stage are [from, to). */
+  #from = 0
+  #to = 0
+  #destination: Destination | undefined
+  #filled = 0
+  #expected = 0
+  /** The last read found less than it asked for: another would find nothing. */
+  #isDry = false
+  #closed = false
+
+  constructor(
+    transport: Transport,
+    memory: EngineMemory,
+    peer: number,
+    traffic: LinkTraffic,
+    events: FrameReaderEvents,
+  ) {
+    this.#transport = transport
+    this.#memory = memory
+    this.#peer = peer
+    this.#traffic = traffic
+    this.#events = events
+    this.#view = new DataView(memory.heap.bytes.buffer)
+    this.#stage = memory.allocate(STAGE_BYTES)
+  }
+
+  /** Reads what has come, up to a bound. Returns whether anything moved. */
+  read(): boolean {
+    if (this.#closed) return false
+    let moved = false
+    let budget = 4 * SLICE
+    this.#isDry = false
+    while (budget > 0 && this.#mayContinue) {
+      const taken =
+        this.#destination !== undefined ? this.#readPayload(this.#destination) : this.#readHeader()
+      if (taken === 0) break
+      if (taken === CLOSED) {
+        this.#closed = true
+        this.#events.onClosed()
+        return true
+      }
+      moved = true
+      budget -= taken
+    }
+    return moved
+  }
+
+  /** Whether there may be more to read, or what was read ahead is enough. */
+  get #mayContinue(): boolean {
+    if (!this.#isDry) return true
+    return this.#to - this.#from >= (this.#destination === undefined ? HEADER_BYTES : 1)
+  }
+
+  #readHeader(): number {
+    const staged = this.#to - this.#from
+    if (staged < HEADER_BYTES) {
+      const wanted = this.#events.expectsPayload() ? HEADER_BYTES - staged : STAGE_BYTES - staged
+      return this.#fillStage(wanted)
+    }
+    const header = readHeader(this.#view, this.#stage + this.#from)
+    if (header === undefined || !isPlausible(header)) {
+      this.#events.onGarbage()
+      return CLOSED
+    }
+    this.#from += HEADER_BYTES
+    const destination = this.#events.onFrame(header)
+    if (destination !== undefined) {
+      this.#filled = 0
+      this.#expected = header.bytes
+      this.#destination = destination
+      if (header.bytes === 0) this.#arrive(destination)
+    }
+    return HEADER_BYTES
+  }
+
+  #readPayload(destination: Destination): number {
+    const left = this.#expected - this.#filled
+    const staged = this.#to - this.#from
+    let taken: number
+    if (staged > 0) {
+      taken = Math.min(left, staged)
+      if (destination.at !== undefined) {
+        this.#memory.copy(destination.at + this.#filled, this.#stage + this.#from, taken)
+      }
+      this.#from += taken
+    } else if (destination.at === undefined) {
+      return this.#fillStage(Math.min(left, STAGE_BYTES))
+    } else {
+      const length = Math.min(left, SLICE)
+      taken = this.#transport.tryReceive(this.#peer, destination.at + this.#filled, length)
+      this.#isDry = taken < length
+      if (taken <= 0) return taken
+      this.#traffic.bytesReceived += taken
+    }
+    this.#filled += taken
+    if (this.#filled === this.#expected) this.#arrive(destination)
+    return taken
+  }
+
+  #fillStage(wanted: number): number {
+    if (this.#from > 0) {
+      this.#memory.copy(this.#stage, this.#stage + this.#from, this.#to - this.#from)
+      this.#to -= this.#from
+      this.#from = 0
+    }
+    const length = Math.min(wanted, STAGE_BYTES - this.#to)
+    const taken = this.#transport.tryReceive(this.#peer, this.#stage + this.#to, length)
+    this.#isDry = taken < length
+    if (taken > 0) {
+      this.#to += taken
+      this.#traffic.bytesReceived += taken
+    }
+    return taken
+  }
+
+  #arrive(destination: Destination): void {
+    this.#destination = undefined
+    destination.onArrived()
+  }
+}

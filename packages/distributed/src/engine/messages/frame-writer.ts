@@ -1,0 +1,258 @@
+import type { Fingerprint } from '../../operation.ts'
+import { CLOSED, type Transport } from '../../transports/transport.ts'
+import { Credit } from './credit.ts'
+import {
+  frameKinds,
+  HEADER_BYTES,
+  writeHeader,
+  type FrameHeader,
+  type StreamAddress,
+} from './frame.ts'
+import type { EngineMemory } from './memory.ts'
+import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
+
+/** Bytes handed to the transport in one call, so that receiving gets its turn. */
+const SLICE = 1024 * 1024
+/** Frames that have left before the queue is moved up. */
+const MOVED_UP = 256
+
+const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
+const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
+export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
+const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
+
+/** What has gone over a link so far: frames, and what was copied out of the other's memory. */
+export interface LinkTraffic {
+  bytesSent: number
+  bytesReceived: number
+  framesSent: number
+}
+
+interface OutgoingFrame {
+  /** Block with the header and, for eager frames, the payload. */
+  readonly block: number
+  readonly blockPayload: number
+  sent: number
+  /** Payload outside the block. */
+  at: number
+  readonly bytes: number
+  /** Done when the last byte has left. */
+  transfer: Transfer | undefined
+  /** Engine memory to release when the frame has left. */
+  copy?: number
+}
+
+/**
+ * Writes the frames to one peer and hands them to the transport, in order. Every frame carries the
+ * flow control of the other direction.
+ */
+export class FrameWriter {
+  readonly #transport: Transport
+  readonly #memory: EngineMemory
+  readonly #peer: number
+  readonly #traffic: LinkTraffic
+  readonly #credit = new Credit()
+  #queue: OutgoingFrame[] = []
+  #head = 0
+  #wantsSend = false
+  #ended = false
+
+  constructor(transport: Transport, memory: EngineMemory, peer: number, traffic: LinkTraffic) {
+    this.#transport = transport
+    this.#memory = memory
+    this.#peer = peer
+    this.#traffic = traffic
+  }
+
+  /** Whether every frame has left. */
+  get isEmpty(): boolean {
+    return this.#head === this.#queue.length
+  }
+
+  /** From now on nothing more is written. */
+  end(): void {
+    this.#ended = true
+  }
+
+  /** Takes over what the peer has consumed, as a frame of it says. */
+  onCredit(consumedByPeer: number): void {
+    this.#credit.update(consumedByPeer)
+  }
+
+  /** Counts an eager frame as consumed, and tells the peer when it may need to know. */
+  consume(payload: number): void {
+    if (this.#credit.consume(payload)) this.writeBare(frameKinds.credit)
+  }
+
+  /** Writes a header and a copy of the payload; false when the peer has no room for it. */
+  tryWriteEager(transfer: Transfer): boolean {
+    const { at, bytes } = transfer
+    if (!this.#credit.trySpend(bytes)) return false
+    const block = this.#memory.takeFrameBlock(bytes)
+    this.#writeHeader(block, frameKinds.eager, transfer.stream, transfer, NOT_EXPOSED)
+    if (bytes > 0) this.#memory.copy(block + HEADER_BYTES, at, bytes)
+    this.#pushBlock(block, bytes)
+    return true
+  }
+
+  /** Writes a header and a payload that leaves straight from its place. */
+  writeData(transfer: Transfer): void {
+    const { at, bytes } = transfer
+    const block = this.#memory.takeFrameBlock(0)
+    this.#writeHeader(block, frameKinds.data, transfer.stream, transfer, NOT_EXPOSED)
+    this.#push({ block, blockPayload: 0, sent: 0, at, bytes, transfer })
+  }
+
+  /** Writes a header about a message; its `bytes` do not follow. */
+  write(
+    kind: number,
+    address: StreamAddress,
+    message: MessageFacts,
+    exposed: ExposedPayload = NOT_EXPOSED,
+  ): void {
+    if (this.#ended) return
+    const block = this.#memory.takeFrameBlock(0)
+    this.#writeHeader(block, kind, address, message, exposed)
+    this.#pushBlock(block, 0)
+  }
+
+  /** Writes a frame that belongs to no message, or only to the exposed payload with this guard. */
+  writeBare(kind: number, guard = 0): void {
+    this.write(kind, NO_STREAM, NO_MESSAGE, guard === 0 ? NOT_EXPOSED : { place: 0, guard })
+  }
+
+  /** Writes a payload from outside the heap: a fault or a notice. */
+  writeText(kind: number, address: StreamAddress, payload: Uint8Array): void {
+    if (this.#ended) return
+    const bytes = payload.length
+    const block = this.#memory.takeFrameBlock(bytes)
+    this.#writeHeader(block, kind, address, { ...NO_MESSAGE, bytes }, NOT_EXPOSED)
+    this.#memory.heap.bytes.set(payload, block + HEADER_BYTES)
+    this.#pushBlock(block, bytes)
+  }
+
+  /**
+   * Releases the place that a payload leaves from. A frame cannot end in the middle: when it has
+   * begun to leave, the rest is copied and still leaves.
+   *
+   * @returns whether it had not begun to leave, and therefore never does
+   */
+  withdrawData(transfer: Transfer): boolean {
+    const i = this.#queue.findIndex((frame) => frame.transfer === transfer)
+    const frame = this.#queue[i]
+    if (frame === undefined) return false
+    if (frame.sent === 0) {
+      this.#queue.splice(i, 1)
+      this.#release(frame)
+      if (this.isEmpty) this.#want(false)
+      return true
+    }
+    const done = Math.max(0, frame.sent - HEADER_BYTES)
+    try {
+      frame.copy = this.#memory.allocate(frame.bytes - done)
+    } catch {
+      // There is no room for the rest: a broken connection is better than a wrong payload.
+      this.#transport.closePeer(this.#peer)
+      this.discard()
+      return false
+    }
+    this.#memory.copy(frame.copy, frame.at + done, frame.bytes - done)
+    frame.at = frame.copy - done
+    frame.transfer = undefined
+    return false
+  }
+
+  /** Hands over what the transport takes. Returns whether anything moved; false too when closed. */
+  flush(): boolean {
+    let moved = false
+    while (this.#head < this.#queue.length) {
+      const frame = this.#queue[this.#head]!
+      const blockBytes = HEADER_BYTES + frame.blockPayload
+      const inBlock = frame.sent < blockBytes
+      const at = inBlock ? frame.block + frame.sent : frame.at + frame.sent - blockBytes
+      const left = inBlock ? blockBytes - frame.sent : frame.bytes - (frame.sent - blockBytes)
+      const more = inBlock ? frame.bytes > 0 : left > SLICE
+      const taken = this.#transport.trySend(this.#peer, at, Math.min(left, SLICE), more)
+      if (taken === CLOSED) {
+        this.discard()
+        return false
+      }
+      if (taken === 0) {
+        this.#want(true)
+        return moved
+      }
+      moved = true
+      frame.sent += taken
+      this.#traffic.bytesSent += taken
+      if (frame.sent === blockBytes + frame.bytes) this.#finish(frame)
+    }
+    this.#want(false)
+    return moved
+  }
+
+  /** Discards what has not left: the peer is gone. */
+  discard(): void {
+    const rest = this.#queue.slice(this.#head)
+    this.#queue = []
+    this.#head = 0
+    this.#want(false)
+    for (const frame of rest) this.#release(frame)
+  }
+
+  #writeHeader(
+    block: number,
+    kind: number,
+    { space, group, sequence }: StreamAddress,
+    { index, fingerprint, bytes }: MessageFacts,
+    { place, guard }: ExposedPayload,
+  ): void {
+    const credit = this.#credit.tell()
+    const header: FrameHeader = {
+      kind,
+      space,
+      group,
+      sequence,
+      index,
+      fingerprint,
+      bytes,
+      credit,
+      place,
+      guard,
+    }
+    writeHeader(this.#memory.heap, block, header)
+  }
+
+  #pushBlock(block: number, blockPayload: number): void {
+    this.#push({ block, blockPayload, sent: 0, at: 0, bytes: 0, transfer: undefined })
+  }
+
+  #push(frame: OutgoingFrame): void {
+    this.#queue.push(frame)
+    this.#traffic.framesSent++
+    if (this.#queue.length === this.#head + 1) this.flush()
+  }
+
+  #finish(frame: OutgoingFrame): void {
+    this.#release(frame)
+    this.#head++
+    if (this.#head === this.#queue.length) {
+      this.#queue.length = 0
+      this.#head = 0
+    } else if (this.#head > MOVED_UP) {
+      this.#queue.splice(0, this.#head)
+      this.#head = 0
+    }
+    frame.transfer?.onDone()
+  }
+
+  #release({ block, blockPayload, copy }: OutgoingFrame): void {
+    this.#memory.giveFrameBlock(block, blockPayload)
+    if (copy !== undefined) this.#memory.release(copy)
+  }
+
+  #want(wanted: boolean): void {
+    if (wanted === this.#wantsSend) return
+    this.#wantsSend = wanted
+    this.#transport.wantSend(this.#peer, wanted)
+  }
+}

@@ -1,0 +1,115 @@
+import type { Transport } from '../../transports/transport.ts'
+import { frameKinds } from './frame.ts'
+import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
+import type { EngineMemory } from './memory.ts'
+import type { ExposedPayload, Transfer } from './stream.ts'
+
+/** Bytes copied in one go, so that other messages get their turn. */
+const SLICE = 1024 * 1024
+
+interface Get extends ExposedPayload {
+  readonly receive: Transfer
+  done: number
+}
+
+/** Large messages that this rank copies out of a peer's heap, in the order of their matches. */
+export class Gets {
+  readonly #transport: Transport
+  readonly #memory: EngineMemory
+  readonly #peer: number
+  readonly #writer: FrameWriter
+  readonly #traffic: LinkTraffic
+  readonly #queue: Get[] = []
+  /** Exposed payloads that are not answered, by guard. */
+  readonly #open = new Map<number, 'exposed' | 'withdrawn'>()
+  /** Receives whose payload was invalid after the copy, until the peer has withdrawn it by a frame. */
+  readonly #voided = new Map<number, Transfer>()
+  /** Where guards of the peer are copied to. */
+  readonly #guardAt: number
+
+  constructor(
+    transport: Transport,
+    memory: EngineMemory,
+    peer: number,
+    writer: FrameWriter,
+    traffic: LinkTraffic,
+  ) {
+    this.#transport = transport
+    this.#memory = memory
+    this.#peer = peer
+    this.#writer = writer
+    this.#traffic = traffic
+    this.#guardAt = memory.takeFrameBlock(0)
+  }
+
+  get isEmpty(): boolean {
+    return this.#queue.length === 0
+  }
+
+  /** The peer has exposed a payload. */
+  onExposed({ guard }: ExposedPayload): void {
+    this.#open.set(guard, 'exposed')
+  }
+
+  start(receive: Transfer, { place, guard }: ExposedPayload): void {
+    receive.onStarted()
+    this.#queue.push({ receive, place, guard, done: 0 })
+    if (this.#queue.length === 1 && receive.bytes <= SLICE) this.advance()
+  }
+
+  /** Tells the peer that its payload is not needed. */
+  refuse({ guard }: ExposedPayload): void {
+    this.#answer(guard)
+  }
+
+  /** Copies a slice of the oldest message. */
+  advance(): void {
+    const get = this.#queue[0]
+    if (get === undefined) return
+    const { receive, place, guard } = get
+    if (!receive.cancelled) {
+      const length = Math.min(SLICE, receive.bytes - get.done)
+      this.#transport.get!(this.#peer, receive.at + get.done, place + get.done, length)
+      get.done += length
+      this.#traffic.bytesReceived += length
+      if (get.done < receive.bytes) return
+    }
+    this.#queue.shift()
+    // A copy of a payload that its sender has withdrawn in the meantime is not a message.
+    if (receive.cancelled || this.#readGuard(guard) === 1) {
+      this.#answer(guard)
+      if (!receive.cancelled) receive.onDone()
+    } else {
+      this.#voided.set(guard, receive)
+      if (this.#open.get(guard) === 'withdrawn') this.#endVoided(guard)
+    }
+  }
+
+  /**
+   * The peer says that it has withdrawn a payload. Its guard says so earlier, but frames that say
+   * why may still be under way.
+   */
+  onWithdrawn(guard: number): void {
+    if (!this.#open.has(guard)) return
+    this.#open.set(guard, 'withdrawn')
+    this.#endVoided(guard)
+  }
+
+  #endVoided(guard: number): void {
+    const receive = this.#voided.get(guard)
+    if (receive === undefined) return
+    this.#voided.delete(guard)
+    this.#answer(guard)
+    if (!receive.cancelled) receive.onWithdrawn()
+  }
+
+  #answer(guard: number): void {
+    this.#open.delete(guard)
+    this.#writer.writeBare(frameKinds.getDone, guard)
+  }
+
+  #readGuard(guard: number): number {
+    this.#transport.get!(this.#peer, this.#guardAt, guard, 4)
+    return Atomics.load(this.#memory.heap.unsigned, this.#guardAt >>> 2)
+  }
+}

@@ -1,0 +1,239 @@
+import { sameFingerprint } from '../../operation.ts'
+import { EAGER_LIMIT, frameKinds, HEADER_BYTES, type FrameHeader } from './frame.ts'
+import type { Destination } from './frame-reader.ts'
+import type { FrameWriter } from './frame-writer.ts'
+import type { Gets } from './gets.ts'
+import type { LinkEvents } from './link.ts'
+import type { EngineMemory } from './memory.ts'
+import {
+  takeIndex,
+  type MessageFacts,
+  type Stream,
+  type Transfer,
+  type Unexpected,
+} from './stream.ts'
+
+/** The incoming messages of one link, matched with the receives that are posted for them. */
+export class Receives {
+  readonly #writer: FrameWriter
+  readonly #memory: EngineMemory
+  readonly #events: LinkEvents
+  /** Where the peer shares memory. */
+  readonly #gets: Gets | undefined
+  /** Receives that the peer may send data for, and whose data has not begun to arrive. */
+  readonly #cleared = new Set<Transfer>()
+  /** The receive whose payload is arriving. */
+  #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
+
+  constructor(
+    writer: FrameWriter,
+    memory: EngineMemory,
+    events: LinkEvents,
+    gets: Gets | undefined,
+  ) {
+    this.#writer = writer
+    this.#memory = memory
+    this.#events = events
+    this.#gets = gets
+  }
+
+  /** Whether data may come next for which there is a place. */
+  get expectsData(): boolean {
+    return this.#cleared.size > 0
+  }
+
+  /** Starts a receive; it may be done when this returns. */
+  start(transfer: Transfer): void {
+    const { stream, index } = transfer
+    const early = takeIndex(stream.unexpected, index)
+    if (early === undefined) {
+      stream.receives.push(transfer)
+      if (transfer.bytes <= EAGER_LIMIT || this.#gets !== undefined) return
+      if (stream.held === undefined) this.#clear(transfer)
+      else stream.held.push(transfer)
+    } else if (transfer.cancelled) {
+      this.discard([early])
+      if (early.at < 0 && early.exposed === undefined) {
+        stream.receives.push(transfer)
+        this.#writer.write(frameKinds.clearToSend, stream, early)
+      }
+    } else if (!fits(transfer, early)) {
+      this.discard([early])
+      transfer.onMismatch(early.fingerprint)
+    } else if (early.exposed !== undefined) {
+      this.#gets!.start(transfer, early.exposed)
+    } else if (early.at < 0) {
+      stream.receives.push(transfer)
+      this.#clear(transfer)
+    } else {
+      this.#memory.copy(transfer.at, early.at, early.bytes)
+      this.discard([early])
+      transfer.onStarted()
+      transfer.onDone()
+    }
+  }
+
+  /** Clears large receives that had to wait for the answer to `retire`. */
+  clearHeld(receives: readonly Transfer[]): void {
+    for (const receive of receives) this.#clear(receive)
+  }
+
+  /** A frame came of a group that this rank has left: it must not open a stream. */
+  discardFrame({ kind, bytes, place, guard }: FrameHeader): Destination | undefined {
+    if (kind === frameKinds.exposed) {
+      this.#gets?.onExposed({ place, guard })
+      this.#gets?.refuse({ place, guard })
+    }
+    if (kind !== frameKinds.eager && kind !== frameKinds.data) return undefined
+    const onArrived = (): void => {
+      if (kind === frameKinds.eager) this.#writer.consume(bytes)
+    }
+    return { at: undefined, onArrived }
+  }
+
+  /** What still arrives for this receive is discarded. */
+  cancel(transfer: Transfer): void {
+    this.#cleared.delete(transfer)
+    if (this.#arriving?.receive === transfer) this.#arriving.destination.at = undefined
+  }
+
+  /** Discards messages that nobody received. */
+  discard(unexpected: readonly Unexpected[]): void {
+    for (const { at, bytes, exposed } of unexpected) {
+      if (exposed !== undefined) this.#gets!.refuse(exposed)
+      if (at < 0) continue
+      this.#memory.giveFrameBlock(at - HEADER_BYTES, bytes)
+      this.#writer.consume(bytes)
+    }
+  }
+
+  /** A message waits at the peer until it is cleared. */
+  onRequestToSend(stream: Stream, requested: Unexpected): void {
+    const { index, fingerprint } = requested
+    const receive = stream.receives.find((posted) => posted.index === index)
+    if (receive === undefined) {
+      if (index < stream.nextReceive) return
+      stream.unexpected.push(requested)
+      this.#events.onUnexpected(stream, fingerprint)
+    } else if (receive.cancelled) {
+      // Let it come, to discard it. A large receive was cleared when it was posted.
+      if (receive.bytes <= EAGER_LIMIT) {
+        this.#writer.write(frameKinds.clearToSend, stream, requested)
+      }
+    } else if (!fits(receive, requested)) {
+      takeIndex(stream.receives, index)
+      this.#cleared.delete(receive)
+      receive.onMismatch(fingerprint)
+    } else if (receive.bytes <= EAGER_LIMIT) {
+      this.#clear(receive)
+    }
+  }
+
+  /** A message can be copied out of the peer's heap. */
+  onExposed(stream: Stream, { index, fingerprint, bytes, place, guard }: FrameHeader): void {
+    const gets = this.#gets
+    if (gets === undefined) return
+    const exposed = { place, guard }
+    gets.onExposed(exposed)
+    const receive = takeIndex(stream.receives, index)
+    if (receive !== undefined) {
+      if (!receive.cancelled && fits(receive, { fingerprint, bytes })) {
+        gets.start(receive, exposed)
+        return
+      }
+      gets.refuse(exposed)
+      if (!receive.cancelled) receive.onMismatch(fingerprint)
+    } else if (index < stream.nextReceive) {
+      gets.refuse(exposed)
+    } else {
+      stream.unexpected.push({ index, fingerprint, at: -1, bytes, exposed })
+      this.#events.onUnexpected(stream, fingerprint)
+    }
+  }
+
+  /** A small message arrives. */
+  onEager(stream: Stream, header: FrameHeader): Destination {
+    const { index, fingerprint, bytes } = header
+    const receive = takeIndex(stream.receives, index)
+    if (receive === undefined) return this.#keep(stream, header)
+    this.#cleared.delete(receive)
+    const onArrived = (): void => {
+      this.#writer.consume(bytes)
+    }
+    if (fits(receive, header)) return this.#arrive(receive, onArrived)
+    if (!receive.cancelled) receive.onMismatch(fingerprint)
+    return { at: undefined, onArrived }
+  }
+
+  /** The payload of a cleared message arrives. */
+  onData(stream: Stream, header: FrameHeader): Destination {
+    const receive = takeIndex(stream.receives, header.index)
+    if (receive === undefined) return { at: undefined, onArrived: () => undefined }
+    this.#cleared.delete(receive)
+    if (!receive.cancelled && !fits(receive, header)) {
+      receive.onMismatch(header.fingerprint)
+      return { at: undefined, onArrived: () => undefined }
+    }
+    return this.#arrive(receive, () => undefined)
+  }
+
+  /** The peer has given up a message that was cleared. */
+  onWithdrawn(stream: Stream | undefined, index: number): void {
+    const receive = stream && takeIndex(stream.receives, index)
+    if (receive === undefined || receive.cancelled) return
+    this.#cleared.delete(receive)
+    receive.onWithdrawn()
+  }
+
+  #clear(receive: Transfer): void {
+    this.#cleared.add(receive)
+    this.#writer.write(frameKinds.clearToSend, receive.stream, receive)
+  }
+
+  /** Stores a small message whose receive was not called yet. */
+  #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
+    const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
+    stream.arriving++
+    return {
+      at,
+      onArrived: () => {
+        stream.arriving--
+        stream.unexpected.push({ index, fingerprint, at, bytes })
+        if (index >= stream.nextReceive) this.#events.onUnexpected(stream, fingerprint)
+        else this.#matchLate(stream, index)
+      },
+    }
+  }
+
+  /** Matches a message whose receive was posted while its payload arrived. */
+  #matchLate(stream: Stream, index: number): void {
+    const receive = takeIndex(stream.receives, index)
+    if (receive?.cancelled === false) {
+      this.#cleared.delete(receive)
+      this.start(receive)
+    } else {
+      const late = takeIndex(stream.unexpected, index)
+      if (late !== undefined) this.discard([late])
+    }
+  }
+
+  #arrive(receive: Transfer, onArrived: () => void): Destination {
+    if (!receive.cancelled) receive.onStarted()
+    const destination: Destination = {
+      at: receive.cancelled ? undefined : receive.at,
+      onArrived: () => {
+        this.#arriving = undefined
+        onArrived()
+        if (!receive.cancelled) receive.onDone()
+      },
+    }
+    this.#arriving = { receive, destination }
+    return destination
+  }
+}
+
+function fits(receive: Transfer, message: Pick<MessageFacts, 'fingerprint' | 'bytes'>): boolean {
+  return (
+    sameFingerprint(receive.fingerprint, message.fingerprint) && receive.bytes === message.bytes
+  )
+}

@@ -1,0 +1,80 @@
+import { frameKinds, spaces, type FrameHeader, type StreamAddress } from './frame.ts'
+import { NO_MESSAGE, type FrameWriter } from './frame-writer.ts'
+import { streamKey, type Stream, type Transfer } from './stream.ts'
+
+/** Streams that are opened between two searches for idle ones. */
+const ROUND = 1024
+
+/**
+ * Sequence retirement: frees the streams of tags that are not in use. Both sides number the messages
+ * of a stream, so neither may drop it alone. A rank that waits for nothing there says how many
+ * messages it has taken (`retire`); if the sender has sent no more than these, both count from 0
+ * again (`retired`). Until the answer comes the receiver clears no large message, because its number
+ * may change.
+ */
+export class Retirement {
+  readonly #writer: FrameWriter
+  readonly #streams: Map<number, Stream>
+  #opened = 0
+
+  constructor(writer: FrameWriter, streams: Map<number, Stream>) {
+    this.#writer = writer
+    this.#streams = streams
+  }
+
+  /** A stream of messages was opened. */
+  onOpened(): void {
+    if (++this.#opened < ROUND) return
+    this.#opened = 0
+    try {
+      for (const stream of this.#streams.values()) {
+        if (!isIdle(stream)) continue
+        this.#write(frameKinds.retire, stream, stream.nextReceive)
+        stream.held = []
+      }
+    } catch {
+      // There is no room for more frames now: the next round asks again.
+    }
+  }
+
+  /** The peer has taken `index` messages of a stream, and waits for none. */
+  onRetire(header: FrameHeader): void {
+    const { space, group, sequence, index } = header
+    const stream = this.#streams.get(streamKey(space, group, sequence))
+    const isOver =
+      stream?.nextSend === index && stream.sends.length === 0 && stream.cleared.length === 0
+    if (isOver) stream.nextSend = 0
+    this.#write(frameKinds.retired, header, isOver ? index : 0)
+    if (stream !== undefined) this.#drop(stream)
+  }
+
+  /** The answer says from which message on counting begins anew. Returns receives to clear now. */
+  onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
+    const stream = this.#streams.get(streamKey(space, group, sequence))
+    if (stream?.held === undefined) return []
+    const held = stream.held.filter((receive) => stream.receives.includes(receive))
+    stream.held = undefined
+    stream.nextReceive -= index
+    for (const receive of stream.receives) receive.index -= index
+    this.#drop(stream)
+    return held
+  }
+
+  /** Drops a stream that is as if it had just been opened. */
+  #drop(stream: Stream): void {
+    const { nextSend, nextReceive, receives, unexpected, cleared, arriving, held } = stream
+    const waits = [receives, unexpected, cleared].some((list) => list.length > 0)
+    if (nextSend + nextReceive + arriving === 0 && !waits && held === undefined) {
+      this.#streams.delete(stream.key)
+    }
+  }
+
+  #write(kind: number, address: StreamAddress, index: number): void {
+    this.#writer.write(kind, address, { ...NO_MESSAGE, index })
+  }
+}
+
+function isIdle({ space, nextReceive, receives, unexpected, held }: Stream): boolean {
+  const isWaiting = receives.length > 0 || unexpected.length > 0 || held !== undefined
+  return space === spaces.message && nextReceive > 0 && !isWaiting
+}

@@ -1,4 +1,0 @@
-/** Overlapping ranges are fine, as with memmove. */
-export function copy(to: usize, from: usize, bytes: usize): void {
-  memory.copy(to, from, bytes)
-}

@@ -1,0 +1,163 @@
+import { BAND, BOR, BXOR, combineVectors, MAX, MIN, PRODUCT, SUM } from './vectors.as'
+
+// Element by element over linear memory, in 64-byte strides of four independent vectors: enough
+// in flight to keep memory busy. WebAssembly loads need no alignment; elements of the tail run
+// through the same instructions, one in each vector.
+// Loops count elements instead of comparing addresses: a buffer may end at 4 GiB, where they wrap.
+
+/** out[i] = a[i] op b[i]; `out` may be `a` or `b`. */
+// @ts-ignore: decorator
+@inline
+function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  const stride: usize = 64 / sizeof<T>()
+  let left = count
+  for (; left >= stride; left -= stride) {
+    const first = combineVectors<T>(op, v128.load(a), v128.load(b))
+    const second = combineVectors<T>(op, v128.load(a, 16), v128.load(b, 16))
+    const third = combineVectors<T>(op, v128.load(a, 32), v128.load(b, 32))
+    const fourth = combineVectors<T>(op, v128.load(a, 48), v128.load(b, 48))
+    v128.store(out, first)
+    v128.store(out, second, 16)
+    v128.store(out, third, 32)
+    v128.store(out, fourth, 48)
+    out += 64
+    a += 64
+    b += 64
+  }
+  for (; left > 0; left--) {
+    const one = combineVectors<T>(op, v128.load_splat<T>(a), v128.load_splat<T>(b))
+    v128.store_lane<T>(out, one, 0)
+    out += sizeof<T>()
+    a += sizeof<T>()
+    b += sizeof<T>()
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function combineFloats<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  if (op == PRODUCT) combine<T>(PRODUCT, out, a, b, count)
+  else if (op == MIN) combine<T>(MIN, out, a, b, count)
+  else if (op == MAX) combine<T>(MAX, out, a, b, count)
+  else combine<T>(SUM, out, a, b, count)
+}
+
+// @ts-ignore: decorator
+@inline
+function combineIntegers<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  if (op == BAND) combine<T>(BAND, out, a, b, count)
+  else if (op == BOR) combine<T>(BOR, out, a, b, count)
+  else if (op == BXOR) combine<T>(BXOR, out, a, b, count)
+  else combineFloats<T>(op, out, a, b, count)
+}
+
+/** x[i] *= factor, for floating point. */
+// @ts-ignore: decorator
+@inline
+function scale<T>(at: usize, count: usize, factor: T): void {
+  const stride: usize = 64 / sizeof<T>()
+  const factors = v128.splat<T>(factor)
+  let left = count
+  for (; left >= stride; left -= stride) {
+    v128.store(at, v128.mul<T>(v128.load(at), factors))
+    v128.store(at, v128.mul<T>(v128.load(at, 16), factors), 16)
+    v128.store(at, v128.mul<T>(v128.load(at, 32), factors), 32)
+    v128.store(at, v128.mul<T>(v128.load(at, 48), factors), 48)
+    at += 64
+  }
+  for (; left > 0; left--) {
+    store<T>(at, <T>(load<T>(at) * factor))
+    at += sizeof<T>()
+  }
+}
+
+export function float32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineFloats<f32>(op, out, a, b, count)
+}
+
+export function float64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineFloats<f64>(op, out, a, b, count)
+}
+
+export function float32_scale(at: usize, count: usize, factor: f64): void {
+  scale<f32>(at, count, <f32>factor)
+}
+
+export function float64_scale(at: usize, count: usize, factor: f64): void {
+  scale<f64>(at, count, factor)
+}
+
+export function int8_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<i8>(op, out, a, b, count)
+}
+
+export function uint8_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<u8>(op, out, a, b, count)
+}
+
+export function int32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<i32>(op, out, a, b, count)
+}
+
+export function uint32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<u32>(op, out, a, b, count)
+}
+
+export function int64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<i64>(op, out, a, b, count)
+}
+
+export function uint64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
+  combineIntegers<u64>(op, out, a, b, count)
+}
+
+// x[i] = x[i] / divisor, cut toward zero, for the averages of integers.
+
+// 1/n is rounded, so 49 * (1/49) falls short of 1 and would be cut to 0. This much more makes
+// quotients of 32-bit integers exact: those that are no integer stay 2^-32 below the next one.
+const NUDGE: f64 = 1.0 + 1.0 / <f64>(1 << 30) / <f64>(1 << 18)
+
+/** Multiplies in place of dividing, which takes several times as long. */
+// @ts-ignore: decorator
+@inline
+function divide<T>(at: usize, count: usize, divisor: f64): void {
+  const factor = (1.0 / divisor) * NUDGE
+  for (let left = count; left > 0; left--) {
+    store<T>(at, <T>(<f64>load<T>(at) * factor))
+    at += sizeof<T>()
+  }
+}
+
+/** No other number type holds all 64-bit integers. */
+// @ts-ignore: decorator
+@inline
+function divideLong<T>(at: usize, count: usize, divisor: T): void {
+  for (let left = count; left > 0; left--) {
+    store<T>(at, <T>(load<T>(at) / divisor))
+    at += sizeof<T>()
+  }
+}
+
+export function int8_divide(at: usize, count: usize, divisor: f64): void {
+  divide<i8>(at, count, divisor)
+}
+
+export function uint8_divide(at: usize, count: usize, divisor: f64): void {
+  divide<u8>(at, count, divisor)
+}
+
+export function int32_divide(at: usize, count: usize, divisor: f64): void {
+  divide<i32>(at, count, divisor)
+}
+
+export function uint32_divide(at: usize, count: usize, divisor: f64): void {
+  divide<u32>(at, count, divisor)
+}
+
+export function int64_divide(at: usize, count: usize, divisor: f64): void {
+  divideLong<i64>(at, count, <i64>divisor)
+}
+
+export function uint64_divide(at: usize, count: usize, divisor: f64): void {
+  divideLong<u64>(at, count, <u64>divisor)
+}

@@ -1,0 +1,87 @@
+import { addressOf } from '@tsrun/native'
+import type { MpiAbi } from './abi.ts'
+
+/** A rank's heap as libmpi sees it: addresses of offsets, and the C values that it leaves there. */
+export class NativeMemory {
+  readonly #base: number
+  readonly #abi: MpiAbi
+  readonly integers: Int32Array
+  readonly #words: Uint32Array
+
+  constructor(bytes: Uint8Array, abi: MpiAbi) {
+    this.#base = addressOf(bytes)
+    this.#abi = abi
+    this.integers = new Int32Array(bytes.buffer)
+    this.#words = new Uint32Array(bytes.buffer)
+  }
+
+  address(at: number): number {
+    return this.#base + at
+  }
+
+  integer(at: number): number {
+    return this.integers[at / 4]!
+  }
+
+  handle(at: number): number {
+    if (this.#abi.handleBytes === 4) return this.integers[at / 4]!
+    return this.#words[at / 4]! + this.#words[at / 4 + 1]! * 2 ** 32
+  }
+
+  putHandle(at: number, handle: number): void {
+    this.#words[at / 4] = handle
+    if (this.#abi.handleBytes === 8) this.#words[at / 4 + 1] = Math.floor(handle / 2 ** 32)
+  }
+}
+
+/** Byte offsets, at the low end of the heap, of what libmpi reads and writes: the first 128 bytes. */
+export const low = {
+  /** Number of failed operations whose buffers libmpi still holds; see `leaveMpiAtExit`. */
+  abandoned: 0,
+  flag: 8,
+  count: 16,
+  handle: 24,
+  status: 64,
+} as const
+
+const SMALL_BYTES = 128
+/** Receives from any rank that are posted at a time. */
+const RECEIVES = 8
+/** Sends to one rank that are under way at a time. */
+export const SENDS = 2
+const REQUEST_BYTES = 8
+const LARGEST_SLOT = 64 * 1024
+const SMALLEST_SLOT = 4096
+
+/** Room for one message, and for its request. */
+interface Slot {
+  readonly data: number
+  readonly request: number
+}
+
+export interface Layout {
+  readonly slotBytes: number
+  readonly receives: readonly Slot[]
+  /** SENDS for each rank. */
+  readonly sends: readonly Slot[]
+  readonly end: number
+}
+
+/** Takes at most a quarter of the engine's part of the heap; undefined when that is too little. */
+export function layOut(worldSize: number, engineBytes: number): Layout | undefined {
+  const slots = RECEIVES + SENDS * worldSize
+  let slotBytes = LARGEST_SLOT
+  while (slots * slotBytes > engineBytes / 4) slotBytes /= 2
+  if (slotBytes < SMALLEST_SLOT) return undefined
+  const dataAt = Math.ceil((SMALL_BYTES + slots * REQUEST_BYTES) / 64) * 64
+  const all = Array.from({ length: slots }, (_, i) => ({
+    data: dataAt + i * slotBytes,
+    request: SMALL_BYTES + i * REQUEST_BYTES,
+  }))
+  return {
+    slotBytes,
+    receives: all.slice(0, RECEIVES),
+    sends: all.slice(RECEIVES),
+    end: dataAt + slots * slotBytes,
+  }
+}

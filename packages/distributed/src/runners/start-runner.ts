@@ -1,0 +1,72 @@
+import { tsrError } from '@tsrun/core'
+import { Arena } from '../arena/arena.ts'
+import { heapOf, type Heap } from '../arena/heap.ts'
+import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { Engine } from '../engine/engine.ts'
+import type { Endpoint } from '../transports/dialer.ts'
+import type { BlockingTransport } from '../transports/transport.ts'
+import { InlineRunner } from './inline-runner.ts'
+import { prepareTransport, type ConnectOptions } from './open-transport.ts'
+import type { Runner, RunnerOptions } from './runner.ts'
+import { WorkerRunner } from './worker-runner.ts'
+
+/**
+ * Starts this rank's engine, connected with those of all others.
+ *
+ * @param exchange - publishes where this rank listens; resolves to what connects it with the others
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
+ */
+export async function startRunner(
+  where: 'worker' | 'inline',
+  options: RunnerOptions,
+  exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
+  signal?: AbortSignal,
+): Promise<Runner> {
+  if (where === 'worker') {
+    const worker = new WorkerRunner(options)
+    await worker.start(exchange, signal)
+    return worker
+  }
+  const { transport: name, listen } = options
+  const heap = heapOf(options.memory)
+  const prepared = await prepareTransport(name, listen)
+  const connection = await exchange(prepared.endpoint).catch((error: unknown) => {
+    prepared.close()
+    throw error
+  })
+  const { kind, transport } = await prepared.connect(heap, connection, signal)
+  if (kind !== 'blocking') {
+    const reason = 'it cannot block, which the inline engine needs'
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: name, reason })
+  }
+  return inlineRunner(options, heap, transport)
+}
+
+/** The engine of a world of one rank. */
+export function startLonelyRunner(
+  options: Pick<RunnerOptions, 'memory' | 'rank' | 'journal' | 'tuning'>,
+): Runner {
+  return inlineRunner({ ...options, worldSize: 1 }, heapOf(options.memory), undefined)
+}
+
+function inlineRunner(
+  {
+    rank,
+    worldSize,
+    journal,
+    tuning,
+  }: Pick<RunnerOptions, 'rank' | 'worldSize' | 'journal' | 'tuning'>,
+  heap: Heap,
+  transport: BlockingTransport | undefined,
+): InlineRunner {
+  const { shared } = journal
+  const engine = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport,
+    tuning,
+    observe: (observed) => new Diagnosis(shared, observed),
+  })
+  return new InlineRunner(engine, new Arena(heap, rank), journal, transport)
+}

@@ -1,0 +1,63 @@
+import { tsrError, type PortRange } from '@tsrun/core'
+
+/** Where a rank listens for the connections of its peers. */
+export interface Endpoint {
+  readonly host: string
+  readonly port: number
+}
+
+/** A fresh connection, before its transport takes it over. */
+export interface ByteChannel {
+  write(bytes: Uint8Array): Promise<void>
+  /** Exactly `length` bytes. Rejects when the stream ends before. */
+  read(length: number): Promise<Uint8Array>
+  close(): void
+}
+
+/** How a transport listens for connections and makes them. */
+export interface Dialer<Channel extends ByteChannel> {
+  /** Where it listens. */
+  readonly endpoint: Endpoint
+  /** The next caller; rejects when `stopListening` is called. */
+  accept(): Promise<Channel>
+  /** Rejects when the signal is aborted before the connection is made. */
+  dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
+  stopListening(): void
+}
+
+/** Callers that wait at a time. The oldest gives way, so that silent callers lock nobody out. */
+export const LARGEST_QUEUE = 256
+
+/** Where a rank listens for its peers. */
+export interface ListenOptions {
+  /** IP address. */
+  readonly host: string
+  /** The range of ports to take one of; undefined: the kernel picks one. */
+  readonly ports: PortRange | undefined
+  /** For error messages. */
+  readonly rank: number
+}
+
+/**
+ * Listens at the first port that is free.
+ *
+ * @param isTaken - whether an attempt failed because the port is in use
+ * @throws ERR_TSR_PORT_RANGE
+ */
+export async function listenAtFreePort<T>(
+  { host, ports, rank }: ListenOptions,
+  listen: (port: number) => T | Promise<T>,
+  isTaken: (error: unknown) => boolean,
+): Promise<T> {
+  if (ports === undefined) return await listen(0)
+  let cause: unknown
+  for (let port = ports.first; port <= ports.last; port++) {
+    try {
+      return await listen(port)
+    } catch (error) {
+      if (!isTaken(error)) throw error
+      cause = error
+    }
+  }
+  throw tsrError('ERR_TSR_PORT_RANGE', { rank, ...ports, host }, { cause })
+}

@@ -1,0 +1,205 @@
+import type { Heap } from '../arena/heap.ts'
+import { sameFingerprint } from '../operation.ts'
+import type { SharedSlots, SlotHeader } from './shared-slots.ts'
+import { CLOSED, type Transport } from './transport.ts'
+
+/** Bytes under way in one direction. Small, so that tests see streams that fill up. */
+const PIPE_BYTES = 64 * 1024
+/** Groups that have slots. */
+const GROUPS = 4
+/** Bytes of a slot. Small, so that tests see buffers that are too large for it. */
+const SLOT = 4 * 1024
+/** Where the slots begin in a heap: offset 0 means that there is no buffer. */
+const FIRST_SLOT = 64
+
+/** A byte stream from one rank to another, in memory. */
+class Pipe {
+  readonly #bytes = new Uint8Array(PIPE_BYTES)
+  #read = 0
+  #written = 0
+  closed = false
+
+  get isEmpty(): boolean {
+    return this.#read === this.#written
+  }
+
+  write(source: Uint8Array): number {
+    const length = Math.min(source.length, PIPE_BYTES - (this.#written - this.#read))
+    for (let done = 0; done < length;) {
+      const at = (this.#written + done) % PIPE_BYTES
+      const part = Math.min(length - done, PIPE_BYTES - at)
+      this.#bytes.set(source.subarray(done, done + part), at)
+      done += part
+    }
+    this.#written += length
+    return length
+  }
+
+  read(target: Uint8Array): number {
+    const length = Math.min(target.length, this.#written - this.#read)
+    for (let done = 0; done < length;) {
+      const at = (this.#read + done) % PIPE_BYTES
+      const part = Math.min(length - done, PIPE_BYTES - at)
+      target.set(this.#bytes.subarray(at, at + part), done)
+      done += part
+    }
+    this.#read += length
+    return length
+  }
+}
+
+interface Publications {
+  epoch: number
+  /** By epoch modulo 2. */
+  readonly headers: SlotHeader[]
+}
+
+/**
+ * The slots of an in-process world. Each rank writes what it publishes into the heaps of all ranks
+ * of its host.
+ */
+class MemorySlots {
+  readonly #hosts: readonly number[]
+  readonly #heaps: readonly Heap[]
+  /** By rank and group. */
+  readonly #publications: readonly (readonly Publications[])[]
+
+  /** @param heaps - by rank; filled later */
+  constructor(hosts: readonly number[], heaps: readonly Heap[]) {
+    this.#hosts = hosts
+    this.#heaps = heaps
+    this.#publications = hosts.map(() =>
+      Array.from({ length: GROUPS }, () => ({ epoch: 0, headers: [] })),
+    )
+  }
+
+  /** Bytes of every heap that they take up. */
+  get end(): number {
+    return FIRST_SLOT + this.#hosts.length * GROUPS * 2 * SLOT
+  }
+
+  slotsOf(rank: number): SharedSlots {
+    const of = (peer: number, group: number): Publications => this.#publications[peer]![group]!
+    const reaches = (peer: number): boolean => this.#hosts[peer] === this.#hosts[rank]
+    const slotOf = (peer: number, group: number, epoch: number): number =>
+      FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
+    return {
+      groups: GROUPS,
+      slotBytes: SLOT,
+      reaches,
+      slotOf,
+      publish: (group, epoch, header, at, bytes) => {
+        const source = this.#heaps[rank]!.bytes.subarray(at, at + bytes)
+        for (const [peer, heap] of this.#heaps.entries()) {
+          if (reaches(peer)) heap.bytes.set(source, slotOf(rank, group, epoch))
+        }
+        const own = of(rank, group)
+        own.headers[epoch & 1] = header
+        own.epoch = epoch
+      },
+      epochOf: (peer, group) => of(peer, group).epoch,
+      matches: (peer, group, epoch, { sequence, fingerprint }) => {
+        const theirs = of(peer, group).headers[epoch & 1]!
+        return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)
+      },
+      headerOf: (peer, group, epoch) => of(peer, group).headers[epoch & 1]!,
+    }
+  }
+}
+
+/** The pipes between all ranks of an in-process world. */
+export class MemoryNetwork {
+  readonly #pipes: Pipe[][]
+  /** By rank; see `Transport.hosts`. */
+  readonly hosts: readonly number[] | undefined
+  /** By rank. */
+  readonly heaps: Heap[] = []
+  readonly slots: MemorySlots | undefined
+
+  constructor(size: number, hosts?: readonly number[]) {
+    this.hosts = hosts
+    this.slots = hosts && new MemorySlots(hosts, this.heaps)
+    this.#pipes = Array.from({ length: size }, () => Array.from({ length: size }, () => new Pipe()))
+  }
+
+  pipe(from: number, to: number): Pipe {
+    return this.#pipes[from]![to]!
+  }
+}
+
+/**
+ * Byte streams within one thread. `portion` says how many of the bytes that could move do move, so
+ * that a seeded world explores every way in which streams can break up.
+ */
+export class MemoryTransport implements Transport {
+  readonly name = 'memory'
+  readonly reservedBytes: number
+  readonly slots: SharedSlots | undefined
+  readonly #network: MemoryNetwork
+  readonly #rank: number
+  readonly #size: number
+  readonly #heap: Heap
+  readonly #portion: (bytes: number) => number
+
+  constructor(
+    network: MemoryNetwork,
+    rank: number,
+    size: number,
+    heap: Heap,
+    portion: (bytes: number) => number,
+  ) {
+    this.#network = network
+    this.#rank = rank
+    this.#size = size
+    this.#heap = heap
+    this.#portion = portion
+    network.heaps[rank] = heap
+    this.reservedBytes = network.slots?.end ?? 0
+    this.slots = network.slots?.slotsOf(rank)
+  }
+
+  get hosts(): readonly number[] | undefined {
+    return this.#network.hosts
+  }
+
+  sharesMemory(peer: number): boolean {
+    const { hosts } = this.#network
+    return hosts !== undefined && hosts[peer] === hosts[this.#rank]
+  }
+
+  get(peer: number, at: number, from: number, bytes: number): void {
+    const source = this.#network.heaps[peer]!
+    this.#heap.bytes.set(source.bytes.subarray(from, from + bytes), at)
+  }
+
+  trySend(peer: number, at: number, length: number): number {
+    const pipe = this.#network.pipe(this.#rank, peer)
+    if (pipe.closed) return CLOSED
+    return pipe.write(this.#heap.bytes.subarray(at, at + this.#portion(length)))
+  }
+
+  tryReceive(peer: number, at: number, length: number): number {
+    const pipe = this.#network.pipe(peer, this.#rank)
+    if (pipe.isEmpty) return pipe.closed ? CLOSED : 0
+    return pipe.read(this.#heap.bytes.subarray(at, at + this.#portion(length)))
+  }
+
+  wantSend(): void {
+    // The world asks every engine in turn.
+  }
+
+  closeReason(): string {
+    return 'its in-process transport was closed'
+  }
+
+  closePeer(peer: number): void {
+    this.#network.pipe(this.#rank, peer).closed = true
+    this.#network.pipe(peer, this.#rank).closed = true
+  }
+
+  close(): void {
+    for (let peer = 0; peer < this.#size; peer++) {
+      if (peer !== this.#rank) this.#network.pipe(this.#rank, peer).closed = true
+    }
+  }
+}

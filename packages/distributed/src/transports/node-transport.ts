@@ -1,0 +1,258 @@
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import type { Heap } from '../arena/heap.ts'
+import {
+  LARGEST_QUEUE,
+  listenAtFreePort,
+  type ByteChannel,
+  type Dialer,
+  type Endpoint,
+  type ListenOptions,
+} from './dialer.ts'
+import { CLOSED, type EventTransport } from './transport.ts'
+
+/** Bytes that Node may hold for a peer that reads slowly, and that we hold unread. */
+const HIGH_WATER = 1024 * 1024
+/** Bytes handed to Node in one piece. Its buffer is reused: a new one would be paged in each time. */
+const PIECE = 256 * 1024
+/** Up to so many bytes a new buffer is cheaper. */
+const SMALL = 16 * 1024
+/** Free pieces that are kept. */
+const KEPT = 16
+
+interface Peer {
+  readonly socket: Socket
+  chunks: Buffer[]
+  /** Bytes of the first chunk that were taken. */
+  offset: number
+  held: number
+  closed: string | undefined
+}
+
+/** node:net sockets, for platforms without koffi. The bytes are those of `tcp`, with one more copy. */
+export class NodeTransport implements EventTransport {
+  readonly name = 'node'
+  readonly hosts: readonly number[] | undefined
+  onReady: () => void = () => undefined
+  readonly #heap: Heap
+  readonly #peers: (Peer | undefined)[]
+  readonly #pieces: Uint8Array[] = []
+
+  constructor(
+    heap: Heap,
+    channels: readonly (SocketChannel | undefined)[],
+    hosts?: readonly number[],
+  ) {
+    this.#heap = heap
+    this.hosts = hosts
+    this.#peers = channels.map((channel) => channel && this.#adopt(channel))
+  }
+
+  trySend(index: number, at: number, length: number): number {
+    const peer = this.#peers[index]!
+    if (peer.closed !== undefined) return CLOSED
+    const room = HIGH_WATER - peer.socket.writableLength
+    if (room <= 0) return 0
+    const taken = Math.min(length, room, PIECE)
+    // The bytes are copied, because the arena may change before the kernel has taken them.
+    if (taken <= SMALL) {
+      peer.socket.write(this.#heap.bytes.slice(at, at + taken))
+      return taken
+    }
+    const piece = this.#pieces.pop() ?? new Uint8Array(PIECE)
+    piece.set(this.#heap.bytes.subarray(at, at + taken))
+    peer.socket.write(piece.subarray(0, taken), () => {
+      if (this.#pieces.length < KEPT) this.#pieces.push(piece)
+    })
+    return taken
+  }
+
+  tryReceive(index: number, at: number, length: number): number {
+    const peer = this.#peers[index]!
+    const [chunk] = peer.chunks
+    if (chunk === undefined) return peer.closed === undefined ? 0 : CLOSED
+    const taken = Math.min(length, chunk.length - peer.offset)
+    this.#heap.bytes.set(chunk.subarray(peer.offset, peer.offset + taken), at)
+    peer.offset += taken
+    peer.held -= taken
+    if (peer.offset === chunk.length) {
+      peer.chunks.shift()
+      peer.offset = 0
+    }
+    if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
+    return taken
+  }
+
+  wantSend(): void {
+    // 'drain' always calls `onReady`.
+  }
+
+  closeReason(index: number): string {
+    return this.#peers[index]?.closed ?? ''
+  }
+
+  closePeer(index: number): void {
+    this.#peers[index]?.socket.end()
+  }
+
+  close(): void {
+    for (const peer of this.#peers) peer?.socket.destroySoon()
+  }
+
+  #adopt(channel: SocketChannel): Peer {
+    const { socket } = channel
+    const { chunks, ended } = channel.release()
+    const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+    const peer: Peer = { socket, chunks, offset: 0, held, closed: ended }
+    socket.setKeepAlive(true, 10_000)
+    socket.on('data', (chunk: Buffer) => {
+      peer.chunks.push(chunk)
+      peer.held += chunk.length
+      if (peer.held >= HIGH_WATER) socket.pause()
+      this.onReady()
+    })
+    socket.on('drain', () => {
+      this.onReady()
+    })
+    const end = (reason: string): void => {
+      peer.closed ??= reason
+      this.onReady()
+    }
+    socket.on('error', (error) => {
+      end(error.message)
+    })
+    socket.on('end', () => {
+      end('it closed the connection')
+    })
+    socket.on('close', () => {
+      end('the connection was closed')
+    })
+    return peer
+  }
+}
+
+/** Listens with node:net. */
+export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
+  /** Callers that nobody has greeted yet. Nothing is read from them before. */
+  const callers: Socket[] = []
+  let wake: (() => void) | undefined
+  let listening = true
+  const server = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => {
+    socket.on('error', () => undefined)
+    callers.push(socket)
+    if (callers.length > LARGEST_QUEUE) callers.shift()?.destroy()
+    wake?.()
+  })
+  const { host } = options
+  await listenAtFreePort(
+    options,
+    async (port) => {
+      server.listen(port, host)
+      await once(server, 'listening')
+    },
+    (error) => (error as NodeJS.ErrnoException).code === 'EADDRINUSE',
+  )
+  const { port } = server.address() as AddressInfo
+  return {
+    endpoint: { host, port },
+    async accept() {
+      for (;;) {
+        const caller = callers.shift()
+        if (caller !== undefined) return new SocketChannel(caller)
+        if (!listening) throw new Error('stopped listening')
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      }
+    },
+    async dial(to: Endpoint, signal?: AbortSignal) {
+      const socket = connect({ host: to.host, port: to.port, noDelay: true })
+      const giveUp = (): void => {
+        socket.destroy(new Error('given up'))
+      }
+      signal?.addEventListener('abort', giveUp)
+      try {
+        await once(socket, 'connect')
+      } finally {
+        signal?.removeEventListener('abort', giveUp)
+      }
+      return new SocketChannel(socket)
+    },
+    stopListening() {
+      listening = false
+      server.close()
+      for (const caller of callers.splice(0)) caller.destroy()
+      wake?.()
+    },
+  }
+}
+
+/** Bytes that are read ahead of what was asked for. */
+const LARGEST_REST = 64 * 1024
+
+/** A node:net socket during the greeting; `release` hands it over with what was read ahead. */
+export class SocketChannel implements ByteChannel {
+  readonly socket: Socket
+  #rest: Buffer[] = []
+  #held = 0
+  #wake: (() => void) | undefined
+  #ended: string | undefined
+  readonly #onData = (chunk: Buffer): void => {
+    this.#rest.push(chunk)
+    this.#held += chunk.length
+    // A greeting is short: a caller that sends more waits until it is read, or is a stranger.
+    if (this.#held > LARGEST_REST) this.socket.pause()
+    this.#wake?.()
+  }
+
+  constructor(socket: Socket) {
+    this.socket = socket
+    const end = (reason: string): void => {
+      this.#ended ??= reason
+      this.#wake?.()
+    }
+    socket.on('data', this.#onData)
+    socket.resume()
+    socket.on('error', (error) => {
+      end(error.message)
+    })
+    socket.on('close', () => {
+      end('the connection ended')
+    })
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.socket.write(bytes, (error) => {
+        if (error === undefined || error === null) resolve()
+        else reject(error)
+      })
+    })
+  }
+
+  async read(length: number): Promise<Uint8Array> {
+    for (;;) {
+      const bytes = Buffer.concat(this.#rest)
+      if (bytes.length >= length) {
+        this.#rest = bytes.length > length ? [bytes.subarray(length)] : []
+        this.#held = bytes.length - length
+        if (this.#held <= LARGEST_REST) this.socket.resume()
+        return new Uint8Array(bytes.subarray(0, length))
+      }
+      if (this.#ended !== undefined) throw new Error(this.#ended)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+  }
+
+  /** Stops reading. Returns what came after the greeting, and why no more comes. */
+  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
+    this.socket.off('data', this.#onData)
+    return { chunks: this.#rest, ended: this.#ended }
+  }
+
+  close(): void {
+    this.socket.destroy()
+  }
+}

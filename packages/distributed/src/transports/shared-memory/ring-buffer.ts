@@ -1,0 +1,112 @@
+import type { Heap } from '../../arena/heap.ts'
+
+/** Bytes under way in one direction: some eager messages with their headers. */
+const CAPACITY = 64 * 1024
+const HEADER = 4096
+/** Bytes of a ring buffer with its header: whole pages. */
+export const RING_BUFFER_BYTES = HEADER + CAPACITY
+
+/** 32-bit words of the header, each on a cache line of its own. Counts are modulo 2^32. */
+const WRITTEN = 0
+const READ = 16
+const READER_SLEEPS = 32
+const WRITER_SLEEPS = 48
+
+type Copy = (to: number, from: number, bytes: number) => void
+
+/** A ring buffer between two processes, one of which writes and one reads. */
+class RingBuffer {
+  readonly words: Int32Array
+  readonly data: number
+  readonly copy: Copy
+
+  constructor(heap: Heap, at: number, copy: Copy) {
+    this.words = new Int32Array(heap.bytes.buffer, at, HEADER / 4)
+    this.data = at + HEADER
+    this.copy = copy
+  }
+}
+
+/** The writer's end. */
+export class RingBufferWriter {
+  readonly #buffer: RingBuffer
+  #written = 0
+
+  constructor(heap: Heap, at: number, copy: Copy) {
+    this.#buffer = new RingBuffer(heap, at, copy)
+  }
+
+  get isFull(): boolean {
+    const { words } = this.#buffer
+    return (this.#written - Atomics.load(words, READ)) >>> 0 === CAPACITY
+  }
+
+  /** Takes up to `length` bytes at `at`; returns how many. */
+  write(at: number, length: number): number {
+    const { words, data, copy } = this.#buffer
+    const used = (this.#written - Atomics.load(words, READ)) >>> 0
+    const taken = Math.min(length, CAPACITY - used)
+    if (taken === 0) return 0
+    const position = this.#written & (CAPACITY - 1)
+    const first = Math.min(taken, CAPACITY - position)
+    copy(data + position, at, first)
+    if (taken > first) copy(data, at + first, taken - first)
+    this.#written = (this.#written + taken) | 0
+    Atomics.store(words, WRITTEN, this.#written)
+    return taken
+  }
+
+  /** Whether the reader sleeps and nobody is waking it yet. */
+  shouldWake(): boolean {
+    const { words } = this.#buffer
+    return (
+      Atomics.load(words, READER_SLEEPS) === 1 && Atomics.exchange(words, READER_SLEEPS, 0) === 1
+    )
+  }
+
+  announceSleep(sleeps: boolean): void {
+    Atomics.store(this.#buffer.words, WRITER_SLEEPS, sleeps ? 1 : 0)
+  }
+}
+
+/** The reader's end. */
+export class RingBufferReader {
+  readonly #buffer: RingBuffer
+  #read = 0
+
+  constructor(heap: Heap, at: number, copy: Copy) {
+    this.#buffer = new RingBuffer(heap, at, copy)
+  }
+
+  get isEmpty(): boolean {
+    return Atomics.load(this.#buffer.words, WRITTEN) === this.#read
+  }
+
+  /** Puts up to `length` bytes at `at`; returns how many. */
+  read(at: number, length: number): number {
+    const { words, data, copy } = this.#buffer
+    const available = (Atomics.load(words, WRITTEN) - this.#read) >>> 0
+    // A writer that claims more than there is room for is broken.
+    const taken = Math.min(length, available, CAPACITY)
+    if (taken === 0) return 0
+    const position = this.#read & (CAPACITY - 1)
+    const first = Math.min(taken, CAPACITY - position)
+    copy(at, data + position, first)
+    if (taken > first) copy(at + first, data, taken - first)
+    this.#read = (this.#read + taken) | 0
+    Atomics.store(words, READ, this.#read)
+    return taken
+  }
+
+  /** Whether the writer sleeps and nobody is waking it yet. */
+  shouldWake(): boolean {
+    const { words } = this.#buffer
+    return (
+      Atomics.load(words, WRITER_SLEEPS) === 1 && Atomics.exchange(words, WRITER_SLEEPS, 0) === 1
+    )
+  }
+
+  announceSleep(sleeps: boolean): void {
+    Atomics.store(this.#buffer.words, READER_SLEEPS, sleeps ? 1 : 0)
+  }
+}

@@ -1,0 +1,226 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isTsrError } from '@tsrun/core'
+import {
+  acceptTcp,
+  addressOf,
+  closeSocket,
+  connectError,
+  connectTcp,
+  drainEventfd,
+  EADDRINUSE,
+  EAGAIN,
+  EINTR,
+  errnoName,
+  listenTcp,
+  openEventfd,
+  pollFds,
+  POLLIN,
+  POLLOUT,
+  receiveBytes,
+  sendBytes,
+  tuneTcp,
+  yieldCore,
+} from '@tsrun/native'
+import type { Heap } from '../arena/heap.ts'
+import {
+  listenAtFreePort,
+  type ByteChannel,
+  type Dialer,
+  type Endpoint,
+  type ListenOptions,
+} from './dialer.ts'
+import { CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
+
+/**
+ * Milliseconds after which unacknowledged data ends a connection, as when a cable was pulled. It must
+ * not be short: the kernel also counts a peer that is there but does not read, such as a stopped
+ * process, or an inline engine whose rank computes.
+ */
+const USER_TIMEOUT = 300_000
+
+/** libc sockets: payloads go straight between the kernel and the arena. */
+export class TcpTransport implements BlockingTransport {
+  readonly name = 'tcp'
+  readonly doorbell = openEventfd()
+  readonly place: LocalPlace | undefined
+  readonly #base: number
+  /** Descriptor of each peer; -1 for this rank and for peers that are gone. */
+  readonly #fds: number[]
+  readonly #reasons: string[]
+  /** One struct pollfd a rank, the doorbell last: [fd, events | revents << 16]. */
+  readonly #pollfds: Int32Array
+  readonly #pollAddress: number
+
+  constructor(heap: Heap, fds: readonly (number | undefined)[], place?: LocalPlace) {
+    this.place = place
+    this.#base = addressOf(heap.bytes)
+    this.#fds = fds.map((fd) => fd ?? -1)
+    this.#reasons = fds.map(() => '')
+    this.#pollfds = new Int32Array(2 * (fds.length + 1))
+    this.#pollAddress = addressOf(this.#pollfds)
+    for (const [peer, fd] of [...this.#fds, this.doorbell].entries()) {
+      this.#pollfds[2 * peer] = fd
+      this.#pollfds[2 * peer + 1] = POLLIN
+    }
+    for (const fd of this.#fds) if (fd >= 0) tuneTcp(fd, USER_TIMEOUT)
+  }
+
+  trySend(peer: number, at: number, length: number, more: boolean): number {
+    const fd = this.#fds[peer]!
+    if (fd < 0 || this.#reasons[peer] !== '') return CLOSED
+    const sent = sendBytes(fd, this.#base + at, length, more)
+    if (sent >= 0) return sent
+    if (isTransient(sent)) return 0
+    // Nothing more can be sent, but what has come can still be read.
+    this.#reasons[peer] = failure(sent)
+    return CLOSED
+  }
+
+  tryReceive(peer: number, at: number, length: number): number {
+    const fd = this.#fds[peer]!
+    if (fd < 0) return CLOSED
+    const taken = receiveBytes(fd, this.#base + at, length)
+    if (taken > 0) return taken
+    if (taken === 0) return this.#end(peer, 'it closed the connection')
+    return isTransient(taken) ? 0 : this.#end(peer, failure(taken))
+  }
+
+  wantSend(peer: number, wanted: boolean): void {
+    this.#pollfds[2 * peer + 1] = wanted ? POLLIN | POLLOUT : POLLIN
+  }
+
+  closeReason(peer: number): string {
+    return this.#reasons[peer] ?? ''
+  }
+
+  closePeer(peer: number): void {
+    this.#end(peer, 'this rank closed the connection')
+  }
+
+  close(): void {
+    for (const peer of this.#fds.keys()) this.closePeer(peer)
+    closeSocket(this.doorbell)
+  }
+
+  sleep(milliseconds: number): void {
+    const ready = pollFds(this.#pollAddress, this.#fds.length + 1, milliseconds)
+    if (ready > 0) drainEventfd(this.doorbell)
+  }
+
+  /** Whether `sleep` has seen something happen on the stream from `peer`. */
+  isReadable(peer: number): boolean {
+    return this.#pollfds[2 * peer + 1]! >>> 16 !== 0
+  }
+
+  yield(): void {
+    yieldCore()
+  }
+
+  #end(peer: number, reason: string): typeof CLOSED {
+    const fd = this.#fds[peer]!
+    if (fd >= 0) {
+      closeSocket(fd)
+      this.#reasons[peer] ||= reason
+      this.#fds[peer] = -1
+      this.#pollfds[2 * peer] = -1
+    }
+    return CLOSED
+  }
+}
+
+function isTransient(result: number): boolean {
+  return result === -EAGAIN || result === -EINTR
+}
+
+function failure(result: number): string {
+  return `the connection failed with ${errnoName(-result)}`
+}
+
+/** Listens with a libc socket. */
+export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
+  const { fd: listener, endpoint } = await listenAtFreePort(
+    options,
+    (port) => listenTcp({ host: options.host, port }),
+    (error) => isTsrError(error) && error.facts['errno'] === EADDRINUSE,
+  )
+  let listening = true
+  return {
+    endpoint,
+    async accept() {
+      while (listening) {
+        const fd = tryAccept(listener)
+        if (fd >= 0) return new DescriptorChannel(fd)
+        await sleep(1)
+      }
+      throw new Error('stopped listening')
+    },
+    async dial(to: Endpoint, signal?: AbortSignal) {
+      const fd = connectTcp(to)
+      const pollfd = Int32Array.of(fd, POLLOUT)
+      try {
+        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
+          signal?.throwIfAborted()
+          await sleep(1)
+        }
+        const errno = connectError(fd)
+        if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
+      } catch (error) {
+        closeSocket(fd)
+        throw error
+      }
+      return new DescriptorChannel(fd)
+    },
+    stopListening() {
+      if (listening) closeSocket(listener)
+      listening = false
+    },
+  }
+}
+
+/** Also returns -1 when this process has no descriptor left: then the caller waits in the queue. */
+function tryAccept(listener: number): number {
+  try {
+    return acceptTcp(listener)
+  } catch {
+    return -1
+  }
+}
+
+/** A connected non-blocking socket during the greeting. */
+export class DescriptorChannel implements ByteChannel {
+  readonly fd: number
+  #closed = false
+
+  constructor(fd: number) {
+    this.fd = fd
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    await this.#move(bytes, (at, length) => sendBytes(this.fd, at, length, false))
+  }
+
+  async read(length: number): Promise<Uint8Array> {
+    const bytes = new Uint8Array(length)
+    await this.#move(bytes, (at, left) => {
+      const taken = receiveBytes(this.fd, at, left)
+      if (taken === 0) throw new Error('the connection ended')
+      return taken
+    })
+    return bytes
+  }
+
+  close(): void {
+    if (!this.#closed) closeSocket(this.fd)
+    this.#closed = true
+  }
+
+  async #move(bytes: Uint8Array, move: (at: number, length: number) => number): Promise<void> {
+    for (let done = 0; done < bytes.length;) {
+      if (this.#closed) throw new Error('the connection was closed')
+      const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
+      if (moved > 0) done += moved
+      else if (moved === -EAGAIN) await sleep(1)
+      else throw new Error(`the connection failed with ${errnoName(-moved)}`)
+    }
+  }
+}
