@@ -117,7 +117,7 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   if (one !== undefined) return `--${one} and --${other!} exclude each other`
   const [command = ''] = argv
   const page = commandNames.includes(command) ? ` of tsrun ${command}` : ''
-  if (message.startsWith("Not enough non-option")) {
+  if (message.startsWith('Not enough non-option')) {
     return `tsrun ${command} needs an argument: see tsrun ${command} --help`
   }
   const [, given, choices] = /Given: "(.*)", Choices: "(.*)"$/.exec(message) ?? []

@@ -71,7 +71,9 @@ function readFlags(argv: Record<string, unknown>): FlagValues {
 }
 
 function environmentText(): string {
-  const shared = flagTable.flatMap((flag) => variablesOf(flag).filter((name) => name.startsWith("PET_")))
+  const shared = flagTable.flatMap((flag) =>
+    variablesOf(flag).filter((name) => name.startsWith('PET_')),
+  )
   return (
     'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example ' +
     `TSRUN_NPROC; then, for the flags that torchrun has too, ${shared.join(', ')}.`

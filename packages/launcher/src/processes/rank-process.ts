@@ -167,10 +167,7 @@ function onceClosed(stream: Readable): Promise<void> {
 }
 
 /** Reads the control pipe of a rank; what is no message of ours is ignored. */
-function readControlMessages(
-  pipe: Readable,
-  onMessage: (message: ControlMessage) => void,
-): void {
+function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) {
