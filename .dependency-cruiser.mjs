@@ -73,7 +73,7 @@ const forbidden = [
     name: 'models-are-plain',
     comment: 'nn/ knows the contract of a backend, and no backend: models run on all of them.',
     from: { path: '^packages/training/src/nn/' },
-    to: { path: '^packages/training/src/backend/(tensorflow|wasm|webgpu|cpu)/' },
+    to: { path: '^packages/training/src/backend/((tensorflow|wasm|webgpu)/|cpu\\.ts$)' },
   },
   {
     name: 'algorithms-are-pure',

@@ -1,8 +1,8 @@
-# The repository, built: one image for every host of a job. See docker-compose.yml.
+# An image with the built repository, for every host of a job. See docker-compose.yml.
 FROM node:22-bookworm-slim
 
 WORKDIR /tsrun
-# The manifests first, so that a change of the code does not fetch the packages again.
+# The manifests are copied first, so that a change of the code does not install the packages again.
 COPY package.json package-lock.json .npmrc ./
 COPY packages/core/package.json packages/core/
 COPY packages/native/package.json packages/native/

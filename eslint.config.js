@@ -4,7 +4,7 @@ import { defineConfig } from 'eslint/config'
 import tseslint from 'typescript-eslint'
 
 const realms =
-  'Errors and arrays cross realms (workers, Jest): compare codes, use ArrayBuffer.isView or util.types.'
+  'instanceof fails across realms (workers, Jest): compare error codes, use ArrayBuffer.isView or util.types.'
 
 export default defineConfig(
   { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts'] },
@@ -53,13 +53,13 @@ export default defineConfig(
         {
           object: 'AbortSignal',
           property: 'timeout',
-          message: 'Node 20 loses it inside AbortSignal.any() at a garbage collection.',
+          message: 'Node 20 may garbage-collect it inside AbortSignal.any().',
         },
       ],
     },
   },
   {
-    // Declarations of what others wrote follow their shape.
+    // Declarations of foreign code follow its style.
     files: ['**/*.d.ts'],
     rules: {
       'no-var': 'off',
@@ -71,7 +71,7 @@ export default defineConfig(
     files: ['test/**/*.test.ts'],
     extends: [jest.configs['flat/recommended']],
     rules: {
-      // Helpers assert too, and tests of failures assert in catch blocks.
+      // Helpers contain assertions, too, and tests of failures assert in catch blocks.
       'jest/expect-expect': 'off',
       'jest/no-conditional-expect': 'off',
       'jest/no-standalone-expect': 'off',

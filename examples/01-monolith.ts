@@ -2,12 +2,12 @@
 //
 //   npx tsx examples/01-monolith.ts [--epochs 3] [--batch 128] [--lr 0.001] [--seed 0]
 //
-// 16 linear layers learn to read digits. Nothing is parallel here; this is what all later steps
-// have to reproduce, number by number, and the time that they have to beat. Look at the three parts
-// of a training step, since a pipeline will take them apart:
+// 16 linear layers learn to read digits. Nothing is parallel here. All later steps have to reproduce its
+// results, number by number, and to be faster. Note the three parts of a training step, because a
+// pipeline will separate them:
 //
-//   forward    activations go through the layers to the loss; each layer keeps its input
-//   backward   the gradient comes back through the layers, and each one finds its own
+//   forward    activations pass through the layers to the loss; each layer keeps its input
+//   backward   the gradient passes back through the layers, and each computes those of its parameters
 //   update     the optimizer moves the parameters against their gradients
 
 import {
@@ -47,7 +47,7 @@ let accuracy = 0
 for (let epoch = 0; epoch < epochs; epoch++) {
   const order = batches(train, { batch, seed, epoch })
   for (const examples of order) {
-    // Large steps to get there, small ones to settle: the rate falls to zero in a straight line.
+    // The learning rate falls linearly to zero: large steps first, small ones to settle.
     optimizer.learningRate = learningRate * (1 - steps / (epochs * order.length))
     const loss = trainStep(examples)
     steps += 1
@@ -63,7 +63,7 @@ console.log(
   `result ${JSON.stringify({ accuracy, seconds: round(seconds), msPerStep: round((1000 * seconds) / steps) })}`,
 )
 
-/** Forward, backward, update. Tensors are not garbage-collected: what is made here is freed here. */
+/** Forward, backward, update. Tensors are not garbage-collected, so this function disposes its own. */
 function trainStep(examples: ExampleBatch): number {
   const [inputs, labels, one] = [examples.inputs(), examples.labels(), tf.scalar(1)]
 
@@ -71,7 +71,7 @@ function trainStep(examples: ExampleBatch): number {
   const loss = recordLoss(crossEntropy, outputs.value, labels)
   const [value] = loss.value.dataSync()
 
-  // d loss / d loss = 1, and from there back: first through the loss, then through the layers.
+  // The backward pass starts from d loss / d loss = 1, and goes through the loss, then the layers.
   const gradients = new Map<string, Tensor>()
   const outputGradient = loss.backward(one, () => undefined)!
   outputs.backward(outputGradient, sumInto(gradients))

@@ -2,16 +2,16 @@
 //
 //   npx tsx examples/02-manual-split.ts [--steps 50] [--batch 128] [--lr 0.05] [--seed 0]
 //
-// Part A has layers 0 to 7, part B has layers 8 to 15. They share nothing but two messages a step:
+// Part A has layers 0 to 7, part B has layers 8 to 15. They share nothing but two messages per step:
 //
 //          inputs                          labels
 //            |                               |
 //         [ part A ] --- activations --> [ part B ] --> loss
 //         [ part A ] <--- gradients ---- [ part B ]
 //
-// A needs no labels and no loss: all it has to know is how the loss changes with its own output,
-// and that is the gradient of B's input. Beside them the whole network trains on the same batches;
-// the split changes where things are computed, never what: the losses have to be the same.
+// A needs neither labels nor the loss. It only has to know how the loss changes with its own output, and
+// that is the gradient of B's input. For comparison, the whole network trains on the same batches: the
+// split changes where values are computed and not what they are, so the losses have to be the same.
 
 import {
   batches,
@@ -39,14 +39,14 @@ const { steps, batch, seed } = flags
 
 await loadBackend()
 
-// Initial values depend on the seed and on a parameter's name ("layers.9.weight") alone, so a part
-// begins with just what the whole has there, without ever seeing the rest.
+// Initial values depend only on the seed and on the name of a parameter ("layers.9.weight"), so a part
+// starts with the same values as the whole network has there, without knowing the other part.
 const recipe = shardedMLP({ layers: 16, seed })
 const whole = recipe.build()
 const partA = recipe.slice(0, 8)
 const partB = recipe.slice(8, 16)
 
-// Plain SGD: unlike Adam it shows at once when gradients have the wrong scale.
+// Plain SGD, because unlike Adam it shows at once if gradients have the wrong scale.
 const learningRate = flags.lr
 const optimizers = {
   whole: new SGD({ learningRate }),
@@ -82,14 +82,14 @@ function stepWhole(examples: ExampleBatch): number {
   return value
 }
 
-/** The same by two parts. Between processes, `copy` would be a send and a receive. */
+/** The same step in two parts. Between processes, `copy` would be a send and a receive. */
 function stepSplit(examples: ExampleBatch): number {
-  // Part A, forward: hands its activations over and keeps the recording for later.
+  // Part A, forward: it hands over its activations and keeps the recording for later.
   const inputs = examples.inputs()
   const forwardA = recordModule(partA, inputs, { needsInputGradient: false })
   const activations = copy(forwardA.value)
 
-  // Part B, forward and backward: it also needs the gradient of its *input*, to hand it back.
+  // Part B, forward and backward: it also needs the gradient of its *input*, to hand that back.
   const forwardB = recordModule(partB, activations, { needsInputGradient: true })
   const { value, gradient } = judge(forwardB.value, examples)
   const gradientsB = new Map<string, Tensor>()
@@ -97,7 +97,7 @@ function stepSplit(examples: ExampleBatch): number {
   const message = copy(inputGradient)
   optimizers.b.step(partB.parameters, gradientsB)
 
-  // Part A, backward: starts from the message where B started from the loss.
+  // Part A, backward: it starts from the message, where B started from the loss.
   const gradientsA = new Map<string, Tensor>()
   forwardA.backward(message, sumInto(gradientsA))
   optimizers.a.step(partA.parameters, gradientsA)
@@ -118,7 +118,7 @@ function judge(scores: Tensor, examples: ExampleBatch): { value: number; gradien
   return { value: value!, gradient }
 }
 
-/** The values leave one part as plain numbers and arrive at the other: nothing else is shared. */
+/** The values leave one part as plain numbers and arrive at the other. Nothing else is shared. */
 function copy(tensor: Tensor): Tensor {
   return tf.tensor(tensor.dataSync().slice(), tensor.shape)
 }

@@ -4,15 +4,15 @@
 //   TSRUN_ENGINE=inline npx tsrun --nproc 2 examples/03-ping-pong.ts
 //
 // A pipeline sends activations forward and gradients back, so before building one we ask how long
-// a message takes. Rank 0 sends a buffer ("ping"), rank 1 sends it back ("pong"): half of the round
-// trip is the time of one message, and one clock is enough to take it.
+// a message takes. Rank 0 sends a buffer ("ping"), and rank 1 sends it back ("pong"). Half of the round
+// trip is the time of one message, measured with a single clock.
 //
-// The result follows  time(bytes) = latency + bytes / bandwidth  (the alpha-beta model): small
-// messages cost the latency whatever they carry, large ones the bandwidth. The two are even at
-// latency x bandwidth bytes: a pipeline should cut its batch into micro-batches no finer than that.
+// The result follows  time(bytes) = latency + bytes / bandwidth  (the alpha-beta model): the
+// latency dominates small messages, the bandwidth large ones. Both contribute the same at latency x
+// bandwidth bytes: a pipeline should not cut its batch into micro-batches smaller than that.
 //
-// By default messages move on a thread of their own, so that a rank can compute meanwhile; getting
-// there and back is part of the latency. The inline engine (second line) has neither.
+// By default a separate thread carries the messages, so that a rank can compute at the same time. The
+// hops to that thread and back are part of the latency. The inline engine (second line) has neither.
 
 import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
 import { readFlags } from './lib/flags.ts'
@@ -23,7 +23,7 @@ const SIZES = [4, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB,
 
 interface Measured {
   readonly bytes: number
-  /** Microseconds for one message: the median, and what 99 of 100 stay below. */
+  /** Microseconds for one message: the median and the 99th percentile. */
   readonly p50: number
   readonly p99: number
 }
@@ -43,14 +43,14 @@ if (group.size === 2) {
   process.exitCode = 2
   if (group.rank === 0) {
     console.error(
-      `Ping-pong is a game for two ranks, and this job has ${group.size}. ` +
+      `Ping-pong takes two ranks, and this job has ${group.size}. ` +
         'Start it with: npx tsrun --nproc 2 examples/03-ping-pong.ts',
     )
   }
 }
 await group.destroy()
 
-/** Plays `bytes` back and forth many times. Both ranks call it; the times are those of rank 0. */
+/** Sends `bytes` back and forth many times. Both ranks call it; the times are those of rank 0. */
 function pingPong(group: ProcessGroup, bytes: number): Measured {
   const buffer = group.alloc('float32', bytes / 4)
   const other = 1 - group.rank
@@ -87,9 +87,9 @@ function report(measured: readonly Measured[]): void {
   const even = latency.p50 * bandwidth * 1000
 
   console.log(
-    `\nA message costs ${latency.p50.toFixed(0)} us, and ${bandwidth.toFixed(2)} GB/s flow.`,
+    `\nThe latency is ${latency.p50.toFixed(0)} us, the bandwidth ${bandwidth.toFixed(2)} GB/s.`,
   )
-  console.log(`At ${(even / KIB).toFixed(0)} KiB a message spends half of its time on each.`)
+  console.log(`A message of ${(even / KIB).toFixed(0)} KiB spends half of its time on each.`)
   const result = {
     latencyUs: round(latency.p50),
     latencyP99Us: round(latency.p99),
@@ -99,7 +99,7 @@ function report(measured: readonly Measured[]): void {
   console.log(`result ${JSON.stringify(result)}`)
 }
 
-/** Gigabytes (10^9 bytes) a second. */
+/** Gigabytes (10^9 bytes) per second. */
 function gigabytes(bytes: number, microseconds: number): number {
   return bytes / microseconds / 1000
 }

@@ -2,18 +2,18 @@
 //
 //   npx tsrun --nproc 4 examples/04-naive.ts
 //
-// The hand-made split of step 2, now between processes: rank r has the r-th quarter of the layers.
-// Activations are sent to the next rank, gradients to the previous one. A batch goes through in
-// micro-batches, and one micro-batch is finished before the next begins, so at any time only one
-// rank has anything to do:
+// The manual split of step 2, now between processes: rank r has the r-th quarter of the layers.
+// Activations are sent to the next rank, gradients to the previous one. A batch is cut into
+// micro-batches, and one micro-batch is finished before the next begins. So only one rank at a time has
+// work to do:
 //
 //   rank 0  F0 .  .  .  .  .  .  B0 F1 ...
 //   rank 1  .  F0 .  .  .  .  B0 .  .
 //   rank 2  .  .  F0 .  .  B0 .  .  .
 //   rank 3  .  .  .  F0 B0 .  .  .  .
 //
-// With S stages each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no
-// faster than one; all that was won is that each has to hold only a quarter of the network.
+// With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
+// than one. The only gain is that each has to hold only a quarter of the network.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import { runLesson } from './lib/lesson.ts'
@@ -24,12 +24,12 @@ const group = await initProcessGroup()
 
 await runLesson(group, 'naive', MICROBATCHES, async (stage, neighbours) => {
   for (let m = 0; m < MICROBATCHES; m++) {
-    // Forward: the input comes from the data or from the rank before.
+    // Forward: the input comes from the data or from the previous rank.
     const input = stage.isFirst ? stage.inputs(m) : await neighbours.receiveForward(m)
     const output = stage.forward(m, input)
     if (!stage.isLast) await neighbours.sendForward(m, output)
 
-    // Backward: the gradient comes from the loss or from the rank behind.
+    // Backward: the gradient comes from the loss or from the next rank.
     const outputGradient = stage.isLast ? undefined : await neighbours.receiveBackward(m)
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {

@@ -2,17 +2,17 @@
 //
 //   npx tsrun --nproc 4 examples/05-gpipe.ts
 //
-// Nothing forces a rank to wait for the gradient of micro-batch 0 before it starts micro-batch 1.
-// So run all forwards first, then all backwards: while rank 1 has micro-batch 0, rank 0 already
-// works on micro-batch 1. The pipe fills, runs full, and drains:
+// A rank does not have to wait for the gradient of micro-batch 0 before it starts micro-batch 1. So all
+// forwards run first, then all backwards: while rank 1 has micro-batch 0, rank 0 already works on
+// micro-batch 1. The pipeline fills, runs full, and drains:
 //
 //   rank 0  F0 F1 F2 F3 .  .  .  .  .  .  B0 B1 B2 B3
 //   rank 1  .  F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3 .
 //   rank 2  .  .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .  .
 //   rank 3  .  .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .  .
 //
-// With S stages and M micro-batches the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
-// The price is memory: all M micro-batches are in flight, and each holds its activations.
+// With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
+// The cost is memory: all M micro-batches are in flight, and each holds its activations.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import { runLesson } from './lib/lesson.ts'
@@ -22,7 +22,7 @@ const MICROBATCHES = 8
 const group = await initProcessGroup()
 
 await runLesson(group, 'gpipe', MICROBATCHES, async (stage, neighbours) => {
-  // Sends are not awaited here: a rank goes on while its messages leave.
+  // Sends are not awaited here: a rank continues while its messages are sent.
   const sends: Promise<void>[] = []
 
   for (let m = 0; m < MICROBATCHES; m++) {

@@ -2,17 +2,17 @@
 //
 //   npx tsrun --nproc 4 examples/06-1f1b.ts
 //
-// The last rank can run micro-batch 0 backward as soon as it went forward: no need to wait for the
-// others. So each rank warms up with one forward for every rank behind it, then does one forward,
-// one backward in turns, and ends with the backwards that are left:
+// The last rank can run the backward of micro-batch 0 right after its forward, without waiting for the
+// others. So each rank warms up with one forward for every rank after it, then alternates one forward
+// and one backward, and ends with the remaining backwards:
 //
 //   rank 0  F0 F1 F2 F3 .  .  .  B0 F4 B1 F5 B2 ...
 //   rank 1  .  F0 F1 F2 .  .  B0 F3 B1 F4 B2 ...
 //   rank 2  .  .  F0 F1 .  B0 F2 B1 F3 B2 ...
 //   rank 3  .  .  .  F0 B0 F1 B1 F2 B2 ...
 //
-// It is idle just as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before
-// the next forward takes more: rank r holds at most S - r micro-batches, however many there are.
+// It is idle for as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before the
+// next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import { runLesson } from './lib/lesson.ts'
@@ -23,8 +23,8 @@ const group = await initProcessGroup()
 const { rank, size } = group
 
 await runLesson(group, '1f1b', MICROBATCHES, async (stage, neighbours) => {
-  // In the middle of the pipe rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
-  // the other to receive, both would wait for ever: sends must not block the schedule.
+  // In the middle of the pipeline, rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
+  // the other to receive, both would wait forever: sends must not block the schedule.
   const sends: Promise<void>[] = []
 
   const forward = async (m: number): Promise<void> => {

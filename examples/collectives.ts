@@ -6,18 +6,17 @@
 // The demonstration of Stanford's CS336, lecture "Parallelism 2": every rank shows its buffer before
 // and after all-reduce, reduce-scatter and all-gather. On four ranks:
 //
-//   all-reduce      everybody gets the sum            [6, 10, 14, 18] on all ranks
-//   reduce-scatter  everybody gets one part of it     6 on rank 0, 10 on rank 1, ...
-//   all-gather      everybody gets everybody's part   [6, 10, 14, 18] on all ranks
+//   all-reduce      every rank gets the sum              [6, 10, 14, 18] on all ranks
+//   reduce-scatter  every rank gets one part of the sum  6 on rank 0, 10 on rank 1, ...
+//   all-gather      every rank gets all parts            [6, 10, 14, 18] on all ranks
 //
-// The last two, one after the other, have done what the first did: all-reduce = reduce-scatter +
-// all-gather. This is how large buffers are all-reduced, and why data parallel training can keep a
-// shard of the optimizer's state on each rank at no more communication.
+// The last two together do the same as the first: all-reduce = reduce-scatter + all-gather. This is how
+// large buffers are all-reduced, and why data parallel training can shard the state of the optimizer
+// over the ranks without more communication.
 
 import type { ProcessGroup } from '@tsrun/distributed'
-import { readFlags } from './lib/flags.ts'
-import { printResult } from './lib/result.ts'
-import { joinOver, transport } from './lib/transport.ts'
+import { joinOver, readFlags, transport } from './lib/flags.ts'
+import { printResult } from './lib/output.ts'
 
 const flags = readFlags({ transport: transport() })
 const group = await joinOver(flags.transport)
@@ -57,7 +56,7 @@ if (rank === 0) {
 }
 await group.destroy()
 
-/** Rank 0 prints everybody's buffer: lines of several processes would come in any order. */
+/** Rank 0 prints the buffers of all ranks, because lines of several processes could come in any order. */
 async function show(when: string, buffer: Float32Array): Promise<void> {
   const buffers = await group.gatherObject([...buffer], 0)
   for (const [rank, values] of buffers?.entries() ?? []) {

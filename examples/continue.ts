@@ -1,18 +1,19 @@
-// Training that is stopped, and goes on from its checkpoint: with another number of ranks, in another
-// layout of them. The losses are those of a training that was never stopped.
+// Training that is stopped and continues from a checkpoint, with another number of ranks or in another
+// layout. The losses are those of a training run that was never stopped.
 //
 //   npx tsrun --nproc 4 examples/continue.ts
-//   node --import tsx examples/continue.ts             (one process: the same script)
+//   node --import tsx examples/continue.ts             (the same script in one process)
 //
-// One job does both halves here, the first in a pipeline of two stages with replicas, the second with
-// all layers shared by all ranks. With a folder of your own it is one half a job, of any size:
+// These commands run both halves in one job: the first half in a pipeline of two stages with replicas,
+// the second with tensor parallelism over all ranks. With `--directory`, each part is a separate job of
+// any size:
 //
 //   npx tsrun --nproc 4 examples/continue.ts --directory checkpoints --pp 2 --stop 13
 //   npx tsrun --nproc 2 examples/continue.ts --directory checkpoints --tp 2 --stop 21
 //   npx tsrun --nproc 3 examples/continue.ts --directory checkpoints
 //
-// A checkpoint is written every few steps, while training goes on. In the end rank 0 trains the same
-// network alone, from the first step, and compares.
+// A checkpoint is written every few steps while training continues. At the end, rank 0 trains the same
+// network alone, from the first step, and compares the losses.
 
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -20,7 +21,7 @@ import { join } from 'node:path'
 import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags, text } from './lib/flags.ts'
-import { printResult } from './lib/result.ts'
+import { printResult } from './lib/output.ts'
 
 const flags = readFlags({
   directory: text(''),
@@ -47,7 +48,7 @@ interface Layout {
   readonly tp: number
 }
 
-/** The layers [from, to), shared by the ranks of `tp`: one by columns, the next by rows. */
+/** The layers [from, to), cut over the ranks of `tp`: alternately by columns and by rows. */
 function sharedModel(tp: Parameters<typeof training.parallelize>[2]) {
   const whole = training.shardedMLP({ layers: LAYERS, hidden, seed })
   const style = (layer: number) =>
@@ -62,7 +63,7 @@ function sharedModel(tp: Parameters<typeof training.parallelize>[2]) {
   return { layers: LAYERS, slice }
 }
 
-/** Trains up to step `until`, from the newest checkpoint or from the start; the losses by step. */
+/** Trains up to step `until` from the newest checkpoint, or from the start. Returns the losses. */
 async function train(directory: string, { pp, tp }: Layout, until: number) {
   const dp = size / pp / tp
   const mesh = await initDeviceMesh({ dp, pp, tp }, world)
@@ -114,7 +115,7 @@ function described(losses: readonly number[]): string {
   return `loss ${losses[0]!.toFixed(4)} to ${losses.at(-1)!.toFixed(4)}`
 }
 
-/** The next batches, from epoch to epoch. */
+/** The next batches, over as many epochs as necessary. */
 function* batchesOf(loader: training.Loader, count: number) {
   for (let left = count; left > 0;) {
     for (const examples of loader) {
@@ -169,7 +170,7 @@ if (rank === 0) {
   const alone = trainAlone(jobs.at(-1)!.until)
   const differences = Array.from(losses, ([step, loss]) => Math.abs(loss - alone[step]!))
   const difference = Math.max(0, ...differences)
-  console.log(`largest difference from a training without a stop: ${difference.toExponential(1)}`)
+  console.log(`largest difference from training without a stop: ${difference.toExponential(1)}`)
   printResult({ ranks: size, from, until: jobs.at(-1)!.until, loss: alone.at(-1)!, difference })
 }
 await world.barrier()

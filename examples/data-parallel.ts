@@ -2,17 +2,16 @@
 //
 //   npx tsrun --nproc 4 examples/data-parallel.ts
 //   npx tsrun --nproc 4 examples/data-parallel.ts --wire bfloat16 --bucket 65536
-//   node --import tsx examples/data-parallel.ts        (one process: the same script)
+//   node --import tsx examples/data-parallel.ts        (the same script in one process)
 //
-// The gradients are averaged over the ranks in buckets, while the backward pass still computes those
-// of the layers before. The lecture does it after the backward pass, one parameter at a time; here
-// you see how much of the communication is left to wait for.
+// The gradients are averaged over the ranks in buckets, while the backward pass still computes those of
+// earlier layers. CS336's lecture averages them after the backward pass, one parameter at a time. The
+// output shows how long the ranks still wait for communication.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
-import { grouped, percent, Progress } from './lib/progress.ts'
-import { printResult } from './lib/result.ts'
+import { grouped, percent, printResult, Progress } from './lib/output.ts'
 
 const { tf } = training
 const flags = readFlags({
@@ -35,9 +34,9 @@ const replica = await training.dataParallel(model, group, {
   bucketBytes: flags.bucket,
   firstBucketBytes: flags.bucket / 4,
   wire: flags.wire,
-  // a last batch may not divide: the mean over all examples stays right
+  // The last batch may not divide evenly. This keeps the mean over all examples correct.
   reduction: 'token',
-  // or have fewer examples than ranks: one without any adds gradients of zero
+  // It may even have fewer examples than ranks. Ranks without any contribute gradients of zero.
   unused: 'zeros',
 })
 const optimizer = new training.Adam({ learningRate: flags.lr })
@@ -45,7 +44,7 @@ const train = training.mnist({ split: 'train' })
 const test = training.mnist({ split: 'test' })
 const one = tf.scalar(1)
 
-/** Loss and gradients of this rank's share of a batch. */
+/** Computes the loss and the gradients of this rank's share of a batch. Returns the loss. */
 function backward({ inputs, labels }: training.ExampleBatch): number {
   const [x, y] = [inputs(), labels()]
   const outputs = training.recordModule(model, x, { needsInputGradient: false })
@@ -59,7 +58,7 @@ function backward({ inputs, labels }: training.ExampleBatch): number {
   return value!
 }
 
-/** The share of the test set that is read right; every rank reads a part of it. */
+/** The share of the test images that are read correctly. Every rank reads a part of them. */
 async function judge(): Promise<number> {
   const right = Float64Array.of(0)
   for (const { inputs, labels } of training.batches(test, {
@@ -115,7 +114,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
 }
 if (rank === 0) {
   const { collectives, bytes } = replica.traffic
-  console.log(`${collectives} buckets, ${grouped(bytes)} bytes of gradients a step`)
+  console.log(`${collectives} buckets, ${grouped(bytes)} bytes of gradients per step`)
   printResult({ ranks: size, accuracy, imagesPerSecond: speed, exposed, collectives, bytes })
 }
 replica.dispose()

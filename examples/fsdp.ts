@@ -1,21 +1,20 @@
-// Training whose state is shared among the ranks: ZeRO, or fully sharded data parallel training.
+// Training whose state is sharded over the ranks: ZeRO, or fully sharded data parallel training.
 //
 //   npx tsrun --nproc 2 examples/fsdp.ts
 //   npx tsrun --nproc 4 examples/fsdp.ts --stage 1
 //
-// With Adam, a data parallel rank holds at least 16 bytes for each number of the network: itself, its
-// gradient and two moments. The stages share more and more of them: 1 the moments, 2 gradients too,
-// 3 the network too, of which a layer is then whole for as long as it computes.
+// With Adam, a data parallel rank holds at least 16 bytes for each parameter: its value, its gradient and
+// two moments. Each stage shards more of them: stage 1 the moments, stage 2 the gradients as well, and
+// stage 3 the parameters as well. A layer is then gathered only while it computes.
 //
-// The same network is trained both ways, on the same digits: all numbers must be the same in the end,
-// to the last bit.
+// The same network is trained both ways on the same digits. At the end, all parameters must be bitwise
+// identical.
 
+import { formatTable } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
-import { grouped } from './lib/progress.ts'
-import { printResult } from './lib/result.ts'
-import { formatTable } from './lib/table.ts'
+import { grouped, printResult } from './lib/output.ts'
 
 const { tf } = training
 const flags = readFlags({
@@ -27,12 +26,13 @@ const flags = readFlags({
   seed: integer(0),
   lr: positive(0.001),
 })
-const stage = Number(flags.stage) as training.Stage
+const stage = Number(flags.stage) as training.ZeroStage
 
 const group = await initProcessGroup()
 await training.loadBackend()
 const { rank, size } = group
-if (flags.batch < size) endWith(`--batch ${flags.batch} has no example for some of ${size} ranks`)
+if (flags.batch < size)
+  endWith(`--batch ${flags.batch} is smaller than the number of ranks, ${size}`)
 const one = tf.scalar(1)
 
 const build = () => {
@@ -46,7 +46,7 @@ interface Pass {
   readonly dispose: () => void
 }
 
-/** Runs `step` for each batch; the losses of this rank's shares and the milliseconds of a step. */
+/** Runs `step` for each batch. Returns the losses of this rank and the milliseconds per step. */
 async function train(
   record: (x: training.Tensor) => Pass | Promise<Pass>,
   step: () => Promise<void>,
@@ -71,7 +71,7 @@ async function train(
   return { losses, milliseconds: (performance.now() - begin) / losses.length }
 }
 
-// more than two ranks can be summed in more than one order
+// The sum over more than two ranks depends on the order.
 const options = { deterministic: true, bucketBytes: 2 ** 18, firstBucketBytes: 2 ** 18 }
 
 const whole = build()
@@ -107,7 +107,7 @@ for (const { values } of (await optimizer.state()).values()) {
 }
 const bytes = sharded.memory.peak + optimizerBytes
 
-// only now: it makes all of the network whole
+// Gathers the whole network, so this comes after the peak of the memory was read.
 await sharded.gather()
 const bits = (module: training.Module) =>
   module.parameters.map(({ value }) => Buffer.from(value.dataSync().buffer))
@@ -117,7 +117,7 @@ const equal =
   replicated.losses.every((loss, i) => loss === shared.losses[i])
 sharded.release()
 
-const formula = (of: 0 | training.Stage) =>
+const formula = (of: 0 | training.ZeroStage) =>
   training.stateBytes(of, { parameters, ranks: size, gathered: Math.max(...layerSizes) })
 const ranks = await group.allGatherObject({ rank, equal, bytes, optimizerBytes })
 if (rank === 0) {
@@ -129,25 +129,25 @@ if (rank === 0) {
     grouped(each.bytes),
     perNumber(each.bytes),
   ])
-  const planned = (name: string, of: 0 | training.Stage) => {
+  const planned = (name: string, of: 0 | training.ZeroStage) => {
     return [name, '', '', grouped(formula(of)), perNumber(formula(of))]
   }
-  const headers = ['bytes', 'parameters, gradients', 'optimizer', 'together', 'per number']
+  const headers = ['bytes', 'parameters, gradients', 'optimizer', 'together', 'per parameter']
   const table = [
     ...rows,
     planned(`formula, stage ${stage}`, stage),
     planned('formula, data parallel', 0),
   ]
-  console.log(`${grouped(parameters)} numbers in ${flags.layers} layers, stage ${stage}\n`)
-  console.log(`${formatTable(headers, table)}\n`)
+  console.log(`${grouped(parameters)} parameters in ${flags.layers} layers, stage ${stage}\n`)
+  console.log(`${formatTable([headers, ...table], 'right').join('\n')}\n`)
   const { collectives, bytes: sent } = sharded.traffic
-  console.log(`${collectives} collectives of ${grouped(sent)} bytes a step`)
+  console.log(`${collectives} collectives of ${grouped(sent)} bytes per step`)
   console.log(
-    `${replicated.milliseconds.toFixed(0)} ms a step data parallel, ` +
+    `${replicated.milliseconds.toFixed(0)} ms per step with data parallelism, ` +
       `${shared.milliseconds.toFixed(0)} ms sharded`,
   )
   const isEqual = ranks.every((each) => each.equal)
-  console.log(isEqual ? 'the same numbers to the last bit' : 'NOT the same numbers')
+  console.log(isEqual ? 'the parameters are bitwise identical' : 'the parameters DIFFER')
   printResult({
     ranks: size,
     stage,

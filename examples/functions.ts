@@ -1,22 +1,22 @@
-// Everything from one script: parallel programs as functions, without the command line.
+// Parallel programs as functions: everything starts from one script, without the tsrun command.
 //
 //   node --import tsx examples/functions.ts --ranks 2
 //
-//   runWorld   ranks within this process, over memory: for tests, and to try a parallel program.
-//              Only what does not block works, so no tensor parallel backward pass.
-//   spawn      ranks that are processes, as tsrun starts them; a function is sent as its source and
-//              may close over nothing.
+//   runWorld   runs the ranks in this process, for tests and to try a parallel program. Blocking calls
+//              do not work, so the backward pass of tensor parallelism does not.
+//   spawn      starts the ranks as processes, as tsrun does. A function is sent as its source code, so it
+//              must not use variables of its surroundings.
 //
-// Data, pipeline and tensor parallel training of the same network on the same batches must come to
-// the losses of the single process.
+// Data, pipeline and tensor parallel training of the same network on the same batches must reach the
+// losses of a single process.
 
+import { formatTable } from '@tsrun/core'
 import { initProcessGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { spawn } from '@tsrun/launcher'
 import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
 import { singleProcess, trainDataParallel, trainPipeline } from './lib/parallel-functions.ts'
-import { printResult } from './lib/result.ts'
-import { formatTable } from './lib/table.ts'
+import { printResult } from './lib/output.ts'
 
 const flags = readFlags({
   ranks: count(2),
@@ -28,7 +28,7 @@ const flags = readFlags({
 })
 const { ranks } = flags
 
-// Started by tsrun, rank 0 alone does all of it.
+// If tsrun starts this script, rank 0 does all of it.
 const outer = await initProcessGroup()
 if (outer.rank === 0) {
   await training.loadBackend()
@@ -65,7 +65,8 @@ if (outer.rank === 0) {
     first!.at(-1)!.toFixed(4),
     errors[kind]!.toExponential(1),
   ])
-  console.log(formatTable(['parallel', 'ranks by', 'last loss', 'difference'], rows))
+  const headers = ['parallel', 'started by', 'last loss', 'difference']
+  console.log(formatTable([headers, ...rows], 'right').join('\n'))
   printResult({
     ...{ ranks, sum: sums[0]!, squares, loss: whole.at(-1)! },
     ...{ dataError: errors['data']!, pipelineError: errors['pipeline']! },
@@ -75,7 +76,7 @@ if (outer.rank === 0) {
 await outer.barrier()
 await outer.destroy()
 
-/** The largest difference of any rank's loss at any step. */
+/** The largest difference of the loss of any rank at any step. */
 function errorOf(ofRanks: readonly number[][], whole: readonly number[]): number {
   const differences = ofRanks.flatMap((own) => own.map((loss, i) => Math.abs(loss - whole[i]!)))
   return Math.max(...differences)

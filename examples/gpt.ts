@@ -2,28 +2,23 @@
 //
 //   npx tsrun --nproc 4 examples/gpt.ts                 (4 replicas)
 //   npx tsrun --nproc 4 examples/gpt.ts --pp 2          (2 replicas of a pipeline of 2 stages)
-//   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that share every layer)
-//   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that share every sequence)
-//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (together)
-//   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that share gradients and AdamW's state)
-//   node --import tsx examples/gpt.ts                   (one process: the same script)
+//   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that split every layer)
+//   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that split every sequence)
+//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (both)
+//   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that shard gradients and AdamW's state)
+//   node --import tsx examples/gpt.ts                   (the same script in one process)
 //
-// Whatever the mesh, the ranks draw the same batches, start from the same weights and come to the same
-// loss as a single process; the ranks that no flag speaks of are replicas.
+// On every mesh, the ranks draw the same batches, start from the same weights and reach the same loss as
+// a single process. The ranks that the flags leave over are replicas.
 
 import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
-import { drawCurve } from './lib/loss-curve.ts'
-import { meshProblem } from './lib/mesh-problem.ts'
-import { measurePeak } from './lib/peak.ts'
-import { grouped, percent, Progress } from './lib/progress.ts'
-import { printResult } from './lib/result.ts'
-import { sampleText } from './lib/sample-text.ts'
-import { fillWholeModel } from './lib/whole-model.ts'
+import { drawCurve, grouped, percent, printResult, Progress } from './lib/output.ts'
+import { fillWholeModel, measurePeak, meshProblem, sampleText } from './lib/gpt-run.ts'
 
 const flags = readFlags({
-  // 0: the ranks that are left
+  // 0: all remaining ranks.
   dp: integer(0),
   pp: count(1),
   tp: count(1),
@@ -51,9 +46,9 @@ const dp = flags.dp || Math.max(1, Math.floor(world.size / (pp * cp * tp)))
 const problem = meshProblem({ ...flags, dp }, world.size)
 if (problem !== undefined) endWith(problem)
 const mesh = await initDeviceMesh({ dp, pp, cp, tp })
-// all that have the same layers and see other tokens
+// All ranks that have the same layers and process different tokens.
 const { world: averaged } = await mesh.get('dp', 'cp')
-// all that hold one model together
+// All ranks that hold one model together.
 const { world: sharing } = await mesh.get('pp', 'tp')
 
 const recipe = training.gpt({ layers, heads, width, block, seed })
@@ -84,14 +79,14 @@ const options = {
   positions: training.zigzagPositions(block, mesh.cp),
 }
 
-/** The mean of what those ranks have. */
+/** The mean over the ranks that process different tokens. */
 async function mean(value: number): Promise<number> {
   const sum = Float64Array.of(value)
   await averaged.allReduce(sum, { op: 'avg' })
   return sum[0]!
 }
 
-/** Averages the gradients, clips them by the norm of the whole model, and steps. */
+/** Averages the gradients, clips them by the norm of the whole model, and updates the parameters. */
 async function update(): Promise<void> {
   const clip = { maxNorm: 1, tensor: mesh.tp, pipeline: mesh.pp }
   if (sharded === undefined) {
@@ -105,7 +100,7 @@ async function update(): Promise<void> {
   await sharded.step(optimizer, gradients)
 }
 
-/** Loss and share of right guesses on some of the book that was not seen. */
+/** The loss and the share of correct predictions on a part of the book that is not trained on. */
 async function validate(): Promise<{ validation: number; accuracy: number }> {
   const text = training.mobyDick({ split: 'validation' })
   let [loss, accuracy, count] = [0, 0, 0]
@@ -123,10 +118,10 @@ const text = training.mobyDick({ split: 'train' })
 const losses: number[] = []
 let begin = performance.now()
 for (let step = 0; step < steps; step++) {
-  // the first step also compiles: it does not count
+  // The first step also compiles, so it does not count.
   if (step === 1) begin = performance.now()
   const examples = training.textBatch(text, step, { ...options, seed })
-  // gradients are averaged over the replicas while the backwards run
+  // Gradients are averaged over the replicas while the backwards run.
   const { loss } = await pipe.forwardBackward(examples, replica.onGradient)
   optimizer.learningRate = rate(step)
   await update()
@@ -144,10 +139,10 @@ const { validation, accuracy } = await validate()
 const peak = await measurePeak(world)
 
 const whole = world.rank === 0 ? recipe.build() : undefined
-// one replica is enough
+// One replica is enough.
 if (averaged.rank === 0) await fillWholeModel(whole, pipe.parameters, sharing)
 if (whole !== undefined) {
-  // forward and backward: 6 operations a weight and token, and those of the attention
+  // Forward and backward take 6 operations for each weight and token, plus those of the attention.
   const weights = whole.parameters
     .filter(({ name }) => !/^w[tp]e/.test(name))
     .reduce((sum, { value }) => sum + value.size, 0)

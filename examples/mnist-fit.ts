@@ -1,12 +1,12 @@
-// Data parallel training of a tf.layers model: `compile` and `fit` as they always were.
+// Data parallel training of a tf.layers model, with its usual `compile` and `fit`.
 //
 //   npx tsrun --nproc 2 examples/mnist-fit.ts
 //   npx tsrun --nproc 4 examples/mnist-fit.ts --epochs 3 --batch 512
-//   node --import tsx examples/mnist-fit.ts        (one process: the same script)
+//   node --import tsx examples/mnist-fit.ts        (the same script in one process)
 //
-// Two things differ from a script for one process: the optimizer is wrapped, and each rank fits its
-// own part of the images. With as many images on every rank, the mean of the ranks' gradients is that
-// of the whole batch; after each step all have the same weights, to the last bit.
+// Two things differ from a script for one process: the optimizer is wrapped, and each rank fits a part of
+// the images. All ranks have the same number of images, so the mean of their gradients is that of the
+// whole batch. After each step, the weights of all ranks are bitwise identical.
 
 import { createHash } from 'node:crypto'
 import * as tfjs from '@tensorflow/tfjs'
@@ -14,8 +14,7 @@ import { initProcessGroup } from '@tsrun/distributed'
 import { DistributedOptimizer, loadBackend, mnist, sampler, tf } from '@tsrun/training'
 import type { Dataset } from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
-import { grouped, percent } from './lib/progress.ts'
-import { printResult } from './lib/result.ts'
+import { grouped, percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
   epochs: count(1),
@@ -32,7 +31,7 @@ const layer = (units: number, activation: 'relu' | 'softmax', more: number) =>
   tfjs.layers.dense({
     units,
     activation,
-    // every rank starts with weights of its own: the first step begins with those of rank 0
+    // Every rank starts with different weights; the first step replaces them by those of rank 0.
     kernelInitializer: tfjs.initializers.heUniform({ seed: flags.seed + 10 * rank + more }),
     ...(more === 0 && { inputShape: [784] }),
   })
@@ -42,7 +41,7 @@ model.compile({
   loss: 'sparseCategoricalCrossentropy',
 })
 
-/** Some examples, as `fit` takes them. */
+/** Some examples in the form that `fit` takes. */
 function read(dataset: Dataset, indices: Int32Array): { x: tfjs.Tensor2D; y: tfjs.Tensor1D } {
   const inputs = new Float32Array(indices.length * dataset.features)
   const labels = new Int32Array(indices.length)
@@ -62,7 +61,7 @@ const { history } = await model.fit(x, y, options)
 const seconds = (performance.now() - begin) / 1000
 tfjs.dispose([x, y])
 
-/** The share of the test set that is read right: every image once, by one of the ranks. */
+/** The share of the test images that are read correctly. Each image is read by one of the ranks. */
 async function judge(): Promise<number> {
   const test = mnist({ split: 'test' })
   const part = read(test, sampler({ examples: test.size, rank, ranks: size }).indices)

@@ -1,14 +1,14 @@
-// The main job: a network of 16 layers learns to read digits as a pipeline, one stage a rank.
+// The main example: a network of 16 layers learns to read digits as a pipeline of one stage per rank.
 //
 //   npx tsrun --nproc 4 examples/pipeline.ts
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule zb-h1
 //   npx tsrun --nproc 2 examples/pipeline.ts --schedule-file examples/schedules/last-first.csv
-//   node --import tsx examples/pipeline.ts        (one process: the same script)
+//   node --import tsx examples/pipeline.ts        (the same script in one process)
 //
-// Each rank builds its own layers only. Activations travel from rank to rank, gradients back, in the
-// order of the schedule; the result equals that of a single process, whatever the layout.
+// Each rank builds only its own layers. Activations are sent from rank to rank and gradients back, in the
+// order of the schedule. The result equals that of a single process in every layout.
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -17,26 +17,25 @@ import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
-import { grouped, percent, Progress } from './lib/progress.ts'
-import { printResult } from './lib/result.ts'
+import { grouped, percent, printResult, Progress } from './lib/output.ts'
 
 const flags = readFlags({
   schedule: choice(training.scheduleNames, '1f1b'),
-  // Your own, in the place of one by name: a line of actions for each rank.
+  // A schedule of your own instead of a named one: a line of actions for each rank.
   'schedule-file': text(''),
   microbatches: count(8),
-  // Stages of a rank; 0: two with the schedules that take several, else one.
+  // Stages per rank; 0: two with the schedules that take several, otherwise one.
   chunks: integer(0),
   epochs: count(2),
   batch: count(256),
   seed: integer(0),
   lr: positive(0.003),
-  // A part of the images, where computing is slow.
+  // Fewer images, for slow machines.
   images: count(60_000),
 })
 const { batch, chunks, epochs, seed } = flags
 
-// Where ranks have no second core, messages need no thread of their own.
+// With `auto`, messages have a separate thread only if each rank has a second core.
 const group = await initProcessGroup({ engine: 'auto' })
 await training.loadBackend()
 const { rank, size } = group
@@ -65,7 +64,7 @@ const begin = performance.now()
 
 for (let epoch = 0; epoch < epochs; epoch++) {
   const epochBegin = performance.now()
-  // The figures are those of the last epoch: the first one also compiles.
+  // The figures are those of the last epoch, because the first one also compiles.
   meter = new training.StepMeter(pipe.recorder)
   let images = 0
   for (const examples of training.batches(train, { batch, seed, epoch })) {
@@ -119,7 +118,7 @@ const withMessages = training.pipelineReport(samples, schedule, { cores, transfe
 if (speaks) {
   console.log(`\n${formatReport(report, facts, schedule)}`)
   console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
-  const letters = 'F forward, B backward or I and W its halves, o optimizer, . waiting'
+  const letters = 'F forward, B backward, or I and W for its halves, o optimizer, . waiting'
   console.log(`\nThe last full step, measured (${letters}):`)
   console.log(drawTimeline(spans))
   console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
@@ -145,7 +144,7 @@ function firstOf(dataset: training.Dataset): training.Dataset {
   return { ...dataset, size: Math.min(dataset.size, flags.images) }
 }
 
-/** Up for the first tenth of all steps, then down to nothing: more accurate than a constant rate. */
+/** The rate rises for a tenth of all steps, then falls to zero; better than a constant rate. */
 function learningRate(step: number): number {
   const warmUp = 0.1 * steps
   return flags.lr * Math.min((step + 1) / warmUp, (steps - step) / (steps - warmUp))

@@ -2,23 +2,24 @@
 //
 //   npx tsrun --nproc 4 examples/tensor-parallel.ts
 //
-// The same network three times:
+// The same network is trained three times:
 //
-//   whole     one process, for comparison: every rank computes all of it
-//   gathered  the lecture's: each rank has some columns of every weight, and the outputs of each
-//             layer are gathered from all ranks before the next. The backward pass, which the
-//             lecture leaves as homework, is a reduce-scatter for each gather: every rank has made
-//             something of all outputs, so their gradients have to be summed.
-//   paired    Megatron-LM's: the first layer of a pair by columns, the second by rows. What is between
-//             stays where it is; one sum for a pair in the forward pass, one in the backward pass.
+//   whole     not parallel, for comparison: every rank computes the whole network
+//   gathered  as in CS336's lecture: each rank has some columns of every weight, and the outputs of each
+//             layer are gathered from all ranks before the next one. The backward pass, which the
+//             lecture leaves as homework, has a reduce-scatter for each gather: every rank uses all
+//             outputs, so the gradients of the outputs have to be summed.
+//   paired    as in Megatron-LM: the first layer of a pair is split by columns, the second by rows. The
+//             activations between them need no communication. A pair needs one sum in the forward
+//             pass and one in the backward pass.
 //
-// All three must come to the same losses.
+// All three must reach the same losses.
 
+import { formatTable } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
-import { printResult } from './lib/result.ts'
-import { formatTable } from './lib/table.ts'
+import { printResult } from './lib/output.ts'
 
 const { columnParallel, rowParallel, tf } = training
 const flags = readFlags({
@@ -34,11 +35,11 @@ const group = await initProcessGroup()
 await training.loadBackend()
 const { rank, size } = group
 
-// the ten classes do not divide: the last layer stays whole
+// The ten classes may not divide by the number of ranks, so the last layer is not split.
 const gathered: training.ParallelPlan = {
   'layers.0': columnParallel({ gather: 'partial' }),
   'layers.1': columnParallel({ gather: 'partial' }),
-  // the last layer is the same on all ranks, so each has the whole gradient of its input
+  // The last layer is the same on all ranks, so each has the whole gradient of its input.
   'layers.2': columnParallel({ gather: 'replicated' }),
 }
 const paired: training.ParallelPlan = {
@@ -71,7 +72,7 @@ async function train(plan: training.ParallelPlan | undefined): Promise<Outcome> 
     seed,
   })) {
     const [x, y] = [inputs(), labels()]
-    // awaits the messages, where recordModule would block: so it also runs on webgpu
+    // It awaits the messages, where recordModule would block. So it also runs on webgpu.
     const outputs = await training.recordSegments(model, x, { needsInputGradient: false })
     const loss = training.recordLoss(training.crossEntropy, outputs.value, y)
     const dy = loss.backward(one, () => undefined)!
@@ -109,9 +110,8 @@ if (rank === 0) {
     outcome.losses.at(-1)!.toFixed(4),
     errorOf(outcome).toExponential(1),
   ])
-  console.log(
-    formatTable(['network', 'parameters', 'collectives', 'ms a step', 'loss', 'difference'], rows),
-  )
+  const headers = ['network', 'parameters', 'collectives', 'ms per step', 'loss', 'difference']
+  console.log(formatTable([headers, ...rows], 'right').join('\n'))
   printResult({
     ranks: size,
     gatheredError: errorOf(outcomes.gathered),

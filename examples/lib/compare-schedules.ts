@@ -1,16 +1,15 @@
 import { availableParallelism } from 'node:os'
+import { formatTable } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
 import { readFlags } from './flags.ts'
-import { percent } from './progress.ts'
-import { printResult } from './result.ts'
-import { formatTable } from './table.ts'
+import { percent, printResult } from './output.ts'
 
-/** A schedule to set beside others. */
+/** A schedule to compare with others. */
 export interface Variant {
   readonly schedule: training.ScheduleName
-  /** Stages of each rank. */
+  /** Stages per rank. */
   readonly chunks?: number
 }
 
@@ -19,8 +18,8 @@ const ROWS = 64
 export const LAYERS = 16
 
 /**
- * Trains the same network on the same digits under each of the schedules, in turns, and shows their
- * grids, one step of the second as it was, and bubbles, times and activations side by side.
+ * Trains the same network on the same digits with each of the schedules, which take turns. Prints their
+ * grids, the measured timeline of one step of the second, and a table of bubbles, times and activations.
  */
 export async function compareSchedules(
   group: ProcessGroup,
@@ -46,7 +45,7 @@ export async function compareSchedules(
   for (const examples of training.batches(training.mnist({ split: 'train' }), { batch })) {
     for (const run of runs) {
       await group.barrier()
-      // the first step also compiles: it does not count
+      // The first step also compiles, so it does not count.
       if (step === 1) run.meter = new training.StepMeter(run.pipe.recorder)
       const { loss, peakInFlight } = await run.meter.time(() => run.pipe.step(examples))
       run.losses.push(loss)
@@ -62,7 +61,7 @@ export async function compareSchedules(
     const report = training.pipelineReport(await meter.gather(group), ideal, { cores })
     const peaks = await group.allGatherObject(peak)
     const { bubble } = ideal.simulate()
-    // a chunk holds its part of what a micro-batch leaves on a rank
+    // A chunk holds a part of the activations that a micro-batch has on a rank.
     const held = peaks.map((count) => count / chunks)
     figures.bubble.push(report.bubble)
     figures.ideal.push(bubble)
@@ -79,19 +78,22 @@ export async function compareSchedules(
     ),
   )
   if (rank === 0) {
-    // with more chunks the lines get too long to read
+    // With more chunks the lines get too long to read.
     for (const { title, ideal } of runs.filter(({ chunks }) => chunks <= 2)) {
       console.log(`${title}:\n${ideal.grid()}\n`)
     }
-    console.log(`One step of ${shown.title} as it was:\n\n${drawTimeline(spans)}\n`)
+    console.log(`One measured step of ${shown.title}:\n\n${drawTimeline(spans)}\n`)
     const headers = ['schedule', 'ideal bubble', 'measured', 'predicted', 'step ms', 'predicted']
-    console.log(formatTable([...headers, 'micro-batches held, by rank'], rows))
+    headers.push('micro-batches held, by rank')
+    console.log(formatTable([headers, ...rows], 'right').join('\n'))
     if (runs.some(({ chunks }) => chunks > 1)) {
-      console.log('\nOf c chunks each holds a c-th of what a micro-batch leaves on a rank.')
+      console.log(
+        '\nWith c chunks, each holds 1/c of the activations that a micro-batch has on a rank.',
+      )
     }
     if (cores < size) {
       console.log(
-        `\n${size} ranks share ${cores} cores: measured and predicted bubbles are larger.`,
+        `\n${size} ranks share ${cores} cores, so the measured and predicted bubbles are larger.`,
       )
     }
     const loss = shown.losses.at(-1)!

@@ -1,10 +1,11 @@
 import { parseArgs } from 'node:util'
+import { initProcessGroup, type InitOptions, type ProcessGroup } from '@tsrun/distributed'
 
 /** A command-line flag that takes a value. */
 export interface Flag<T> {
   readonly fallback: T
   readonly expected: string
-  /** Undefined when `text` is not what is expected. */
+  /** Returns undefined if `text` is not what is expected. */
   readonly read: (text: string) => T | undefined
 }
 
@@ -48,8 +49,8 @@ export function text(fallback: string): Flag<string> {
 }
 
 /**
- * Reads the script's arguments. `--help` shows them and ends the process, a mistake ends it with
- * exit code 2 and says what is expected; in a job only rank 0 speaks.
+ * Reads the arguments of the script. `--help` prints them and ends the process. A wrong argument ends it
+ * with exit code 2 and a message that says what is expected. In a job, only rank 0 prints.
  */
 export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   flags: Flags,
@@ -83,12 +84,12 @@ function refuse(problem: string, flags: Record<string, Flag<unknown>>): never {
   endWith(`${problem}\n\n${usage(flags)}`)
 }
 
-/** Ends the process with exit code 2, as a mistake in the flags does; in a job only rank 0 speaks. */
+/** Ends the process with exit code 2, as a wrong argument does. In a job, only rank 0 prints. */
 export function endWith(problem: string): never {
   if (isFirst()) {
     console.error(problem)
   } else {
-    // A job ends with its first rank that fails: leave that to the one that says why.
+    // The first rank that fails ends the job. Wait, so that it is the one that prints the reason.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5000)
   }
   process.exit(2)
@@ -103,6 +104,22 @@ function usage(flags: Record<string, Flag<unknown>>): string {
     ([name, { expected, fallback }]) =>
       `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
   )
-  if (lines.length === 0) return 'The script takes no flags (those of tsrun stand before it).'
-  return ['Flags of the script (those of tsrun stand before it):', ...lines].join('\n')
+  if (lines.length === 0) return 'The script takes no flags (those of tsrun go before the script).'
+  return ['Flags of the script (those of tsrun go before the script):', ...lines].join('\n')
+}
+
+/** Without the flag, the environment (TSRUN_TRANSPORT) determines the transport. */
+const BY_ENVIRONMENT = 'environment'
+
+const names = [BY_ENVIRONMENT, 'auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
+type Name = (typeof names)[number]
+
+/** The flag `--transport`. */
+export function transport(): Flag<Name> {
+  return choice(names, BY_ENVIRONMENT)
+}
+
+/** Joins the job over the transport that the flag names. */
+export async function joinOver(name: Name, options: InitOptions = {}): Promise<ProcessGroup> {
+  return await initProcessGroup(name === BY_ENVIRONMENT ? options : { ...options, transport: name })
 }

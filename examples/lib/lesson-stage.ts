@@ -11,15 +11,15 @@ import {
   type Tensor,
 } from '@tsrun/training'
 
-/** One micro-batch as it is cut from a batch. */
+/** One micro-batch of a batch. */
 export interface Microbatch {
   readonly inputs: () => Tensor
   readonly labels: () => Tensor
 }
 
 /**
- * The layers of one rank, and what they keep between a micro-batch's forward and its backward: the
- * recording of the forward pass. The gradients of all micro-batches add up.
+ * The layers of one rank, and the recordings that they keep between the forward and the backward of a
+ * micro-batch. The gradients of all micro-batches are summed.
  */
 export class LessonStage {
   readonly isFirst: boolean
@@ -52,7 +52,7 @@ export class LessonStage {
     return this.#microbatches[microbatch]!.inputs()
   }
 
-  /** Runs a micro-batch through the layers, on the last stage up to the loss. */
+  /** Runs the forward of a micro-batch, on the last stage up to the loss. */
   forward(microbatch: number, input: Tensor): Tensor {
     return this.#timed('F', microbatch, () => {
       const output = recordModule(this.#module, input, { needsInputGradient: !this.isFirst })
@@ -71,14 +71,14 @@ export class LessonStage {
   }
 
   /**
-   * Runs a micro-batch back, from the gradient of its output or, on the last stage, from the loss,
-   * and frees what it kept. Returns the gradient of the input, for the stage before.
+   * Runs the backward of a micro-batch from the gradient of its output or, on the last stage, from the
+   * loss, and disposes its recording. Returns the gradient of the input for the previous stage.
    */
   backward(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
     return this.#timed('B', microbatch, () => {
       const { input, output, loss } = this.#inFlight.get(microbatch)!
       this.#inFlight.delete(microbatch)
-      // The one place where the loss is scaled: sums over micro-batches become the batch's mean.
+      // The only place where the loss is scaled: sums over micro-batches become the mean of the batch.
       const scale = tf.scalar(1 / this.#batchSize)
       const from = outputGradient ?? loss!.backward(scale, () => undefined)!
       const inputGradient = output.backward(from, sumInto(this.gradients))

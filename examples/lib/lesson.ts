@@ -17,22 +17,21 @@ import {
 import { readFlags } from './flags.ts'
 import { LessonStage, type Microbatch } from './lesson-stage.ts'
 import { Neighbours } from './neighbours.ts'
-import { percent } from './progress.ts'
-import { printResult } from './result.ts'
+import { percent, printResult } from './output.ts'
 
-/** One training step's forwards and backwards, in the order of a schedule. */
+/** The forwards and backwards of one training step, in the order of a schedule. */
 export type Step = (stage: LessonStage, neighbours: Neighbours) => Promise<void>
 
 const STEPS = 8
 const ROWS = 64
 const HIDDEN = 256
 const LAYERS = 16
-// Small, so that rounding errors, which differ with the order of sums, do not grow from step to step.
+// Small, so that rounding errors, which depend on the order of sums, do not grow from step to step.
 const learningRate = 0.005
 
 /**
  * Trains a network of 16 layers on some digits with `step`, shows how the ranks spent their time,
- * and holds the losses against those of a single process.
+ * and compares the losses with those of a single process.
  */
 export async function runLesson(
   group: ProcessGroup,
@@ -58,7 +57,7 @@ export async function runLesson(
     stage.begin(batch, batchSize)
     await group.barrier()
     await meter.time(() => step(stage, neighbours))
-    // The first step also compiles: it does not count.
+    // The first step also compiles, so it does not count.
     if (losses.length === 0) meter = new StepMeter(recorder)
     optimizer.step(module.parameters, stage.gradients)
     stage.gradients.clear()
@@ -74,15 +73,17 @@ export async function runLesson(
     const cores = availableParallelism()
     const { bubble } = ideal.simulate()
     console.log(`${size} ranks, ${microbatches} micro-batches of ${ROWS} images. The schedule:\n`)
-    console.log(`${ideal.grid()}\n\nOne step as it was:\n\n${drawTimeline(spans)}\n`)
+    console.log(`${ideal.grid()}\n\nOne measured step:\n\n${drawTimeline(spans)}\n`)
     report.ranks.forEach((times, at) => {
       const idle = times.idle / (times.idle + times.compute)
-      console.log(`rank ${at}: idle ${percent(idle, 0)}, holds at most ${peaks[at]!} in flight`)
+      console.log(
+        `rank ${at}: idle ${percent(idle, 0)}, at most ${peaks[at]!} micro-batches in flight`,
+      )
     })
-    console.log(`All ranks: idle ${percent(report.bubble)}, ideal ${percent(bubble)}.`)
+    console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
     if (cores < size) {
       const shared = percent(ideal.simulate({ cores }).bubble)
-      console.log(`That needs a core for each: with ${cores} cores here the ideal is ${shared}.`)
+      console.log(`The ideal needs a core for each rank; with ${cores} cores it is ${shared}.`)
     }
     const maxDifference = compareLosses(trained, batchSize)
     printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
@@ -90,7 +91,7 @@ export async function runLesson(
   disposeModule(module)
 }
 
-/** Trains the whole network in this process, batch by batch. @returns |difference| at most */
+/** Trains the whole network in this process. Returns the largest difference of the losses. */
 function compareLosses(trained: readonly number[], batchSize: number): number {
   const whole = shardedMLP({ layers: LAYERS, hidden: HIDDEN }).build()
   const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }))

@@ -5,21 +5,21 @@ import { createTensor, viewOf, type Tensor } from '@tsrun/training'
 
 /**
  * Messages between a stage and its neighbours: activations go to the next rank, their gradients to
- * the previous one. The tag tells the micro-batches and the directions apart.
+ * the previous one. The tag distinguishes micro-batches and directions.
  */
 export class Neighbours {
   readonly #group: ProcessGroup
   readonly #shape: readonly number[]
   readonly #recorder: SpanRecorder
 
-  /** @param shape - of one micro-batch's activations, [rows, width] */
+  /** @param shape - of the activations of one micro-batch, [rows, width] */
   constructor(group: ProcessGroup, shape: readonly number[], recorder: SpanRecorder) {
     this.#recorder = recorder
     this.#group = group
     this.#shape = shape
   }
 
-  /** Resolves when the message has left; the tensor may be disposed before. */
+  /** Resolves when the message is sent. The tensor may be disposed before that. */
   async sendForward(microbatch: number, activation: Tensor): Promise<void> {
     await this.#send(activation, this.#group.rank + 1, 2 * microbatch)
   }

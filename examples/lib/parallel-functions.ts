@@ -3,10 +3,10 @@ import * as training from '@tsrun/training'
 
 const { columnParallel, rowParallel, tf } = training
 
-/** What is trained; plain data, so that it can be sent to other processes. */
+/** What is trained. It is plain data, so that it can be sent to other processes. */
 export interface Plan {
   readonly steps: number
-  /** Rows of a batch, of all replicas together. */
+  /** Rows of a batch of all replicas together. */
   readonly batch: number
   readonly hidden: number
   readonly seed: number
@@ -29,7 +29,7 @@ function* examples({ steps, batch, seed }: Plan, share?: readonly [number, numbe
   }
 }
 
-/** Forward and backward pass of a batch; the gradients go to `onGradient`. */
+/** The forward and backward pass of a batch, whose gradients are passed to `onGradient`. */
 function pass(
   model: training.Module,
   { inputs, labels }: training.ExampleBatch,
@@ -47,7 +47,7 @@ function pass(
   return value!
 }
 
-/** Plain training of `model`, whole or one rank's part of it: the loss of each step. */
+/** Trains `model`, which is the whole or the part of one rank. Returns the loss of each step. */
 function trainAlone(model: training.Module, plan: Plan): number[] {
   const optimizer = new training.SGD({ learningRate: plan.lr })
   const losses = Array.from(examples(plan), (batch) => {
@@ -60,12 +60,12 @@ function trainAlone(model: training.Module, plan: Plan): number[] {
   return losses
 }
 
-/** What the others must equal. */
+/** Trains in a single process, whose losses the others must reach. */
 export async function singleProcess(plan: Plan): Promise<number[]> {
   return await Promise.resolve(trainAlone(network(plan), plan))
 }
 
-/** The whole network on every rank, and a share of each batch. */
+/** Every rank has the whole network, and a share of each batch. */
 export async function trainDataParallel(group: ProcessGroup, plan: Plan): Promise<number[]> {
   const model = network(plan)
   const replica = await training.dataParallel(model, group)
@@ -81,7 +81,7 @@ export async function trainDataParallel(group: ProcessGroup, plan: Plan): Promis
   return losses
 }
 
-/** Some layers on each rank; a batch passes through them in parts. */
+/** Each rank has some of the layers, and a batch passes through them in micro-batches. */
 export async function trainPipeline(group: ProcessGroup, plan: Plan): Promise<number[]> {
   const { hidden, seed, lr } = plan
   const pipe = training.pipeline(training.shardedMLP({ layers: LAYERS, hidden, seed }), group, {
@@ -95,7 +95,7 @@ export async function trainPipeline(group: ProcessGroup, plan: Plan): Promise<nu
   return losses
 }
 
-/** A part of every layer on each rank, which is a process of its own: its collectives block. */
+/** Each rank has a part of every layer. It must be a separate process because its collectives block. */
 export async function tensorRank(_rank: number, plan: Plan): Promise<number[]> {
   await training.loadBackend()
   const group = await initProcessGroup()

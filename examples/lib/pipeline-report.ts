@@ -1,15 +1,15 @@
+import { formatTable } from '@tsrun/core'
 import type { PipelineReport, Schedule } from '@tsrun/training'
-import { grouped, percent } from './progress.ts'
-import { formatTable } from './table.ts'
+import { grouped, percent } from './output.ts'
 
-/** What each rank knows about itself. */
+/** Facts about one rank. */
 export interface RankFacts {
   readonly layers: number
   readonly parameters: number
   readonly peakInFlight: number
 }
 
-/** A row for each rank: what was measured, and beside it what the simulator predicts. */
+/** A table with a row for each rank: the measured figures, and those that the simulator predicts. */
 export function formatReport(
   report: PipelineReport,
   facts: readonly RankFacts[],
@@ -36,10 +36,10 @@ export function formatReport(
       String(predictedPeaks[at]),
     ]
   })
-  return formatTable(headers, rows)
+  return formatTable([headers, ...rows], 'right').join('\n')
 }
 
-/** What the bubbles mean, and what messages add to the predicted one. */
+/** Explains the bubbles, and how much messages add to the predicted one. */
 export function explainBubble(
   report: PipelineReport,
   withMessages: PipelineReport,
@@ -51,13 +51,13 @@ export function explainBubble(
   const milliseconds = (time: number): string => `${time.toFixed(1)} ms`
   return [
     `Step     ${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted, ` +
-      `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms a message`,
+      `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms per message`,
     `Bubble   ${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
       `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
-    'The bubble is the share of the time in which a rank was in neither a forward nor a backward.',
+    'The bubble is the share of the time in which a rank runs neither a forward nor a backward.',
     cores < ranks
-      ? `${ranks} ranks share ${cores} cores, so no more than ${cores} can compute at a time: on both sides ` +
-        'the CPU times\nof F and B count, and the simulated ranks also wait until a core is free.'
-      : 'The simulator takes the measured times of F and B.',
+      ? `${ranks} ranks share ${cores} cores, so at most ${cores} can compute at a time. Measured and predicted ` +
+        'figures\nuse the CPU times of F and B, and the simulated ranks also wait for a free core.'
+      : 'The simulator uses the measured times of F and B.',
   ].join('\n')
 }

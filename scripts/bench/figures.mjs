@@ -69,30 +69,13 @@ export function parseSize(text) {
 }
 
 /**
- * The shortest form that is exact: 4096 is `4 KiB`, 1000 is `1000 B`.
- *
- * @param {number} bytes
- * @returns {string}
- */
-export function formatSize(bytes) {
-  for (const [unit, factor] of /** @type {const} */ ([
-    ['GiB', 2 ** 30],
-    ['MiB', 2 ** 20],
-    ['KiB', 2 ** 10],
-  ])) {
-    if (bytes >= factor && (bytes / factor) % 0.25 === 0) return `${bytes / factor} ${unit}`
-  }
-  return `${bytes} B`
-}
-
-/**
  * A Markdown table with aligned columns: text to the left, numbers to the right.
  *
  * @param {readonly string[]} headings
  * @param {readonly (readonly (string | number)[])[]} rows
  * @returns {string}
  */
-export function formatTable(headings, rows) {
+export function markdownTable(headings, rows) {
   const right = headings.map((_, column) => rows.some((row) => typeof row[column] === 'number'))
   const cells = [headings, ...rows].map((row) => row.map((cell) => String(cell)))
   const widths = headings.map((_, column) =>
@@ -120,7 +103,7 @@ export function formatTable(headings, rows) {
  */
 export function formatRecords(records) {
   const headings = Object.keys(records[0] ?? {})
-  return formatTable(
+  return markdownTable(
     headings,
     records.map((record) => headings.map((heading) => record[heading] ?? '')),
   )

@@ -8,7 +8,7 @@ import {
   splitList,
   UsageError,
 } from '../bench/command-line.mjs'
-import { formatTable, printRows } from '../bench/figures.mjs'
+import { markdownTable, printRows } from '../bench/figures.mjs'
 import { runRanks, tsrunLine } from '../bench/programs.mjs'
 import { configurations, ranksOf } from './configurations.mjs'
 
@@ -123,7 +123,7 @@ function bitwiseOf(configuration) {
 /** @param {readonly Row[]} rows */
 function format(rows) {
   const round = (/** @type {number} */ error) => Number(error.toFixed(3))
-  const table = formatTable(
+  const table = markdownTable(
     [
       'configuration',
       'model',

@@ -4,8 +4,7 @@ declare module '*/figures.mjs' {
   export function median(samples: readonly number[]): number
   export function significant(value: number, digits?: number): number
   export function parseSize(text: string): number
-  export function formatSize(bytes: number): string
-  export function formatTable(
+  export function markdownTable(
     headings: readonly string[],
     rows: readonly (readonly (string | number)[])[],
   ): string

@@ -1,4 +1,4 @@
-import { formatSize, parseSize } from '../../scripts/bench/figures.mjs'
+import { parseSize } from '../../scripts/bench/figures.mjs'
 
 describe('parseSize', () => {
   it.each([
@@ -19,14 +19,4 @@ describe('parseSize', () => {
       expect(() => parseSize(text)).toThrow(/is not a size; write 4KiB/)
     },
   )
-})
-
-describe('formatSize', () => {
-  it('is exact and short', () => {
-    expect(formatSize(4096)).toBe('4 KiB')
-    expect(formatSize(67108864)).toBe('64 MiB')
-    expect(formatSize(1536)).toBe('1.5 KiB')
-    expect(formatSize(1000)).toBe('1000 B')
-    expect(formatSize(4092)).toBe('4092 B')
-  })
 })

@@ -1,11 +1,11 @@
-import { formatTable } from '../../scripts/bench/figures.mjs'
+import { markdownTable } from '../../scripts/bench/figures.mjs'
 
 it('aligns words to the left and numbers to the right', () => {
   const rows = [
     ['allReduce', 17.5],
     ['barrier', 250],
   ]
-  expect(formatTable(['operation', 'us'], rows)).toBe(
+  expect(markdownTable(['operation', 'us'], rows)).toBe(
     [
       '| operation |   us |',
       '| --------- | ---: |',
@@ -16,5 +16,5 @@ it('aligns words to the left and numbers to the right', () => {
 })
 
 it('prints the headings of an empty table', () => {
-  expect(formatTable(['a'], [])).toBe('| a   |\n| --- |')
+  expect(markdownTable(['a'], [])).toBe('| a   |\n| --- |')
 })

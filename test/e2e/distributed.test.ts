@@ -74,7 +74,7 @@ describe('ranks in processes of their own', () => {
   it('join again after all have left', async () => {
     const job = await Job.start({ size: 2, program: 'join-again.mjs' })
     for (const rank of job.ranks) {
-      const met = [0, 1, 2].map((life) => ({ sum: 1 + 2 * life, generation: life }))
+      const met = [0, 1, 2].map((generation) => ({ sum: 1 + 2 * generation, generation }))
       expect(await rank.hear('met')).toMatchObject({ met })
     }
     await job.succeed()

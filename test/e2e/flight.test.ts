@@ -79,11 +79,13 @@ it('of a run the last attempt that left records is compared, of many runs the ne
   const newer = await start(0)
   const newest = await compared()
   expect(newest[0]).toContain(`run ${newer}, attempt 0`)
-  expect(newest).toContain('the last of 2 runs with records')
+  expect(newest).toContain('the newest of 2 runs with records')
   // a folder for the records of many runs
   cpSync(join(last, 'rank-2.jsonl'), join(logs, newer, 'attempt_0', 'flight', 'rank-2.jsonl'))
   const mixed = await tsrun(['flight', join(logs, newer)])
-  expect(mixed.stdout).toContain(`left out: that of rank 2 is of run ${older}, attempt 1`)
+  expect(mixed.stdout).toContain(
+    `left out: the record of rank 2, which belongs to run ${older}, attempt 1`,
+  )
   expect(mixed.stdout).toContain('no record of rank 2')
 })
 

@@ -63,7 +63,7 @@ const deaths: Death[] = [
     how: 'kill',
     code: 137,
     cause: 'was killed by SIGKILL',
-    report: ['Somebody sent it SIGKILL', 'a last word on stderr'],
+    report: ['Another process sent SIGKILL', 'a last word on stderr'],
   },
   {
     how: 'heap',
@@ -169,7 +169,7 @@ describe('victims never pass for culprits', () => {
     run.ask(ranks)
     const finished = await run.finished
     expect(firstCause(finished)).toMatch(/^rank \d of 4 died of an uncaught error/)
-    expect(finished.stderr).toContain('follows from another rank’s end')
+    expect(finished.stderr).toContain('follows from the end of another rank')
   })
 
   it('is not misled by errors that the script survived', async () => {

@@ -93,7 +93,7 @@ describe('a job of several launchers', () => {
 
 describe('nodes that do not fit are refused, on all hosts', () => {
   it.each<[string, string[], string[], string]>([
-    ['other numbers of nodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, node 0'],
+    ['other numbers of nodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],
     ['the same node rank', ['--node-rank', '0'], [], 'another process has taken the port'],
   ])('%s', async (_, mine, theirs, problem) => {
     const zero = node(0, 2, ['--rdzv-timeout', '20', ...theirs, 'hello.mjs'])
@@ -111,7 +111,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     const runs = [0, 1, 1].map((rank) => node(rank, 3, ['hello.mjs']))
     for (const { code, stderr } of await allFinished(runs)) {
       expect(code).toBe(2)
-      expect(stderr).toContain('both are node 1. Start the same command')
+      expect(stderr).toContain('are both node 1. Start the same command')
     }
   })
 
@@ -125,7 +125,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
       const other = [node(0, 2, ['hello.mjs']), node(1, 2, ['hello.mjs'], { cwd: folder })]
       for (const { code, stderr } of await allFinished(other)) {
         expect(code).toBe(2)
-        expect(stderr).toContain('has another script')
+        expect(stderr).toContain('has a different script')
       }
     } finally {
       rmSync(folder, { recursive: true })

@@ -77,7 +77,7 @@ describe.each(worlds)('reconfigure ($name)', ({ env: world }) => {
         if (rank === job.ranks[2]) open.push(said['descriptors'] as number)
       }
     }
-    // every life lets go of its sockets and mappings
+    // every generation lets go of its sockets and mappings
     expect(open.at(-1)).toBeLessThanOrEqual(open[0]! + 2)
     await finish(job, [0, 1, 2])
   })
@@ -89,7 +89,7 @@ describe.each(worlds)('reconfigure ($name)', ({ env: world }) => {
     await Promise.all([0, 2].map((rank) => job.ranks[rank]!.hear('failed')))
     const store = await job.store()
     // rank 0 waits in the new world for rank 1
-    await store.wait(['world/0/life-1/endpoint/0'], { timeout: 30_000 })
+    await store.wait(['world/0/generation-1/endpoint/0'], { timeout: 30_000 })
     job.ranks[0]!.child.kill('SIGKILL')
     for (const rank of [0, 1]) job.startRank(rank)
     for (const rank of job.ranks) expect(await rank.hear('generation 1')).toMatchObject({ sum: 3 })

@@ -90,7 +90,7 @@ describe('docker-compose.yml', () => {
         return cluster.run(host, shell, Object.fromEntries(env) as NodeJS.ProcessEnv)
       })
       const check = services['node0']!.healthcheck!.test[1]!
-      await runs[0]!.says(/2 nodes with the ranks node 0 n0 \(10\.99\.0\.1\): 0-1; node 1 n1/)
+      await runs[0]!.says(/2 nodes: node 0 n0 \(10\.99\.0\.1\): ranks 0-1; node 1 n1/)
       expect((await cluster.run(0, ['sh', '-c', check]).finished).code).toBe(0)
       const ends = await Promise.all(runs.map(({ finished }) => finished))
       for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })

@@ -55,10 +55,10 @@ onHosts('a link that stands still for a while is waited for', async () => {
   await runs[0]!.says(/step \d+\/235 /)
   change('stall')
   // Long enough to be noticed and mentioned, by the launchers that miss each other.
-  await runs[0]!.says(/node 1 \(n1\) has been silent for 5 s; given up after 30 s/)
+  await runs[0]!.says(/node 1 \(n1\) has been silent for 5 s; the job fails after 30 s/)
   change('go')
   const ends = await Promise.all(runs.map(({ finished }) => finished))
   expect(ends.map(({ code }) => code)).toEqual([0, 0])
-  expect(ends[0]!.stderr).toContain('node 1 (n1) is heard again')
+  expect(ends[0]!.stderr).toContain('node 1 (n1) is back')
   expect(lossesOf(ends[0]!.stdout + ends[0]!.stderr)).toEqual(await onOneHost(2, longer))
 })

@@ -14,6 +14,7 @@ export {
   type HandshakeRole,
   type ServerHandshake,
 } from './authentication.ts'
+export { readBuiltFile } from './built-file.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
 export {
   parsePortRange,
@@ -23,14 +24,16 @@ export {
   type RankEnvironment,
 } from './environment.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
-export { errorTable, type TsrErrorCode } from './errors/table.ts'
 export {
+  errorTable,
   isTsrError,
   reviveTsrError,
+  shown,
   TsrError,
   tsrError,
   type ErrorFacts,
   type SerializedTsrError,
+  type TsrErrorCode,
 } from './errors/tsr-error.ts'
 export { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from './format.ts'
 export {
@@ -53,7 +56,6 @@ export {
   type NumberRange,
   type Rules,
 } from './options.ts'
-export { shown } from './shown.ts'
 export { createLogger, type Logger } from './logger.ts'
 export {
   gpusAreHidden,

@@ -1,6 +1,5 @@
 import { distance } from 'fastest-levenshtein'
-import { tsrError } from './errors/tsr-error.ts'
-import { shown } from './shown.ts'
+import { shown, tsrError } from './errors/tsr-error.ts'
 
 interface RuleFacts<T> {
   readonly accepts: (value: unknown) => boolean

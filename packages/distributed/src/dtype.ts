@@ -57,23 +57,63 @@ export const dtypes: { readonly [D in DType]: DTypeFacts<D> } = {
 
 export const dtypeNames = Object.keys(dtypes) as DType[]
 
-/** The dtypes that a typed array of any realm may hold; the first of several is the usual one. */
-export function dtypesOf(value: unknown): DType[] {
-  const tag = tagOf(value)
-  if (tag === 'Float16Array') return ['float16']
-  return dtypeNames.filter((name) => dtypes[name].array.name === tag)
-}
+/** By the tag of a typed array: the dtypes that it may hold, the usual one first. */
+const dtypesByTag = new Map<unknown, readonly DType[]>([
+  ...dtypeNames.map((name): [string, DType[]] => {
+    const { array } = dtypes[name]
+    return [array.name, dtypeNames.filter((other) => dtypes[other].array === array)]
+  }),
+  ['Float16Array', ['float16']],
+])
 
-/** Its dtype by its array type alone; undefined for arrays of 16-bit words, which may be two. */
-export function dtypeOf(value: unknown): DType | undefined {
-  return tagOf(value) === 'Uint16Array' ? undefined : dtypesOf(value)[0]
+/** The dtypes that a typed array of any realm may hold, the usual one first. */
+export function dtypesOf(value: unknown): readonly DType[] {
+  if (!ArrayBuffer.isView(value)) return []
+  const tag: unknown = (value as unknown as Record<symbol, unknown>)[Symbol.toStringTag]
+  return dtypesByTag.get(tag) ?? []
 }
 
 export function dtypeByCode(code: number): DType | undefined {
   return dtypeNames.find((name) => dtypes[name].code === code)
 }
 
-function tagOf(value: unknown): unknown {
-  if (!ArrayBuffer.isView(value)) return undefined
-  return (value as unknown as Record<symbol, unknown>)[Symbol.toStringTag]
+/** A block of a memory that was allocated for a dtype that its array type does not tell. */
+interface Block {
+  readonly end: number
+  readonly dtype: DType
+}
+
+/**
+ * The blocks of each memory, by their start. They belong to the memory and not to a world: an array
+ * keeps its dtype wherever it is used. (WebAssembly's memories take no properties.)
+ */
+const blocksOf = new WeakMap<ArrayBufferLike, Map<number, Block>>()
+
+/** Records the dtype of an array that has been allocated, for the array and all parts of it. */
+export function recordDType(view: ArrayBufferView, dtype: DType): void {
+  if (dtypesOf(view).length < 2) return
+  const { buffer, byteOffset, byteLength } = view
+  const blocks = blocksOf.get(buffer) ?? new Map<number, Block>()
+  blocksOf.set(buffer, blocks)
+  blocks.set(byteOffset, { end: byteOffset + byteLength, dtype })
+}
+
+/** To be called before the memory of an allocated array is used for something else. */
+export function forgetDType({ buffer, byteOffset }: ArrayBufferView): void {
+  blocksOf.get(buffer)?.delete(byteOffset)
+}
+
+/**
+ * The dtype that an array, or the array that it is a part of, was allocated for; else the usual one
+ * of its type. Undefined for an array of 16-bit words of unknown origin, which may be one of two.
+ */
+export function dtypeOf(value: unknown): DType | undefined {
+  const candidates = dtypesOf(value)
+  if (candidates.length < 2) return candidates[0]
+  const { buffer, byteOffset, byteLength } = value as ArrayBufferView
+  for (const [start, { end, dtype }] of blocksOf.get(buffer) ?? []) {
+    const isPart = byteOffset >= start && byteOffset + byteLength <= end
+    if (isPart && candidates.includes(dtype)) return dtype
+  }
+  return candidates[0] === 'uint8' ? 'uint8' : undefined
 }

@@ -1,33 +1,33 @@
 import { tsrError } from '@tsrun/core'
 import type { DType, TypedArrayOf } from './dtype.ts'
+import { newGroupOf, newestOf, type EngineProcessGroup } from './groups/group.ts'
 import { joinWorld } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
+import type { World } from './groups/membership/world.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
-import type { JoinOptions, NewGroupOptions } from './group-relations.ts'
-import { newGroupOf } from './groups/membership/new-group.ts'
-import { newestOf } from './groups/membership/reconfigure.ts'
-import { hasEnded } from './groups/membership/world.ts'
-import type { ProcessGroup } from './process-group.ts'
+import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
 
 /*
  * torch.distributed's functions for joining and leaving, and the default group: the one that
  * `initProcessGroup` made. It is the only state of this package that is not passed around.
  */
 
-let world: ProcessGroup | undefined
+let current: EngineProcessGroup | undefined
+/** The world that this process was in last. */
+let last: World | undefined
 let isJoining = false
 
 /** The default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
-  if (world === undefined) throw tsrError('ERR_TSR_NOT_INITIALIZED', { operation })
-  world = newestOf(world)
-  return world
+  if (current === undefined) throw tsrError('ERR_TSR_NOT_INITIALIZED', { operation })
+  current = newestOf(current)
+  return current
 }
 
 /**
  * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
- * `tsrun`) and makes the group of all its ranks the default one. Without them: a world of one.
- * After all ranks have left they may join again.
+ * `tsrun`) and makes the group of all its ranks the default group. Without these variables it makes
+ * a world of one. After all ranks have left they may join again.
  *
  * @example
  * const group = await initProcessGroup()
@@ -35,16 +35,16 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
  * await group.allReduce(buffer)
  * await destroyProcessGroup()
  *
- * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_TIMEOUT naming ranks that did
- * not come, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ARGUMENT for an option that there
- * is not
+ * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_TIMEOUT naming the ranks that did
+ * not come, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ARGUMENT also for an unknown option
  */
 export async function initProcessGroup(options: InitOptions = {}): Promise<ProcessGroup> {
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
   isJoining = true
   try {
-    world = await joinWorld(options)
-    return world
+    current = await joinWorld(options, last)
+    last = current.world
+    return current
   } finally {
     isJoining = false
   }
@@ -53,12 +53,12 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
 /** Leaves the job in order: what was sent still arrives. */
 export async function destroyProcessGroup(): Promise<void> {
   const leaving = defaultGroup('destroyProcessGroup')
-  world = undefined
+  current = undefined
   await leaving.destroy()
 }
 
 export function isInitialized(): boolean {
-  return world !== undefined && !hasEnded(newestOf(world))
+  return current !== undefined && !newestOf(current).world.hasEnded
 }
 
 export function getRank(): number {
@@ -70,21 +70,21 @@ export function getWorldSize(): number {
 }
 
 /**
- * A group of some ranks of the world; only the members call it, all with the same list, whose order
- * is the order of ranks in the group. Different groups may be made in different orders.
+ * Makes a group of some ranks of the world. Only the members call it, all with the same list, whose
+ * order is the order of ranks in the group. Different groups may be made in different orders.
  *
  * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
  * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
  */
 export async function newGroup(
   ranks: readonly number[],
-  options: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
+  { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
 ): Promise<ProcessGroup> {
-  return await newGroupOf(options.parent ?? defaultGroup('newGroup'), ranks, options)
+  return await newGroupOf(parent ?? defaultGroup('newGroup'), ranks, options)
 }
 
 /**
- * Cuts a group up by colour; see `ProcessGroup.split`.
+ * Divides a group by colour; see `ProcessGroup.split`.
  *
  * @example
  * const half = await splitGroup(getRank() % 2) // even and odd ranks
@@ -121,7 +121,8 @@ export function getGroupRank(group: ProcessGroup, worldRank: number): number {
 }
 
 /**
- * The world as a grid with named axes, the last axis fastest.
+ * Arranges the ranks of the world, or of `parent`, in a grid with named axes; the last axis varies
+ * fastest.
  *
  * @example
  * const mesh = await initDeviceMesh({ dp: 2, pp: 2 })

@@ -1,189 +1,149 @@
-import type { AnyTypedArray } from './dtype.ts'
 import { defaultGroup } from './functions.ts'
-import type {
-  BatchedMessage,
-  CallOptions,
-  CollectiveOptions,
-  MessageOptions,
-  MonitoredBarrierOptions,
-  ReceivedObject,
-  ReduceOptions,
-  Source,
-  Work,
-} from './process-group.ts'
+import type { ProcessGroup } from './process-group.ts'
 
 /*
- * The calls of `ProcessGroup` on the default group.
+ * The calls of `ProcessGroup` on the default group, in both forms. Their signatures, and what they
+ * do, are in `GroupCalls`.
  */
 
-export function send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-  return defaultGroup('send').send(buffer, to, options)
+export const send: ProcessGroup['send'] = (...call) => defaultGroup('send').send(...call)
+export const sendSync: ProcessGroup['sendSync'] = (...call) => {
+  defaultGroup('sendSync').sendSync(...call)
 }
 
-export function recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
-  return defaultGroup('recv').recv(buffer, from, options)
+export const recv: ProcessGroup['recv'] = (...call) => defaultGroup('recv').recv(...call)
+export const recvSync: ProcessGroup['recvSync'] = (...call) =>
+  defaultGroup('recvSync').recvSync(...call)
+
+export const isend: ProcessGroup['isend'] = (...call) => defaultGroup('isend').isend(...call)
+
+export const irecv: ProcessGroup['irecv'] = (...call) => defaultGroup('irecv').irecv(...call)
+
+export const batchIsendIrecv: ProcessGroup['batchIsendIrecv'] = (...call) =>
+  defaultGroup('batchIsendIrecv').batchIsendIrecv(...call)
+export const batchIsendIrecvSync: ProcessGroup['batchIsendIrecvSync'] = (...call) =>
+  defaultGroup('batchIsendIrecvSync').batchIsendIrecvSync(...call)
+
+export const broadcast: ProcessGroup['broadcast'] = (...call) =>
+  defaultGroup('broadcast').broadcast(...call)
+export const broadcastSync: ProcessGroup['broadcastSync'] = (...call) => {
+  defaultGroup('broadcastSync').broadcastSync(...call)
 }
 
-export function isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-  return defaultGroup('isend').isend(buffer, to, options)
+export const reduce: ProcessGroup['reduce'] = (...call) => defaultGroup('reduce').reduce(...call)
+export const reduceSync: ProcessGroup['reduceSync'] = (...call) => {
+  defaultGroup('reduceSync').reduceSync(...call)
 }
 
-export function irecv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
-  return defaultGroup('irecv').irecv(buffer, from, options)
+export const allReduce: ProcessGroup['allReduce'] = (...call) =>
+  defaultGroup('allReduce').allReduce(...call)
+export const allReduceSync: ProcessGroup['allReduceSync'] = (...call) => {
+  defaultGroup('allReduceSync').allReduceSync(...call)
 }
 
-export function batchIsendIrecv(
-  messages: readonly BatchedMessage[],
-  options?: CallOptions,
-): Work<unknown>[] {
-  return defaultGroup('batchIsendIrecv').batchIsendIrecv(messages, options)
+export const allReduceCoalesced: ProcessGroup['allReduceCoalesced'] = (...call) =>
+  defaultGroup('allReduceCoalesced').allReduceCoalesced(...call)
+export const allReduceCoalescedSync: ProcessGroup['allReduceCoalescedSync'] = (...call) => {
+  defaultGroup('allReduceCoalescedSync').allReduceCoalescedSync(...call)
 }
 
-export function broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Work {
-  return defaultGroup('broadcast').broadcast(buffer, root, options)
+export const reduceScatter: ProcessGroup['reduceScatter'] = (...call) =>
+  defaultGroup('reduceScatter').reduceScatter(...call)
+export const reduceScatterSync: ProcessGroup['reduceScatterSync'] = (...call) => {
+  defaultGroup('reduceScatterSync').reduceScatterSync(...call)
 }
 
-export function reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work {
-  return defaultGroup('reduce').reduce(buffer, root, options)
+export const allGather: ProcessGroup['allGather'] = (...call) =>
+  defaultGroup('allGather').allGather(...call)
+export const allGatherSync: ProcessGroup['allGatherSync'] = (...call) => {
+  defaultGroup('allGatherSync').allGatherSync(...call)
 }
 
-export function allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work {
-  return defaultGroup('allReduce').allReduce(buffer, options)
+export const allGatherV: ProcessGroup['allGatherV'] = (...call) =>
+  defaultGroup('allGatherV').allGatherV(...call)
+export const allGatherVSync: ProcessGroup['allGatherVSync'] = (...call) => {
+  defaultGroup('allGatherVSync').allGatherVSync(...call)
 }
 
-export function allReduceCoalesced(
-  buffers: readonly AnyTypedArray[],
-  options?: ReduceOptions,
-): Work {
-  return defaultGroup('allReduceCoalesced').allReduceCoalesced(buffers, options)
+export const gather: ProcessGroup['gather'] = (...call) => defaultGroup('gather').gather(...call)
+export const gatherSync: ProcessGroup['gatherSync'] = (...call) => {
+  defaultGroup('gatherSync').gatherSync(...call)
 }
 
-export function reduceScatter(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: ReduceOptions,
-): Work {
-  return defaultGroup('reduceScatter').reduceScatter(output, input, options)
+export const gatherV: ProcessGroup['gatherV'] = (...call) =>
+  defaultGroup('gatherV').gatherV(...call)
+export const gatherVSync: ProcessGroup['gatherVSync'] = (...call) => {
+  defaultGroup('gatherVSync').gatherVSync(...call)
 }
 
-export function allGather(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('allGather').allGather(output, input, options)
+export const scatter: ProcessGroup['scatter'] = (...call) =>
+  defaultGroup('scatter').scatter(...call)
+export const scatterSync: ProcessGroup['scatterSync'] = (...call) => {
+  defaultGroup('scatterSync').scatterSync(...call)
 }
 
-export function allGatherV(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  counts: readonly number[],
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('allGatherV').allGatherV(output, input, counts, options)
+export const scatterV: ProcessGroup['scatterV'] = (...call) =>
+  defaultGroup('scatterV').scatterV(...call)
+export const scatterVSync: ProcessGroup['scatterVSync'] = (...call) => {
+  defaultGroup('scatterVSync').scatterVSync(...call)
 }
 
-export function gather(
-  output: AnyTypedArray | null,
-  input: AnyTypedArray,
-  root: number,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('gather').gather(output, input, root, options)
+export const allToAll: ProcessGroup['allToAll'] = (...call) =>
+  defaultGroup('allToAll').allToAll(...call)
+export const allToAllSync: ProcessGroup['allToAllSync'] = (...call) => {
+  defaultGroup('allToAllSync').allToAllSync(...call)
 }
 
-export function gatherV(
-  output: AnyTypedArray | null,
-  input: AnyTypedArray,
-  counts: readonly number[] | null,
-  root: number,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('gatherV').gatherV(output, input, counts, root, options)
+export const allToAllV: ProcessGroup['allToAllV'] = (...call) =>
+  defaultGroup('allToAllV').allToAllV(...call)
+export const allToAllVSync: ProcessGroup['allToAllVSync'] = (...call) => {
+  defaultGroup('allToAllVSync').allToAllVSync(...call)
 }
 
-export function scatter(
-  output: AnyTypedArray,
-  input: AnyTypedArray | null,
-  root: number,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('scatter').scatter(output, input, root, options)
+export const barrier: ProcessGroup['barrier'] = (...call) =>
+  defaultGroup('barrier').barrier(...call)
+export const barrierSync: ProcessGroup['barrierSync'] = (...call) => {
+  defaultGroup('barrierSync').barrierSync(...call)
 }
 
-export function scatterV(
-  output: AnyTypedArray,
-  input: AnyTypedArray | null,
-  counts: readonly number[] | null,
-  root: number,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('scatterV').scatterV(output, input, counts, root, options)
+export const monitoredBarrier: ProcessGroup['monitoredBarrier'] = (...call) =>
+  defaultGroup('monitoredBarrier').monitoredBarrier(...call)
+export const monitoredBarrierSync: ProcessGroup['monitoredBarrierSync'] = (...call) => {
+  defaultGroup('monitoredBarrierSync').monitoredBarrierSync(...call)
 }
 
-export function allToAll(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('allToAll').allToAll(output, input, options)
+export const sendObject: ProcessGroup['sendObject'] = (...call) =>
+  defaultGroup('sendObject').sendObject(...call)
+export const sendObjectSync: ProcessGroup['sendObjectSync'] = (...call) => {
+  defaultGroup('sendObjectSync').sendObjectSync(...call)
 }
 
-export function allToAllV(
-  output: AnyTypedArray,
-  input: AnyTypedArray,
-  outputCounts: readonly number[],
-  inputCounts: readonly number[],
-  options?: CollectiveOptions,
-): Work {
-  return defaultGroup('allToAllV').allToAllV(output, input, outputCounts, inputCounts, options)
-}
+export const recvObject: ProcessGroup['recvObject'] = (...call) =>
+  defaultGroup('recvObject').recvObject(...call)
+export const recvObjectSync: ProcessGroup['recvObjectSync'] = (...call) =>
+  defaultGroup('recvObjectSync').recvObjectSync(...call)
 
-export function barrier(options?: CollectiveOptions): Work {
-  return defaultGroup('barrier').barrier(options)
-}
+export const broadcastObject: ProcessGroup['broadcastObject'] = (...call) =>
+  defaultGroup('broadcastObject').broadcastObject(...call)
+export const broadcastObjectSync: ProcessGroup['broadcastObjectSync'] = (...call) =>
+  defaultGroup('broadcastObjectSync').broadcastObjectSync(...call)
 
-export function monitoredBarrier(options?: MonitoredBarrierOptions): Work {
-  return defaultGroup('monitoredBarrier').monitoredBarrier(options)
-}
+export const allGatherObject: ProcessGroup['allGatherObject'] = (...call) =>
+  defaultGroup('allGatherObject').allGatherObject(...call)
+export const allGatherObjectSync: ProcessGroup['allGatherObjectSync'] = (...call) =>
+  defaultGroup('allGatherObjectSync').allGatherObjectSync(...call)
 
-export function sendObject(value: unknown, to: number, options?: MessageOptions): Work {
-  return defaultGroup('sendObject').sendObject(value, to, options)
-}
+export const gatherObject: ProcessGroup['gatherObject'] = (...call) =>
+  defaultGroup('gatherObject').gatherObject(...call)
+export const gatherObjectSync: ProcessGroup['gatherObjectSync'] = (...call) =>
+  defaultGroup('gatherObjectSync').gatherObjectSync(...call)
 
-export function recvObject(from: number, options?: MessageOptions): Work<unknown>
-export function recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
-export function recvObject(from: Source, options?: MessageOptions): Work<unknown> {
-  const group = defaultGroup('recvObject')
-  return from === 'any' || from === null
-    ? group.recvObject(from, options)
-    : group.recvObject(from, options)
-}
+export const scatterObject: ProcessGroup['scatterObject'] = (...call) =>
+  defaultGroup('scatterObject').scatterObject(...call)
+export const scatterObjectSync: ProcessGroup['scatterObjectSync'] = (...call) =>
+  defaultGroup('scatterObjectSync').scatterObjectSync(...call)
 
-export function broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {
-  return defaultGroup('broadcastObject').broadcastObject(value, root, options)
-}
-
-export function allGatherObject<T>(value: T, options?: CallOptions): Work<T[]> {
-  return defaultGroup('allGatherObject').allGatherObject(value, options)
-}
-
-export function gatherObject<T>(
-  value: T,
-  root: number,
-  options?: CallOptions,
-): Work<T[] | undefined> {
-  return defaultGroup('gatherObject').gatherObject(value, root, options)
-}
-
-export function scatterObject<T>(
-  values: readonly T[] | null,
-  root: number,
-  options?: CallOptions,
-): Work<T> {
-  return defaultGroup('scatterObject').scatterObject(values, root, options)
-}
-
-export function allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]> {
-  return defaultGroup('allToAllObject').allToAllObject(values, options)
-}
+export const allToAllObject: ProcessGroup['allToAllObject'] = (...call) =>
+  defaultGroup('allToAllObject').allToAllObject(...call)
+export const allToAllObjectSync: ProcessGroup['allToAllObjectSync'] = (...call) =>
+  defaultGroup('allToAllObjectSync').allToAllObjectSync(...call)

@@ -1,21 +1,22 @@
 export * from './functions.ts'
 export type { LinkStatistics } from './diagnosis/link-counters.ts'
 export * from './group-functions.ts'
-export * from './blocking-functions.ts'
 export { algorithmsOf } from './algorithms/select.ts'
-export type { BlockingCalls } from './blocking-calls.ts'
 export type { InitOptions, TransportName } from './groups/join/options.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { AlgorithmName, OperationName } from './operation.ts'
 export type { DeviceMesh, MeshFacts } from './groups/mesh.ts'
-export type { GroupRelations, JoinOptions, NewGroupOptions } from './group-relations.ts'
 export { runWorld, type WorldOptions } from './run-world.ts'
 export type {
   BatchedMessage,
+  BlockingCalls,
   CallOptions,
   CollectiveOptions,
+  GroupRelations,
+  JoinOptions,
   MessageOptions,
   MonitoredBarrierOptions,
+  NewGroupOptions,
   ProcessGroup,
   ReceivedObject,
   ReduceOptions,

@@ -1,36 +1,34 @@
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from './diagnosis/link-counters.ts'
-import type { BlockingCalls } from './blocking-calls.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
-import type { GroupRelations } from './group-relations.ts'
 import type { AlgorithmName } from './operation.ts'
-
 import type { ReduceOp } from './reduction.ts'
 import type { WorkTiming } from './ticket.ts'
 
 export type { WorkTiming } from './ticket.ts'
 
 export interface CallOptions {
-  /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT; default: the group's time-out. */
+  /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT. Default: the time-out of the group. */
   readonly timeout?: number
   /**
-   * What the buffers hold. Default: the dtype that `alloc` made them for, also of parts of such an
-   * array; of other arrays that of their type. A Uint8Array is uint8 then; a Uint16Array needs
-   * this option, for it may be float16 or bfloat16.
+   * What the buffers hold. By default it follows from the array: an array of `alloc`, or a part of
+   * one, has the dtype that it was allocated for, and any other array has the dtype of its type. A
+   * Uint8Array is uint8 then. A Uint16Array may hold float16 or bfloat16, so it needs this option.
    */
   readonly dtype?: DType
+  /** Aborts the operation: ERR_TSR_OPERATION_ABORTED. */
   readonly signal?: AbortSignal
-  /** Stands first in the operation's errors, for example a parameter's name. */
+  /** Precedes the message of the operation's errors, for example the name of a parameter. */
   readonly label?: string
 }
 
 export interface MessageOptions extends CallOptions {
-  /** Messages match by peer and tag, in order; 0 to 2^31 - 1, default 0. */
+  /** Messages match by peer and tag, in order. From 0 to 2^31 - 1, default 0. */
   readonly tag?: number
 }
 
 export interface CollectiveOptions extends CallOptions {
-  /** The same on all ranks. Default `auto`: chosen by size and number of ranks. */
+  /** The same on all ranks. Default `auto`: chosen by the size and the number of ranks. */
   readonly algorithm?: AlgorithmName
 }
 
@@ -38,17 +36,17 @@ export interface ReduceOptions extends CollectiveOptions {
   /** Default `sum`. */
   readonly op?: ReduceOp
   /**
-   * Combines the elements in the order of the ranks, ((r0 + r1) + r2) + ..., so that the result is
-   * the same bits whatever algorithm, transport or topology there is. An `algorithm` that combines
-   * in another order makes way for one that does. All ranks of the call must agree on it.
+   * Combines the elements in the order of the ranks, ((r0 + r1) + r2) + ..., so that the result has
+   * the same bits with every algorithm, transport and topology. An `algorithm` that combines in
+   * another order is replaced by one that does not. The same on all ranks.
    */
   readonly deterministic?: boolean
 }
 
 export interface MonitoredBarrierOptions extends CallOptions {
   /**
-   * Rank 0 waits until the time-out for those that may still come, also when a rank has left the
-   * job, and names all that are missing. Default false: a rank that has left ends the wait at once.
+   * Rank 0 waits until the time-out even after a rank has left the job, and then names all ranks
+   * that are missing. Default false: a rank that has left ends the wait at once.
    */
   readonly waitAllRanks?: boolean
 }
@@ -77,21 +75,223 @@ export interface ReceivedObject {
   readonly source: number
 }
 
-/** An operation under way. Await it, or block on it with `wait()`. */
+/** An operation that has been started. Await it, or block on it with `wait()`. */
 export interface Work<T = void> extends PromiseLike<T> {
   /**
    * Blocks the calling thread until the operation is done.
    *
-   * @throws what the operation failed with; ERR_TSR_SYNC_UNSUPPORTED in the in-process world
+   * @throws the error of the operation; ERR_TSR_SYNC_UNSUPPORTED in the in-process world
    */
   wait(): T
   isCompleted(): boolean
   /** Position among the operations of its group. */
   readonly sequence: number
-  /** Milliseconds since it was called, or until it was done. */
+  /** Milliseconds from the call until now, or until the operation was done. */
   readonly elapsed: number
   /** Undefined until completed. */
   readonly timing: WorkTiming | undefined
+}
+
+/**
+ * The two forms of each call. `allReduce` is the asynchronous form: it starts the operation and
+ * returns its `Work`. `allReduceSync` is the synchronous form: it blocks the thread until the
+ * operation is done and returns its result.
+ */
+export type CallForm = 'async' | 'sync'
+
+/** What a call of one form returns for a result of type `T`. */
+export type Returned<Form extends CallForm, T = void> = Form extends 'async' ? Work<T> : T
+
+/**
+ * Messages and collectives, in one of their forms. Each is declared here once: the methods of
+ * `ProcessGroup` and the functions on the default group, in both forms, have these types.
+ */
+export interface GroupCalls<Form extends CallForm> {
+  send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Returned<Form>
+  /**
+   * The result is the rank that the message came from. A receive from any source takes the first
+   * message with its tag, from any other rank, that no earlier receive has taken.
+   */
+  recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Returned<Form, number>
+  broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Returned<Form>
+  /** The result is in `buffer` on `root`; elsewhere `buffer` holds partial results afterwards. */
+  reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Returned<Form>
+  /** Reduces `buffer` over all ranks and leaves the same result on each of them. */
+  allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Returned<Form>
+  /**
+   * One all-reduce of several buffers of one dtype. Many small buffers are packed, so that there is
+   * one operation. The lengths and their order are the same on all ranks.
+   */
+  allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Returned<Form>
+  /** `input` [size * n] is reduced; rank r gets slice r in `output` [n]. `input` is kept. */
+  reduceScatter(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    options?: ReduceOptions,
+  ): Returned<Form>
+  /** Concatenates every rank's `input` [n] into `output` [size * n]. */
+  allGather(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /**
+   * Concatenates inputs of different lengths: `counts[r]` elements from rank r, the same list on all
+   * ranks. `output` has as many elements as their sum.
+   */
+  allGatherV(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    counts: readonly number[],
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Concatenates every rank's `input` [n] into `output` [size * n] of `root`; null elsewhere. */
+  gather(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    root: number,
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Gathers inputs of different lengths; `output` and `counts` on `root`, null elsewhere. */
+  gatherV(
+    output: AnyTypedArray | null,
+    input: AnyTypedArray,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Slice r of `input` [size * n] of `root` goes to `output` [n] of rank r; null elsewhere. */
+  scatter(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Scatters slices of different lengths; `input` and `counts` on `root`, null elsewhere. */
+  scatterV(
+    output: AnyTypedArray,
+    input: AnyTypedArray | null,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Slice j of rank i's `input` [size * n] becomes slice i of rank j's `output` [size * n]. */
+  allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Returned<Form>
+  /**
+   * All-to-all with slices of different lengths: `inputCounts[j]` elements of `input` go to rank j,
+   * `outputCounts[i]` elements of `output` come from rank i.
+   */
+  allToAllV(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    outputCounts: readonly number[],
+    inputCounts: readonly number[],
+    options?: CollectiveOptions,
+  ): Returned<Form>
+  /** Done when all ranks have called it. */
+  barrier(options?: CollectiveOptions): Returned<Form>
+  /**
+   * A barrier that names the ranks that are missing when the time-out ends. Rank 0 waits for all
+   * ranks, fails with ERR_TSR_BARRIER_MISSING, and tells the others, which wait up to twice as long.
+   */
+  monitoredBarrier(options?: MonitoredBarrierOptions): Returned<Form>
+
+  /** Sends any value that MessagePack can carry; for control data, not for tensors. */
+  sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
+  /** The result is the value; from any source, a `ReceivedObject`. */
+  recvObject<From extends Source>(
+    from: From,
+    options?: MessageOptions,
+  ): Returned<Form, From extends number ? unknown : ReceivedObject>
+  /** `value` of `root`, on every rank. */
+  broadcastObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T>
+  /** Every rank's `value`, in rank order. */
+  allGatherObject<T>(value: T, options?: CallOptions): Returned<Form, T[]>
+  /** Every rank's `value`, in rank order, on `root`; undefined elsewhere. */
+  gatherObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T[] | undefined>
+  /** `values[r]` of `root` on rank r; null elsewhere. */
+  scatterObject<T>(
+    values: readonly T[] | null,
+    root: number,
+    options?: CallOptions,
+  ): Returned<Form, T>
+  /** `values[j]` goes to rank j; the result holds what came from each rank. */
+  allToAllObject<T>(values: readonly T[], options?: CallOptions): Returned<Form, T[]>
+}
+
+type SyncForms = {
+  [Name in keyof GroupCalls<'sync'> as `${Name}Sync`]: GroupCalls<'sync'>[Name]
+}
+
+/** The calls of `ProcessGroup` that return when the operation is done. */
+export interface BlockingCalls extends SyncForms {
+  /** Waits for all messages. The source of each receive, undefined for a send. */
+  batchIsendIrecvSync(
+    messages: readonly BatchedMessage[],
+    options?: CallOptions,
+  ): (number | undefined)[]
+}
+
+/** Options of the calls that make groups, and that wait for other ranks to do the same. */
+export interface JoinOptions {
+  /** Milliseconds until the wait is given up. Default: the time-out of the group. */
+  readonly timeout?: number
+  /** Ends the wait. What the ranks have agreed on before remains valid. */
+  readonly signal?: AbortSignal
+}
+
+export interface NewGroupOptions extends JoinOptions {
+  /** For errors and logs, the same on all members. Default: the ranks. */
+  readonly name?: string
+  /** Default time-out of the group's operations, and of making it, in milliseconds. */
+  readonly timeout?: number
+}
+
+/** How a group relates to the world and to other groups. */
+export interface GroupRelations {
+  /**
+   * How often `reconfigure` has made the world anew, 0 at first. A process that was started in the
+   * place of a lost rank finds a generation above 0.
+   */
+  readonly generation: number
+  /** The rank in the world of a rank of this group. @throws ERR_TSR_RANK_RANGE */
+  globalRank(rank: number): number
+  /** The rank in this group of a rank of the world. @throws ERR_TSR_RANK_RANGE */
+  groupRank(worldRank: number): number
+  /**
+   * Divides the group as MPI_Comm_split does: the ranks that give the same colour form a group,
+   * ordered by key and then by rank. All ranks of the group call it.
+   *
+   * @param color - an integer, or null for a rank that is in none of the groups
+   * @param key - default: the rank in this group
+   * @returns undefined for colour null
+   */
+  split(
+    color: number | null,
+    key?: number,
+    options?: NewGroupOptions,
+  ): Promise<ProcessGroup | undefined>
+  /**
+   * After a loss: makes a group of the ranks that are still there, in the order of this one, as
+   * MPIX_Comm_shrink does. This group ends, and its operations fail on every rank, so that ranks
+   * that have not noticed the loss call `shrink` too. The ranks agree through the store, even when
+   * they have seen different losses, and when more ranks are lost meanwhile. Of two ranks that have
+   * lost the connection to each other only one can stay. A rank that has not called it when the
+   * time-out ends counts as lost.
+   *
+   * @throws ERR_TSR_EXCLUDED on a rank that the others count as lost; ERR_TSR_STORE_* when the store
+   *   is gone
+   */
+  shrink(options?: NewGroupOptions): Promise<ProcessGroup>
+  /**
+   * After a loss: makes the whole world anew once the processes of the lost ranks were started
+   * again. Those call `initProcessGroup` as always; all survivors call this, on any group of the
+   * world. Every group of the old world ends, and nothing that was sent there arrives in the new one.
+   *
+   * @returns the group of all ranks, which replaces the old world as the default group
+   * @throws ERR_TSR_TIMEOUT naming the ranks that did not come; it may be called again then
+   */
+  reconfigure(options?: JoinOptions): Promise<ProcessGroup>
 }
 
 /**
@@ -101,7 +301,7 @@ export interface Work<T = void> extends PromiseLike<T> {
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
-export interface ProcessGroup extends BlockingCalls, GroupRelations {
+export interface ProcessGroup extends GroupCalls<'async'>, BlockingCalls, GroupRelations {
   readonly name: string
   /** Rank of this process in the group. */
   readonly rank: number
@@ -114,127 +314,34 @@ export interface ProcessGroup extends BlockingCalls, GroupRelations {
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
   /**
-   * Writes numbers in another form, in SIMD: float32 times `factor` (default 1) as float16 or
-   * bfloat16, to the nearest, ties to even; or these as float32. Arrays of `alloc`, or parts of such.
+   * Converts floating-point numbers with SIMD instructions: float32 times `factor` (default 1) to
+   * float16 or bfloat16, rounded to the nearest with ties to even; or float16 or bfloat16 to
+   * float32. Both are arrays of `alloc`, or parts of such arrays.
    *
    * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
    */
   convert(to: AnyTypedArray, from: AnyTypedArray, factor?: number): void
 
-  send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
-  /**
-   * Resolves to the rank that the message came from. From any source it takes the first message of
-   * its tag that no receive before it has taken, of the other ranks.
-   */
-  recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number>
   /** Same as `send`, under torch's name. */
-  isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work
+  isend: ProcessGroup['send']
   /** Same as `recv`, under torch's name. */
-  irecv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number>
-  /**
-   * Starts all these messages, in this order; a work for each. When one is refused, none is started.
-   */
+  irecv: ProcessGroup['recv']
+  /** Starts all messages in order and returns a work for each. When one is refused, none starts. */
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[]
-  broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Work
-  /** The result is in `buffer` on `root`; elsewhere `buffer` holds partial results afterwards. */
-  reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work
-  allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work
-  /**
-   * One all-reduce of several buffers of one dtype, for many small ones: they are packed, so that
-   * there is one operation. The same lengths in the same order on all ranks.
-   */
-  allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Work
-  /** `input` [size * n] is reduced; rank r gets slice r in `output` [n]. `input` is kept. */
-  reduceScatter(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): Work
-  /** Concatenates every rank's `input` [n] into `output` [size * n]. */
-  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work
-  /**
-   * Concatenates inputs of different lengths: `counts[r]` elements from rank r, the same list on all
-   * ranks. `output` has as many elements as their sum.
-   */
-  allGatherV(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    counts: readonly number[],
-    options?: CollectiveOptions,
-  ): Work
-  /** Concatenates every rank's `input` [n] into `output` [size * n] of `root`; null elsewhere. */
-  gather(
-    output: AnyTypedArray | null,
-    input: AnyTypedArray,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work
-  /** Gathers inputs of different lengths; `output` and `counts` on `root`, null elsewhere. */
-  gatherV(
-    output: AnyTypedArray | null,
-    input: AnyTypedArray,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work
-  /** Slice r of `input` [size * n] of `root` goes to `output` [n] of rank r; null elsewhere. */
-  scatter(
-    output: AnyTypedArray,
-    input: AnyTypedArray | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work
-  /** Scatters slices of different lengths; `input` and `counts` on `root`, null elsewhere. */
-  scatterV(
-    output: AnyTypedArray,
-    input: AnyTypedArray | null,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work
-  /** Slice j of rank i's `input` [size * n] becomes slice i of rank j's `output` [size * n]. */
-  allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work
-  /**
-   * All-to-all with slices of different lengths: `inputCounts[j]` elements of `input` go to rank j,
-   * `outputCounts[i]` elements of `output` come from rank i.
-   */
-  allToAllV(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    outputCounts: readonly number[],
-    inputCounts: readonly number[],
-    options?: CollectiveOptions,
-  ): Work
-  barrier(options?: CollectiveOptions): Work
-  /**
-   * A barrier that names the ranks that have not come when its time is up: rank 0 waits for all,
-   * fails with ERR_TSR_BARRIER_MISSING, and tells the others. They wait up to twice the time.
-   */
-  monitoredBarrier(options?: MonitoredBarrierOptions): Work
-
-  sendObject(value: unknown, to: number, options?: MessageOptions): Work
-  recvObject(from: number, options?: MessageOptions): Work<unknown>
-  recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
-  /** `value` of `root`, on every rank. */
-  broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T>
-  /** Every rank's `value`, in rank order. */
-  allGatherObject<T>(value: T, options?: CallOptions): Work<T[]>
-  /** Every rank's `value`, in rank order, on `root`; undefined elsewhere. */
-  gatherObject<T>(value: T, root: number, options?: CallOptions): Work<T[] | undefined>
-  /** `values[r]` of `root` on rank r; null elsewhere. */
-  scatterObject<T>(values: readonly T[] | null, root: number, options?: CallOptions): Work<T>
-  /** `values[j]` goes to rank j; the result holds what came from each rank. */
-  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]>
 
   /**
-   * What has gone over the links to the other ranks of the group so far, in all groups together, as
-   * of the last operation that ended.
+   * The traffic over the links to the other ranks of this group, of all groups together, up to the
+   * last operation that has ended.
    */
   linkStatistics(): LinkStatistics[]
 
-  /** Puts the step, and the loss, on the status page, for `tsrun ps`: two stores. */
+  /** Puts the step, and the loss, on the status page for `tsrun ps`; costs two stores. */
   reportProgress(progress: { readonly step: number; readonly loss?: number }): void
 
   /**
-   * From now on every operation of this rank, in any group, becomes a span of `recorder` when its
-   * end is seen: `collective`, `send` or `recv` from the moment the engine took it up, `waited`
-   * milliseconds of which its peers were not there yet, and the rest transfer. Undefined: no more.
+   * Records every operation of this rank, in any group, as a span of `recorder` once its end is
+   * seen: `collective`, `send` or `recv`, from the moment the engine took it up. For `waited`
+   * milliseconds its peers were not there yet; the rest is transfer. Undefined ends the recording.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
 
@@ -248,6 +355,6 @@ export interface ProcessGroup extends BlockingCalls, GroupRelations {
    */
   dumpFlight(directory?: string): string
 
-  /** Leaves the group; its operations fail from now on. Waits for the operations under way. */
+  /** Leaves the group. Waits for the operations under way; later calls are refused. */
   destroy(): Promise<void>
 }

@@ -1,6 +1,6 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
-import { createWorldGroup } from './groups/world-group.ts'
+import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
 
@@ -43,8 +43,8 @@ export async function runWorld<T>(
   const { size, seed = 0, timeout = 600_000, memory = 64 * 1024 * 1024, hosts } = options
   const world = new InProcessWorld({ size, seed, memory, hosts })
   const store = memoryStore()
-  const programs = world.runners.map((host, rank) =>
-    program(createWorldGroup({ rank, worldSize: size, host, store, timeout })),
+  const programs = world.runners.map((runner, rank) =>
+    program(createWorldGroup({ rank, worldSize: size, runner, store, timeout })),
   )
   return await world.run(programs)
 }

@@ -6,7 +6,7 @@ export function checkFlag(name: string, value: unknown): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected: 'true or false' })
 }
 
-/** What somebody has put in the place of something else, by what training knows of it. */
+/** Describes a value in an error message, with the kinds of objects that this package knows. */
 export function describe(value: unknown): string {
   if (typeof value === 'function' && value.name !== '') return `the function ${value.name}`
   if (typeof value !== 'object' || value === null) return shown(value)
@@ -15,12 +15,6 @@ export function describe(value: unknown): string {
   if ('slice' in value && 'build' in value) return 'a recipe'
   if ('getClassName' in value && 'layers' in value) return 'a model of tf.layers'
   return shown(value)
-}
-
-/** @throws ERR_TSR_ARGUMENT unless `seed` is a number; its digits decide, so it need not be an integer */
-export function checkSeed(seed: unknown): void {
-  if (Number.isFinite(seed)) return
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'seed', value: shown(seed), expected: 'a number' })
 }
 
 /** @throws ERR_TSR_ARGUMENT unless `value` is one of `choices` */

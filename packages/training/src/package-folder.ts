@@ -1,5 +1,5 @@
 /**
- * Folder of this package, for the files that are not imported. The sources lie one level below it,
- * and so do the bundles in dist, whichever this module has gone into: it has to stay at the top.
+ * The folder of this package, for files that are not imported. It is one level above this module in the
+ * sources, and also above each bundle in dist: this file must stay at the top of the sources.
  */
 export const packageFolder = new URL('../', import.meta.url)

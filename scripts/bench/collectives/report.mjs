@@ -1,4 +1,5 @@
-import { formatSize, formatTable, significant } from '../figures.mjs'
+import { formatBytes } from '@tsrun/core'
+import { markdownTable, significant } from '../figures.mjs'
 import { nameOf } from './systems.mjs'
 
 /** @typedef {import('./rounds.mjs').Row} Row */
@@ -13,11 +14,11 @@ export function formatRows(rows) {
   const ordered = rows.toSorted((a, b) => place(rows, a) - place(rows, b))
   const peers = [...new Set(rows.filter((row) => row.system !== 'tsrun').map(nameOf))]
   const headings = ['operation', 'bytes', 'system', 'p50 us', 'p99 us', 'algbw GB/s', 'busbw GB/s']
-  return formatTable(
+  return markdownTable(
     [...headings, ...peers.map((peer) => `x ${peer}`)],
     ordered.map((row) => [
       row.op,
-      formatSize(row.bytes),
+      formatBytes(row.bytes),
       nameOf(row),
       row.p50Us,
       row.p99Us,

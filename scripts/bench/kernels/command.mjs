@@ -1,14 +1,8 @@
+import { formatBytes } from '@tsrun/core'
 import { instantiateKernels } from '../../../packages/distributed/dist/kernels.js'
 import { readInteger, splitList, UsageError } from '../command-line.mjs'
 import { compile, RunError, runProgram, withFolder } from '../programs.mjs'
-import {
-  formatRecords,
-  formatSize,
-  median,
-  parseSize,
-  printRows,
-  significant,
-} from '../figures.mjs'
+import { formatRecords, median, parseSize, printRows, significant } from '../figures.mjs'
 
 const source = new URL('./add.c', import.meta.url)
 const PAGE = 65536
@@ -60,7 +54,7 @@ export async function measureKernels(folder, { sizes, runs }) {
       us.length === 0 ? null : significant((3 * count * 4) / median(us) / 1e3)
     const [kernelGBs, cGBs] = [rate(ours), rate(theirs)]
     const ratio = kernelGBs === null || cGBs === null ? null : significant(kernelGBs / cGBs, 3)
-    rows.push({ array: formatSize(count * 4), kernelGBs, cGBs, ratio })
+    rows.push({ array: formatBytes(count * 4), kernelGBs, cGBs, ratio })
   }
   return rows
 }

@@ -1,15 +1,9 @@
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { formatBytes } from '@tsrun/core'
 import { readInteger, readList, UsageError } from '../command-line.mjs'
 import { runRanks, tsrunLine } from '../programs.mjs'
-import {
-  formatRecords,
-  formatSize,
-  median,
-  parseSize,
-  printRows,
-  significant,
-} from '../figures.mjs'
+import { formatRecords, median, parseSize, printRows, significant } from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('./overlap-rank.mjs', import.meta.url))
 const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])
@@ -65,7 +59,7 @@ export async function measureOverlap({ ranks, bytes, transports, repeats, runs }
     const of = (/** @type {keyof (typeof rounds)[0]} */ key) =>
       significant(median(rounds.map((round) => round[key])), 3)
     rows.push({
-      ...{ transport, ranks, cores: availableParallelism(), size: formatSize(bytes) },
+      ...{ transport, ranks, cores: availableParallelism(), size: formatBytes(bytes) },
       communicationMs: of('communicationMs'),
       computationMs: of('computationMs'),
       bothMs: of('bothMs'),

@@ -1,4 +1,4 @@
-import { formatSize } from '../figures.mjs'
+import { formatBytes } from '@tsrun/core'
 
 const WIDTH = 940
 const PANEL = { width: 380, height: 250 }
@@ -73,7 +73,7 @@ export function drawCurves(title, series) {
       .filter((_, i) => i % every === 0)
       .map(
         (bytes) =>
-          `<text class="quiet middle" x="${x(bytes)}" y="${TOP + PANEL.height + 20}">${formatSize(bytes)}</text>`,
+          `<text class="quiet middle" x="${x(bytes)}" y="${TOP + PANEL.height + 20}">${formatBytes(bytes)}</text>`,
       )
     const lines = series.map(({ isPeer, points }, i) => {
       const places = points.map((point) => `${x(point.bytes)} ${y(point[key])}`)

@@ -1,5 +1,6 @@
+import { formatBytes } from '@tsrun/core'
 import { nameOf } from '../collectives/systems.mjs'
-import { formatSize, formatTable, significant } from '../figures.mjs'
+import { markdownTable, significant } from '../figures.mjs'
 
 /**
  * @typedef {import('../collectives/rounds.mjs').Row} Row
@@ -43,7 +44,7 @@ export function writePage({ rows, sections, skipped, ...report }) {
 function facts({ machine, versions, ranks }) {
   const { cpu, cores, memoryGiB, system, node } = machine
   const crowded = ranks > cores ? `: ${ranks} ranks share them` : ''
-  return formatTable(
+  return markdownTable(
     ['what', 'which'],
     [
       ['CPU', `${cpu}, ${cores} ${cores === 1 ? 'core' : 'cores'}${crowded}`],
@@ -64,12 +65,12 @@ function section(op, rows) {
   const names = [...new Set(own.map(nameOf))]
   const sizes = [...new Set(own.map(({ bytes }) => bytes))].toSorted((a, b) => a - b)
   const pairs = comparisons(own)
-  const table = formatTable(
+  const table = markdownTable(
     ['bytes', ...names, ...pairs.map(({ heading }) => heading)],
     sizes.map((bytes) => {
       const here = own.filter((row) => row.bytes === bytes)
       const times = names.map((name) => here.find((row) => nameOf(row) === name)?.p50Us ?? '')
-      return [formatSize(bytes), ...times, ...pairs.map(({ ratio }) => ratio(here))]
+      return [formatBytes(bytes), ...times, ...pairs.map(({ ratio }) => ratio(here))]
     }),
   )
   return `### ${op}\n\n![${op}: time and bus bandwidth by size](images/${pictureOf(op)})\n\n${table}`

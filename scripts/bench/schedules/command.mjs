@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { readInteger } from '../command-line.mjs'
 import { runRanks, tsrunLine } from '../programs.mjs'
-import { formatTable, printRows, significant } from '../figures.mjs'
+import { markdownTable, printRows, significant } from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
@@ -70,7 +70,7 @@ function summarize(measured, stages, { microbatches, layers, hidden, batch }) {
 
 /** @param {ReturnType<typeof summarize>} rows */
 function formatRows(rows) {
-  return formatTable(
+  return markdownTable(
     ['schedule', 'step ms', 'predicted', 'x naive', 'bubble', 'predicted'],
     rows.map((row) => [
       row.schedule,

@@ -1,4 +1,4 @@
-import { formatTable, median, significant } from '../figures.mjs'
+import { markdownTable, median, significant } from '../figures.mjs'
 import { operationsOf } from './workloads.mjs'
 
 /**
@@ -68,7 +68,7 @@ function rowOf(system, rounds, workload) {
 
 /** @param {readonly Row[]} rows */
 export function formatRows(rows) {
-  return formatTable(
+  return markdownTable(
     [
       'workload',
       'system',

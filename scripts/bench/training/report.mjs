@@ -1,4 +1,4 @@
-import { formatTable, median, significant } from '../figures.mjs'
+import { markdownTable, median, significant } from '../figures.mjs'
 
 /**
  * @typedef {object} Round - of one system with some ranks
@@ -66,7 +66,7 @@ function keyOf({ workload, mode, ranks, system }) {
 
 /** @param {readonly Row[]} rows */
 export function formatRows(rows) {
-  return formatTable(
+  return markdownTable(
     [
       'workload',
       'mode',

@@ -1,10 +1,11 @@
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { formatBytes } from '@tsrun/core'
 import { algorithmsOf } from '@tsrun/distributed'
 import { countFor } from '../collectives/plan.mjs'
 import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
 import { describeMachine, runRanks, tsrunLine } from '../programs.mjs'
-import { formatSize, formatTable, median, parseSize, significant } from '../figures.mjs'
+import { markdownTable, median, parseSize, significant } from '../figures.mjs'
 import { bestBySize, tuningTable } from './tuning-table.mjs'
 
 const rank = fileURLToPath(new URL('./tune-rank.mjs', import.meta.url))
@@ -123,10 +124,10 @@ function repetitions(bytes) {
 /** @param {readonly import('./tuning-table.mjs').Best[]} bests */
 function show(bests) {
   const ordered = bests.toSorted((a, b) => place(bests, a) - place(bests, b))
-  return formatTable(
+  return markdownTable(
     ['operation', 'transport', 'bytes', 'best', 'p50 us', 'others, as multiples of the best'],
     ordered.map(({ op, transport, bytes, algorithm, us, others }) => [
-      ...[op, transport, formatSize(bytes), algorithm, us],
+      ...[op, transport, formatBytes(bytes), algorithm, us],
       others.map((other) => `${other.algorithm} ${other.ratio}`).join(', '),
     ]),
   )

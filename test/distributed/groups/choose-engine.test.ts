@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals'
-import { chooseEngine } from '../../../packages/distributed/src/groups/join/choose-engine.ts'
+import { chooseEngine } from '../../../packages/distributed/src/groups/join/options.ts'
 
 const job = (worldSize: number, localWorldSize: number) => ({ worldSize, localWorldSize })
 

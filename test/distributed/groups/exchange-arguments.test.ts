@@ -37,7 +37,7 @@ describe('arguments of exchanges', () => {
     ['allToAll, no multiple', (g) => g.allToAll(floats(7), floats(7)), 'expected 3 x 2'],
     ['allToAll, lengths', (g) => g.allToAll(floats(9), floats(6)), 'output has 9 elements'],
     ['allGatherV, counts', (g) => g.allGatherV(floats(3), floats(1), [1, 2]), 'has 2 entries'],
-    ['allGatherV, no list', (g) => g.allGatherV(floats(3), floats(1), untyped(3)), 'is no list'],
+    ['allGatherV, no list', (g) => g.allGatherV(floats(3), floats(1), untyped(3)), 'is not a list'],
     [
       'allGatherV, sum',
       (g) => g.allGatherV(floats(3), floats(2), [1, 2, 1]),
@@ -46,7 +46,7 @@ describe('arguments of exchanges', () => {
     ['allGatherV, own', (g) => g.allGatherV(floats(4), floats(1), [1, 2, 1]), 'counts[1]'],
     ['a negative count', (g) => g.allGatherV(floats(1), floats(1), [1, -1, 1]), 'counts[1] is -1'],
     ['a broken count', (g) => g.allGatherV(floats(1), floats(1), [1, 0.5, 1]), 'counts[1] is 0.5'],
-    ['gatherV, counts', (g) => g.gatherV(floats(4), floats(2), null, 1), 'counts is no list'],
+    ['gatherV, counts', (g) => g.gatherV(floats(4), floats(2), null, 1), 'counts is not a list'],
     ['scatterV, counts', (g) => g.scatterV(floats(2), floats(4), [4], 1), 'has 1 entries'],
     [
       'allToAllV, input',
@@ -59,7 +59,7 @@ describe('arguments of exchanges', () => {
       'inputCounts[1] = 2 elements, but expects outputCounts[1] = 1',
     ],
     ['no buffers', (g) => g.allReduceCoalesced([]), 'the list of buffers is empty'],
-    ['one buffer', (g) => g.allReduceCoalesced(untyped(floats(2))), 'buffers is no list'],
+    ['one buffer', (g) => g.allReduceCoalesced(untyped(floats(2))), 'buffers is not a list'],
     [
       'two dtypes',
       (g) => g.allReduceCoalesced([floats(1), new Int32Array(1)]),

@@ -4,16 +4,23 @@ import { initProcessGroup, isInitialized } from '@tsrun/distributed'
 const join = (options: unknown) => initProcessGroup(options as undefined)
 
 it.each([
-  [{ engine: 'fast' }, /engine is "fast"; expected one of worker, inline, auto/],
+  [{ engine: 'fast' }, /engine is "fast"; expected one of "worker", "inline", "auto"/],
   [{ engine: null }, /engine is null/],
   [
     { transport: 'gloo' },
-    /transport is "gloo"; expected one of auto, shared-memory, tcp, node, mpi/,
+    /transport is "gloo"; expected one of "auto", "shared-memory", "tcp", "node", "mpi"/,
   ],
   [
     { backend: 'gloo' },
     /options is an object with the unknown key "backend"; .* transport, engine, .* stallWarning, debug/,
   ],
+  [{ tranport: 'tcp' }, /did you mean transport\?/],
+  [{ stallWarning: 0 }, /stallWarning is 0; expected milliseconds above 0/],
+  [{ debug: 'on' }, /debug is "on"; expected "off" or "detail"/],
+  [{ timeout: '5' }, /timeout is "5"; expected milliseconds above 0/],
+  [{ arena: 1024 }, /arena is 1024; expected from 2 MiB to less than 4 GiB, in bytes/],
+  [{ worldSize: 0 }, /worldSize is 0; expected a whole number from 1/],
+  [{ store: {} }, /store is an empty object; expected a store/],
   ['gloo', /options is "gloo"; expected an object with rank, worldSize/],
   [null, /options is null/],
 ])('initProcessGroup refuses %j, and can be called again', async (options, message) => {

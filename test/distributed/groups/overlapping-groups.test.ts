@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { entryOf } from '../../../packages/distributed/src/groups/membership/world.ts'
+import { EngineProcessGroup } from '../../../packages/distributed/src/groups/group.ts'
 
 jest.setTimeout(120_000)
 
@@ -78,7 +78,7 @@ describe('groups that overlap', () => {
         await group.destroy()
       }
       const last = await newGroup([0, 1], { parent: world })
-      const { id } = entryOf(last)
+      const { id } = EngineProcessGroup.of(last)
       ids.add(id)
       expect(id).toBeGreaterThan(300)
     })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import {
   survivorsOf,
   type Vote,
-} from '../../../packages/distributed/src/groups/membership/survivors.ts'
+} from '../../../packages/distributed/src/groups/membership/shrink.ts'
 
 const votes = fc.integer({ min: 1, max: 8 }).chain((size) => {
   const ranks = Array.from({ length: size }, (_, rank) => rank)

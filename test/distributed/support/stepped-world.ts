@@ -11,7 +11,7 @@ import {
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
 import type { Operation } from '../../../packages/distributed/src/operation.ts'
-import { createWorldGroup } from '../../../packages/distributed/src/groups/world-group.ts'
+import { createWorldGroup } from '../../../packages/distributed/src/groups/group.ts'
 import { TaskTicket } from '../../../packages/distributed/src/runners/task-ticket.ts'
 import {
   MemoryNetwork,
@@ -64,7 +64,7 @@ export class SteppedWorld {
         observe: (observed) => new Diagnosis(shared, observed),
         ladders,
       })
-      const host = {
+      const runner = {
         kind: 'world' as const,
         transport: transport.name,
         arena: new Arena(heap, rank),
@@ -86,7 +86,7 @@ export class SteppedWorld {
           await Promise.resolve()
         },
       }
-      const group = createWorldGroup({ rank, worldSize: size, host, store, timeout: 600_000 })
+      const group = createWorldGroup({ rank, worldSize: size, runner, store, timeout: 600_000 })
       return { group, engine, transport }
     })
   }

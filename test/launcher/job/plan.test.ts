@@ -2,28 +2,32 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRankEnvironment } from '@tsrun/core'
-import { describePlan, describePlanAsJson } from '../../../packages/launcher/src/job/plan.ts'
-import { planRanks } from '../../../packages/launcher/src/job/plan.ts'
-import { makeRunIdentity } from '../../../packages/launcher/src/job/job.ts'
+import { makeRunIdentity, type Job } from '../../../packages/launcher/src/job/job.ts'
+import {
+  describePlan,
+  describePlanAsJson,
+  planAttempt,
+} from '../../../packages/launcher/src/job/plan.ts'
 
 const node = { host: 'h', address: '10.0.0.1' }
-const shared = {
-  node: '/bin/node',
-  nodeArguments: ['--enable-source-maps'],
-  script: '/train.mjs',
-  token: 'secret',
-  restartCount: 2,
-  env: {},
-  devices: { cores: 2, gpus: [], libraryFolders: [] },
-  extraEnvironment: { FORCE_COLOR: '1' },
-}
 const master = { host: '127.0.0.1', port: 29500 }
 const scriptArguments = ['--name', "it's"]
-const plan = planRanks({
-  ...shared,
-  options: { nodeRank: 0, scriptArguments },
-  nodes: { runId: 'run', master, nodes: [{ ...node, nodeRank: 0, nproc: 3 }] },
-})
+
+/** A job as the node of this rank plans it. */
+function jobOf(nodeRank: number): Job {
+  return {
+    options: { nodeRank, scriptArguments, iface: undefined, portRange: undefined },
+    nodeArguments: ['--enable-source-maps'],
+    script: '/train.mjs',
+    identity: { token: 'secret' },
+    env: {},
+    devices: { cores: 2, gpus: [], libraryFolders: [] },
+    colour: { stdout: true },
+  } as unknown as Job
+}
+
+const nodes = [{ ...node, nodeRank: 0, nproc: 3 }]
+const plan = planAttempt(jobOf(0), { runId: 'run', master, nodes }, 2)
 
 it('gives every rank an environment that the library reads back', () => {
   expect(plan.map(({ environment }) => readRankEnvironment(environment))).toEqual(
@@ -39,19 +43,17 @@ it('gives every rank an environment that the library reads back', () => {
     })),
   )
   expect(plan[1]).toMatchObject({
-    environment: { FORCE_COLOR: '1' },
-    command: ['/bin/node', '--enable-source-maps', '/train.mjs', '--name', "it's"],
+    environment: { FORCE_COLOR: expect.stringMatching(/^[123]$/) },
+    command: [process.execPath, '--enable-source-maps', '/train.mjs', '--name', "it's"],
   })
 })
 
 it('counts the ranks through the hosts, however many each has', () => {
   const nodes = [2, 3, 1].map((nproc, nodeRank) => ({ ...node, nodeRank, nproc }))
   const ranks = nodes.flatMap(({ nodeRank }) =>
-    planRanks({
-      ...shared,
-      options: { nodeRank, scriptArguments },
-      nodes: { runId: 'run', master, nodes },
-    }).map(({ environment }) => readRankEnvironment(environment)!),
+    planAttempt(jobOf(nodeRank), { runId: 'run', master, nodes }, 0).map(({ environment }) =>
+      readRankEnvironment(environment)!,
+    ),
   )
   const facts = ranks.map(({ rank, localRank, localWorldSize, nodeRank, nnodes, worldSize }) =>
     [rank, localRank, localWorldSize, nodeRank, nnodes, worldSize].join(' '),
@@ -69,7 +71,7 @@ it('counts the ranks through the hosts, however many each has', () => {
 it('can be shown, without the secret', () => {
   const text = describePlan(plan)
   expect(text).toContain(
-    `\n  /bin/node --enable-source-maps /train.mjs --name 'it'\\''s'\n\nrank 1\n`,
+    `\n  ${process.execPath} --enable-source-maps /train.mjs --name 'it'\\''s'\n\nrank 1\n`,
   )
   expect(text + describePlanAsJson(plan)).not.toContain('secret')
 })

@@ -1,6 +1,6 @@
 import { isLoopback } from '@tsrun/store'
 import {
-  findMisfit,
+  findMismatch,
   findUnreachable,
   type Registration,
 } from '../../../packages/launcher/src/nodes/registration.ts'
@@ -12,7 +12,7 @@ function node(nodeRank: number, facts: Partial<Registration> = {}): Registration
     nproc: 2,
     host: `h${nodeRank}`,
     pid: 100 + nodeRank,
-    on: `boot${nodeRank}`,
+    identity: `boot${nodeRank}`,
     address: `10.0.0.${nodeRank + 1}`,
     version: '1.0.0',
     node: 'v20.20.2',
@@ -30,29 +30,29 @@ const joined = new Map([
 
 it('takes whoever fits, however many ranks it has and wherever its script lies', () => {
   const newcomer = node(2, { nproc: 7, script: '/elsewhere/train.ts', node: 'v22.0.0' })
-  expect(findMisfit(newcomer, zero, joined)).toBeUndefined()
+  expect(findMismatch(newcomer, zero, joined)).toBeUndefined()
 })
 
 it.each<[Partial<Registration>, string]>([
   [
     { nodeRank: 1, host: 'h9', address: '10.0.0.9', pid: 7 },
-    'host h9, 10.0.0.9, process 7 and host h1, 10.0.0.2, process 101 both are node 1',
+    'host h9, 10.0.0.9, process 7 and host h1, 10.0.0.2, process 101 are both node 1',
   ],
-  [{ nodeRank: 0 }, 'both are node 0'],
-  [{ nnodes: 4 }, 'was started with --nnodes 4, node 0 (h0) with 3'],
-  [{ version: '1.0.1' }, 'runs tsrun 1.0.1, node 0 (h0) 1.0.0'],
+  [{ nodeRank: 0 }, 'are both node 0'],
+  [{ nnodes: 4 }, 'was started with --nnodes 4, and node 0 (h0) with 3'],
+  [{ version: '1.0.1' }, 'runs tsrun 1.0.1, and node 0 (h0) runs 1.0.0'],
   [
     { digest: 'cd'.repeat(32), script: '/old/train.ts' },
-    'has another script (/old/train.ts, SHA-256 cdcdcdcd…) than node 0 (/train.ts, abababab…)',
+    'has a different script (/old/train.ts, SHA-256 cdcdcdcd…) from node 0 (/train.ts, abababab…)',
   ],
 ])('refuses %j', (facts, problem) => {
-  expect(findMisfit(node(2, facts), zero, joined)).toContain(problem)
+  expect(findMismatch(node(2, facts), zero, joined)).toContain(problem)
 })
 
 it('finds the node that other hosts cannot reach', () => {
   const local = node(1, { address: '127.0.1.1' })
   expect(findUnreachable([zero, local], isLoopback)).toBe(local)
   expect(findUnreachable([zero, node(1)], isLoopback)).toBeUndefined()
-  const same = [0, 1].map((rank) => node(rank, { on: 'boot', address: '127.0.0.1' }))
+  const same = [0, 1].map((rank) => node(rank, { identity: 'boot', address: '127.0.0.1' }))
   expect(findUnreachable(same, isLoopback)).toBeUndefined()
 })

@@ -1,41 +1,41 @@
-import { Silence } from '../../../packages/launcher/src/nodes/waiting.ts'
+import { HeartbeatMonitor } from '../../../packages/launcher/src/nodes/waiting.ts'
 
-function listen(limit: number): { said: string[]; silence: Silence } {
+function listen(limit: number): { said: string[]; monitor: HeartbeatMonitor } {
   const said: string[] = []
-  const silence = new Silence(limit, {
+  const monitor = new HeartbeatMonitor(limit, {
     onSilent: (seconds) => said.push(`silent ${seconds}`),
     onBack: (seconds) => said.push(`back ${seconds}`),
     onLost: () => said.push('lost'),
   })
-  return { said, silence }
+  return { said, monitor }
 }
 
-function tick(silence: Silence, times: number): void {
-  for (let i = 0; i < times; i++) silence.tick()
+function tick(monitor: HeartbeatMonitor, times: number): void {
+  for (let i = 0; i < times; i++) monitor.tick()
 }
 
 it('mentions a silence, and that it is over', () => {
-  const { said, silence } = listen(30_000)
-  tick(silence, 5)
-  silence.heard()
+  const { said, monitor } = listen(30_000)
+  tick(monitor, 5)
+  monitor.heard()
   expect(said).toEqual([])
-  tick(silence, 8)
-  silence.heard()
+  tick(monitor, 8)
+  monitor.heard()
   expect(said).toEqual(['silent 5', 'back 8'])
 })
 
 it('gives up after the limit, once', () => {
-  const { said, silence } = listen(30_000)
-  tick(silence, 30)
+  const { said, monitor } = listen(30_000)
+  tick(monitor, 30)
   expect(said).toEqual(['silent 5'])
-  tick(silence, 100)
+  tick(monitor, 100)
   expect(said).toEqual(['silent 5', 'lost'])
 })
 
 it('needs no announcement before a short limit', () => {
-  const { said, silence } = listen(500)
-  tick(silence, 1)
+  const { said, monitor } = listen(500)
+  tick(monitor, 1)
   expect(said).toEqual([])
-  tick(silence, 1)
+  tick(monitor, 1)
   expect(said).toEqual(['lost'])
 })

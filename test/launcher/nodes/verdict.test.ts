@@ -1,6 +1,5 @@
 import { packReport, unpackReport } from '../../../packages/launcher/src/nodes/messages.ts'
-import type { NodePlan } from '../../../packages/launcher/src/job/nodes.ts'
-import type { NodeReport } from '../../../packages/launcher/src/job/nodes.ts'
+import type { NodePlan, NodeReport } from '../../../packages/launcher/src/job/nodes.ts'
 import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
 import { nodeFailureText } from '../../../packages/launcher/src/report/failure-text.ts'
 import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
@@ -23,11 +22,11 @@ const victim = (peer: number) =>
 function report(
   nodeRank: number,
   outcomes: RankOutcome[],
-  facts: Partial<NodeReport> = {},
+  changes: Partial<NodeReport> = {},
 ): NodeReport {
   const memory = { kills: NaN, available: undefined, limit: undefined }
-  const circumstances = { host: `h${nodeRank}`, memory, logs: undefined }
-  const sent = packReport({ nodeRank, outcomes, interruption: undefined, circumstances, ...facts })
+  const facts = { host: `h${nodeRank}`, memory, logs: undefined }
+  const sent = packReport({ nodeRank, outcomes, interruption: undefined, facts, ...changes })
   return unpackReport(JSON.parse(JSON.stringify(sent)) as NodeReport)
 }
 
@@ -86,8 +85,8 @@ it('is an interruption when one host was stopped', () => {
 
 it('survives the way through the store', () => {
   const before = [stopped(0), died(1, errorReport({ at: 100 })), exited(2, 0)]
-  const { outcomes, circumstances } = report(0, before)
-  expect(circumstances.memory.kills).toBeNaN()
+  const { outcomes, facts } = report(0, before)
+  expect(facts.memory.kills).toBeNaN()
   outcomes.forEach(({ startedAt, endedAt, stoppedAt, error }, i) => {
     expect(startedAt).toBeCloseTo(before[i]!.startedAt, -2)
     expect(endedAt).toBeCloseTo(before[i]!.endedAt, -2)

@@ -59,7 +59,7 @@ it('shows the source and each line of stderr once, however Node printed the erro
 it('says that a script with a top-level await is CommonJS', () => {
   const message = 'Transform failed: Top-level await is not supported with the "cjs" output format'
   const failure = describeJob([died(0, errorReport({ message }))])
-  expect(failure.explanation).toMatch(/^The script is CommonJS here: "type": "module"/)
+  expect(failure.explanation).toMatch(/^Node takes the script for CommonJS\. "type": "module"/)
 })
 
 it('shows the last twenty lines of stderr of a rank that just died', () => {
@@ -82,11 +82,11 @@ it('blames the out-of-memory killer only on evidence', () => {
   expect(describeJob(outcomes).explanation).toContain('the kernel counted no out-of-memory kill')
   const memory = { kills: 1, available: 2 ** 30, limit: 4 * 2 ** 30 }
   expect(describeJob(outcomes, memory).explanation).toBe(
-    'The kernel’s out-of-memory killer was at work while the job ran. ' +
-      'The rank was last seen to use 3 GiB. The memory limit of this job’s cgroup is 4 GiB.',
+    'The kernel’s out-of-memory killer was active while the job ran. ' +
+      'The rank was using 3 GiB when it was last measured. The memory limit of this job’s cgroup is 4 GiB.',
   )
   const unknown = { kills: NaN, available: undefined, limit: undefined }
   expect(describeJob([killed(0, 'SIGKILL', 10)], unknown).explanation).toBe(
-    'Somebody sent it SIGKILL: kill -9, a scheduler, or the kernel’s out-of-memory killer.',
+    'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.',
   )
 })

@@ -49,7 +49,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
 
   const reference = () => tf.grads(network)([x, first.value, second.value], dy)
 
-  it('gives the output and the gradients of tf.grads, to the bit', () => {
+  it('gives the output and the gradients of tf.grads, with the same bits', () => {
     const recording = record(network, x, [first, second], both)
     expect(recording.value.dataSync()).toEqual(network(x).dataSync())
     const { input, gradients } = collect(recording, dy)
@@ -89,7 +89,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('has all of its backward pass in the second half where nobody asks for the first', () => {
+  it('does all of its backward pass in the second half if the input gradient is not wanted', () => {
     const recording = record(network, x, [first, second], { needsInputGradient: false })
     expect(recording.backwardInput!(dy)).toBeUndefined()
     const [, dw, dv] = reference()
@@ -107,7 +107,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('keeps any number in flight, to be run backward in any order', () => {
+  it('permits any number in flight, to be run backward in any order', () => {
     const inputs = [1, 2, 3].map((seed) => tf.randomNormal([5, 6], 0, 1, 'float32', seed))
     const recordings = inputs.map((input) => record(network, input, [first, second], both))
     for (const i of [1, 2, 0]) {
@@ -119,7 +119,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     }
   })
 
-  it('leaves nothing behind, inside or outside of tf.tidy', () => {
+  it('leaks no tensor, inside or outside of tf.tidy', () => {
     const before = tf.memory()
     const pass = () => {
       const recording = record(network, x, [first, second], both)
@@ -177,7 +177,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('passes the identity through: neither input nor dy is given away', () => {
+  it('records the identity without giving away input or dy', () => {
     const recording = record((input) => input, x, [], both)
     const { input } = collect(recording, tf.onesLike(x))
     expect(input!.dataSync()).toEqual(new Float32Array(30).fill(1))
@@ -186,7 +186,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(x.isDisposed).toBe(false)
   })
 
-  it('copies gradients that are tensors of others', () => {
+  it('copies gradients that other objects own', () => {
     const passOn = tf.customGrad((input) => ({
       value: tf.mul(input as Tensor, 1),
       gradFunc: (gradient: Tensor) => gradient,
@@ -208,7 +208,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(tf.memory().numTensors).toBeLessThanOrEqual(before + 1)
   })
 
-  it('goes on after a forward that throws', () => {
+  it('works after a forward pass that has thrown', () => {
     const before = tf.memory()
     const broken = () =>
       record(
@@ -234,7 +234,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     outer.dispose()
   })
 
-  it('refuses tensors that are disposed', () => {
+  it('refuses disposed tensors', () => {
     const module = { parameters: [], forward: (h: Tensor) => h }
     const gone = tf.zeros([2, 3])
     gone.dispose()

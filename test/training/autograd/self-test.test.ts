@@ -51,7 +51,7 @@ describe('the self-test of the tape', () => {
     }).toThrow(autogradError('leaks'))
   })
 
-  it('fails when the engine has lost a private function, and says which', () => {
+  it('fails when the engine lacks a private function, and names it', () => {
     const engine = tf.engine() as unknown as Record<string, unknown>
     engine['startTape'] = undefined
     try {

@@ -16,7 +16,7 @@ it('sums the gradients of micro-batches by name', async () => {
   expect(tf.memory().numTensors - before).toBe(4)
 })
 
-it('sums gradients that share their memory with another tensor, and leaves that alone', async () => {
+it('sums gradients that share their memory with another tensor, and does not change that', async () => {
   await loadBackend('wasm')
   const gradients = new Map<string, Tensor>()
   const add = sumInto(gradients)

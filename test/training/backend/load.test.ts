@@ -20,12 +20,12 @@ function run(script: string, env: Record<string, string> = {}) {
 }
 
 describe('loadBackend', () => {
-  it('takes wasm when nothing is said', async () => {
+  it('loads wasm by default', async () => {
     expect(await loadBackend('auto')).toEqual({ name: 'wasm', device: 'CPU', threads: 1 })
     expect(tf.getBackend()).toBe('wasm')
   })
 
-  it('changes to another backend and back', async () => {
+  it('switches to another backend and back', async () => {
     await loadBackend('cpu')
     expect(tf.getBackend()).toBe('cpu')
     expect(await tf.square(tf.scalar(3)).data()).toEqual(Float32Array.of(9))
@@ -37,14 +37,14 @@ describe('loadBackend', () => {
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining('auto, tensorflow, webgpu, wasm, cpu') as string,
+      message: expect.stringContaining('"auto", "tensorflow", "webgpu", "wasm", "cpu"') as string,
     })
     await expect(loadBackend('toString' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
     })
   })
 
-  it.each(['wasm', 'cpu'])('%s comes from TSRUN_BACKEND and prints nothing', async (name) => {
+  it.each(['wasm', 'cpu'])('loads %s from TSRUN_BACKEND and prints nothing', async (name) => {
     const { stdout, stderr } = await run(
       `await loadBackend(); tf.square(tf.scalar(3)).dataSync(); process.stdout.write(tf.getBackend())`,
       { TSRUN_BACKEND: name },
@@ -53,7 +53,7 @@ describe('loadBackend', () => {
     expect(stderr).toBe('')
   })
 
-  it('is the engine of a script that imports TensorFlow.js itself, with its gradients', async () => {
+  it('shares the engine and the gradients with a script that imports TensorFlow.js itself', async () => {
     const { stdout } = await run(`
       await loadBackend('wasm')
       const umbrella = await import('@tensorflow/tfjs')

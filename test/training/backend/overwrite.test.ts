@@ -9,7 +9,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     ...tf.conv2d(image(), weights, 1, 'valid').dataSync(),
   ]
 
-  it('is not seen by a convolution: XNNPACK has packed its filter', () => {
+  it('has no effect on a convolution, because XNNPACK has packed its filter', () => {
     const weights = filter()
     expect(convolve(weights)).toEqual([2, 2, 2, 2])
     viewOf(weights).fill(5)
@@ -17,7 +17,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect(convolve(weights)).toEqual([2, 2, 2, 2])
   })
 
-  it('is refused by overwrite, which makes a new tensor of it', () => {
+  it('is avoided by overwrite, which creates a new tensor', () => {
     const weights = filter()
     convolve(weights)
     const before = tf.memory()
@@ -36,13 +36,13 @@ describe('writing into a tensor that was used, on wasm', () => {
         tf.fused.conv2d({ x: image(), filter: w, strides: 1, pad: 'valid' }),
     ],
     ['prelu', (w: ReturnType<typeof filter>) => tf.prelu(tf.ones([1, 1, 2, 1]), w)],
-  ])('happens in a new tensor after %s too', (_, use) => {
+  ])('takes a new tensor after %s', (_, use) => {
     const weights = filter()
     use(weights)
     expect(overwrite(weights, (values) => values.fill(5))).not.toBe(weights)
   })
 
-  it('happens in a new tensor after a product with an activation that is not ours', () => {
+  it('takes a new tensor after a product whose activation the original kernel computes', () => {
     const [a, b, bias] = [tf.ones([1, 2]), tf.ones([2, 2]), tf.zeros([2])]
     const run = (weights: typeof b) =>
       tf.fused.matMul({ a, b: weights, bias, activation: 'sigmoid' }).dataSync()[0]!
@@ -52,7 +52,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect(run(next)).toBeCloseTo(0.5, 6)
   })
 
-  it('happens in place after our products, which pack nothing', () => {
+  it('is done in place after the products of our kernels, which pack nothing', () => {
     const [a, b] = [tf.ones([1, 2]), tf.ones([2, 2])]
     expect([...tf.matMul(a, b).dataSync()]).toEqual([2, 2])
     const before = tf.memory()
@@ -62,7 +62,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect([...tf.matMul(a, b).dataSync()]).toEqual([12, 12])
   })
 
-  it('leaves clones, reshaped tensors and what a recording has saved as they are', () => {
+  it('does not change clones, reshaped tensors and tensors that a recording has saved', () => {
     const x = tf.ones([3, 4])
     const [clone, flat] = [tf.clone(x), tf.reshape(x, [12])]
     const next = overwrite(x, (values) => values.fill(7))
@@ -75,7 +75,7 @@ describe('writing into a tensor that was used, on wasm', () => {
   })
 })
 
-it('always takes a new tensor on cpu, where tensors share the arrays that they come from', async () => {
+it('always takes a new tensor on cpu, where tensors share the arrays that they were created from', async () => {
   await loadBackend('cpu')
   const mine = Float32Array.of(1, 2)
   const tensor = tf.tensor1d(mine)

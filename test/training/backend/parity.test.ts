@@ -45,29 +45,32 @@ describe('numbers', () => {
     reference = await on('cpu', {}, 'train(50)')
   })
 
-  it('of the cpu backend show that the network learns', () => {
+  it('on the cpu backend show that the network learns', () => {
     expect(reference.losses).toHaveLength(50)
     expect(reference.losses.at(-1)).toBeLessThan(0.2 * reference.losses[0]!)
   })
 
-  it.each(here)('of $backend are those of cpu: 50 losses and all gradients', async (candidate) => {
-    const trained = await on<Trained>(candidate.backend, candidate.env, 'train(50)')
-    expect(worst(trained.losses, reference.losses)).toBeLessThan(1e-4)
-    expect(trained.tensors[1]).toBe(trained.tensors[0])
-    for (const way of ['own', 'taped'] as const) {
-      const [found, expected] = [trained.gradients[way], reference.gradients[way]]
-      expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
-      for (const name of Object.keys(expected)) {
-        const scale = Math.max(...expected[name]!.map(Math.abs))
-        expect(worst(found[name]!, expected[name]!, 0.1 * scale)).toBeLessThan(1e-4)
+  it.each(here)(
+    'on $backend equal those on cpu: 50 losses and all gradients',
+    async (candidate) => {
+      const trained = await on<Trained>(candidate.backend, candidate.env, 'train(50)')
+      expect(worst(trained.losses, reference.losses)).toBeLessThan(1e-4)
+      expect(trained.tensors[1]).toBe(trained.tensors[0])
+      for (const way of ['own', 'taped'] as const) {
+        const [found, expected] = [trained.gradients[way], reference.gradients[way]]
+        expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
+        for (const name of Object.keys(expected)) {
+          const scale = Math.max(...expected[name]!.map(Math.abs))
+          expect(worst(found[name]!, expected[name]!, 0.1 * scale)).toBeLessThan(1e-4)
+        }
       }
-    }
-  })
+    },
+  )
 })
 
 describe('memory', () => {
   it.each([{ backend: 'cpu', env: {} }, ...here])(
-    'of $backend is the same after 1,000 steps',
+    'on $backend is the same after 1,000 steps',
     async ({ backend, env }) => {
       const what = backend === 'webgpu' ? 'scale' : 'mlp'
       const { early, late } = await on<Held>(backend, env, `hold(1000, '${what}')`)

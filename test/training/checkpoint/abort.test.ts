@@ -12,9 +12,9 @@ beforeAll(async () => {
 
 const aborted = { code: 'ERR_TSR_OPERATION_ABORTED', facts: { operation: 'saveCheckpoint' } }
 
-describe('a save that is aborted', () => {
+describe('an aborted save', () => {
   it.each([false, true])(
-    'on one rank ends on all, which go on: background %s',
+    'on one rank ends on all ranks, which can continue: background %s',
     async (background) => {
       const folder = makeFolder()
       await runWorld({ size: 2, seed: 1 }, async (world) => {
@@ -40,7 +40,7 @@ describe('a save that is aborted', () => {
     },
   )
 
-  it('does not begin where the signal is aborted already', async () => {
+  it('does not start if the signal is aborted already', async () => {
     const folder = await folderWith(1)
     const saving = saveCheckpoint(folder, state(2), undefined, { signal: AbortSignal.abort() })
     await expect(saving).rejects.toMatchObject(aborted)

@@ -30,7 +30,7 @@ describe('a save', () => {
     ['background', [{}, {}], [{}, { background: true }], 'true on rank 1'],
     ['compare', [{}, {}], [{ compare: false }, {}], 'true on rank 1'],
   ] as [string, Partial<SavedState>[], SaveOptions[], string][])(
-    'is refused where ranks have another %s',
+    'is refused if ranks have different %s',
     async (name, states, options, value) => {
       const folder = makeFolder()
       const refused = await outcomes(async (world) => {
@@ -44,7 +44,7 @@ describe('a save', () => {
     },
   )
 
-  it('is refused where replicas have drifted apart, unless they are not compared', async () => {
+  it('is refused if replicas differ, unless they are not compared', async () => {
     const folder = makeFolder()
     const save = (options: SaveOptions) =>
       outcomes(async (world) => {
@@ -54,7 +54,7 @@ describe('a save', () => {
     for (const error of await save({})) {
       expect(error).toMatchObject({
         code: 'ERR_TSR_CHECKPOINT_PIECES',
-        facts: { tensor: 'w', problem: 'ranks 0 and 1 have other values of w' },
+        facts: { tensor: 'w', problem: 'ranks 0 and 1 have different values of w' },
       })
     }
     await save({ compare: false })

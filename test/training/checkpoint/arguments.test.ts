@@ -33,7 +33,7 @@ const wrong: [string, object | undefined, RegExp][] = [
     { model, optim: optimizer },
     /state is an object with the unknown key "optim"; .* model, optimizer, step, data/,
   ],
-  ['a recipe', { model: recipe }, /model is a recipe; expected what its build\(\) makes/],
+  ['a recipe', { model: recipe }, /model is a recipe; expected the result of its build\(\)/],
   [
     'values by name',
     { model: { 'a.weight': 1 } },
@@ -42,7 +42,7 @@ const wrong: [string, object | undefined, RegExp][] = [
   [
     'a model of tf.layers',
     { model: tfjs.sequential() },
-    /one of tf\.layers; expected ownerOfLayers/,
+    /a model of tf\.layers; expected ownerOfLayers/,
   ],
   ['no model', {}, /model is undefined/],
   ['a model that is null', { model: null }, /model is null/],
@@ -54,7 +54,7 @@ const wrong: [string, object | undefined, RegExp][] = [
   ['an optimizer that is null', { model, optimizer: null }, /optimizer is null/],
 ]
 
-it.each(wrong)('a state with %s is refused, by all ranks', async (_, state, message) => {
+it.each(wrong)('a state with %s is refused by all ranks', async (_, state, message) => {
   const folder = makeFolder()
   await saveCheckpoint(folder, { model, step: 1 })
   await runWorld({ size: 2 }, async (group) => {
@@ -67,7 +67,7 @@ it.each(wrong)('a state with %s is refused, by all ranks', async (_, state, mess
   })
 })
 
-it('what was saved may be loaded by the same object', async () => {
+it('a state can be loaded through the object with which it was saved', async () => {
   const folder = makeFolder()
   const state = { model, step: 1, data: null, seeds: {} }
   await saveCheckpoint(folder, state)
@@ -80,7 +80,7 @@ it('arguments in another order are refused', async () => {
   for (const run of [save, load]) {
     await expect(run(state, folder)).rejects.toThrow(/directory is an object with model, step;/)
     await expect(run(folder, state, { keep: 2 })).rejects.toThrow(
-      /group is an object with keep; expected a process group, .* options come behind it/,
+      /group is an object with keep; expected a process group, .* options come after it/,
     )
     await expect(run(folder, undefined)).rejects.toThrow(
       /There is no checkpoint|state is undefined/,
@@ -88,7 +88,7 @@ it('arguments in another order are refused', async () => {
   }
 })
 
-describe('a rank that meets the others in a folder', () => {
+describe('a rank that saves to the folder of other ranks', () => {
   const job = process.env['WORLD_SIZE']
   afterEach(() => {
     if (job === undefined) delete process.env['WORLD_SIZE']
@@ -98,7 +98,7 @@ describe('a rank that meets the others in a folder', () => {
   it.each([
     ['1', /cannot write the checkpoint/],
     ['2', /group is undefined; expected the group of the ranks/],
-  ])('is told to name the group, of %s ranks', async (ranks, message) => {
+  ])('gets an error about the group, with WORLD_SIZE %s', async (ranks, message) => {
     process.env['WORLD_SIZE'] = ranks
     const folder = makeFolder()
     const taken = join(folder, 'step-00000001', 'rank-00000-of-00001.safetensors')
@@ -114,7 +114,7 @@ describe('a rank that meets the others in a folder', () => {
   })
 })
 
-it('an optimizer that was not saved is missing', async () => {
+it('an optimizer that was not saved cannot be loaded', async () => {
   const folder = makeFolder()
   await saveCheckpoint(folder, { model, step: 1 })
   await expect(loadCheckpoint(folder, { model, optimizer })).rejects.toThrow(
@@ -123,13 +123,13 @@ it('an optimizer that was not saved is missing', async () => {
 })
 
 describe('loadPretrained', () => {
-  it('refuses what has no parameters', async () => {
+  it('refuses objects without parameters', async () => {
     const path = join(makeFolder(), 'model.safetensors')
     await expect(loadPretrained(path, recipe as never)).rejects.toThrow(/model is a recipe/)
     await expect(loadPretrained(path, undefined as never)).rejects.toThrow(/model is undefined/)
   })
 
-  it('says what is not there', async () => {
+  it('reports what is missing', async () => {
     const folder = makeFolder()
     const { path } = await saveCheckpoint(folder, { model, step: 1 })
     for (const [given, message] of [
@@ -144,7 +144,7 @@ describe('loadPretrained', () => {
     }
   })
 
-  it('refuses names of weights that there are not', () => {
+  it('refuses unknown layouts of weights', () => {
     expect(() => gpt2Names({ weights: 'torch' as 'linear' })).toThrow(
       /weights is "torch"; expected "conv1d" or "linear"/,
     )

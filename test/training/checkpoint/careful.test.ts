@@ -23,7 +23,7 @@ beforeAll(async () => {
 
 const whole: Part = { name: 'w', shape: [4, 3] }
 
-describe('saves that are called at once', () => {
+describe('simultaneous saves', () => {
   const steps = [1, 2, 3, 4]
   const names = (count: number) =>
     steps.slice(0, count).map((step) => `step-0000000${String(step)}`)
@@ -38,7 +38,7 @@ describe('saves that are called at once', () => {
     return { ...owner, pieces }
   }
 
-  it('to one folder come one behind the other', async () => {
+  it('to one folder run one after another', async () => {
     const folder = makeFolder()
     const seen: string[][] = []
     await Promise.all(
@@ -54,7 +54,7 @@ describe('saves that are called at once', () => {
     expect(readdirSync(folder).sort()).toEqual(names(4))
   })
 
-  it('on one group come one behind the other', async () => {
+  it('of one group run one after another', async () => {
     const folder = makeFolder()
     await runWorld({ size: 2, seed: 1 }, async (world) => {
       const seen: string[][] = []
@@ -70,7 +70,7 @@ describe('saves that are called at once', () => {
   })
 })
 
-it('a save below the steps of others is not deleted by its own keep', async () => {
+it('a save of an earlier step than others is not deleted by its own keep', async () => {
   const folder = makeFolder()
   for (const step of [200, 100, 300]) {
     await saveCheckpoint(folder, { model: countingOwner([whole]), step })
@@ -79,7 +79,7 @@ it('a save below the steps of others is not deleted by its own keep', async () =
   expect(readdirSync(folder).sort()).toEqual(['step-00000050', 'step-00000300'])
 })
 
-it('state that one rank refuses is refused on all, also where a rank holds none', async () => {
+it('a state that one rank refuses is refused on all, also if a rank holds none', async () => {
   const folder = makeFolder()
   const parameter = { name: 'w', shape: [4, 3] }
   const stateOf = (rank: number, optimizer: SGD | Adam) => {
@@ -114,7 +114,7 @@ it('state that one rank refuses is refused on all, also where a rank holds none'
   for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
-it('ranks without a part of a tensor may say so with empty ones, wherever', async () => {
+it('ranks without a part of a tensor may have an empty one at any place', async () => {
   const folder = makeFolder()
   const ranges = [
     [0, 7],
@@ -133,7 +133,7 @@ it('ranks without a part of a tensor may say so with empty ones, wherever', asyn
   expect(model.held[0]!.values).toEqual(cut(whole, 4).values)
 })
 
-it('ranks wait as long as they are told for those that write', async () => {
+it('ranks wait for those that write until their time-out', async () => {
   const folder = makeFolder()
   await runWorld({ size: 2, seed: 1 }, async (world) => {
     const timeouts: (number | undefined)[] = []
@@ -169,7 +169,7 @@ describe('two tensors of one name', () => {
     })
   })
 
-  it('in a layer of tf.layers get numbers', async () => {
+  it('in a layer of tf.layers are numbered', async () => {
     const build = (): tfjs.Sequential =>
       tfjs.sequential({
         layers: [

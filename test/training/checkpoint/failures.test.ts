@@ -37,7 +37,7 @@ describe('a newer checkpoint', () => {
       (file: string) => {
         truncateSync(file, 50)
       },
-      'has 50 bytes, and not',
+      'has 50 bytes instead of',
     ],
     [
       'the index is missing',
@@ -59,7 +59,7 @@ describe('a newer checkpoint', () => {
         const index = join(file, '../index.json')
         writeFileSync(index, readFileSync(index, 'utf8').replace('[4,3]', '[3,4]'))
       },
-      'it was changed',
+      'its checksum does not match',
     ],
     [
       'the index is another file',
@@ -68,7 +68,7 @@ describe('a newer checkpoint', () => {
       },
       'format',
     ],
-  ])('is passed over where %s', async (_, damage, problem) => {
+  ])('is skipped if %s', async (_, damage, problem) => {
     const folder = await folderWith(1, 2)
     damage(fileOf(folder, 2))
     const path = join(folder, 'step-00000002')
@@ -87,7 +87,7 @@ describe('a newer checkpoint', () => {
 })
 
 describe('a damaged file', () => {
-  it('is found by its checksum, at every bit, and names the tensor', async () => {
+  it('is detected by its checksum at every bit, and the error names the tensor', async () => {
     const folder = await folderWith(1)
     const file = fileOf(folder, 1)
     const content = readFileSync(file)
@@ -143,7 +143,7 @@ describe('a checkpoint of another model', () => {
     return folder
   }
 
-  it('is refused by its names, unless it may have more', async () => {
+  it('is refused because of its names, unless it may have more tensors', async () => {
     const folder = await saved()
     const first = shardedMLP(sizes).slice(0, 1)
     await expect(loadCheckpoint(folder, { model: first })).rejects.toMatchObject({
@@ -159,7 +159,7 @@ describe('a checkpoint of another model', () => {
     })
   })
 
-  it('is refused by its sizes', async () => {
+  it('is refused because of its sizes', async () => {
     const model = shardedMLP({ ...sizes, hidden: 7 }).build()
     await expect(loadCheckpoint(await saved(), { model })).rejects.toMatchObject({
       code: 'ERR_TSR_CHECKPOINT_SHAPE',
@@ -167,7 +167,7 @@ describe('a checkpoint of another model', () => {
     })
   })
 
-  it('that has no optimizer cannot give one its state', async () => {
+  it('without an optimizer is refused when a state has one', async () => {
     const model = shardedMLP(sizes).build()
     await expect(
       loadCheckpoint(await saved(), { model, optimizer: new Adam() }),

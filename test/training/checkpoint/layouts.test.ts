@@ -87,13 +87,13 @@ describe('a checkpoint', () => {
     [2, 4],
     [3, 2],
     [4, 3],
-  ])('of %i stages goes on in %i, to the bit', async (saved, loaded) => {
+  ])('of %i stages continues bitwise in %i', async (saved, loaded) => {
     const folder = makeFolder()
     const expected = await trainAndSave(folder, saved)
     expect(await loadAndTrain(folder, loaded)).toEqual(expected)
   })
 
-  it('of 2 x 2 ranks goes on in a pipeline of 4, and in the layouts of tensor parallelism', async () => {
+  it('of 2 x 2 ranks continues in a pipeline of 4, and in the layouts of tensor parallelism', async () => {
     const folder = makeFolder()
     const saved = await runWorld({ size: 4, seed: 5 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
@@ -149,7 +149,7 @@ describe('a checkpoint', () => {
     expect([...column]).toEqual([...whole].filter((_, i) => Math.floor((i % 12) / 3) === 1))
   })
 
-  it('that tensor parallel ranks have saved is whole for one', async () => {
+  it('of tensor parallel ranks can be loaded by one rank', async () => {
     const folder = makeFolder()
     const plan = { 'layers.0': columnParallel(), 'layers.1': rowParallel() }
     await runWorld({ size: 2, seed: 8 }, async (world: ProcessGroup) => {
@@ -166,7 +166,7 @@ describe('a GPT', () => {
   const sizes = { vocabulary: 12, block: 6, layers: 2, heads: 4, width: 8, tied: true }
   const source = gpt({ ...sizes, seed: 3 })
 
-  it('that is shared by heads, hidden units and tokens is whole for one, and the other way', async () => {
+  it('that is sharded by heads, hidden units and tokens can be loaded by one rank, and vice versa', async () => {
     const [shared, whole] = [makeFolder(), makeFolder()]
     await saveCheckpoint(whole, { model: source.build(), step: 1 })
     await runWorld({ size: 4, seed: 1 }, async (world) => {
@@ -180,7 +180,7 @@ describe('a GPT', () => {
     expect(parameterValues(model)).toEqual(parameterValues(source.build()))
   })
 
-  it('in stages that both have its tied table is whole for one, and the other way', async () => {
+  it('in stages that both have its tied table can be loaded by one rank, and vice versa', async () => {
     const [staged, whole] = [makeFolder(), makeFolder()]
     await saveCheckpoint(whole, { model: source.build(), step: 1 })
     await runWorld({ size: 2, seed: 1 }, async ({ rank }) => {
@@ -199,7 +199,7 @@ describe('a GPT', () => {
   })
 })
 
-describe('flat shares of parameters', () => {
+describe('flat shards of parameters', () => {
   const shard = { shape: [6, 10], axis: 1, offset: 0 }
   const column = (offset: number, range?: readonly [number, number]): Part =>
     partOfParameter({ name: 'w', shape: [6, 5], shard: { ...shard, offset } }, range)

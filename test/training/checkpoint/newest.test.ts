@@ -12,7 +12,7 @@ beforeAll(async () => {
 const nameOf = (step: number) => `step-${String(step).padStart(8, '0')}`
 
 describe('the newest checkpoint', () => {
-  it('is the one that was saved last; there may be none', async () => {
+  it('is the one that was saved last, or undefined', async () => {
     const folder = await folderWith(9, 100, 20)
     expect(await latestCheckpoint(folder)).toMatchObject({ step: 20, skipped: [] })
     expect(await latestCheckpoint(join(folder, 'step-00000100'))).toMatchObject({ step: 100 })
@@ -22,7 +22,7 @@ describe('the newest checkpoint', () => {
     })
   })
 
-  it('of a job that has gone back is one of its own, and so are those that are kept', async () => {
+  it('of a resumed job is its own, and so are those that are kept', async () => {
     const folder = makeFolder()
     for (const step of [100, 200, 300, 210, 220]) {
       await saveCheckpoint(folder, state(step), undefined, { keep: 2 })
@@ -38,7 +38,7 @@ describe('the newest checkpoint', () => {
     expect(await load(folder)).toEqual({ step: 1, first: 60 })
   })
 
-  it('is found where the number of a save is lost: the damaged one is passed over', async () => {
+  it('is found if the number of a save is lost: the damaged checkpoint is skipped', async () => {
     const folder = await folderWith(30, 20, 10)
     truncateSync(join(folder, nameOf(20), 'index.json'), 40)
     truncateSync(join(folder, nameOf(30), 'index.json'), 0)
@@ -50,7 +50,7 @@ describe('the newest checkpoint', () => {
     expect(readdirSync(folder).sort()).toEqual([nameOf(5), nameOf(10)])
   })
 
-  it('is there when an older one cannot be removed, and the error says so', async () => {
+  it('exists when an older one cannot be removed, and the error says so', async () => {
     const folder = makeFolder()
     // with a dot before it, and an end behind it, this name is too long
     const stuck = `step-${'1'.padStart(248, '0')}`

@@ -52,7 +52,7 @@ const trained = () => new GPT({ ...sizes, seed: 5 })
 const tokens = () => tf.tensor2d([[1, 2, 3, 10]], [1, 4], 'int32')
 
 describe('a GPT-2 file', () => {
-  it.each(['transformer.', ''])('with names that begin with "%s"', async (prefix) => {
+  it.each(['transformer.', ''])('is loaded if its names begin with "%s"', async (prefix) => {
     const tensors = asGPT2(trained(), prefix)
     tensors.set(`${prefix}h.0.attn.bias`, { shape: [1], values: Float32Array.of(1) })
     const model = new GPT(sizes)
@@ -75,7 +75,7 @@ describe('a GPT-2 file', () => {
     }
   })
 
-  it('with the weights of torch’s Linear, transposed', async () => {
+  it('is loaded if it has the transposed weights of torch’s Linear', async () => {
     const tensors = asGPT2(trained())
     for (const [name, tensor] of tensors) {
       if (/c_\w+\.weight/.test(name)) tensors.set(name, transpose(tensor))
@@ -94,7 +94,7 @@ describe('a GPT-2 file', () => {
     })
   })
 
-  it('in float16, in several files, for one stage', async () => {
+  it('is loaded for one stage from several files in float16', async () => {
     const folder = makeFolder()
     const half = (name: string): TensorData => ({
       shape: asGPT2(trained()).get(name)!.shape,
@@ -124,7 +124,7 @@ describe('a GPT-2 file', () => {
   })
 
   it.each(['null', '{', '{"weight_map": null}', '{"weight_map": {"a": "../a"}}'])(
-    'whose index is %s is refused',
+    'is refused if its index is %s',
     async (text) => {
       const folder = makeFolder()
       writeFileSync(join(folder, 'model.safetensors.index.json'), text)
@@ -135,7 +135,7 @@ describe('a GPT-2 file', () => {
     },
   )
 
-  it('that lacks a tensor, or has one of another size, changes nothing', async () => {
+  it('without a tensor, or with one of another size, changes nothing', async () => {
     const tensors = asGPT2(trained())
     tensors.delete('transformer.ln_f.bias')
     const model = new GPT(sizes)
@@ -152,7 +152,7 @@ describe('a GPT-2 file', () => {
   })
 })
 
-it('a rank takes its part of a layer', async () => {
+it('a rank loads its part of a layer', async () => {
   const whole = shardedMLP({ layers: 1, inputs: 3, outputs: 4, seed: 2 }).build()
   const tensors = new Map(
     whole.parameters.map(({ name, shape, value }) => [

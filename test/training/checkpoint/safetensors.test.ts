@@ -17,7 +17,7 @@ function fileOf(header: unknown, dataBytes: number): string {
 
 const f32 = (shape: unknown, ...data_offsets: unknown[]) => ({ dtype: 'F32', shape, data_offsets })
 
-it('gives back what was written, to the bit, in every type', async () => {
+it('reads the bits that were written, in every dtype', async () => {
   const path = join(makeFolder(), 'all.safetensors')
   const tensors = new Map<
     string,
@@ -50,13 +50,13 @@ it('gives back what was written, to the bit, in every type', async () => {
   await file.close()
 })
 
-it('begins its data at a multiple of eight bytes', async () => {
+it('aligns its data to eight bytes', async () => {
   const path = join(makeFolder(), 'aligned.safetensors')
   await writeSafetensors(path, new Map([['x', { shape: [1], values: Float32Array.of(1) }]]))
   expect(Number(readFileSync(path).readBigUInt64LE()) % 8).toBe(0)
 })
 
-it('refuses values that are not as many as the shape says, and leaves no file', async () => {
+it('refuses values whose number does not match the shape, and leaves no file', async () => {
   const folder = makeFolder()
   const tensors = new Map([['x', { shape: [3], values: Float32Array.of(1) }]])
   await expect(writeSafetensors(join(folder, 'x.safetensors'), tensors)).rejects.toMatchObject({
@@ -69,27 +69,27 @@ it('refuses values that are not as many as the shape says, and leaves no file', 
 describe('refuses a file', () => {
   it.each([
     ['that is not JSON', 'no', 0, 'not JSON'],
-    ['whose header is a list', [], 0, 'no JSON object'],
-    ['whose header begins with a space', ' {}', 0, 'no JSON object'],
+    ['whose header is an array', [], 0, 'not a JSON object'],
+    ['whose header begins with a space', ' {}', 0, 'not a JSON object'],
     [
-      'of a type that is unknown',
+      'with an unknown dtype',
       { x: { ...f32([1], 0, 4), dtype: 'F31' } },
       4,
-      'x is of the unknown',
+      'x has the unknown dtype',
     ],
     ['without a shape', { x: { dtype: 'F32', data_offsets: [0, 4] } }, 4, 'x has no shape'],
     ['with a negative length', { x: f32([-1], 0, 4) }, 4, 'x has no shape'],
     ['without offsets', { x: { dtype: 'F32', shape: [1] } }, 4, 'x has no offsets'],
     ['with half an offset', { x: f32([1], 0.5, 4.5) }, 4, 'x has no offsets'],
-    ['with offsets backwards', { x: f32([1], 4, 0) }, 4, 'x has -4 bytes, and not 4'],
-    ['with too few bytes for a shape', { x: f32([2], 0, 4) }, 4, 'x has 4 bytes, and not 8'],
+    ['with reversed offsets', { x: f32([1], 4, 0) }, 4, 'x has -4 bytes instead of 4'],
+    ['with too few bytes for a shape', { x: f32([2], 0, 4) }, 4, 'x has 4 bytes instead of 8'],
     ['with an impossible shape', { x: f32([2 ** 40, 2 ** 40], 0, 4) }, 4, 'x has 4 bytes'],
     ['whose tensors overlap', { x: f32([2], 0, 8), y: f32([2], 4, 12) }, 12, 'y overlaps'],
-    ['with a hole', { x: f32([1], 0, 4), y: f32([1], 8, 12) }, 12, 'y comes after a hole'],
-    ['that was cut off', { x: f32([2], 0, 8) }, 7, 'cut off'],
-    ['with more behind it', { x: f32([2], 0, 8) }, 9, 'something was added'],
-    ['with metadata that is no text', { __metadata__: { step: 1 } }, 0, 'metadata'],
-    ['with an entry that is none', { x: null }, 0, 'x is no object'],
+    ['with a gap', { x: f32([1], 0, 4), y: f32([1], 8, 12) }, 12, 'y comes after a gap'],
+    ['that is truncated', { x: f32([2], 0, 8) }, 7, 'truncated'],
+    ['with more bytes at its end', { x: f32([2], 0, 8) }, 9, 'something was appended'],
+    ['with metadata that are not strings', { __metadata__: { step: 1 } }, 0, 'metadata'],
+    ['with an entry that is null', { x: null }, 0, 'x is not an object'],
   ])('%s', async (_, header, dataBytes, problem) => {
     const path = fileOf(header, dataBytes)
     await expect(openSafetensors(path)).rejects.toMatchObject({
@@ -113,7 +113,7 @@ describe('refuses a file', () => {
   })
 })
 
-it('refuses the one name that the format keeps for itself', async () => {
+it('refuses the name that the format reserves', async () => {
   const tensors = new Map([['__metadata__', { shape: [1], values: Float32Array.of(1) }]])
   const path = join(makeFolder(), 'x.safetensors')
   await expect(writeSafetensors(path, tensors)).rejects.toMatchObject({
@@ -122,7 +122,7 @@ it('refuses the one name that the format keeps for itself', async () => {
   })
 })
 
-it('reads a header at its words: a tensor named __proto__ is one', async () => {
+it('reads a tensor named __proto__', async () => {
   const path = fileOf('{"__proto__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
   const file = await openSafetensors(path)
   expect(await file.read('__proto__')).toEqual(Float32Array.of(0))

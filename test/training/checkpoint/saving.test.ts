@@ -18,14 +18,14 @@ beforeAll(async () => {
 })
 
 describe('saving', () => {
-  it('keeps as many as it is told, and what else is in the folder', async () => {
+  it('keeps the given number of checkpoints, and other files in the folder', async () => {
     const folder = await folderWith(1, 2, 3)
     writeFileSync(join(folder, 'notes.txt'), 'mine')
     await saveCheckpoint(folder, state(4), undefined, { keep: 2 })
     expect(readdirSync(folder).sort()).toEqual(['notes.txt', 'step-00000003', 'step-00000004'])
   })
 
-  it('removes what others have not finished', async () => {
+  it('removes unfinished checkpoints of others', async () => {
     const folder = await folderWith(1)
     renameSync(join(folder, 'step-00000001'), join(folder, '.step-00000001.unfinished'))
     expect(await latestCheckpoint(folder)).toBeUndefined()
@@ -33,7 +33,7 @@ describe('saving', () => {
     expect(readdirSync(folder)).toEqual(['step-00000002'])
   })
 
-  it('fails on all ranks where one cannot write, and leaves nothing', async () => {
+  it('fails on all ranks if one cannot write, and leaves nothing', async () => {
     const folder = makeFolder()
     const file = join(folder, 'file')
     writeFileSync(file, '')
@@ -49,7 +49,7 @@ describe('saving', () => {
     expect(readdirSync(folder)).toEqual(['file'])
   })
 
-  it('says that a folder is read-only', async () => {
+  it('reports that a folder is read-only', async () => {
     const folder = await folderWith(1)
     chmodSync(folder, 0o500)
     try {
@@ -110,12 +110,12 @@ describe('saving', () => {
     [{ step: 1, data: { position: 1n } }, 'data'],
     [{ step: 1, data: () => 1 }, 'data'],
     [{ step: 1, seeds: { weights: NaN } }, 'seeds'],
-  ])('refuses what JSON changes, and steps that are none: %#', async (wrong, name) => {
+  ])('refuses values that JSON does not preserve, and invalid steps: %#', async (wrong, name) => {
     const saving = saveCheckpoint(makeFolder(), { ...state(1), ...wrong })
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
   })
 
-  it('knows all options, and so does loading', async () => {
+  it('refuses unknown options, and so does loading', async () => {
     const folder = await folderWith(1)
     const wrong = { keeep: 3 } as never
     for (const call of [
@@ -134,7 +134,7 @@ describe('saving', () => {
     }
   })
 
-  it('refuses to keep none, on all ranks', async () => {
+  it('refuses to keep zero checkpoints, on all ranks', async () => {
     const errors = await runWorld({ size: 2, seed: 1 }, async (world) => {
       const keep = world.rank === 1 ? 0 : 3
       return await saveCheckpoint(makeFolder(), state(1), world, { keep }).catch((e: unknown) => e)
@@ -146,7 +146,7 @@ describe('saving', () => {
 })
 
 describe('saving in the background', () => {
-  it('saves the values of the moment of the call; the next save waits', async () => {
+  it('saves the values at the time of the call, and the next save waits', async () => {
     const folder = makeFolder()
     await runWorld({ size: 3, seed: 1 }, async (world) => {
       const owner = countingOwner([whole], 5)
@@ -165,7 +165,7 @@ describe('saving in the background', () => {
     expect(await load(folder)).toEqual({ step: 2, first: -3 })
   })
 
-  it('saves the data and the seeds of the moment of the call', async () => {
+  it('saves the data and the seeds at the time of the call', async () => {
     const folder = makeFolder()
     const data = { consumed: 5, more: { epoch: 1 } }
     const seeds = { weights: 3 }
@@ -183,7 +183,7 @@ describe('saving in the background', () => {
     })
   })
 
-  it('tells that it has failed, or the next save does, once', async () => {
+  it('reports its failure once, or else the next save does', async () => {
     const folder = makeFolder()
     const bad = join(folder, 'link')
     symlinkSync(join(folder, 'nowhere', 'below'), bad)

@@ -56,7 +56,7 @@ const kinds: [string, () => tfjs.Optimizer][] = [
   ['adadelta', () => tf.train.adadelta(0.1)],
 ]
 
-it.each(kinds)('fit goes on from a checkpoint with the state of %s', async (_, make) => {
+it.each(kinds)('fit continues from a checkpoint with the state of %s', async (_, make) => {
   const folder = makeFolder()
   const [first, second] = [fresh(make), fresh(make)]
   await first.fit()
@@ -69,7 +69,7 @@ it.each(kinds)('fit goes on from a checkpoint with the state of %s', async (_, m
   expect(second.values()).toEqual(first.values())
 })
 
-it('one that has made no step is saved and loaded, too', async () => {
+it('an optimizer that has made no step can be saved and loaded', async () => {
   const folder = makeFolder()
   const make = () => tf.train.adam(0.01)
   const [first, second] = [fresh(make), fresh(make)]
@@ -112,13 +112,13 @@ it.each([
   },
 )
 
-describe('refused is', () => {
-  it('an optimizer whose state nobody can read', () => {
+describe('it refuses', () => {
+  it('an optimizer whose state cannot be read', () => {
     const { state } = fresh(() => tf.train.adamax(0.1))
     expect(state).toThrow(/optimizer is Adamax; expected one of SGD, Momentum/)
   })
 
-  it('one that has trained another model', async () => {
+  it('an optimizer that has trained another model', async () => {
     const { optimizer, fit } = fresh(() => tf.train.adam(0.01))
     await fit()
     const owner = ownerOfTrainOptimizer(optimizer, build())
@@ -127,7 +127,7 @@ describe('refused is', () => {
     })
   })
 
-  it('the state of another kind, and nothing is changed', async () => {
+  it('the state of another kind of optimizer, and changes nothing', async () => {
     const folder = makeFolder()
     const first = fresh(() => tf.train.adam(0.01))
     await first.fit()

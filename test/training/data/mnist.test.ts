@@ -41,7 +41,7 @@ describe('mnist', () => {
     expect(() => mnist(options as never)).toThrow(message)
   })
 
-  it('has 60,000 training images of mean 0 and deviation 1', () => {
+  it('has 60,000 training images with mean 0 and standard deviation 1', () => {
     const train = mnist({ split: 'train', directory: folder })
     expect(train).toMatchObject({ size: 60_000, features: 784, classes: 10 })
     const { mean, square } = statistics(train)
@@ -64,14 +64,14 @@ describe('mnist', () => {
     }
   })
 
-  it('maps black and white to the ends of the normalised scale', () => {
+  it('maps black and white to the ends of the normalized scale', () => {
     const out = new Float32Array(784)
     mnist({ split: 'train' }).readInputs(Int32Array.of(0), out)
     expect(Math.min(...out)).toBeCloseTo(-0.1307 / 0.3081, 5)
     expect(Math.max(...out)).toBeCloseTo((1 - 0.1307) / 0.3081, 5)
   })
 
-  it('reads no images where only labels are asked for', () => {
+  it('reads no images if only labels are needed', () => {
     const directory = mkdtempSync(join(tmpdir(), 'tsrun-mnist-'))
     try {
       const header = Buffer.from([0, 0, 8, 1, 0, 0, 0, 3])
@@ -112,7 +112,7 @@ describe('mnist', () => {
     }
   })
 
-  it('says what to install when the package is missing', async () => {
+  it('names the package to install if it is missing', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'tsrun-mnist-'))
     const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))
     writeFileSync(
@@ -148,7 +148,7 @@ describe('batches', () => {
   const order = (options: Parameters<typeof batches>[1]) =>
     [...batches(counting, options)].map(({ indices }) => [...indices])
 
-  it('covers every example once an epoch, in an order that seed and epoch decide', () => {
+  it('contains every example once per epoch, in an order that depends on seed and epoch', () => {
     const first = order({ batch: 3, seed: 1, epoch: 0 })
     expect(first.map(({ length }) => length)).toEqual([3, 3, 3, 1])
     expect(first.flat().sort()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -161,18 +161,18 @@ describe('batches', () => {
     expect(order({ batch: 2, seed: 4 }).flat()).toEqual(order({ batch: 5, seed: 4 }).flat())
   })
 
-  it('drops a last batch that is not full when asked to, and knows its length', () => {
+  it('can leave out an incomplete last batch, and knows its length', () => {
     expect(order({ batch: 4, dropLast: true }).map(({ length }) => length)).toEqual([4, 4])
     expect(batches(counting, { batch: 4, dropLast: true })).toHaveLength(2)
     expect(batches(counting, { batch: 4 })).toHaveLength(3)
     expect(batches(counting, { batch: 20, dropLast: true })).toHaveLength(0)
   })
 
-  it('keeps the order of the data set when asked to', () => {
+  it('can keep the order of the data set', () => {
     expect(order({ batch: 4, shuffle: false }).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
   })
 
-  it('makes tensors on demand', () => {
+  it('creates tensors on demand', () => {
     const [, second] = batches(counting, { batch: 4, shuffle: false })
     const [inputs, labels] = [second!.inputs(), second!.labels()]
     expect(second!.size).toBe(4)

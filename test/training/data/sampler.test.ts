@@ -38,16 +38,19 @@ describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
     expect(Math.max(...lengths) - Math.min(...lengths)).toBeLessThanOrEqual(1)
   })
 
-  it.each(sizes)('drops the last of $examples, so that $ranks ranks have as many', (options) => {
-    const { examples, ranks } = options
-    const mine = parts({ ...options, shuffle, dropLast: true })
-    const each = Math.floor(examples / ranks)
-    expect(mine.map(({ length }) => length)).toEqual(new Array(ranks).fill(each))
-    expect(new Set(mine.flat()).size).toBe(each * ranks)
-  })
+  it.each(sizes)(
+    'leaves out the last of $examples, so that $ranks ranks have equally many',
+    (options) => {
+      const { examples, ranks } = options
+      const mine = parts({ ...options, shuffle, dropLast: true })
+      const each = Math.floor(examples / ranks)
+      expect(mine.map(({ length }) => length)).toEqual(new Array(ranks).fill(each))
+      expect(new Set(mine.flat()).size).toBe(each * ranks)
+    },
+  )
 })
 
-it('has another order each epoch, the same one when the epoch comes again', () => {
+it('has another order in each epoch, and the same when an epoch is repeated', () => {
   const mine = sampler({ examples: 50, rank: 1, ranks: 2, seed: 3 })
   expect(mine.epoch).toBe(0)
   const first = [...mine]
@@ -59,7 +62,7 @@ it('has another order each epoch, the same one when the epoch comes again', () =
   expect(parts({ examples: 50, ranks: 2, seed: 4 })[1]).not.toEqual(first)
 })
 
-it('makes of the batches of all ranks the batches of a single process', () => {
+it('distributes the batches of a single process over all ranks', () => {
   const dataset = { size: 11, features: 1, classes: 2 } as Dataset
   const single = [...batches(dataset, { batch: 6, seed: 5, epoch: 2 })]
   const ranks = parts({ examples: 11, ranks: 3, seed: 5 }, 2)
@@ -108,7 +111,7 @@ it.each([
 })
 
 it.each([Number.NaN, -1, 0.5])(
-  'refuses batches of epoch %p, and a loader that has one',
+  'refuses batches of epoch %p, and a loader with an epoch',
   (epoch) => {
     const dataset = { size: 4, features: 1, classes: 2 } as Dataset
     expect(() => batches(dataset, { batch: 2, epoch })).toThrow(`epoch is ${String(epoch)}`)
@@ -118,7 +121,7 @@ it.each([Number.NaN, -1, 0.5])(
   },
 )
 
-it('refuses an epoch that is none', () => {
+it('refuses an invalid epoch', () => {
   expect(() => {
     sampler({ examples: 4, rank: 0, ranks: 1 }).setEpoch(-1)
   }).toThrow(/epoch is -1/)

@@ -41,7 +41,7 @@ describe('mobyDick', () => {
     expect(() => mobyDick(given as never)).toThrow(message)
   })
 
-  it('refuses a folder without it, and an empty file', () => {
+  it('refuses a folder without the book, and an empty file', () => {
     const directory = mkdtempSync(join(tmpdir(), 'text-'))
     const open = () => mobyDick({ split: 'train', directory })
     expect(open).toThrow(expect.objectContaining({ code: 'ERR_TSR_DATASET' }))
@@ -62,7 +62,7 @@ describe('textBatch', () => {
     })
   })
 
-  it('depends on seed and step alone: the shares of ranks are the batch', () => {
+  it('depends only on seed and step: the shares of all ranks are the batch', () => {
     const whole = rows(textBatch(text, 5, { ...options, seed: 2 }).inputs)
     for (const count of [1, 2, 3, 4]) {
       const shares = Array.from({ length: count }, (_, index) =>
@@ -74,7 +74,7 @@ describe('textBatch', () => {
     expect(rows(textBatch(text, 5, { ...options, seed: 3 }).inputs)).not.toEqual(whole)
   })
 
-  it('can take some positions of each sequence', () => {
+  it('can contain some positions of each sequence', () => {
     const positions = Int32Array.of(0, 1, 14, 15)
     const some = textBatch(text, 1, { ...options, positions })
     const all = textBatch(text, 1, options)
@@ -83,7 +83,7 @@ describe('textBatch', () => {
     expect(rows(some.labels)).toEqual(rows(all.labels).map(take))
   })
 
-  it('leaves tensors to the caller only', () => {
+  it('creates no tensors but those of the caller', () => {
     const before = tf.memory().numTensors
     rows(textBatch(text, 1, options).inputs)
     expect(tf.memory().numTensors).toBe(before)
@@ -111,14 +111,14 @@ it.each([Number.NaN, -1, 0.5])('refuses step %p', (step) => {
 })
 
 describe('textBatches', () => {
-  it('refuse what they do not know', () => {
+  it('refuse unknown options', () => {
     const first = (...given: unknown[]) =>
       textBatches(text, ...(given as [typeof options, number?])).next()
     expect(() => first({ ...options, blok: 1 })).toThrow(/the unknown key "blok"/)
     expect(() => first(options, Number.NaN)).toThrow(/limit is NaN/)
   })
 
-  it('go through the text once, whoever shares them', () => {
+  it('contain the text once, however they are shared', () => {
     const tokensOf = (share: readonly [number, number]) =>
       [...textBatches(text, { batch: 5, block: 16, share })].map(({ inputs }) => rows(inputs))
     const whole = tokensOf([0, 1]).flat(2)

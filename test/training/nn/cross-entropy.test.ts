@@ -31,7 +31,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     return recording.backward(tf.scalar(1), () => undefined)!
   }
 
-  it('is the same when its gradient makes the memory of tensors grow', () => {
+  it('gives the same result when the memory grows for its gradient', () => {
     const { logits, labels } = build(512, 1000)
     // 2 MiB each, which stay
     const recordings = Array.from({ length: 20 }, () => recordLoss(crossEntropy, logits, labels))
@@ -41,7 +41,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     tf.dispose([logits, labels])
   })
 
-  it('is the mean of -log softmax at the labels, and so is its gradient', () => {
+  it('is the mean of -log softmax at the labels, and has the gradient of that', () => {
     const { logits, labels } = build(9)
     const value = crossEntropy(logits, labels)
     expect(value.shape).toEqual([])
@@ -93,7 +93,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
   })
 
   it.each([crossEntropy, summedCrossEntropy])(
-    'records without the tape what the tape says',
+    '%p gives the same result with and without the tape',
     (loss) => {
       const { logits, labels } = build(6)
       const dy = tf.scalar(0.25)
@@ -107,7 +107,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     },
   )
 
-  it('refuses a second backward pass and a gradient that is no scalar', () => {
+  it('refuses a second backward pass, and a gradient that is not a scalar', () => {
     const { logits, labels } = build(3)
     const recording = recordLoss(crossEntropy, logits, labels)
     const run = (dy: Tensor) => () => recording.backward(dy, () => undefined)
@@ -118,7 +118,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     recording.dispose()
   })
 
-  it('leaves nothing behind', () => {
+  it('leaks no tensor', () => {
     const { logits, labels } = build(5)
     const before = tf.memory()
     crossEntropy(logits, labels).dispose()
@@ -134,7 +134,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     }
   })
 
-  it('refuses shapes that do not fit and labels out of range', () => {
+  it('refuses shapes that do not match, and labels out of range', () => {
     const { logits } = build(2)
     const refused = [
       tf.tensor1d([1], 'int32'),
@@ -150,7 +150,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     }
   })
 
-  it('counts right answers, the first of equals', () => {
+  it('counts correct predictions; of equal logits the first one counts', () => {
     const logits = tf.tensor2d([
       [0, 2, 1],
       [5, 5, 1],
@@ -160,7 +160,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
   })
 })
 
-it('is no loss for a pipeline where it is a mean, which would be divided again', async () => {
+it('is refused as the loss of a pipeline if it is a mean, which would be divided again', async () => {
   const [error] = await runWorld({ size: 1 }, (group) => {
     try {
       return Promise.resolve(pipeline(shardedMLP({ layers: 1 }), group, { loss: crossEntropy }))

@@ -31,7 +31,7 @@ if (tensorflow === undefined) {
 
 const names = ['wasm', ...(tensorflow === undefined ? [] : ['tensorflow'])]
 
-it.each(names)('the gradients of a GPT on %s are those of cpu', async (name) => {
+it.each(names)('a GPT has the same gradients on %s as on cpu', async (name) => {
   const [found, expected] = [await gradientsOn(name), await gradientsOn('cpu')]
   expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
   for (const [parameter, values] of Object.entries(expected)) {

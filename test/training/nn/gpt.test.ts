@@ -26,7 +26,7 @@ const bits = (model: GPT) => model.parameters.map(({ name, value }) => [name, ..
 describe('GPT', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('names its parameters as the files of GPT-2 do', () => {
+  it('gives its parameters the names of the files of GPT-2', () => {
     const model = new GPT({ ...small, layers: 1 })
     expect(model.parameters.map(({ name, shape }) => `${name} ${shape.join('x')}`)).toEqual([
       'wte.weight 11x8',
@@ -50,7 +50,7 @@ describe('GPT', () => {
     disposeModule(model)
   })
 
-  it('starts from the same bits in every layout, on every backend', async () => {
+  it('has the same initial bits in every layout, on every backend', async () => {
     const recipe = gpt({ ...small, layers: 3, seed: 4 })
     const whole = bits(recipe.build())
     expect([recipe.slice(0, 1), recipe.slice(1, 3)].flatMap(bits)).toEqual(whole)
@@ -59,13 +59,13 @@ describe('GPT', () => {
     await loadBackend('wasm')
   })
 
-  it('starts with the same chance for every token', () => {
+  it('initially gives every token about the same probability', () => {
     const model = new GPT(small)
     expect(lossOf(model)).toBeCloseTo(Math.log(small.vocabulary), 1)
     disposeModule(model)
   })
 
-  it('sees nothing of what comes after a token', () => {
+  it('does not attend to later tokens', () => {
     const model = livelyGpt()
     const scores = (tokens: number[]) =>
       tf.tidy(() => [...model.forward(tf.tensor2d([tokens], undefined, 'int32')).dataSync()])
@@ -77,7 +77,7 @@ describe('GPT', () => {
   })
 
   it.each([{ tied: false }, { tied: true }])(
-    'has the gradients that small changes show: tied $tied',
+    'has the gradients of finite differences: tied $tied',
     ({ tied }) => {
       const model = livelyGpt({ tied })
       const gradients = gradientsOf(model)
@@ -103,7 +103,7 @@ describe('GPT', () => {
     },
   )
 
-  it('leaves no tensor behind, step after step', () => {
+  it('leaks no tensor in training steps', () => {
     const model = new GPT(small)
     const optimizer = new SGD({ learningRate: 0.1 })
     const counts = Array.from({ length: 4 }, (_, step) => {
@@ -169,7 +169,7 @@ describe('GPT', () => {
     )
   })
 
-  it('refuses tokens that it does not know, and texts that are too long', () => {
+  it('refuses tokens that are out of range, and sequences that are too long', () => {
     const model = new GPT(small)
     const of = (tokens: number[]) => () =>
       tf.tidy(() => model.forward(tf.tensor2d([tokens], undefined, 'int32')))

@@ -33,7 +33,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     ],
   ]
 
-  it.each(cases)('go backward in halves, to the same bits: %s', (_, rows, build) => {
+  it.each(cases)('give the same bits when they go backward in halves: %s', (_, rows, build) => {
     const module = build()
     const x = tf.randomNormal([rows, module.parameters[0]!.shape[0]!], 0, 1, 'float32', 7)
     for (const needsInputGradient of [true, false]) {
@@ -96,7 +96,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(names).toEqual(module.parameters.map(({ name }) => name).reverse())
   })
 
-  it('have the output of forward, to the bit, whatever the number of rows', () => {
+  it('have bitwise the output of forward, for any number of rows', () => {
     const module = new ShardedMLP({ layers: 4, inputs: 20, hidden: 24 })
     const x = tf.randomNormal([9, 20], 0, 1, 'float32', 7)
     const whole = module.forward(x).dataSync()
@@ -107,7 +107,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(parts).toEqual([...whole])
   })
 
-  it('keep several micro-batches in flight and leave nothing behind', () => {
+  it('support several micro-batches in flight, and leak no tensor', () => {
     const module: Module = new ShardedMLP({ layers: 3, inputs: 6, hidden: 5 })
     const before = tf.memory()
     const inputs = [1, 2, 3].map((seed) => tf.randomNormal([4, 6], 0, 1, 'float32', seed))
@@ -128,7 +128,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(tf.memory().numTensors).toBe(before.numTensors + 1)
   })
 
-  it('survive a tf.tidy around them', () => {
+  it('outlive a tf.tidy around them', () => {
     const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
     const tensors: Tensor[] = []
     tf.tidy(() => {

@@ -69,7 +69,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     { name: 'LayerNorm', make: () => new LayerNorm({ name: 'n', width: 8 }), as: plain.layerNorm },
     { name: 'RMSNorm', make: () => new RMSNorm({ name: 'n', width: 8 }), as: plain.rmsNorm },
     { name: 'gelu', make: () => ({ parameters: [], forward: gelu }), as: plain.gelu },
-  ])('$name is what its formula says, forward and backward', ({ make, as }) => {
+  ])('$name follows its formula, forward and backward', ({ make, as }) => {
     const module = make() as Module
     const other = { parameters: module.parameters, forward: as(module.parameters) }
     const before = tf.memory().numTensors
@@ -81,7 +81,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('an embedding adds up the gradients of each token', () => {
+  it('an embedding sums the gradients of each token', () => {
     const table = new Embedding({ name: 'table', count: 4, width: 2 })
     const ids = tf.tensor2d([1, 3, 1, 1], [2, 2], 'int32')
     const pass = record((x) => table.forward(x), ids, table.parameters, {
@@ -97,7 +97,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   })
 })
 
-it('names of a feed-forward network are those of GPT-2', async () => {
+it('a feed-forward network has the parameter names of GPT-2', async () => {
   await loadBackend('wasm')
   const { parameters } = new FeedForward({ name: 'h.0.mlp', width: 4 })
   expect(parameters.map(({ name, shape }) => `${name} ${shape.join('x')}`)).toEqual([

@@ -7,7 +7,7 @@ const bits = (module: ShardedMLP) =>
 describe('ShardedMLP', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('names its parameters by layer and has 16 layers for MNIST unless told otherwise', () => {
+  it('names its parameters by layer, and by default has 16 layers for MNIST', () => {
     const model = new ShardedMLP()
     expect(model.parameters).toHaveLength(32)
     expect(model.parameters[0]).toMatchObject({ name: 'layers.0.weight', shape: [784, 128] })
@@ -17,7 +17,7 @@ describe('ShardedMLP', () => {
     disposeModule(model)
   })
 
-  it('starts from the same bits in every layout, on every backend', async () => {
+  it('has the same initial bits in every layout, on every backend', async () => {
     const whole = bits(new ShardedMLP({ ...size, seed: 7 }))
     const recipe = shardedMLP({ ...size, seed: 7 })
     expect([recipe.slice(0, 2), recipe.slice(2, 3), recipe.slice(3, 5)].flatMap(bits)).toEqual(
@@ -29,12 +29,12 @@ describe('ShardedMLP', () => {
     await loadBackend('wasm')
   })
 
-  it('starts elsewhere with another seed', () => {
+  it('has other initial values with another seed', () => {
     const [one, two] = [1, 2].map((seed) => bits(new ShardedMLP({ ...size, seed })))
     expect(one).not.toEqual(two)
   })
 
-  it('allocates nothing but its range, and frees it', () => {
+  it('allocates only the layers of its range, and frees them', () => {
     const before = tf.memory().numBytes
     const part = new ShardedMLP({ ...size, range: [1, 3] })
     expect(tf.memory().numBytes - before).toBe(4 * 2 * (8 * 8 + 8))
@@ -42,7 +42,7 @@ describe('ShardedMLP', () => {
     expect(tf.memory().numBytes).toBe(before)
   })
 
-  it('computes in parts what it computes as a whole, to the bit', () => {
+  it('computes the same bits in parts as in one piece', () => {
     const x = tf.randomNormal([4, 12], 0, 1, 'float32', 1)
     const recipe = shardedMLP(size)
     const inParts = recipe.slice(2, 5).forward(recipe.slice(0, 2).forward(x))
@@ -50,7 +50,7 @@ describe('ShardedMLP', () => {
     expect(inParts.dataSync()).toEqual(recipe.build().forward(x).dataSync())
   })
 
-  it('rectifies between layers, not at the end', () => {
+  it('has a ReLU between layers, but not at the end', () => {
     const x = tf.randomNormal([64, 12], 0, 1, 'float32', 1)
     const recipe = shardedMLP(size)
     const hidden = recipe.slice(0, 1).forward(x).dataSync()

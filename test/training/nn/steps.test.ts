@@ -63,7 +63,7 @@ describe.each(optimizers)('training steps with %s', (_, optimizer) => {
     return { values, weights }
   }
 
-  it('on wasm, by fused kernels, take the losses of the tape and of the cpu backend', async () => {
+  it('have the same losses by fused kernels on wasm, by the tape and on the cpu backend', async () => {
     const fused = await losses('wasm', 'own', 50)
     expect(fused.values.at(-1)).toBeLessThan(fused.values[0]! * 0.9)
     for (const other of [await losses('wasm', 'tape', 50), await losses('cpu', 'own', 50)]) {
@@ -77,7 +77,7 @@ describe.each(optimizers)('training steps with %s', (_, optimizer) => {
     }
   })
 
-  it('leave nothing behind in 1,000 steps', async () => {
+  it('leak nothing in 1,000 steps', async () => {
     await loadBackend('wasm')
     const model = new ShardedMLP(sizes)
     const update = optimizer()

@@ -29,28 +29,25 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
   it.each([
     [2, NORM],
     [Infinity, 84],
-  ])(
-    'have at most the norm %d that is asked for, arrays and tensors alike',
-    async (norm, value) => {
-      const arrays = copies()
-      expect(await clipGradients(all, arrays, { maxNorm: 8.5, norm })).toBe(value)
-      const gradients = tensors()
-      const shared = tf.clone(gradients.get('a.weight')!)
-      const before = tf.memory().numTensors
-      expect(await clipGradients(all, gradients, { maxNorm: 8.5, norm })).toBe(value)
-      expect(tf.memory().numTensors).toBe(before)
-      for (const [name, values] of whole) {
-        const factor = Math.fround(8.5 / (value + 1e-6))
-        expect(arrays.get(name)).toEqual(values.map((it) => it * factor))
-        expect(gradients.get(name)!.dataSync()).toEqual(arrays.get(name))
-        gradients.get(name)!.dispose()
-      }
-      expect([...shared.dataSync()]).toEqual([3, 0, 0, 4])
-      shared.dispose()
-    },
-  )
+  ])('have at most the norm %d, as arrays and as tensors', async (norm, value) => {
+    const arrays = copies()
+    expect(await clipGradients(all, arrays, { maxNorm: 8.5, norm })).toBe(value)
+    const gradients = tensors()
+    const shared = tf.clone(gradients.get('a.weight')!)
+    const before = tf.memory().numTensors
+    expect(await clipGradients(all, gradients, { maxNorm: 8.5, norm })).toBe(value)
+    expect(tf.memory().numTensors).toBe(before)
+    for (const [name, values] of whole) {
+      const factor = Math.fround(8.5 / (value + 1e-6))
+      expect(arrays.get(name)).toEqual(values.map((it) => it * factor))
+      expect(gradients.get(name)!.dataSync()).toEqual(arrays.get(name))
+      gradients.get(name)!.dispose()
+    }
+    expect([...shared.dataSync()]).toEqual([3, 0, 0, 4])
+    shared.dispose()
+  })
 
-  it('stay as they are where the norm is small enough, or no number', async () => {
+  it('are not changed if the norm is small enough or not a number', async () => {
     const arrays = copies()
     expect(await clipGradients(all, arrays, { maxNorm: 86 })).toBe(NORM)
     expect(arrays).toEqual(whole)
@@ -62,7 +59,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     }
   })
 
-  it('are those of the parameters that are named, each once', async () => {
+  it('are those of the given parameters, each once', async () => {
     const arrays = copies()
     const parameters = ['a.weight', 'a.bias', 'a.bias', 'without'].map((name) => ({
       name,
@@ -96,7 +93,7 @@ it.each([
   await expect(clipped).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
-it('refuses parts of parameters, unless it knows who has the rest', async () => {
+it('refuses shards of parameters without the group that has the rest', async () => {
   const part = { name: 'b.weight', shape: [1], shard: { shape: [2], axis: 0, offset: 0 } }
   await expect(clipGradients([part], copies(), { maxNorm: 1 })).rejects.toThrow(
     /tensor is undefined; expected the group whose ranks share b.weight.*ERR_TSR_ARGUMENT/,
@@ -116,7 +113,7 @@ async function positions(groups: readonly ProcessGroup[]): Promise<number[]> {
   return barriers.map(({ sequence }) => sequence)
 }
 
-describe('the norm of a model that is cut', () => {
+describe('the norm of a sharded model', () => {
   const norms = [
     [2, NORM],
     [Infinity, 84],
@@ -176,22 +173,25 @@ describe('the norm of a model that is cut', () => {
     ])
   })
 
-  it.each(norms)('dp x pp x tp, norm %d, with one collective an axis', async (norm, value) => {
-    const clipped = await runWorld({ size: 8 }, async (world) => {
-      const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
-      const names = mesh.pp.rank === 0 ? ['a.weight', 'a.bias'] : ['b.weight']
-      const [parameters, gradients] = partOf(names, mesh.tp.rank)
-      const axes = [mesh.dp, mesh.pp, mesh.tp]
-      const before = await positions(axes)
-      const options = { maxNorm: 1, norm, tensor: mesh.tp, pipeline: mesh.pp }
-      const total = await clipGradients(parameters, gradients, options)
-      const calls = (await positions(axes)).map((position, i) => position - before[i]! - 1)
-      return { total, calls }
-    })
-    for (const rank of clipped) expect(rank).toEqual({ total: value, calls: [0, 1, 1] })
-  })
+  it.each(norms)(
+    'is right for dp x pp x tp, norm %d, with one collective for each axis',
+    async (norm, value) => {
+      const clipped = await runWorld({ size: 8 }, async (world) => {
+        const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
+        const names = mesh.pp.rank === 0 ? ['a.weight', 'a.bias'] : ['b.weight']
+        const [parameters, gradients] = partOf(names, mesh.tp.rank)
+        const axes = [mesh.dp, mesh.pp, mesh.tp]
+        const before = await positions(axes)
+        const options = { maxNorm: 1, norm, tensor: mesh.tp, pipeline: mesh.pp }
+        const total = await clipGradients(parameters, gradients, options)
+        const calls = (await positions(axes)).map((position, i) => position - before[i]! - 1)
+        return { total, calls }
+      })
+      for (const rank of clipped) expect(rank).toEqual({ total: value, calls: [0, 1, 1] })
+    },
+  )
 
-  it.each(norms)('shards of ZeRO, norm %d', async (norm, value) => {
+  it.each(norms)('is right for shards of ZeRO, norm %d', async (norm, value) => {
     const flat = [...whole.values()].flatMap((values) => [...values])
     const clipped = await runWorld({ size: 4 }, async (group) => {
       const gradient = Float32Array.from(flat.slice(2 * group.rank, 2 * group.rank + 2))

@@ -77,7 +77,7 @@ describe.each(backends)('optimizers and clipping on $name', ({ name, env, missin
     return
   }
 
-  it('do as on the host, and their state comes back', async () => {
+  it('have the same results as on the host, and their state can be read', async () => {
     const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
     expect(Object.keys(device)).toEqual(Object.keys(expected))
     for (const { left } of Object.values(device)) expect(left).toBe(0)
@@ -92,7 +92,7 @@ describe.each(backends)('optimizers and clipping on $name', ({ name, env, missin
     }
   })
 
-  it('leave alone what shares memory with a parameter: clones, and the array it came from', async () => {
+  it('do not change clones of a parameter or the array that it was created from', async () => {
     const source = `
       const { Adam, SGD, tf } = training
       await training.loadBackend('${name}')

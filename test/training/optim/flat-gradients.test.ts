@@ -33,7 +33,7 @@ function fill({ length }: { readonly length: number }): Float32Array {
   return new Float32Array(length).fill(NaN)
 }
 
-it('lays parameters out in order and without gaps', () => {
+it('lays out parameters in order and without gaps', () => {
   const layout = flatten([
     { name: 'a', shape: [2, 3] },
     { name: 'b', shape: [] },
@@ -53,7 +53,7 @@ it('lays parameters out in order and without gaps', () => {
 describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it('are the sums over the micro-batches, in one buffer of an arena, and no tensor is left', async () => {
+  it('are the sums over the micro-batches in one buffer of an arena, and leak no tensor', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const module = model()
       const layout = flatten(module.parameters)
@@ -82,7 +82,7 @@ describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) =>
     })
   })
 
-  it('start anew with each step, and are zeros for a parameter without one', () => {
+  it('start from zero in each step, and remain zero for a parameter without a gradient', () => {
     const module = model()
     const unused = { name: 'unused', shape: [3] }
     const layout = flatten([...module.parameters, unused])
@@ -116,7 +116,7 @@ describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) =>
   it.each([
     ['SGD', () => new SGD({ learningRate: 0.1, momentum: 0.9 })],
     ['Adam', () => new Adam({ learningRate: 0.1 })],
-  ])('update parameters through %s as tensors do, without one', (_, makeOptimizer) => {
+  ])('give %s the same results as tensors do', (_, makeOptimizer) => {
     const [first, second] = [model(), model()]
     const layout = flatten(first.parameters)
     const gathered = gatherGradients(layout, fill(layout))
@@ -141,7 +141,7 @@ describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) =>
     })
   })
 
-  it('refuse what the layout does not know', () => {
+  it('refuse parameters that are not in the layout', () => {
     const layout = flatten([{ name: 'w', shape: [2, 3] }])
     expect(() => gatherGradients(layout, new Float32Array(5))).toThrow(
       /buffer is one of 5 values; expected the size of the layout, 6 values/,

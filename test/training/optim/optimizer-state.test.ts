@@ -4,30 +4,33 @@ import { build, cases, gradient } from './support/cases.ts'
 describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it.each(cases)('%s keeps its state by name: order and subsets do not matter', (_, make) => {
-    const run = (orders: string[][]) => {
-      const parameters = new Map(['a', 'b'].map((name) => [name, build(name, [1, 2])]))
-      const optimizer = make()
-      for (const order of orders) {
-        const gradients = new Map(
-          order.map((name) => [name, gradient(name === 'a' ? [1, 2] : [-3, 1])]),
-        )
-        optimizer.step(
-          order.map((name) => parameters.get(name)!),
-          gradients,
-        )
+  it.each(cases)(
+    '%s keeps its state by name, whatever the order of parameters and their selection',
+    (_, make) => {
+      const run = (orders: string[][]) => {
+        const parameters = new Map(['a', 'b'].map((name) => [name, build(name, [1, 2])]))
+        const optimizer = make()
+        for (const order of orders) {
+          const gradients = new Map(
+            order.map((name) => [name, gradient(name === 'a' ? [1, 2] : [-3, 1])]),
+          )
+          optimizer.step(
+            order.map((name) => parameters.get(name)!),
+            gradients,
+          )
+        }
+        return [...parameters.values()].map(({ value }) => [...value.dataSync()])
       }
-      return [...parameters.values()].map(({ value }) => [...value.dataSync()])
-    }
-    expect(run([['a'], ['b', 'a'], ['b']])).toEqual(
-      run([
-        ['a', 'b'],
-        ['a', 'b'],
-      ]),
-    )
-  })
+      expect(run([['a'], ['b', 'a'], ['b']])).toEqual(
+        run([
+          ['a', 'b'],
+          ['a', 'b'],
+        ]),
+      )
+    },
+  )
 
-  it.each(cases)('%s goes on from a copy of its state as if nothing had been', async (_, make) => {
+  it.each(cases)('%s continues from a copy of its state with the same values', async (_, make) => {
     const steps = (optimizer: Optimizer, parameter: Parameter, count: number) => {
       for (let step = 0; step < count; step++) {
         optimizer.step([parameter], new Map([['p', gradient([0.5, -step, 2])]]))
@@ -48,7 +51,7 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     expect(await second.state()).toEqual(await first.state())
   })
 
-  it.each(cases)('%s begins anew when it is disposed', async (_, make) => {
+  it.each(cases)('%s starts again after it is disposed', async (_, make) => {
     const first = make()
     const step = (optimizer: Optimizer) => {
       const parameter = build('p', [1, 2])

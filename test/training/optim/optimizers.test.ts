@@ -22,7 +22,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     })
   })
 
-  it("makes torch's first steps", () => {
+  it('makes the same first steps as torch', () => {
     const momentum = build('a', [1])
     const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
     optimizer.step([momentum], new Map([['a', gradient([1])]]))
@@ -42,7 +42,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
   it.each([
     ['patterns', ['**.bias', 'norm.*'] as const],
     ['a predicate', (name: string) => name !== 'layers.0.weight'],
-  ])('AdamW decays only what %s leave', (_, withoutDecay) => {
+  ])('AdamW decays only parameters that do not match %s', (_, withoutDecay) => {
     const parameters = ['layers.0.weight', 'layers.0.bias', 'norm.scale'].map((name) =>
       build(name, [2, 4]),
     )
@@ -56,7 +56,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     ])
   })
 
-  it('SGD and Adam add the decay to the gradients of what patterns leave', () => {
+  it('SGD and Adam add the decay to the gradients of parameters that match no pattern', () => {
     for (const [optimizer, weight] of [
       [new SGD({ learningRate: 0.5, weightDecay: 0.5, withoutDecay: 'b' }), [1.5, 3]],
       // the first step of Adam is the learning rate
@@ -70,7 +70,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     }
   })
 
-  it.each(cases)('%s takes a new learning rate between steps', (_, make) => {
+  it.each(cases)('%s accepts a new learning rate between steps', (_, make) => {
     const parameter = build('p', [1])
     const optimizer = make()
     optimizer.learningRate = 0
@@ -78,20 +78,23 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     expect(parameter.value.dataSync()[0]).toBe(1)
   })
 
-  it.each(cases)('%s replaces values, frees what it used and skips the rest', (_, make) => {
-    const [used, unused] = [build('used', [1, 2]), build('unused', [3])]
-    const old = used.value
-    const optimizer = make()
-    const before = tf.memory()
-    for (let step = 0; step < 3; step++) {
-      optimizer.step([used, unused], new Map([['used', gradient([1, 1])]]))
-    }
-    expect(tf.memory()).toEqual(before)
-    expect(old.isDisposed).toBe(true)
-    expect([...unused.value.dataSync()]).toEqual([3])
-  })
+  it.each(cases)(
+    '%s replaces values, disposes the gradients that it uses and skips other parameters',
+    (_, make) => {
+      const [used, unused] = [build('used', [1, 2]), build('unused', [3])]
+      const old = used.value
+      const optimizer = make()
+      const before = tf.memory()
+      for (let step = 0; step < 3; step++) {
+        optimizer.step([used, unused], new Map([['used', gradient([1, 1])]]))
+      }
+      expect(tf.memory()).toEqual(before)
+      expect(old.isDisposed).toBe(true)
+      expect([...unused.value.dataSync()]).toEqual([3])
+    },
+  )
 
-  it('is not fooled by packed copies of a weight', () => {
+  it('is not affected by packed copies of a weight', () => {
     const weight: Parameter = { name: 'w', shape: [2, 2], value: tf.ones([2, 2]) }
     const x = tf.ones([1, 2])
     expect([...tf.matMul(x, weight.value).dataSync()]).toEqual([2, 2])
@@ -114,7 +117,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     )
   })
 
-  it.each(cases)('%s changes nothing where one gradient does not fit', async (_, make) => {
+  it.each(cases)('%s changes nothing if one gradient does not fit', async (_, make) => {
     const parameters = [build('a', [1, 2]), build('b', [3])]
     const gradients = new Map([
       ['a', gradient([1, 1])],
@@ -131,7 +134,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     tf.dispose([...gradients.values()])
   })
 
-  it.each(cases)('%s refuses gradients of which none is that of a parameter', async (_, make) => {
+  it.each(cases)('%s refuses gradients of other parameters only', async (_, make) => {
     const parameters = [build('a', [1, 2])]
     const optimizer = make()
     const step = (...given: unknown[]) => {
@@ -159,7 +162,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     step(parameters, new Map())
   })
 
-  it.each(cases)('%s makes one step of a parameter that is listed twice', (_, make) => {
+  it.each(cases)('%s updates a parameter that is listed twice once', (_, make) => {
     const [tied, once] = [build('a', [1, 2]), build('a', [1, 2])]
     make().step([tied, tied], new Map([['a', Float32Array.of(0.5, -0.5)]]))
     make().step([once], new Map([['a', Float32Array.of(0.5, -0.5)]]))

@@ -48,7 +48,7 @@ it('refuses options of another kind of optimizer', () => {
   expect(() => made(SGD)).toThrow(/options is undefined; expected an object with learningRate/)
 })
 
-it("refuses parameters in the options' place", () => {
+it('refuses parameters in place of the options', () => {
   const parameters: readonly Partial<Parameter>[] = [{ name: 'a' }, { name: 'b' }]
   expect(() => made(Adam, parameters, { learningRate: 0.1 })).toThrow(/options is an array of 2/)
 })

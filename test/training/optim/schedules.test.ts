@@ -3,7 +3,7 @@ import { constantRate, SGD, warmupCosine, warmupStableDecay } from '@tsrun/train
 const rates = (schedule: (step: number) => number, steps: number) =>
   Array.from({ length: steps }, (_, step) => Number(schedule(step).toFixed(6)))
 
-it('rises on the warm-up to the peak, and stays there', () => {
+it('rises to the peak during the warm-up, and stays there', () => {
   expect(rates(constantRate({ peak: 8, warmup: 3 }), 6)).toEqual([2, 4, 6, 8, 8, 8])
   expect(rates(constantRate({ peak: 8 }), 2)).toEqual([8, 8])
 })
@@ -17,7 +17,7 @@ it('falls along half a cosine to the minimum', () => {
   expect(rates(warmupCosine({ peak: 2, total: 2 }), 3)).toEqual([2, 1, 0])
 })
 
-it('stays at the peak until the decay begins', () => {
+it('stays at the peak until the decay', () => {
   const options = { peak: 4, warmup: 1, total: 8, decay: 4 }
   expect(rates(warmupStableDecay(options), 10)).toEqual([2, 4, 4, 4, 4, 3, 2, 1, 0, 0])
   const sqrt = warmupStableDecay({ ...options, shape: 'sqrt', minimum: 2 })
@@ -26,12 +26,12 @@ it('stays at the peak until the decay begins', () => {
   expect(rates(cosine, 9).slice(4)).toEqual([4, 3.414214, 2, 0.585786, 0])
 })
 
-it('has no decay, and no steps at all, where the options say so', () => {
+it('supports zero steps of decay, and zero steps', () => {
   expect(rates(warmupStableDecay({ peak: 1, total: 2, decay: 0 }), 3)).toEqual([1, 1, 0])
   expect(rates(warmupCosine({ peak: 1, total: 0 }), 2)).toEqual([0, 0])
 })
 
-it('sets the rate of an optimizer', () => {
+it('can set the learning rate of an optimizer', () => {
   const optimizer = new SGD({ learningRate: 0 })
   optimizer.learningRate = constantRate({ peak: 0.5 })(0)
   expect(optimizer.learningRate).toBe(0.5)

@@ -42,7 +42,7 @@ describe('the fused updates of the wasm backend', () => {
     ['AdamW', () => new AdamW({ learningRate: 0.02, weightDecay: 0.1 })],
   ]
 
-  it.each(cases)('%s has the bits of plain JavaScript', async (_, make) => {
+  it.each(cases)('%s gives the same bits as plain JavaScript', async (_, make) => {
     await loadBackend('cpu')
     const expected = train(make(), 'tensor')
     await loadBackend('wasm')

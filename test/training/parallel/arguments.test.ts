@@ -54,7 +54,7 @@ const calls: [string, (group: ProcessGroup) => unknown][] = [
 ]
 
 describe.each(calls)('%s', (_, call) => {
-  it('asks for a group where there is none', async () => {
+  it('asks for a group if there is none', async () => {
     await runWorld({ size: 1 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 1, tp: 1 }, world)
       for (const [wrong, shown] of [
@@ -75,7 +75,7 @@ describe.each(calls)('%s', (_, call) => {
 })
 
 describe('fullyShard', () => {
-  it('asks for the axes of a mesh that are misspelt', async () => {
+  it('refuses misspelt axes of a mesh', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const missing = undefined as unknown as ProcessGroup
       for (const [groups, name] of [
@@ -122,7 +122,7 @@ describe('a DistributedOptimizer', () => {
     ['sgd', '"sgd"'],
     [new Adam(), 'Adam'],
     [undefined, 'undefined'],
-  ])('wraps an optimizer of tf.train only: %p', async (inner, shown) => {
+  ])('wraps only an optimizer of tf.train: %p', async (inner, shown) => {
     await runWorld({ size: 1 }, async (group) => {
       const error = await refusalOf(() => new DistributedOptimizer(inner as never, group))
       expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name: 'inner' } })
@@ -160,15 +160,15 @@ describe('options of a style', () => {
     ['inputs', () => rowParallel({ inputs: 'replicated' } as object)],
     ['sequenced', () => vocabParallel({ sequenced: true } as object)],
     ['sequenced', () => gptPlan({ sequenced: true } as object)],
-  ])('are those that there are: %s', async (name, make) => {
+  ])('are refused if they are unknown: %s', async (name, make) => {
     const error = await refusalOf(make)
     expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
-    expect(error?.message).toContain(`one with ${name}`)
+    expect(error?.message).toContain(`unknown key "${name}"`)
   })
 })
 
 describe('weights of tf.layers that ranks share', () => {
-  it('are not those of one rank', async () => {
+  it('cannot be given the values of one rank', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const model = parallelizeLayers(layersModel(), { only: columnParallel() }, group)
       const error = await errorOf(() => broadcastWeights(model, group))

@@ -21,7 +21,7 @@ describe('generator', () => {
     expect(draw('layers.0.weight', 0, 4)).toEqual(draw('layers.0.weight', 0, 4))
   })
 
-  it('gives names and seeds streams of their own', () => {
+  it('has a different stream for each name and seed', () => {
     const streams = [
       ...Array.from({ length: 50 }, (_, seed) => draw('a', seed, 3)),
       ...Array.from({ length: 50 }, (_, i) => draw(`layers.${String(i)}.weight`, 0, 3)),

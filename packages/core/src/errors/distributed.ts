@@ -64,7 +64,7 @@ export const distributedErrors = {
   ERR_TSR_SELF_SEND: {
     category: 'user',
     message:
-      '{operation}: rank {rank} blocks on a message to itself, and has not called the other half of it',
+      '{operation}: rank {rank} blocks on a message to itself without having called the other half',
     advice:
       'Call the other half first, or both halves in one batchIsendIrecv(); or copy the buffer instead.',
   },
@@ -165,7 +165,7 @@ export const distributedErrors = {
   },
   ERR_TSR_FLIGHT_DIRECTORY: {
     category: 'user',
-    message: 'Cannot write the flight record in {directory}: {reason}',
+    message: 'Cannot write the flight record to {directory}: {reason}',
     advice: 'Choose another folder with --log-dir or TSRUN_FLIGHT_DIR.',
   },
   ERR_TSR_GROUP_LEFT: {
@@ -186,7 +186,7 @@ export const distributedErrors = {
     message:
       'Rank {rank} is not part of what is left of group {group}: the others ({survivors}) lost the connection to it, or it called shrink() too late',
     advice:
-      'End this process. If it was alive and well, look for a broken network; once restarted, it can rejoin when the others call reconfigure().',
+      'End this process. If it was healthy, look for a broken network; once restarted, it can rejoin when the others call reconfigure().',
   },
   ERR_TSR_CANNOT_RECONFIGURE: {
     category: 'user',

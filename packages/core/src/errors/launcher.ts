@@ -55,7 +55,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'There are no flight records in {directory}: {problem}',
     advice:
-      'Give the folder of TSRUN_FLIGHT_DIR or --log-dir DIR, or below the latter DIR/RUN-ID or DIR/RUN-ID/attempt_N. Ranks write records only when something fails.',
+      'Give the folder of TSRUN_FLIGHT_DIR or of --log-dir, or the folder of a run or an attempt below --log-dir. Ranks write records only when something fails.',
   },
   ERR_TSR_NO_JOB: {
     category: 'user',

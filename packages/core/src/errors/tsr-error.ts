@@ -1,5 +1,22 @@
+import { isPromise } from 'node:util/types'
+import { coreErrors, nativeErrors } from './core.ts'
 import type { ErrorCategory, ErrorDefinition } from './definition.ts'
-import { errorTable, type TsrErrorCode } from './table.ts'
+import { distributedErrors } from './distributed.ts'
+import { launcherErrors } from './launcher.ts'
+import { storeErrors } from './store.ts'
+import { trainingErrors } from './training.ts'
+
+/** All errors of the project: category, message and advice by code, with one section for each package. */
+export const errorTable = {
+  ...coreErrors,
+  ...nativeErrors,
+  ...storeErrors,
+  ...distributedErrors,
+  ...trainingErrors,
+  ...launcherErrors,
+} as const
+
+export type TsrErrorCode = keyof typeof errorTable
 
 type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`
   ? Name | Placeholders<Rest>
@@ -104,4 +121,24 @@ export function isTsrError(value: unknown): value is TsrError {
 /** A code that a process of another version sent may be missing from this table. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
+}
+
+/** Describes any value in an error message. Strings are quoted, so that '1' can be told from 1. */
+export function shown(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (Array.isArray(value)) return `an array of ${String(value.length)}`
+  if (isPromise(value)) return 'a promise'
+  if (typeof value === 'function') return 'a function'
+  return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
+}
+
+/** How many keys of a plain object are listed: enough to recognize it. */
+const MOST_KEYS = 5
+
+function shownObject(value: object): string {
+  const { constructor: kind } = value as { constructor?: { name: string } }
+  if (kind !== undefined && kind !== Object) return `an instance of ${kind.name}`
+  const keys = Object.keys(value)
+  const some = keys.length > MOST_KEYS ? [...keys.slice(0, MOST_KEYS), '...'] : keys
+  return some.length === 0 ? 'an empty object' : `an object with ${some.join(', ')}`
 }

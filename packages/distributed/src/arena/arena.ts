@@ -1,6 +1,13 @@
 import { tsrError } from '@tsrun/core'
-import { forgetDType, rememberDType } from '../allocated-dtypes.ts'
-import { dtypeNames, dtypes, type AnyTypedArray, type DType, type TypedArrayOf } from '../dtype.ts'
+import {
+  dtypeNames,
+  dtypes,
+  forgetDType,
+  recordDType,
+  type AnyTypedArray,
+  type DType,
+  type TypedArrayOf,
+} from '../dtype.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { Allocator } from './allocator.ts'
 import { convert } from './convert.ts'
@@ -40,7 +47,7 @@ export class Arena {
     const at = this.allocBytes(length * bytes)
     this.heap.bytes.fill(0, at, at + length * bytes)
     const view = new array(this.heap.bytes.buffer, at, length)
-    rememberDType(view, dtype)
+    recordDType(view, dtype)
     return view
   }
 

@@ -1,6 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { knownDTypeOf } from '../allocated-dtypes.ts'
-import type { AnyTypedArray } from '../dtype.ts'
+import { dtypeOf, type AnyTypedArray } from '../dtype.ts'
 import type { HalfDType, Kernels } from '../kernels/kernels.ts'
 
 /** Writes numbers of float32 as 16-bit floats, or the other way; all arrays are of the arena. */
@@ -10,7 +9,7 @@ export function convert(
   from: AnyTypedArray,
   factor: number,
 ): void {
-  const [target, source] = [knownDTypeOf(to), knownDTypeOf(from)]
+  const [target, source] = [dtypeOf(to), dtypeOf(from)]
   if (to.length === from.length) {
     if (source === 'float32' && isHalf(target)) {
       kernels.narrow(target, to.byteOffset, from.byteOffset, to.length, factor)

@@ -41,9 +41,13 @@ export interface DiagnosisOptions {
   readonly debug?: 'off' | 'detail'
 }
 
-/** Completes the options from the environment. @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT */
+/**
+ * Completes options, which have been checked, from the environment.
+ *
+ * @throws ERR_TSR_ENVIRONMENT
+ */
 export function readDiagnosis(
-  options: DiagnosisOptions,
+  options: { readonly [Name in keyof DiagnosisOptions]: DiagnosisOptions[Name] | undefined },
   env: NodeJS.ProcessEnv,
 ): DiagnosisSettings {
   const { TSRUN_FLIGHT_DIR: directory, TSRUN_FLIGHT_ENTRIES: entries } = env
@@ -58,11 +62,7 @@ export function readDiagnosis(
 }
 
 function readPatience(option: number | undefined, text: string | undefined): number {
-  if (option !== undefined) {
-    if (option > 0) return option
-    const expected = 'milliseconds above 0'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'stallWarning', value: option, expected })
-  }
+  if (option !== undefined) return option
   const seconds = readNumber('TSRUN_STALL_WARNING', text, DEFAULT_STALL, (value) =>
     value >= 0 ? undefined : 'seconds, 0 or more',
   )
@@ -73,7 +73,6 @@ function readDebug(option: string | undefined, text: string | undefined): boolea
   const level = option ?? (text === undefined || text === '' ? 'off' : text)
   if (level === 'off' || level === 'detail') return level === 'detail'
   const facts = { value: JSON.stringify(level), expected: 'off or detail' }
-  if (option !== undefined) throw tsrError('ERR_TSR_ARGUMENT', { name: 'debug', ...facts })
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_DEBUG', ...facts })
 }
 

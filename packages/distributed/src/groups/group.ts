@@ -1,210 +1,113 @@
+import { tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import type { Runner } from '../runners/runner.ts'
 import type {
   BatchedMessage,
   CallOptions,
-  CollectiveOptions,
+  JoinOptions,
   MessageOptions,
-  MonitoredBarrierOptions,
+  NewGroupOptions,
+  ProcessGroup,
   ReceivedObject,
-  ReduceOptions,
   Source,
   Work,
 } from '../process-group.ts'
-import { checkRoot, checkTag } from './calls/arguments.ts'
-import { startBatch } from './calls/batch.ts'
-import { CallForms } from './blocking.ts'
-import {
-  allGatherCall,
-  allToAllCall,
-  barrierCall,
-  broadcastCall,
-  gatherCall,
-  monitoredBarrierCall,
-  reduceScatterCall,
-  reductionCall,
-  scatterCall,
-} from './calls/collectives.ts'
-import { coalescedCall } from './calls/coalesced.ts'
-import { batchCalls, recvCall, sendCall } from './calls/messages.ts'
+import { checkTag, waitOptions } from './calls/arguments.ts'
+import { Collectives } from './calls/collectives.ts'
+import { recvCall, sendCall, startBatch } from './calls/messages.ts'
+import { Operations, type GroupIdentity } from './calls/operations.ts'
+import { agreeOnGroup, ranksOfColor } from './membership/new-group.ts'
+import { agreeOnSurvivors } from './membership/shrink.ts'
+import { World, type WorldFacts } from './membership/world.ts'
 import { ObjectCollectives } from './objects/collectives.ts'
 import { ObjectMessages } from './objects/messages.ts'
-import { SelfMessages } from './calls/self-messages.ts'
-import type { FollowedWork } from './calls/stepped-work.ts'
-import { Submissions, type Call } from './calls/operations.ts'
-import { allGatherVCall, allToAllVCall, gatherVCall, scatterVCall } from './calls/uneven.ts'
 
-export interface GroupIdentity {
+/** Id of the group of all ranks. */
+const WORLD_ID = 0
+
+/** The process group on an engine. Collectives and synchronous forms are in its base classes. */
+export class EngineProcessGroup extends Collectives implements ProcessGroup {
+  readonly ranks: readonly number[]
+  /** Of the group in the world. */
   readonly id: number
-  readonly name: string
-  /** Rank of this process in the group. */
-  readonly rank: number
-  /** World rank of each member. */
-  readonly ranks: readonly number[]
-  /** Default time-out in milliseconds. */
-  readonly timeout: number
-}
-
-/** The process group on an engine: checks the arguments, places the buffers, submits. */
-export class EngineProcessGroup extends CallForms {
-  readonly name: string
-  readonly rank: number
-  readonly size: number
-  readonly ranks: readonly number[]
-  readonly #id: number
-  readonly #host: Runner
-  readonly #submissions: Submissions
-  readonly #onDestroyed: () => Promise<void>
+  readonly #world: World
+  readonly #operations: Operations
   readonly #objects: ObjectMessages
   readonly #objectCollectives: ObjectCollectives
-  readonly #self: SelfMessages
-  #destroyed = false
+  #isDestroyed = false
 
-  constructor(identity: GroupIdentity, host: Runner, onDestroyed: () => Promise<void>) {
-    super()
-    this.#id = identity.id
-    this.name = identity.name
-    this.rank = identity.rank
-    this.ranks = identity.ranks
-    this.size = identity.ranks.length
-    this.#host = host
-    this.#submissions = new Submissions(identity, host)
-    this.#onDestroyed = onDestroyed
-    this.#objects = new ObjectMessages(this)
-    this.#objectCollectives = new ObjectCollectives(this)
-    this.#self = new SelfMessages(identity)
-    host.addGroup(identity.id, identity.name, identity.ranks)
-    host.journal.groups.set(identity.id, identity)
+  constructor(world: World, identity: GroupIdentity) {
+    const { id, name, rank, ranks } = identity
+    const { runner } = world
+    const operations = new Operations(identity, runner)
+    const member = { name, rank, size: ranks.length }
+    super(member, operations)
+    this.ranks = ranks
+    this.id = id
+    this.#world = world
+    this.#operations = operations
+    this.#objects = new ObjectMessages(member, operations)
+    this.#objectCollectives = new ObjectCollectives(member, operations)
+    runner.addGroup(id, name, ranks)
+    runner.journal.groups.set(id, identity)
+  }
+
+  /** @throws ERR_TSR_ARGUMENT for a group that this package has not made */
+  static of(group: ProcessGroup): EngineProcessGroup {
+    if (#world in group) return group
+    const expected = 'a process group of this package'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'group', value: group.name, expected })
+  }
+
+  get world(): World {
+    return this.#world
+  }
+
+  get generation(): number {
+    return this.#world.generation
   }
 
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-    return this.#host.arena.alloc(dtype, length)
+    return this.#operations.arena.alloc(dtype, length)
   }
 
   free(buffer: AnyTypedArray): void {
-    this.#host.arena.free(buffer)
+    this.#operations.arena.free(buffer)
   }
 
   convert(to: AnyTypedArray, from: AnyTypedArray, factor = 1): void {
-    this.#host.arena.convert(to, from, factor)
+    this.#operations.arena.convert(to, from, factor)
   }
 
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-    return this.message(sendCall(this, buffer, to, checkTag(options?.tag ?? 0), options))
+    return this.#operations.start(sendCall(this, buffer, to, checkTag(options?.tag), options))
   }
 
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
-    return this.messageFor(recvCall(this, buffer, from, checkTag(options?.tag ?? 0), options))
+    return this.#operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
+  }
+
+  isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
+    return this.send(buffer, to, options)
+  }
+
+  irecv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
+    return this.recv(buffer, from, options)
   }
 
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[] {
-    return startBatch(batchCalls(this, messages, options), options, (call) =>
-      call.name === 'send' ? this.message(call) : this.messageFor(call),
-    )
-  }
-
-  broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Work {
-    return this.submit(broadcastCall(this, buffer, root, options))
-  }
-
-  reduce(buffer: AnyTypedArray, root: number, options?: ReduceOptions): Work {
-    checkRoot('reduce', this, root)
-    return this.submit(reductionCall('reduce', buffer, root, options))
-  }
-
-  allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Work {
-    return this.submit(reductionCall('allReduce', buffer, 0, options))
-  }
-
-  allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Work {
-    return this.submit(coalescedCall(this.#host.arena, buffers, options))
-  }
-
-  reduceScatter(output: AnyTypedArray, input: AnyTypedArray, options?: ReduceOptions): Work {
-    return this.submit(reduceScatterCall(this, output, input, options))
-  }
-
-  allGather(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work {
-    return this.submit(allGatherCall(this, output, input, options))
-  }
-
-  allGatherV(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    counts: readonly number[],
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(allGatherVCall(this, output, input, counts, options))
-  }
-
-  gather(
-    output: AnyTypedArray | null,
-    input: AnyTypedArray,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(gatherCall(this, output, input, root, options))
-  }
-
-  gatherV(
-    output: AnyTypedArray | null,
-    input: AnyTypedArray,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(gatherVCall(this, output, input, counts, root, options))
-  }
-
-  scatter(
-    output: AnyTypedArray,
-    input: AnyTypedArray | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(scatterCall(this, output, input, root, options))
-  }
-
-  scatterV(
-    output: AnyTypedArray,
-    input: AnyTypedArray | null,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(scatterVCall(this, output, input, counts, root, options))
-  }
-
-  allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Work {
-    return this.submit(allToAllCall(this, output, input, options))
-  }
-
-  allToAllV(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    outputCounts: readonly number[],
-    inputCounts: readonly number[],
-    options?: CollectiveOptions,
-  ): Work {
-    return this.submit(allToAllVCall(this, output, input, outputCounts, inputCounts, options))
-  }
-
-  barrier(options?: CollectiveOptions): Work {
-    return this.submit(barrierCall(options))
-  }
-
-  monitoredBarrier(options?: MonitoredBarrierOptions): Work {
-    return this.submit(monitoredBarrierCall(this, options))
+    return startBatch(this, this.#operations, messages, options)
   }
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work {
     return this.#objects.send(value, to, options)
   }
 
-  recvObject(from: number, options?: MessageOptions): Work<unknown>
-  recvObject(from: 'any' | null, options?: MessageOptions): Work<ReceivedObject>
+  recvObject<From extends Source>(
+    from: From,
+    options?: MessageOptions,
+  ): Work<From extends number ? unknown : ReceivedObject>
   recvObject(from: Source, options?: MessageOptions): Work<unknown> {
     return from === 'any' || from === null
       ? this.#objects.receiveAny(options)
@@ -231,18 +134,59 @@ export class EngineProcessGroup extends CallForms {
     return this.#objectCollectives.allToAll(values, options)
   }
 
+  globalRank(rank: number): number {
+    return this.ranks[rank] ?? this.#refuseRank('globalRank', rank)
+  }
+
+  groupRank(worldRank: number): number {
+    const rank = this.ranks.indexOf(worldRank)
+    return rank < 0 ? this.#refuseRank('groupRank', worldRank) : rank
+  }
+
+  /** See the function `newGroup`. */
+  async newGroup(ranks: readonly number[], options: NewGroupOptions = {}): Promise<ProcessGroup> {
+    const { identity, problem } = await agreeOnGroup(this.#world, this, ranks, options)
+    const group = new EngineProcessGroup(this.#world, identity)
+    if (problem === undefined) return group
+    // other members may have the group already: they must not wait for this rank
+    this.#world.runner.failGroup(identity.id, problem)
+    await group.destroy()
+    throw tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
+  }
+
+  async split(
+    color: number | null,
+    key = this.rank,
+    options: NewGroupOptions = {},
+  ): Promise<ProcessGroup | undefined> {
+    const wait = waitOptions(options, this.#world.timeout)
+    const ranks = await ranksOfColor(this, color, key, wait)
+    if (ranks === undefined) return undefined
+    const name = options.name ?? `${this.name}/${String(color)}`
+    return await this.newGroup(ranks, { ...options, name })
+  }
+
+  async shrink(options: NewGroupOptions = {}): Promise<ProcessGroup> {
+    const identity = await agreeOnSurvivors(this.#world, this, options)
+    return new EngineProcessGroup(this.#world, identity)
+  }
+
+  async reconfigure(options: JoinOptions = {}): Promise<ProcessGroup> {
+    return await this.#world.reconfigure(this.name, options)
+  }
+
   async destroy(): Promise<void> {
-    if (this.#destroyed) return
-    this.#destroyed = true
-    this.#self.finish()
-    await this.#submissions.finish()
-    this.#host.removeGroup(this.#id)
-    this.#host.journal.groups.delete(this.#id)
-    await this.#onDestroyed()
+    if (this.#isDestroyed) return
+    this.#isDestroyed = true
+    await this.#operations.finish()
+    const { runner } = this.#world
+    runner.removeGroup(this.id)
+    runner.journal.groups.delete(this.id)
+    if (this.id === WORLD_ID) await this.#world.leave()
   }
 
   linkStatistics(): LinkStatistics[] {
-    const { journal, transport } = this.#host
+    const { journal, transport } = this.#world.runner
     const stream = transport === 'shared-memory' ? 'tcp' : transport
     return [...this.ranks.entries()]
       .filter(([peer]) => peer !== this.rank)
@@ -250,41 +194,44 @@ export class EngineProcessGroup extends CallForms {
   }
 
   reportProgress({ step, loss }: { readonly step: number; readonly loss?: number }): void {
-    const { status } = this.#host.journal
+    const { status } = this.#world.runner.journal
     status?.set('step', step)
     if (loss !== undefined) status?.set('loss', loss)
   }
 
   recordSpans(recorder: SpanRecorder | undefined): void {
-    this.#host.journal.spans = recorder
+    this.#world.runner.journal.spans = recorder
   }
 
   dumpFlight(directory?: string): string {
-    return this.#host.journal.dump(directory)
+    return this.#world.runner.journal.dump(directory)
   }
 
-  /** Reserves the next `count` positions among the group's collectives. */
-  reserveSequences(count: number): number {
-    return this.#submissions.reserveSequences(count)
+  #refuseRank(operation: string, peer: number): never {
+    const { name: group, size } = this
+    throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group, size })
   }
+}
 
-  /** Starts a checked call; with a sequence that was reserved before, or the next. */
-  submit(call: Call, sequence?: number): FollowedWork<void> {
-    return this.#submissions.submit(sequence === undefined ? call : { ...call, sequence })
-  }
+/** Makes the group of all ranks of a world that this rank has joined. */
+export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
+  const { rank, worldSize, timeout } = facts
+  const ranks = Array.from({ length: worldSize }, (_, i) => i)
+  const identity = { id: WORLD_ID, name: 'world', rank, ranks, timeout }
+  return new EngineProcessGroup(new World(facts), identity)
+}
 
-  /** Starts a message whose end is all that matters. */
-  message(call: Call): FollowedWork<void> {
-    if (call.peer !== this.rank) return this.#submissions.submit(call)
-    this.#submissions.checkOpen(call.name)
-    return this.#self.send(call)
-  }
+/** See the function `newGroup`. */
+export async function newGroupOf(
+  parent: ProcessGroup,
+  ranks: readonly number[],
+  options: NewGroupOptions,
+): Promise<ProcessGroup> {
+  return await EngineProcessGroup.of(parent).newGroup(ranks, options)
+}
 
-  /** Starts a receive; resolves to the rank of its source. */
-  messageFor(call: Call): FollowedWork<number> {
-    const { peer = 0 } = call
-    if (peer !== this.rank) return this.#submissions.submitFor(call, (table) => table[0] ?? peer)
-    this.#submissions.checkOpen(call.name)
-    return this.#self.receive(call)
-  }
+/** The group of all ranks of the newest world that `reconfigure` has made of this group's world. */
+export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
+  const { successor } = group.world
+  return successor === undefined ? group : newestOf(EngineProcessGroup.of(successor))
 }

@@ -1,6 +1,5 @@
 /// <reference path="./webassembly.d.ts" />
-import { readFileSync } from 'node:fs'
-import { tsrError } from '@tsrun/core'
+import { readBuiltFile } from '@tsrun/core'
 import { dtypes, type DType } from '../dtype.ts'
 import { packageFolder } from '../package-folder.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
@@ -55,7 +54,7 @@ let compiled: WebAssembly.Module | undefined
 
 /** Binds the kernels to `memory`, which must be shared. Compiles them at the first call. */
 export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
-  compiled ??= new WebAssembly.Module(readKernels())
+  compiled ??= new WebAssembly.Module(readBuiltFile(file))
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })
     .exports as unknown as Exports
   return {
@@ -78,13 +77,5 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     copy: (to, from, bytes) => {
       kernels.copy(to, from, bytes)
     },
-  }
-}
-
-function readKernels(): Uint8Array<ArrayBuffer> {
-  try {
-    return readFileSync(file)
-  } catch (cause) {
-    throw tsrError('ERR_TSR_INTERNAL', { what: `${file.pathname} is missing` }, { cause })
   }
 }

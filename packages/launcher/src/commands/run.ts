@@ -5,10 +5,11 @@ import { flagTable, type Flag, type FlagValues } from '../args/flags.ts'
 import { toJobOptions } from '../args/job-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
-import { planLife, prepareJob } from '../job/job.ts'
-import { assumedPlan } from '../job/nodes.ts'
-import { describePlan, describePlanAsJson } from '../job/plan.ts'
+import { createJob } from '../job/job.ts'
+import { assumedPlan, describePlan, describePlanAsJson, planAttempt } from '../job/plan.ts'
+import { findScript } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
+import { rendezvous } from '../nodes/rendezvous.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script, then its own arguments, untouched */
@@ -93,18 +94,19 @@ export async function startJob(
   const { env, cwd, console, interrupts } = context
   const settings = completeSettings(values, env)
   const options = toJobOptions(settings, command, availableParallelism())
-  const job = prepareJob(options, env, cwd, nearestCommand(options.script))
+  const script = findScript(options.script, cwd, nearestCommand(options.script))
+  const job = createJob(options, env, cwd, script)
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
-    const plan = planLife(job, assumedPlan(job), 0)
+    const plan = planAttempt(job, assumedPlan(job), 0)
     const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
     console.write('stdout', describe(plan))
     return
   }
   const announcer = new Announcer(console, options.logFormat)
   if (origin !== undefined) announcer.say('settings', origin)
-  context.exitCode = await runJob(job, { console, announcer, interrupts })
+  context.exitCode = await runJob(job, rendezvous, { console, announcer, interrupts })
 }
 
 /** The command that was probably meant with the name of a script that does not exist. */

@@ -1,42 +1,49 @@
 import { once } from 'node:events'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
-import { formatRankList, isTsrError } from '@tsrun/core'
+import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
-import { meet } from '../nodes/meet.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText } from '../report/failure-text.ts'
-import { diagnosisEnvironment, flightDirectory, readFindings } from '../report/flight-records.ts'
+import { flightDirectory, flightEnvironment, readFindings } from '../report/flight-records.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
-import { runLife, type Surroundings } from './attempt.ts'
-import { planLife, type Job } from './job.ts'
+import { runAttempt } from './attempt.ts'
+import type { Job, JobContext } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
+import { planAttempt } from './plan.ts'
 import { attemptDirectory } from './rank-log.ts'
-import { openBoard } from './status-page.ts'
+import { openStatusPage } from './status-page.ts'
 
-/** Milliseconds that other hosts have for their answer when the job is killed. */
+/** Milliseconds that the other hosts have for an answer when the job is killed. */
 const ANSWER_TIME = 1000
+
+/** Brings the nodes of a job together. @throws ERR_TSR_ABORTED at an interrupt */
+export type Rendezvous = (job: Job, context: JobContext) => Promise<Nodes>
 
 /**
  * Runs a job to its end: all ranks of all hosts together, as often as the restart budget allows.
  *
  * @returns the exit code of the launcher, the same on every host
  */
-export async function runJob(job: Job, around: Surroundings): Promise<number> {
-  const { announcer, interrupts } = around
-  announceInterrupts(job, around)
-  const nodes = await meet(job, around).catch((error: unknown) => {
+export async function runJob(
+  job: Job,
+  rendezvous: Rendezvous,
+  context: JobContext,
+): Promise<number> {
+  const { announcer, interrupts } = context
+  announceInterrupts(job, context)
+  const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
     throw error
   })
   if (nodes === undefined) return (interrupts.stop.reason as Interruption).exitCode
   try {
     checkRanks(job.options, worldSizeOf(nodes.plan))
-    announceNodes(nodes.plan, around)
+    announceNodes(nodes.plan, context)
     for (let restartCount = 0; ; restartCount++) {
-      const verdict = await runOnce(job, nodes, restartCount, around)
+      const verdict = await runOnce(job, nodes, restartCount, context)
       if (verdict.kind === 'success') return 0
       if (verdict.kind === 'interrupted') return verdict.exitCode
       const { failure } = verdict
@@ -57,12 +64,12 @@ export async function runJob(job: Job, around: Surroundings): Promise<number> {
   }
 }
 
-/** One life of the job: the ranks of this host, and what all hosts together make of it. */
+/** One attempt of the job: the ranks of this host, and the verdict of all hosts together. */
 export async function runOnce(
   job: Job,
   nodes: Nodes,
   restartCount: number,
-  around: Surroundings,
+  context: JobContext,
 ): Promise<Verdict> {
   const { options } = job
   const { plan } = nodes
@@ -71,30 +78,28 @@ export async function runOnce(
     options.logDir === undefined
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
-  const board = openBoard(job, plan, restartCount)
+  const page = openStatusPage(job, plan, restartCount)
   const records = flightDirectory(directory, job.env)
   const shared = nodes.begin(restartCount)
-  const { outcomes, interrupted } = await runLife(
+  const environment = { ...flightEnvironment(records), ...page.environment }
+  const { outcomes, interrupted } = await runAttempt(
     job,
     {
-      plan: planLife(job, plan, restartCount, {
-        ...diagnosisEnvironment(records),
-        ...board.environment,
-      }),
-      board,
+      plan: planAttempt(job, plan, restartCount, environment),
       worldSize: worldSizeOf(plan),
       directory,
       shared,
+      page,
     },
-    around,
+    context,
   )
-  if (!interrupted) showSummary(job, outcomes, around)
-  const { stop, kill } = around.interrupts
+  if (!interrupted) showSummary(job, outcomes, context)
+  const { stop, kill } = context.interrupts
   const verdict = shared.conclude({
     nodeRank: options.nodeRank,
     outcomes,
     interruption: interrupted ? (stop.reason as Interruption) : undefined,
-    circumstances: {
+    facts: {
       host: hostname(),
       memory: memory(),
       logs: directory,
@@ -113,17 +118,17 @@ async function giveUp(kill: AbortSignal): Promise<Verdict> {
   return { kind: 'interrupted', exitCode: (kill.reason as Interruption).exitCode }
 }
 
-/** Says who takes part, when there are several hosts. */
-function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: Surroundings): void {
+/** Names the hosts and their ranks, where there are several hosts. */
+function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext): void {
   if (nodes.length === 1) return
   const list = nodes.map(({ nodeRank, host, address }) => {
-    const ranks = formatRankList(ranksOf({ nodes, ...plan }, nodeRank))
+    const ranks = formatRanks(ranksOf({ nodes, ...plan }, nodeRank))
     return `node ${nodeRank} ${host} (${address}): ${ranks}`
   })
-  announcer.say('nodes', `${nodes.length} nodes with the ranks ${list.join('; ')}`, { nodes })
+  announcer.say('nodes', `${nodes.length} nodes: ${list.join('; ')}`, { nodes })
 }
 
-function announceInterrupts({ options }: Job, { announcer, interrupts }: Surroundings): void {
+function announceInterrupts({ options }: Job, { announcer, interrupts }: JobContext): void {
   interrupts.stop.addEventListener('abort', () => {
     const { reason } = interrupts.stop.reason as Interruption
     if (reason === undefined) return
@@ -136,7 +141,7 @@ function announceInterrupts({ options }: Job, { announcer, interrupts }: Surroun
   })
 }
 
-/** Twice as long each time, from 0.1 s to 10 s: what failed may need a moment to recover. */
+/** Pauses twice as long each time, from 0.1 s to 10 s: what failed may need a moment to recover. */
 async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Promise<void> {
   const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
   await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
@@ -145,7 +150,7 @@ async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Prom
 function showSummary(
   { options }: Job,
   outcomes: readonly RankOutcome[],
-  { announcer }: Surroundings,
+  { announcer }: JobContext,
 ): void {
   const usages = outcomes.map(rankUsage)
   const wanted = options.summary && options.nproc > 1 && options.logFormat === 'pretty'

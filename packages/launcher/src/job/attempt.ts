@@ -1,29 +1,29 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks } from '@tsrun/core'
-import type { Announcer, Console } from '../logs/console.ts'
-import { type Interrupts, relayJobControl } from '../processes/interrupts.ts'
-import { stopGroups, settle } from '../processes/ladder.ts'
-import { RankProcess } from '../processes/rank-process.ts'
+import { relayJobControl } from '../processes/interrupts.ts'
+import { settle, stopGroups } from '../processes/ladder.ts'
+import { RankProcess, type RankPlan } from '../processes/rank-process.ts'
 import { toOutcome, type RankOutcome } from '../report/outcome.ts'
 import { sample, sampleUsage } from '../report/usage.ts'
-import type { Job } from './job.ts'
-import type { SharedLife } from './nodes.ts'
-import type { RankPlan } from './plan.ts'
-import { logRank, openFiles, type RankLineReader, type RankLog } from './rank-log.ts'
-import type { Board } from './status-page.ts'
+import type { Job, JobContext } from './job.ts'
+import type { SharedAttempt } from './nodes.ts'
+import { logRank, openFiles, type RankLog } from './rank-log.ts'
+import type { AttemptPage } from './status-page.ts'
 
-/** What all lives of a job share. */
-export interface Surroundings {
-  readonly console: Console
-  readonly announcer: Announcer
-  readonly interrupts: Interrupts
-  /** Gets every line of the ranks, whether it is shown or not. */
-  readonly onLine?: RankLineReader
+/** One attempt of a job on this host. */
+export interface Attempt {
+  readonly plan: readonly RankPlan[]
+  readonly worldSize: number
+  /** The folder of the log files, if there are any. */
+  readonly directory: string | undefined
+  /** The part of the other hosts in it. */
+  readonly shared: SharedAttempt
+  readonly page: AttemptPage
 }
 
-export interface LifeResult {
+export interface AttemptResult {
   readonly outcomes: readonly RankOutcome[]
-  /** It was stopped from outside before any rank failed. */
+  /** The attempt was stopped from outside before any rank failed. */
   readonly interrupted: boolean
 }
 
@@ -35,54 +35,46 @@ interface LoggedRank {
 /** Milliseconds for the rest of the output once every process of the job is gone. */
 const DRAIN_TIME = 1000
 
-/** One life of a job on this host. */
-export interface Life {
-  readonly plan: readonly RankPlan[]
-  readonly worldSize: number
-  /** Directory of the log files, if there are any. */
-  readonly directory: string | undefined
-  /** The part that the other hosts have in it. */
-  readonly shared: SharedLife
-  /** What the ranks of this host publish. */
-  readonly board: Board
-}
-
 /**
- * Starts the ranks of this host, waits for the end of the last or the failure of the first, here or
- * elsewhere, and stops what is left. No process of the ranks' groups survives it.
+ * Starts the ranks of this host, waits until the last has ended or the first has failed, here or on
+ * another host, and stops the others. No process of the ranks' groups outlives the attempt.
  *
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
-export async function runLife(job: Job, life: Life, around: Surroundings): Promise<LifeResult> {
-  const { plan, worldSize, directory, shared, board } = life
+export async function runAttempt(
+  job: Job,
+  attempt: Attempt,
+  context: JobContext,
+): Promise<AttemptResult> {
+  const { plan, worldSize, directory, shared, page } = attempt
   const ranks: LoggedRank[] = []
   let interrupted = false
   try {
-    const to = { options: job.options, worldSize, colour: job.colour, directory, ...around }
+    const to = { options: job.options, worldSize, colour: job.colour, directory, ...context }
     for (const one of plan) {
-      if (around.interrupts.stop.aborted || shared.halt.aborted) break
+      if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = openFiles(to, one.rank)
       const process = await RankProcess.start(one, worldSize, job.env)
       ranks.push({ process, log: logRank(process, files, to) })
     }
-    interrupted = await untilDecided(processesOf(ranks), around.interrupts.stop, life)
+    interrupted = await untilDecided(processesOf(ranks), context.interrupts.stop, attempt)
   } finally {
-    board.abort(processesOf(ranks))
-    await stopRanks(processesOf(ranks), job.options.grace, around)
+    page.abort(processesOf(ranks))
+    await stopRanks(processesOf(ranks), job.options.grace, context)
     for (const { log } of ranks) log.close()
-    board.close()
+    page.close()
   }
   return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }
 }
 
 /**
- * Resolves when all ranks have ended well, when it is clear who failed, when another host says that
- * the life is over, or at an interrupt: then with true.
+ * Resolves when all ranks have ended well, when it is clear which rank failed first, when another host
+ * says that the attempt is over, or, with true, at an interrupt.
  */
 async function untilDecided(
   ranks: readonly RankProcess[],
   stop: AbortSignal,
-  { worldSize, shared: { halt, fail } }: Life,
+  { worldSize, shared: { halt, fail } }: Attempt,
 ): Promise<boolean> {
   const endSampling = sampleUsage(ranks)
   const endRelay = relayJobControl(ranks)
@@ -115,25 +107,23 @@ async function untilDecided(
   }
 }
 
-/** Stops every process of the ranks' groups and takes in the last of their output. */
+/** Stops every process of the ranks' groups and takes in the rest of their output. */
 async function stopRanks(
   ranks: readonly RankProcess[],
   grace: number,
-  { announcer, console, interrupts }: Surroundings,
+  { announcer, console, interrupts }: JobContext,
 ): Promise<void> {
   for (const rank of ranks) sample(rank)
   await stopGroups(ranks, {
     grace,
     kill: interrupts.kill,
     onGraceOver: (left) => {
-      const who = formatRanks(left)
-      announcer.say('kill', `${who} did not stop within ${grace / 1000} s: SIGKILL`, {
-        ranks: left,
-      })
+      const message = `${formatRanks(left)} did not stop within ${grace / 1000} s: SIGKILL`
+      announcer.say('kill', message, { ranks: left })
     },
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
-  // A slow reader of our own output may take its time; a stranger who holds a pipe may not.
+  // A slow reader of our own output may take its time; another process that holds a pipe may not.
   let drained: boolean
   do {
     drained = await Promise.race([closed.then(() => true), pause(DRAIN_TIME, false)])

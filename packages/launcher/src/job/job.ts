@@ -2,16 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
-import type { JobOptions, HostOptions } from '../args/job-options.ts'
+import { usageError, type HostOptions, type JobOptions } from '../args/job-options.ts'
+import type { Announcer, Console } from '../logs/console.ts'
 import type { StreamName } from '../logs/lines.ts'
-import { colourLevel, wantsColour } from '../logs/presenter.ts'
+import { wantsColour } from '../logs/presenter.ts'
+import type { Interrupts } from '../processes/interrupts.ts'
 import { findDevices, type Devices } from './devices.ts'
-import type { NodePlan } from './nodes.ts'
 import { packageFolder } from './package.ts'
-import { planRanks, type RankPlan } from './plan.ts'
-import { findScript, type Script, loaderArguments, nodeAbilities } from './script.ts'
+import type { RankLineReader } from './rank-log.ts'
+import { loaderArguments, nodeAbilities, type Script } from './script.ts'
 
-/** A job as it was asked for, checked: every life of it is planned from this. */
+/** A job with its checked options. Every attempt is planned from this. */
 export interface Job {
   readonly options: JobOptions
   readonly env: NodeJS.ProcessEnv
@@ -22,34 +23,24 @@ export interface Job {
   readonly nodeArguments: readonly string[]
 }
 
-/**
- * Looks at the script and at what Node needs to run it.
- *
- * @throws ERR_TSR_SCRIPT, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE
- */
-export function prepareJob(
-  options: JobOptions,
-  env: NodeJS.ProcessEnv,
-  cwd: string,
-  nearestCommand?: string,
-): Job {
-  const script = findScript(options.script, cwd, nearestCommand)
-  return createJob(options, env, cwd, script)
+/** What the process that runs a job gives it. */
+export interface JobContext {
+  readonly console: Console
+  readonly announcer: Announcer
+  readonly interrupts: Interrupts
+  /** Gets every line of the ranks, whether it is shown or not. */
+  readonly onLine?: RankLineReader
 }
 
-/** What Node has to know beside the script. */
+/** Settings of Node beside the script. */
 export interface NodeSetup {
-  /** The file whose language the ranks have to understand. */
+  /** The file whose language the ranks have to run. */
   readonly code: Script
   /** More arguments of Node. */
   readonly execArgv: readonly string[]
 }
 
-/**
- * A job of a script that is known.
- *
- * @throws ERR_TSR_TYPESCRIPT_LOADER
- */
+/** @throws ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING */
 export function createJob(
   options: JobOptions,
   env: NodeJS.ProcessEnv,
@@ -82,40 +73,10 @@ export function createJob(
   }
 }
 
-/** The ranks of one life of the job on this host. */
-export function planLife(
-  { options, env, identity, devices, colour, script, nodeArguments }: Job,
-  nodes: NodePlan,
-  restartCount: number,
-  environment: Readonly<Record<string, string>> = {},
-): RankPlan[] {
-  const { iface, portRange } = options
-  const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  return planRanks({
-    options,
-    node: process.execPath,
-    nodeArguments,
-    script,
-    nodes,
-    token: identity.token,
-    restartCount,
-    env,
-    devices,
-    extraEnvironment: {
-      ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
-      ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
-      ...(portRange === undefined
-        ? {}
-        : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
-      ...environment,
-    },
-  })
-}
-
 export interface RunIdentity {
-  /** Names the job in logs and directories; sorts by start time, for example 20261121-153012-9f3a1c. */
+  /** The name of the job in logs and folders. It sorts by start time: 20261121-153012-9f3a1c. */
   readonly runId: string
-  /** Secret of the job: at least 128, by default 256 random bits, hexadecimal. */
+  /** The secret of the job: 256 random bits, or the one that was given, hexadecimal. */
   readonly token: string
 }
 
@@ -123,7 +84,7 @@ export interface RunIdentity {
  * A run id that no other run has, and the token: that of `--token-file`, else TSRUN_TOKEN, else, on
  * a single host, a random one.
  *
- * @throws ERR_TSR_USAGE when the token is no hexadecimal text of 32 digits or more;
+ * @throws ERR_TSR_USAGE when the token is not a hexadecimal text of 32 digits or more;
  * ERR_TSR_TOKEN_MISSING
  */
 export function makeRunIdentity(
@@ -142,25 +103,20 @@ function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | 
   const token = file === undefined ? env['TSRUN_TOKEN'] : readToken(file)
   if (token === undefined || (token === '' && file === undefined)) return undefined
   if (/^([0-9a-f]{2}){16,}$/i.test(token)) return token
-  const what =
-    file === undefined ? 'TSRUN_TOKEN is not' : `The file ${file} (--token-file) holds no`
-  const article = file === undefined ? ' a' : ''
-  throw usage(`${what}${article} hexadecimal secret of at least 32 digits (an even number)`)
+  const where =
+    file === undefined ? 'TSRUN_TOKEN is not a' : `The file ${file} (--token-file) holds no`
+  throw usageError(`${where} hexadecimal secret of at least 32 digits (an even number)`)
 }
 
 function readToken(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (cause) {
-    throw usage(`The token file cannot be read: ${(cause as Error).message}`, cause)
+    throw usageError(`The token file cannot be read: ${(cause as Error).message}`, cause)
   }
 }
 
 function makeToken(nnodes: number): string {
   if (nnodes > 1) throw tsrError('ERR_TSR_TOKEN_MISSING', { nnodes })
   return randomBytes(32).toString('hex')
-}
-
-function usage(problem: string, cause?: unknown): Error {
-  return tsrError('ERR_TSR_USAGE', { problem }, { cause })
 }

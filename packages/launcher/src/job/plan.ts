@@ -1,62 +1,58 @@
 import { toEnvironment } from '@tsrun/core'
-import type { JobOptions } from '../args/job-options.ts'
-import { deviceEnvironment, type Devices } from './devices.ts'
+import type { RankPlan } from '../processes/rank-process.ts'
+import { colourLevel } from '../logs/presenter.ts'
+import { deviceEnvironment } from './devices.ts'
+import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlan } from './nodes.ts'
 
-/** What one rank is started with. */
-export interface RankPlan {
-  readonly rank: number
-  /** What the launcher adds to its own environment for this rank. */
-  readonly environment: Readonly<Record<string, string>>
-  /** Program and arguments. */
-  readonly command: readonly [string, ...string[]]
-}
-
-/** What all ranks of one life of the job on this host share. */
-export interface JobPlan {
-  readonly options: Pick<JobOptions, 'nodeRank' | 'scriptArguments'>
-  readonly node: string
-  readonly nodeArguments: readonly string[]
-  readonly script: string
-  readonly nodes: NodePlan
-  readonly token: string
-  readonly restartCount: number
-  /** The launcher's environment, on which that of the ranks is laid. */
-  readonly env: Readonly<Record<string, string | undefined>>
-  readonly devices: Devices
-  /** More variables, the same for all ranks. */
-  readonly extraEnvironment: Readonly<Record<string, string>>
-}
-
-/** Plans every rank of a job on this host. */
-export function planRanks(plan: JobPlan): RankPlan[] {
-  const { nodes, options } = plan
-  const { nodeRank, scriptArguments } = options
-  const ranks = ranksOf(nodes, nodeRank)
+/** Plans the ranks of one attempt of the job on this host. @param environment - more variables for all of them */
+export function planAttempt(
+  { options, env, identity, devices, colour, script, nodeArguments }: Job,
+  plan: NodePlan,
+  restartCount: number,
+  environment: Readonly<Record<string, string>> = {},
+): RankPlan[] {
+  const { nodeRank, scriptArguments, iface, portRange } = options
+  const ranks = ranksOf(plan, nodeRank)
+  const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
   return ranks.map((rank, localRank) => ({
     rank,
     environment: {
       ...toEnvironment({
         rank,
-        worldSize: worldSizeOf(nodes),
+        worldSize: worldSizeOf(plan),
         localRank,
         localWorldSize: ranks.length,
         nodeRank,
-        nnodes: nodes.nodes.length,
-        masterAddr: nodes.master.host,
-        masterPort: nodes.master.port,
-        runId: nodes.runId,
-        token: plan.token,
-        restartCount: plan.restartCount,
+        nnodes: plan.nodes.length,
+        masterAddr: plan.master.host,
+        masterPort: plan.master.port,
+        runId: plan.runId,
+        token: identity.token,
+        restartCount,
       }),
-      ...deviceEnvironment(plan.devices, plan.env, localRank, ranks.length),
-      ...plan.extraEnvironment,
+      ...deviceEnvironment(devices, env, localRank, ranks.length),
+      ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
+      ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
+      ...(portRange === undefined
+        ? {}
+        : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
+      ...environment,
     },
-    command: [plan.node, ...plan.nodeArguments, plan.script, ...scriptArguments],
+    command: [process.execPath, ...nodeArguments, script, ...scriptArguments],
   }))
 }
 
-/** In place of a port that the kernel picks. */
+/** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
+export function assumedPlan({ options, identity }: Job): NodePlan {
+  const { nnodes, nproc, masterAddr, masterPort } = options
+  const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {
+    return { nodeRank, nproc, host: '', address: '' }
+  })
+  return { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
+}
+
+/** Stands for a port that is chosen when the job starts. */
 const CHOSEN = '(chosen at the start)'
 
 /** What `--dry-run` prints: the environment (without the secret) and the command of each rank. */
@@ -70,7 +66,7 @@ export function describePlan(ranks: readonly RankPlan[]): string {
   return blocks.join('\n\n') + '\n'
 }
 
-/** The same for programs: one JSON object a rank and line. */
+/** The same for programs: one JSON object per line and rank. */
 export function describePlanAsJson(ranks: readonly RankPlan[]): string {
   return ranks
     .map(({ rank, environment, command }) =>
@@ -84,7 +80,7 @@ function withoutSecret(environment: Readonly<Record<string, string>>): Record<st
   return Object.fromEntries(Object.entries(environment).filter(([name]) => name !== 'TSRUN_TOKEN'))
 }
 
-/** Quotes an argument for a POSIX shell where it needs it. */
+/** Quotes an argument for a POSIX shell where it needs that. */
 function quote(argument: string): string {
   return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", `'\\''`)}'`
 }

@@ -4,19 +4,19 @@ import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
 import type { Announcer, Console } from '../logs/console.ts'
-import { type Line, type StreamName, StderrTail, LineSplitter } from '../logs/lines.ts'
+import { LineSplitter, StderrTail, type Line, type StreamName } from '../logs/lines.ts'
 import { makePresenter, type Presenter } from '../logs/presenter.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
 /** Gets the lines of all ranks. */
 export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
 
-/** Where the output of the ranks of one life goes. */
+/** Where the output of the ranks of one attempt goes. */
 export interface LogDestinations {
   readonly options: Pick<JobOptions, 'nproc' | 'logFormat' | 'ranks'>
   readonly worldSize: number
   readonly colour: Readonly<Record<StreamName, boolean>>
-  /** Directory of this life's log files. */
+  /** The folder of the log files of this attempt, if there are any. */
   readonly directory: string | undefined
   readonly console: Console
   readonly announcer: Announcer
@@ -29,113 +29,35 @@ export interface RankLog {
   close(): void
 }
 
-/**
- * Opens the files of a rank before it starts.
- *
- * @throws ERR_TSR_LOG_DIRECTORY
- */
-export function openFiles(to: LogDestinations, rank: number): RankFiles | undefined {
-  if (to.directory === undefined) return undefined
-  return openRankFiles(to.directory, rank, (reason) => {
-    to.announcer.say('log-failure', `the log files of rank ${rank} end here: ${reason}`, { rank })
-  })
-}
-
-/** Forwards the output of a rank to the console, its files and the tail for the report. */
-export function logRank(
-  process: RankProcess,
-  files: RankFiles | undefined,
-  to: LogDestinations,
-): RankLog {
-  const tail = new StderrTail()
-  process.onError = ({ brief, text }) => {
-    if (brief) files?.write('stderr', { text, end: '\n' })
-  }
-  forwardOutput(process, {
-    console: to.console,
-    presenters: makePresenters(to, process.rank),
-    readers: [
-      (stream, line) => {
-        if (stream === 'stderr') tail.push(line)
-        files?.write(stream, line)
-        to.onLine?.(process.rank, stream, line)
-      },
-    ],
-  })
-  return { tail, close: () => files?.close() }
-}
-
-function makePresenters(
-  { options, worldSize, colour }: LogDestinations,
-  rank: number,
-): Record<StreamName, Presenter> | undefined {
-  if (options.ranks?.has(rank) === false) return undefined
-  const how = { format: options.logFormat, worldSize, colour }
-  return { stdout: makePresenter(how, rank, 'stdout'), stderr: makePresenter(how, rank, 'stderr') }
-}
-
-/** Where the lines of one rank go. */
-export interface OutputSinks {
-  readonly console: Console
-  /** Undefined: this rank does not reach the console. */
-  readonly presenters: Readonly<Record<StreamName, Presenter>> | undefined
-  /** Everybody else who reads the lines: files, the tail. */
-  readonly readers: readonly ((stream: StreamName, line: Line) => void)[]
-}
-
-/** Forwards both streams of a rank, line by line, until they end. */
-function forwardOutput(rank: RankProcess, sinks: OutputSinks): void {
-  for (const stream of ['stdout', 'stderr'] as const) {
-    const splitter = new LineSplitter()
-    const presenter = sinks.presenters?.[stream]
-    const show = (text: string): void => {
-      if (presenter !== undefined && text !== '') sinks.console.write(presenter.output, text)
-    }
-    const take = (lines: readonly Line[]): void => {
-      for (const line of lines) for (const read of sinks.readers) read(stream, line)
-      // One write for a burst of lines.
-      if (presenter !== undefined) show(lines.map((line) => presenter.present(line)).join(''))
-    }
-    rank[stream]
-      .on('data', (chunk: Buffer) => {
-        take(splitter.push(chunk))
-      })
-      .on('end', () => {
-        take(splitter.flush())
-        if (presenter !== undefined) show(presenter.end())
-      })
-    if (presenter !== undefined) sinks.console.throttle(presenter.output, rank[stream])
-  }
-}
-
 /** The two log files of a rank: its lines, without prefix or colour. */
 export interface RankFiles {
   write(stream: StreamName, line: Line): void
   close(): void
 }
 
-/** Where the files of one life of a job lie. */
+/** The folder of the log files of one attempt. */
 export function attemptDirectory(logDir: string, runId: string, restartCount: number): string {
   return join(logDir, runId, `attempt_${restartCount}`)
 }
 
 /**
- * Opens `<directory>/<rank>/{stdout,stderr}.log`. Writes are synchronous, so that the last line
- * before a crash is there. A disk that fills up ends the files, not the job: `onFailure` is told.
+ * Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`. Writes are
+ * synchronous, so the last line before a crash is in the file. When a write fails, for example because
+ * the disk is full, the files end there and the job goes on.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
-function openRankFiles(
-  directory: string,
+export function openFiles(
+  { directory, announcer }: Pick<LogDestinations, 'directory' | 'announcer'>,
   rank: number,
-  onFailure: (reason: string) => void,
-): RankFiles {
-  const own = join(directory, String(rank))
+): RankFiles | undefined {
+  if (directory === undefined) return undefined
+  const folder = join(directory, String(rank))
   const open = new Map<StreamName, number>()
   try {
-    mkdirSync(own, { recursive: true })
+    mkdirSync(folder, { recursive: true })
     for (const stream of ['stdout', 'stderr'] as const) {
-      open.set(stream, openSync(join(own, `${stream}.log`), 'w'))
+      open.set(stream, openSync(join(folder, `${stream}.log`), 'w'))
     }
   } catch (cause) {
     const reason = (cause as Error).message
@@ -152,8 +74,57 @@ function openRankFiles(
       writeSync(fd, stripVTControlCharacters(text) + end)
     } catch (error) {
       close()
-      onFailure((error as Error).message)
+      const reason = (error as Error).message
+      announcer.say('log-failure', `the log files of rank ${rank} end here: ${reason}`, { rank })
     }
   }
   return { write, close }
+}
+
+/** Forwards the output of a rank to the console, to its files and to the tail for the report. */
+export function logRank(
+  rank: RankProcess,
+  files: RankFiles | undefined,
+  to: LogDestinations,
+): RankLog {
+  const tail = new StderrTail()
+  rank.onError = ({ brief, text }) => {
+    if (brief) files?.write('stderr', { text, end: '\n' })
+  }
+  for (const stream of ['stdout', 'stderr'] as const) {
+    const splitter = new LineSplitter()
+    const presenter = presenterOf(rank.rank, stream, to)
+    const show = (text: string): void => {
+      if (presenter !== undefined && text !== '') to.console.write(presenter.output, text)
+    }
+    const take = (lines: readonly Line[]): void => {
+      for (const line of lines) {
+        if (stream === 'stderr') tail.push(line)
+        files?.write(stream, line)
+        to.onLine?.(rank.rank, stream, line)
+      }
+      // Lines that arrive together are written together.
+      if (presenter !== undefined) show(lines.map((line) => presenter.present(line)).join(''))
+    }
+    rank[stream]
+      .on('data', (chunk: Buffer) => {
+        take(splitter.push(chunk))
+      })
+      .on('end', () => {
+        take(splitter.flush())
+        if (presenter !== undefined) show(presenter.end())
+      })
+    if (presenter !== undefined) to.console.throttle(presenter.output, rank[stream])
+  }
+  return { tail, close: () => files?.close() }
+}
+
+/** Undefined for a rank whose output is not shown. */
+function presenterOf(
+  rank: number,
+  stream: StreamName,
+  { options, worldSize, colour }: LogDestinations,
+): Presenter | undefined {
+  if (options.ranks?.has(rank) === false) return undefined
+  return makePresenter({ format: options.logFormat, worldSize, colour }, rank, stream)
 }

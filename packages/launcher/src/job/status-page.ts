@@ -4,17 +4,21 @@ import type { RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlan } from './nodes.ts'
 
-/** The status page of this host in one life of a job. */
-export interface Board {
-  /** The variables with which ranks find it. */
+/** The status page of this host during one attempt of a job. */
+export interface AttemptPage {
+  /** The variables that tell the ranks where it is. */
   readonly environment: Readonly<Record<string, string>>
-  /** Tells the engines of the others, if a rank has failed, that they wait in vain. */
+  /** Tells the engines of the other ranks, if one has failed, that they need not wait any longer. */
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
   close(): void
 }
 
-/** Without a page the job runs all the same. */
-export function openBoard({ options, script }: Job, plan: NodePlan, restartCount: number): Board {
+/** Opens the page. Where that is not possible, the job runs without one. */
+export function openStatusPage(
+  { options, script }: Job,
+  plan: NodePlan,
+  restartCount: number,
+): AttemptPage {
   try {
     const page = new StatusPage({
       runId: plan.runId,
@@ -35,7 +39,7 @@ export function openBoard({ options, script }: Job, plan: NodePlan, restartCount
     }
   } catch (error) {
     createLogger('launcher').info({ reason: (error as Error).message }, 'no status page')
-    // one that the launcher of this launcher made is not ours
+    // The variable may name the page of a launcher that has started this one.
     return {
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,

@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns/promises'
-import { tsrError } from '@tsrun/core'
+import { tsrError, type TsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   isLoopback,
@@ -10,17 +10,17 @@ import {
 } from '@tsrun/store'
 import type { HostOptions } from '../args/job-options.ts'
 
-/** Where node 0 listens, and what the others call it. */
+/** Where node 0 listens, and which address the others use. */
 export interface StoreAddress {
-  /** Address to listen at. */
+  /** The address to listen at. */
   readonly listen: string
-  /** Address for the ranks; undefined: those who join say how they reach it. */
+  /** The address for the ranks; undefined: the nodes that join say how they reach it. */
   readonly publish: string | undefined
 }
 
 /**
- * The address of the store on node 0. Debian gives a host's own name a loopback address
- * (127.0.1.1): then the store listens everywhere, and the others know the address that they use.
+ * The address of the store on node 0. Debian gives the name of a host a loopback address (127.0.1.1) on
+ * that host. The store then listens everywhere, and the other nodes say which address they use.
  *
  * @throws ERR_TSR_STORE_ADDRESS when the name belongs to another host
  */
@@ -36,13 +36,13 @@ export async function storeAddress({
     return { listen: family === 6 ? '::' : '0.0.0.0', publish: undefined }
   }
   if (ownAddresses().includes(address)) return { listen: address, publish: address }
-  const reason = `this host has no such address (${address}); node 0 must run where it belongs`
-  throw tsrError('ERR_TSR_STORE_ADDRESS', { endpoint: `${masterAddr}:${masterPort}`, reason })
+  const reason = `this host has no such address (${address}); start node 0 on the host that has it`
+  throw storeError(masterAddr, masterPort, reason)
 }
 
 /**
- * The address at which the ranks of this host are reached: `--iface`, or that of the interface
- * which leads to the store.
+ * The address at which other hosts reach the ranks of this one: that of `--iface`, or of the interface
+ * that leads to the store.
  *
  * @throws ERR_TSR_INTERFACE
  */
@@ -64,20 +64,19 @@ export async function resolve(
     return await lookup(host)
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
-    const unknown = code === 'ENOTFOUND' ? 'the name is unknown' : message
-    const endpoint = `${host}:${port}`
-    throw tsrError('ERR_TSR_STORE_ADDRESS', { endpoint, reason: unknown }, { cause })
+    throw storeError(host, port, code === 'ENOTFOUND' ? reasons['ENOTFOUND']! : message, cause)
   }
 }
 
-/** What to add to a message about somebody who cannot be reached there; '' if nothing. */
+/** What a message about an unreachable node adds for a loopback address; '' for any other. */
 export function loopbackHint(address: string): string {
   return isLoopback(address)
     ? ` (${address} is a loopback address: only its own host reaches it)`
     : ''
 }
 
-export interface HostedStore {
+/** The store of a job, which the launcher of node 0 serves. */
+export interface JobStore {
   /** The same data without a socket. */
   readonly local: Store
   readonly endpoint: { readonly host: string; readonly port: number }
@@ -87,29 +86,25 @@ export interface HostedStore {
 /**
  * Starts the store of a job in this process.
  *
- * @param onRefused - told of connections that do not prove the token
+ * @param onRefused - called for connections that do not prove the token
  * @throws ERR_TSR_STORE_ADDRESS when it cannot listen there
  */
-export async function hostStore(
+export async function startJobStore(
   host: string,
   port: number,
   token: string,
   onRefused: (peer: string, reason: string) => void,
-): Promise<HostedStore> {
+): Promise<JobStore> {
   try {
     return await startStoreServer({ host, port, token, onRefused })
   } catch (cause) {
-    const endpoint = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
-    throw tsrError('ERR_TSR_STORE_ADDRESS', { endpoint, reason: explain(cause) }, { cause })
+    const { code, message } = systemError(cause)
+    const reason = reasons[code ?? ''] ?? message
+    throw storeError(host.includes(':') ? `[${host}]` : host, port, reason, cause)
   }
 }
 
-function explain(error: unknown): string {
-  const { code, message } = systemError(error)
-  return reasons[code ?? ''] ?? message
-}
-
-/** The error of the operating system, whether it was wrapped or not. */
+/** The error of the operating system, whether it is wrapped or not. */
 function systemError(error: unknown): NodeJS.ErrnoException {
   const { cause } = error as { cause?: unknown }
   const wrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause
@@ -122,4 +117,8 @@ const reasons: Readonly<Record<string, string>> = {
   EACCES: 'ports below 1024 need a privileged user',
   ENOTFOUND: 'the name is unknown',
   EAI_AGAIN: 'the name server does not answer',
+}
+
+function storeError(host: string, port: number, reason: string, cause?: unknown): TsrError {
+  return tsrError('ERR_TSR_STORE_ADDRESS', { endpoint: `${host}:${port}`, reason }, { cause })
 }

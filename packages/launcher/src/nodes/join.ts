@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { connectStore, type Store } from '@tsrun/store'
-import type { Job } from '../job/job.ts'
-import type { Surroundings } from '../job/attempt.ts'
-import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
-import type { Present } from './gather.ts'
-import { keys, parse, receive } from './messages.ts'
+import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
+import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
+import type { ArrivedNode } from './gather.ts'
+import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
-import { nameNodes, Waiting } from './waiting.ts'
+import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
   readonly store: Store
@@ -16,15 +15,15 @@ export interface Joined {
 }
 
 /**
- * Any node but 0: finds the store, says who it is and waits for the plan.
+ * On any node but node 0: connects to the store, registers there and waits for the plan.
  *
  * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
  * ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
  */
-export async function joinNodes(job: Job, around: Surroundings): Promise<Joined> {
+export async function joinNodes(job: Job, context: JobContext): Promise<Joined> {
   const { options } = job
-  const waiting = new Waiting(around.announcer, 'node 0')
-  const store = await connect(job, around, waiting)
+  const waiting = new WaitAnnouncer(context.announcer, 'node 0')
+  const store = await connect(job, context, waiting)
   const late = new AbortController()
   const timer = setTimeout(
     () => {
@@ -35,13 +34,13 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
   try {
     const { address: storeAddress } = await resolve(options.masterAddr, options.masterPort)
     const id = randomBytes(8).toString('hex')
-    const present: Present = {
+    const self: ArrivedNode = {
       id,
       node: describeSelf(job, await ownAddress(options)),
       storeAddress,
     }
-    const limit = AbortSignal.any([around.interrupts.stop, late.signal])
-    // Asked for before we knock, so that no answer is missed.
+    const limit = AbortSignal.any([context.interrupts.stop, late.signal])
+    // These wait before this node registers, so that no answer is missed.
     const plan = receive<NodePlan>(store, keys.plan, limit)
     const refused = receive<SerializedTsrError>(store, keys.refused, limit).then((error) => {
       throw reviveTsrError({ ...error, stack: '' })
@@ -51,12 +50,12 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
     await store.watch(keys.missing, ({ value }) => {
       if (value !== undefined) waiting.whom = nameNodes(parse(value) as number[])
     })
-    await store.set(keys.node(id), JSON.stringify(present), { whileConnected: true })
+    await store.set(keys.node(id), JSON.stringify(self), { whileConnected: true })
     await store.queuePush(keys.joining, id)
     return { store, plan: await Promise.race([plan, refused]) }
   } catch (error) {
     await store.close()
-    throw explain(error, job, around, waiting.whom)
+    throw explain(error, job, context, waiting.whom)
   } finally {
     clearTimeout(timer)
     waiting.end()
@@ -65,8 +64,8 @@ export async function joinNodes(job: Job, around: Surroundings): Promise<Joined>
 
 async function connect(
   { options, identity }: Job,
-  { interrupts }: Surroundings,
-  waiting: Waiting,
+  { interrupts }: JobContext,
+  waiting: WaitAnnouncer,
 ): Promise<Store> {
   const { masterAddr: host, masterPort: port, rdzvTimeout: timeout } = options
   let reason: string | undefined
@@ -104,16 +103,16 @@ async function connect(
 function explain(
   error: unknown,
   { options }: Job,
-  { interrupts }: Surroundings,
+  { interrupts }: JobContext,
   whom: string,
 ): unknown {
   if (!isTsrError(error)) return error
   if (error.code === 'ERR_TSR_ABORTED' && !interrupts.stop.aborted) {
     const seconds = options.rdzvTimeout / 1000
-    return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds, missing: `${whom} did not come` })
+    return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds, missing: `${whom} did not connect` })
   }
   if (error.code !== 'ERR_TSR_STORE_CLOSED') return error
-  const reason = 'its store went away while the nodes came together'
+  const reason = 'its store was closed while the nodes were coming together'
   return tsrError(
     'ERR_TSR_NODE_LOST',
     { node: 0, host: options.masterAddr, reason },

@@ -1,25 +1,22 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Store } from '@tsrun/store'
-import type { Job } from '../job/job.ts'
-import type { Surroundings } from '../job/attempt.ts'
-import type { LostNode } from '../report/failure-text.ts'
-import type { HostedStore } from './endpoint.ts'
-import type { Gathered, Present } from './gather.ts'
-import { keys, post, receive, unpackReport } from './messages.ts'
-import type { NodePlan } from '../job/nodes.ts'
-import type { NodeReport, Nodes, SharedLife, Verdict } from '../job/nodes.ts'
-import { shareInterrupts } from './messages.ts'
-import { BEAT, Silence } from './waiting.ts'
+import type { Job, JobContext } from '../job/job.ts'
+import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
+import type { LostNode } from '../report/failure.ts'
+import type { JobStore } from './endpoint.ts'
+import type { ArrivedNode, Gathered } from './gather.ts'
+import { keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
 import { judge } from './verdict.ts'
+import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
-/** Milliseconds in which the others may take the last verdict before the store closes. */
-const FAREWELL = 3000
+/** Milliseconds that the other nodes have to read the last verdict before the store closes. */
+const CLOSING_TIME = 3000
 
-/** Node 0: hosts the store, watches the others, collects what they report and decides. */
+/** Node 0 serves the store, watches the other nodes, collects their reports and decides. */
 export class NodeZero implements Nodes {
   readonly plan: NodePlan
   readonly #store: Store
-  readonly #hosted: HostedStore
+  readonly #jobStore: JobStore
   readonly #maxRestarts: number
   readonly #listening: NodeJS.Timeout
   readonly #lost = new Map<number, LostNode>()
@@ -27,20 +24,20 @@ export class NodeZero implements Nodes {
   readonly #gone = new Map<number, AbortController>()
   #halt = new AbortController()
 
-  constructor(job: Job, hosted: HostedStore, { plan, present }: Gathered, around: Surroundings) {
+  constructor(job: Job, store: JobStore, { plan, arrived }: Gathered, context: JobContext) {
     const { options } = job
     this.plan = plan
-    this.#hosted = hosted
-    this.#store = hosted.local
+    this.#jobStore = store
+    this.#store = store.local
     this.#maxRestarts = options.maxRestarts
-    const silences = present.map((one) => this.#attend(one, options.hostTimeout, around))
+    const monitors = arrived.map((one) => this.#watch(one, options.hostTimeout, context))
     this.#listening = setInterval(() => {
-      for (const silence of silences) silence.tick()
-    }, BEAT)
-    shareInterrupts(this.#store, plan.nodes[0]!, around.interrupts).catch(() => undefined)
+      for (const monitor of monitors) monitor.tick()
+    }, HEARTBEAT)
+    shareInterrupts(this.#store, plan.nodes[0]!, context.interrupts).catch(() => undefined)
   }
 
-  begin(restartCount: number): SharedLife {
+  begin(restartCount: number): SharedAttempt {
     const halt = new AbortController()
     this.#halt = halt
     if (this.#lost.size > 0) halt.abort()
@@ -61,20 +58,20 @@ export class NodeZero implements Nodes {
 
   async close(): Promise<void> {
     const left = [...this.#gone.values()].map(({ signal }) => aborted(signal))
-    await Promise.race([Promise.all(left), pause(FAREWELL)])
+    await Promise.race([Promise.all(left), pause(CLOSING_TIME)])
     clearInterval(this.#listening)
-    await this.#hosted.close()
+    await this.#jobStore.close()
   }
 
   async #conclude(restartCount: number, own: NodeReport): Promise<Verdict> {
     const others = [...this.#gone].map(([node, { signal }]) =>
-      // a node that is gone reports no more
+      // A node that is gone does not report any more.
       receive<NodeReport>(this.#store, keys.report(restartCount, node), signal).then(
         unpackReport,
         () => undefined,
       ),
     )
-    // Whoever is lost only now must end the lives of the others.
+    // A node that is lost only now ends the attempt for the others, too.
     this.#halt.signal.addEventListener('abort', () => {
       this.#tellFailing(restartCount)
     })
@@ -95,8 +92,8 @@ export class NodeZero implements Nodes {
     post(this.#store, keys.failing(restartCount), 0).catch(() => undefined)
   }
 
-  /** Notices the end of a node, at once, and its silence. */
-  #attend({ id, node }: Present, limit: number, { announcer }: Surroundings): Silence {
+  /** Notices at once that a node has ended, and when it has been silent for too long. */
+  #watch({ id, node }: ArrivedNode, limit: number, { announcer }: JobContext): HeartbeatMonitor {
     const { nodeRank, host, address } = node
     const gone = new AbortController()
     this.#gone.set(nodeRank, gone)
@@ -107,23 +104,23 @@ export class NodeZero implements Nodes {
       this.#halt.abort()
     }
     const name = `node ${nodeRank} (${host})`
-    const silence = new Silence(limit, {
+    const monitor = new HeartbeatMonitor(limit, {
       onSilent: (seconds) => {
-        const message = `${name} has been silent for ${seconds} s; given up after ${limit / 1000} s`
+        const message = `${name} has been silent for ${seconds} s; the job fails after ${limit / 1000} s`
         announcer.say('silent', message, { node: nodeRank, seconds })
       },
       onBack: (seconds) => {
-        const message = `${name} is heard again after ${seconds} s`
+        const message = `${name} is back after ${seconds} s of silence`
         announcer.say('silent', message, { node: nodeRank, seconds })
       },
       onLost: () => {
-        lose(`nothing heard from it for ${limit / 1000} s`)
+        lose(`it was silent for ${limit / 1000} s`)
       },
     })
     const ended = 'its launcher has ended'
     const watches = [
-      this.#store.watch(keys.beat(nodeRank), () => {
-        silence.heard()
+      this.#store.watch(keys.heartbeat(nodeRank), () => {
+        monitor.heard()
       }),
       this.#store.watch(keys.node(id), ({ value }) => {
         if (value === undefined) lose(ended)
@@ -137,7 +134,7 @@ export class NodeZero implements Nodes {
         },
         () => undefined,
       )
-    return silence
+    return monitor
   }
 }
 

@@ -1,58 +1,56 @@
 import type { Store } from '@tsrun/store'
-import type { Job } from '../job/job.ts'
-import type { Surroundings } from '../job/attempt.ts'
-import type { LostNode } from '../report/failure-text.ts'
+import type { Job, JobContext } from '../job/job.ts'
+import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
+import type { LostNode } from '../report/failure.ts'
 import type { Joined } from './join.ts'
-import { keys, packReport, post, receive } from './messages.ts'
-import type { NodePlan } from '../job/nodes.ts'
-import type { NodeReport, Nodes, SharedLife, Verdict } from '../job/nodes.ts'
-import { shareInterrupts } from './messages.ts'
-import { BEAT, Silence } from './waiting.ts'
+import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
 import { judge } from './verdict.ts'
+import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
-/** The view of the job from any node but 0: it reports to node 0 and hears its verdicts. */
+/** Any node but node 0, to which it reports and whose verdicts it receives. */
 export class OtherNode implements Nodes {
   readonly plan: NodePlan
   readonly #store: Store
   readonly #nodeRank: number
-  readonly #beating: NodeJS.Timeout
+  readonly #heartbeat: NodeJS.Timeout
   /** Aborted when node 0 is gone. */
   readonly #alone = new AbortController()
   #closed = false
 
-  constructor({ options }: Job, { store, plan }: Joined, { announcer, interrupts }: Surroundings) {
+  constructor({ options }: Job, { store, plan }: Joined, { announcer, interrupts }: JobContext) {
     this.plan = plan
     this.#store = store
     this.#nodeRank = options.nodeRank
-    const zero = `node 0 (${plan.nodes[0]!.host})`
+    const nodeZero = `node 0 (${plan.nodes[0]!.host})`
     const limit = options.hostTimeout / 1000
-    const silence = new Silence(options.hostTimeout, {
+    const monitor = new HeartbeatMonitor(options.hostTimeout, {
       onSilent: (seconds) => {
-        const message = `no answer from ${zero} for ${seconds} s; given up after ${limit} s`
+        const message = `${nodeZero} has not answered for ${seconds} s; the job fails after ${limit} s`
         announcer.say('silent', message, { node: 0, seconds })
       },
       onBack: (seconds) => {
-        announcer.say('silent', `${zero} answers again after ${seconds} s`, { node: 0, seconds })
+        const message = `${nodeZero} is back after ${seconds} s of silence`
+        announcer.say('silent', message, { node: 0, seconds })
       },
       onLost: () => {
-        this.#lose(`no answer from it for ${limit} s`)
+        this.#lose(`it did not answer for ${limit} s`)
       },
     })
     let answered = true
-    this.#beating = setInterval(() => {
-      silence.tick()
+    this.#heartbeat = setInterval(() => {
+      monitor.tick()
       if (!answered) return
       answered = false
       const heard = (): void => {
         answered = true
-        silence.heard()
+        monitor.heard()
       }
-      store.set(keys.beat(this.#nodeRank), '').then(heard, () => undefined)
-    }, BEAT)
+      store.set(keys.heartbeat(this.#nodeRank), '').then(heard, () => undefined)
+    }, HEARTBEAT)
     shareInterrupts(store, plan.nodes[this.#nodeRank]!, interrupts).catch(() => undefined)
   }
 
-  begin(restartCount: number): SharedLife {
+  begin(restartCount: number): SharedAttempt {
     const halt = new AbortController()
     const verdict = receive<Verdict>(this.#store, keys.verdict(restartCount))
     verdict.catch(() => {
@@ -75,22 +73,27 @@ export class OtherNode implements Nodes {
 
   async close(): Promise<void> {
     this.#closed = true
-    clearInterval(this.#beating)
+    clearInterval(this.#heartbeat)
     await this.#store.close()
   }
 
-  async #conclude(life: number, report: NodeReport, verdict: Promise<Verdict>): Promise<Verdict> {
-    post(this.#store, keys.report(life, this.#nodeRank), packReport(report)).catch(() => undefined)
+  async #conclude(
+    restartCount: number,
+    report: NodeReport,
+    verdict: Promise<Verdict>,
+  ): Promise<Verdict> {
+    const key = keys.report(restartCount, this.#nodeRank)
+    post(this.#store, key, packReport(report)).catch(() => undefined)
     const alone = new Promise<Verdict>((resolve) => {
       const decide = (): void => {
         const lost = [this.#alone.signal.reason as LostNode]
-        const budget = { restartCount: life, maxRestarts: 0 }
+        const budget = { restartCount, maxRestarts: 0 }
         resolve(judge({ plan: this.plan, reports: [report], lost, ...budget }))
       }
       if (this.#alone.signal.aborted) decide()
       this.#alone.signal.addEventListener('abort', decide)
     })
-    // A lost store rejects the verdict, but says so to `alone` first.
+    // When the store is lost, `alone` is settled before the verdict is rejected.
     return await Promise.race([verdict.catch(() => alone), alone])
   }
 

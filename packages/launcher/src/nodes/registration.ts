@@ -10,18 +10,18 @@ export interface Registration {
   readonly nodeRank: number
   readonly nnodes: number
   readonly nproc: number
-  /** Name of the host, and the process number of its launcher there. */
+  /** The name of the host, and the process id of its launcher. */
   readonly host: string
   readonly pid: number
   /** See `hostIdentity`. */
-  readonly on: string
-  /** Address at which its ranks are reached. */
+  readonly identity: string
+  /** The address at which its ranks are reached. */
   readonly address: string
-  /** Version of tsrun. */
+  /** The version of tsrun. */
   readonly version: string
   readonly node: string
   readonly script: string
-  /** SHA-256 of the script's file, hexadecimal. */
+  /** The SHA-256 of the script's file, hexadecimal. */
   readonly digest: string
 }
 
@@ -33,7 +33,7 @@ export function describeSelf({ options, script }: Job, address: string): Registr
     nproc,
     host: hostname(),
     pid: process.pid,
-    on: hostIdentity(),
+    identity: hostIdentity(),
     address,
     version,
     node: process.version,
@@ -42,35 +42,35 @@ export function describeSelf({ options, script }: Job, address: string): Registr
   }
 }
 
-/** Why a node that wants to join does not fit to those that have; undefined if it does. */
-export function findMisfit(
+/** Why a node that wants to join does not match those that have joined; undefined if it does. */
+export function findMismatch(
   newcomer: Registration,
-  zero: Registration,
+  nodeZero: Registration,
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
   const { nnodes, nodeRank } = newcomer
   const who = `node ${nodeRank} (${nameOf(newcomer)})`
-  if (newcomer.version !== zero.version) {
-    return `${who} runs tsrun ${newcomer.version}, node 0 (${zero.host}) ${zero.version}`
+  if (newcomer.version !== nodeZero.version) {
+    return `${who} runs tsrun ${newcomer.version}, and node 0 (${nodeZero.host}) runs ${nodeZero.version}`
   }
-  if (nnodes !== zero.nnodes) {
-    return `${who} was started with --nnodes ${nnodes}, node 0 (${zero.host}) with ${zero.nnodes}`
+  if (nnodes !== nodeZero.nnodes) {
+    return `${who} was started with --nnodes ${nnodes}, and node 0 (${nodeZero.host}) with ${nodeZero.nnodes}`
   }
   const twin = joined.get(nodeRank)
-  if (twin !== undefined) return `${nameOf(newcomer)} and ${nameOf(twin)} both are node ${nodeRank}`
-  if (newcomer.digest !== zero.digest) {
+  if (twin !== undefined) return `${nameOf(newcomer)} and ${nameOf(twin)} are both node ${nodeRank}`
+  if (newcomer.digest !== nodeZero.digest) {
     const mine = `${newcomer.script}, SHA-256 ${newcomer.digest.slice(0, 8)}…`
-    return `${who} has another script (${mine}) than node 0 (${zero.script}, ${zero.digest.slice(0, 8)}…)`
+    return `${who} has a different script (${mine}) from node 0 (${nodeZero.script}, ${nodeZero.digest.slice(0, 8)}…)`
   }
   return undefined
 }
 
-/** The node whose ranks no other host could reach; undefined if all can be. */
+/** A node whose ranks other hosts cannot reach; undefined if there is none. */
 export function findUnreachable(
   nodes: readonly Registration[],
   isLoopback: (address: string) => boolean,
 ): Registration | undefined {
-  if (nodes.every(({ on }) => on === nodes[0]?.on)) return undefined
+  if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
 }
 

@@ -1,12 +1,10 @@
-import { describeFailure } from '../report/failure.ts'
-import { describeLostNode, type LostNode } from '../report/failure-text.ts'
+import { ranksOf, worldSizeOf, type NodePlan, type NodeReport, type Verdict } from '../job/nodes.ts'
+import { describeFailure, describeLostNode, type LostNode } from '../report/failure.ts'
 import { findRootCause } from '../report/root-cause.ts'
-import { ranksOf, worldSizeOf, type NodePlan } from '../job/nodes.ts'
-import type { NodeReport, Verdict } from '../job/nodes.ts'
 
 export interface Evidence {
   readonly plan: NodePlan
-  /** Of all nodes that are still there. */
+  /** Those of all nodes that are still there. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
   readonly restartCount: number
@@ -14,8 +12,8 @@ export interface Evidence {
 }
 
 /**
- * Judges one life of a job by what all nodes report: a rank that failed by itself counts before a
- * host that is gone, and that before errors which only follow from either.
+ * Judges one attempt by the reports of all nodes. A rank that failed by itself takes precedence over a
+ * host that is gone, and that over errors that only follow from either.
  */
 export function judge(evidence: Evidence): Verdict {
   const { plan, reports, lost, restartCount, maxRestarts } = evidence
@@ -33,11 +31,9 @@ export function judge(evidence: Evidence): Verdict {
   }
   if (cause === undefined) return { kind: 'success' }
   const { rank } = cause.culprit
-  const { circumstances } = reports.find((report) =>
-    report.outcomes.some((of) => of.rank === rank),
-  )!
-  const failure = describeFailure(cause, outcomes, circumstances, worldSizeOf(plan), missing)
-  // Nobody can take the place of a host that is gone.
+  const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
+  const failure = describeFailure(cause, outcomes, facts, worldSizeOf(plan), missing)
+  // No other host can take the place of one that is gone.
   if (restartCount >= maxRestarts || lost.length > 0) return { kind: 'failure', failure }
   return { kind: 'failure', failure, restart: { number: restartCount + 1, of: maxRestarts } }
 }

@@ -5,7 +5,6 @@ import type { Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import type { RankPlan } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import {
   CONTROL_FD,
@@ -14,6 +13,15 @@ import {
   type ExitReport,
   type ResourceUsage,
 } from '../rank/control-message.ts'
+
+/** What one rank is started with. */
+export interface RankPlan {
+  readonly rank: number
+  /** What is added to the environment of the launcher. */
+  readonly environment: Readonly<Record<string, string>>
+  /** The program and its arguments. */
+  readonly command: readonly [string, ...string[]]
+}
 
 /** How a rank ended. */
 export interface RankEnd {

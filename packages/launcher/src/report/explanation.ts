@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { RankOutcome } from './outcome.ts'
 import { formatBytes } from '@tsrun/core'
 
-/** What a person should know about this end beyond its code or signal; undefined if nothing. */
+/** Explains the end of a rank beyond its exit code or signal; undefined where nothing is known. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
   const { exitCode, signal, heapExhausted } = outcome
   if (heapExhausted) {
@@ -13,10 +13,10 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     )
   }
   if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
-    return 'Node only strips types; to run enums and the like through tsx: NODE_OPTIONS="--import tsx".'
+    return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx".'
   }
   if (/top-level await .*"cjs"/i.test(outcome.error?.message ?? '')) {
-    return 'The script is CommonJS here: "type": "module" in the package.json beside it, or the ending .mts, makes it a module.'
+    return 'Node takes the script for CommonJS. "type": "module" in its package.json, or the extension .mts, makes it a module.'
   }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
   if (signal !== null) return signals[signal]
@@ -25,47 +25,49 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {
   SIGSEGV: 'Segmentation fault: native code (an addon, or a library called through it) crashed.',
-  SIGBUS: 'Bus error: often a mapped file that shrank, or /dev/shm is full (df /dev/shm).',
+  SIGBUS: 'Bus error: a mapped file may have shrunk, or /dev/shm may be full (df /dev/shm).',
   SIGILL: 'Illegal instruction: a native library was built for another kind of CPU.',
   SIGFPE: 'Arithmetic fault in native code.',
-  SIGABRT: 'Native code gave up (abort); its last lines on stderr say why.',
-  SIGTERM: 'Somebody other than tsrun asked it to stop.',
+  SIGABRT: 'Native code called abort(); its last lines on stderr may say why.',
+  SIGTERM: 'A process other than tsrun asked it to stop.',
   SIGXCPU: 'The CPU time limit (ulimit -t) is used up.',
 }
 
 const exitCodes: Readonly<Record<number, string>> = {
-  9: 'Node did not accept its options; look at NODE_OPTIONS.',
-  13: 'Node’s code for a top-level await that never settled: nothing was left that could settle it.',
+  9: 'Node did not accept its options: check NODE_OPTIONS.',
+  13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
 }
 
 function explainKill({ usage }: RankOutcome, { kills, available, limit }: MemoryEvents): string {
   const peak =
-    usage === undefined ? '' : ` The rank was last seen to use ${formatBytes(usage.peakBytes)}.`
+    usage === undefined
+      ? ''
+      : ` The rank was using ${formatBytes(usage.peakBytes)} when it was last measured.`
   const room =
     limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
   if (kills > 0) {
-    return `The kernel’s out-of-memory killer was at work while the job ran.${peak}${room}`
+    return `The kernel’s out-of-memory killer was active while the job ran.${peak}${room}`
   }
   const free =
-    available === undefined ? '' : ` ${formatBytes(available)} of memory are available now.`
+    available === undefined ? '' : ` ${formatBytes(available)} of memory is available now.`
   const who =
     kills === 0
-      ? 'Somebody sent it SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
-      : 'Somebody sent it SIGKILL: kill -9, a scheduler, or the kernel’s out-of-memory killer.'
+      ? 'Another process sent SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
+      : 'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.'
   return `${who}${peak}${room}${free}`
 }
 
-/** What the kernel says about memory, as far as it can be read here. */
+/** What the kernel says about memory, as far as it can be read. */
 export interface MemoryEvents {
-  /** Out-of-memory kills since the job started; NaN when unknown. */
+  /** The out-of-memory kills since the job started; NaN when unknown. */
   readonly kills: number
-  /** Bytes that could be had now without swapping. */
+  /** The bytes that can be allocated now without swapping. */
   readonly available: number | undefined
-  /** Bytes that this process' cgroup may use. */
+  /** The bytes that the cgroup of this process may use. */
   readonly limit: number | undefined
 }
 
-/** Starts to watch: the returned function says what has happened since. */
+/** @returns a function that tells what has happened since this call */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
   return () => ({
@@ -75,7 +77,7 @@ export function watchMemoryEvents(): () => MemoryEvents {
   })
 }
 
-/** Host-wide, of which the kills inside cgroups are part (Linux 4.13). */
+/** Counted for the whole host, including the kills inside cgroups (Linux 4.13). */
 function countKills(): number {
   return Number(/^oom_kill (\d+)$/m.exec(read('/proc/vmstat'))?.[1] ?? NaN)
 }
@@ -85,7 +87,7 @@ function readAvailable(): number | undefined {
   return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
 }
 
-/** The limit of cgroup v2, else of v1; they write `max`, or a huge number, for none. */
+/** The limit of cgroup v2, else that of v1. `max`, or a huge number, stands for no limit. */
 function readLimit(): number | undefined {
   const own = read('/proc/self/cgroup')
   const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'

@@ -1,13 +1,12 @@
 import { styleText } from 'node:util'
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import { type Failure, describeOthers } from './failure.ts'
-import type { RankOutcome } from './outcome.ts'
+import type { Failure, NodeFailure } from './failure.ts'
 
 const WIDTH = 80
 const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
 
-/** The report of a failed job: the cause first, what followed, where to read on. */
+/** The report of a failed job: first the cause, then what followed, then where to read on. */
 export function failureText(failure: Failure, colour: boolean): string {
   const {
     rank,
@@ -43,7 +42,21 @@ export function failureText(failure: Failure, colour: boolean): string {
   )
 }
 
-/** A block of a report: nothing is shown of one without lines. */
+/** The report of a job that failed because a host is gone. */
+export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
+  const { node, host, address, reason, ranks, others, jobExitCode } = failure
+  return reportText(
+    [
+      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
+      { title: 'host', lines: [`${host}, ${address}`] },
+      { title: 'others', lines: others },
+    ],
+    jobExitCode,
+    colour,
+  )
+}
+
+/** A block of a report. One without lines is not shown. */
 interface Block {
   readonly title: string
   readonly lines: readonly string[]
@@ -59,12 +72,12 @@ function reportText(blocks: readonly Block[], exitCode: number, colour: boolean)
   return lines.join('\n') + '\n'
 }
 
-/** Aligns a block under its title: one line beside it, several below it. */
+/** The first line is beside the title, the others are below that line. */
 function titled({ title, lines }: Block): string[] {
   return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }
 
-/** Breaks a paragraph into lines of what is left beside the titles. */
+/** Breaks a paragraph into lines that fit beside the titles. */
 function wrap(text: string): string[] {
   const lines = ['']
   for (const word of text.split(' ')) {
@@ -79,41 +92,4 @@ function wrap(text: string): string[] {
 
 function rule(title: string): string {
   return `──${title}`.padEnd(WIDTH, '─')
-}
-
-/** A host that vanished from a running job. */
-export interface LostNode {
-  readonly node: number
-  readonly host: string
-  readonly address: string
-  /** `its launcher has ended`, `no word from it for 30 s`. */
-  readonly reason: string
-}
-
-/** A job that failed because a host is gone: for the report on screen and for JSON. */
-export interface NodeFailure extends LostNode {
-  readonly ranks: readonly number[]
-  readonly others: readonly string[]
-  readonly jobExitCode: number
-}
-
-export function describeLostNode(
-  lost: LostNode,
-  ranks: readonly number[],
-  outcomes: readonly RankOutcome[],
-): NodeFailure {
-  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: 1 }
-}
-
-export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
-  const { node, host, address, reason, ranks, others, jobExitCode } = failure
-  return reportText(
-    [
-      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
-      { title: 'host', lines: [`${host}, ${address}`] },
-      { title: 'others', lines: others },
-    ],
-    jobExitCode,
-    colour,
-  )
 }

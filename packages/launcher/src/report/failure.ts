@@ -3,7 +3,7 @@ import { explainEnd, type MemoryEvents } from './explanation.ts'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
 
-/** What is known about a failed life of a job: for the report on screen and for JSON. */
+/** The facts of a failed attempt of a job, for the report on screen and for JSON. */
 export interface Failure {
   readonly rank: number
   readonly worldSize: number
@@ -18,47 +18,72 @@ export interface Failure {
   readonly explanation: string | undefined
   /** The error as Node prints it, with its stack. */
   readonly error: string | undefined
-  /** The error in a sentence: `TypeError: x is not a function`. */
+  /** The error in one line: `TypeError: x is not a function`. */
   readonly what: string | undefined
   readonly code: string | undefined
-  /** Its last lines on stderr, without the error itself. */
+  /** The last lines of the rank on stderr, without the error itself. */
   readonly stderr: readonly string[]
-  /** What became of the other ranks, in order of time: one line each, alike ones together. */
+  /** How the other ranks ended, in order of time: ranks that ended alike share a line. */
   readonly others: readonly string[]
-  /** What the flight recorders of the ranks say together: a sentence each. */
+  /** What the flight recorders of the ranks show together, a sentence for each finding. */
   readonly findings: readonly string[]
   readonly logs: string | undefined
-  /** What the launcher exits with. */
+  /** The exit code of the launcher. */
   readonly jobExitCode: number
 }
 
-/** What is known about the host of the rank that failed. */
-export interface Circumstances {
+/** What is known about the host of the failed rank. */
+export interface HostFacts {
   readonly host: string
   readonly memory: MemoryEvents
-  /** Directory of the log files, if there are any. */
+  /** The folder of the log files, if there are any. */
   readonly logs: string | undefined
-  /** What the flight recorders of the host's ranks say together. */
+  /** What the flight recorders of the host's ranks show together. */
   readonly findings?: readonly string[]
+}
+
+/** A host that vanished from a running job. */
+export interface LostNode {
+  readonly node: number
+  readonly host: string
+  readonly address: string
+  /** `its launcher has ended`, `it was silent for 30 s`. */
+  readonly reason: string
+}
+
+/** The facts of a job that failed because a host is gone, for the report on screen and for JSON. */
+export interface NodeFailure extends LostNode {
+  readonly ranks: readonly number[]
+  readonly others: readonly string[]
+  readonly jobExitCode: number
+}
+
+export function describeLostNode(
+  lost: LostNode,
+  ranks: readonly number[],
+  outcomes: readonly RankOutcome[],
+): NodeFailure {
+  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: 1 }
 }
 
 /**
  * Collects the facts of the failure.
  *
- * @param outcomes - of all ranks whose end is known
- * @param missing - ranks of which nothing is known, because their host is gone
+ * @param outcomes - those of all ranks whose end is known
+ * @param missing - the ranks of which nothing is known, because their host is gone
  */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
-  { host, memory, logs, findings = [] }: Circumstances,
+  { host, memory, logs, findings = [] }: HostFacts,
   worldSize = outcomes.length,
   missing: readonly number[] = [],
 ): Failure {
   const { culprit, witness } = cause
-  const speaker = witness ?? culprit
-  const { frame, rest } = readCrashDump(speaker)
-  const error = speaker.error?.text ?? describeExit(speaker)
+  // The rank whose error is shown.
+  const shown = witness ?? culprit
+  const { frame, rest } = readCrashDump(shown)
+  const error = shown.error?.text ?? describeExit(shown)
   return {
     rank: culprit.rank,
     worldSize,
@@ -70,8 +95,8 @@ export function describeFailure(
     seconds: secondsUntilFailure(culprit),
     explanation: explainCause(cause, memory),
     error: error === undefined ? undefined : [...frame, error].join('\n'),
-    what: speaker.error && `${speaker.error.name}: ${speaker.error.message}`,
-    code: speaker.error?.code,
+    what: shown.error && `${shown.error.name}: ${shown.error.message}`,
+    code: shown.error?.code,
     stderr: rest,
     others: [...describeOthers(outcomes, culprit), ...describeMissing(missing)],
     findings,
@@ -107,13 +132,13 @@ function explainCause(
     )
   }
   if (presumed) {
-    return 'This error follows from another rank’s end, but no rank of this job failed before it.'
+    return 'This error follows from the end of another rank, but no rank of this job failed before it.'
   }
   return explainEnd(culprit, memory)
 }
 
-/** Ranks that ended alike share a line, so that 64 victims do not bury the cause. */
-export function describeOthers(
+/** Ranks that ended alike share a line, so that the cause stays visible among 64 of them. */
+function describeOthers(
   outcomes: readonly RankOutcome[],
   culprit: RankOutcome | undefined,
 ): string[] {
@@ -150,7 +175,7 @@ function describeMissing(ranks: readonly number[]): string[] {
   return [`${formatRanks(ranks)}: not known, the host is gone`]
 }
 
-/** In the form of an error with its stack. */
+/** The call of process.exit() in the form of an error with its stack. */
 function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
   return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
 }
@@ -165,16 +190,16 @@ function secondsUntilFailure(outcome: RankOutcome): number {
 
 const SHOWN_LINES = 20
 
-export interface CrashDump {
-  /** Where the error arose: file and line, the source, a mark; empty when Node printed none. */
+interface CrashDump {
+  /** Where the error arose: file and line, the source, a mark; empty where Node printed none. */
   readonly frame: readonly string[]
   /** The last lines on stderr that are not part of what Node printed about its death. */
   readonly rest: readonly string[]
 }
 
 /**
- * Takes apart what a dying Node prints on stderr, so that the report shows each thing once.
- * The frame matters for syntax errors, whose stack does not name the file.
+ * Takes apart what Node prints on stderr before it ends, so that the report shows each part once. The
+ * frame is needed for syntax errors, whose stack does not name the file.
  */
 function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
   if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
@@ -187,11 +212,11 @@ function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): Crash
   const version = stderrTail.findIndex((line, index) => index > start && /^Node\.js v\d/.test(line))
   const end = version < 0 ? start + text.split('\n').length : version + 1
   const rest = [...stderrTail.slice(0, frameStart), ...stderrTail.slice(end)]
-  // A frame inside Node itself says nothing about the script.
+  // A frame inside Node does not help to find the line of the script.
   return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
 }
 
-/** Index of the line `file:///…/script.mjs:12` a few lines above the error, or that of the error. */
+/** The index of the line `file:///…/script.mjs:12` a few lines above the error, or that of the error. */
 function findFrame(lines: readonly string[], start: number): number {
   for (let index = start - 1; index >= Math.max(0, start - 8); index--) {
     if (/^(file:\/\/|node:|\/).*:\d+$/.test(lines[index]!)) return index

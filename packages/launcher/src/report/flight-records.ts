@@ -1,26 +1,25 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import {
+  describeFinding,
+  mergeFlight,
   readFlightFolder,
   type FlightDump,
   type FlightFolder,
-  describeFinding,
-  mergeFlight,
 } from '@tsrun/telemetry'
 
 /** The records of one attempt of one run. */
 export interface Records extends FlightFolder {
-  /** Where they lie. */
   readonly folder: string
-  /** What else there was, and why these were taken: a sentence each. */
+  /** What was left out, and why these were chosen: a sentence each. */
   readonly notes: readonly string[]
 }
 
 /**
- * Finds records in a folder that holds them, or in that of an attempt; in the folder of a run those of
- * the last attempt that left any; in a folder of many runs those of the run that wrote last.
+ * Finds records in a folder that holds them or in the folder of an attempt; in the folder of a run, those of
+ * the last attempt that left any; in a folder of several runs, those of the run that wrote last.
  *
- * @returns undefined when there is no file of a record
+ * @returns undefined where there is no file with a record
  */
 export function findRecords(directory: string): Records | undefined {
   for (const folder of [directory, join(directory, 'flight')]) {
@@ -36,15 +35,15 @@ function read(folder: string): Records | undefined {
   if (newest === undefined) {
     return problems.length === 0 ? undefined : { folder, dumps, problems, notes: [] }
   }
-  const isOurs = ({ header }: FlightDump): boolean =>
+  const belongs = ({ header }: FlightDump): boolean =>
     header.runId === newest.header.runId && header.restartCount === newest.header.restartCount
-  // a folder that TSRUN_FLIGHT_DIR names for many runs
+  // A folder that TSRUN_FLIGHT_DIR names may hold the records of several runs.
   const notes = dumps
-    .filter((dump) => !isOurs(dump))
+    .filter((dump) => !belongs(dump))
     .map(({ header: { rank, runId, restartCount } }) => {
-      return `left out: that of rank ${rank} is of run ${runId}, attempt ${restartCount}`
+      return `left out: the record of rank ${rank}, which belongs to run ${runId}, attempt ${restartCount}`
     })
-  return { folder, dumps: dumps.filter(isOurs), problems, notes }
+  return { folder, dumps: dumps.filter(belongs), problems, notes }
 }
 
 function lastAttempt(run: string): Records | undefined {
@@ -64,7 +63,7 @@ function newestRun(logs: string): Records | undefined {
   const runs = foldersIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
   const newest = runs.toSorted((a, b) => byTime(a.dumps.at(-1), b.dumps.at(-1))).at(-1)
   if (newest === undefined || runs.length === 1) return newest
-  return { ...newest, notes: [`the last of ${runs.length} runs with records`, ...newest.notes] }
+  return { ...newest, notes: [`the newest of ${runs.length} runs with records`, ...newest.notes] }
 }
 
 /** Ascending. */
@@ -85,32 +84,32 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
   return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
 }
 
-/** Findings that explain a failure; a report has room for some. */
+/** The kinds of findings that explain a failure; a report has room for a few. */
 const kinds = ['mismatch', 'missing', 'message']
 const SHOWN = 5
 
-/** What the records of a failed life say about its cause: a sentence each. */
+/** What the records of a failed attempt say about its cause, a sentence for each finding. */
 export function readFindings(
   directory: string | undefined,
-  life: { readonly runId: string; readonly restartCount: number; readonly nodes: number },
+  attempt: { readonly runId: string; readonly restartCount: number; readonly nodes: number },
 ): string[] {
   if (directory === undefined || !existsSync(directory)) return []
-  // a folder that the user named may hold records of other runs
+  // A folder that the user has named may hold records of other runs.
   const own = readFlightFolder(directory).dumps.filter(
-    ({ header }) => header.runId === life.runId && header.restartCount === life.restartCount,
+    ({ header }) => header.runId === attempt.runId && header.restartCount === attempt.restartCount,
   )
   return mergeFlight(own)
     .filter(({ kind }) => kinds.includes(kind))
     .flatMap((finding) => {
-      if (finding.kind !== 'missing' || life.nodes === 1) return [finding]
-      // the records of other hosts' ranks are there, not lost
+      if (finding.kind !== 'missing' || attempt.nodes === 1) return [finding]
+      // The ranks of other hosts write their records there; none is missing.
       return finding.missing.length === 0 ? [] : [{ ...finding, unknown: [] }]
     })
     .slice(0, SHOWN)
     .map(describeFinding)
 }
 
-/** Where the ranks of one life write their flight records; undefined: nowhere. */
+/** The folder in which the ranks of one attempt write their flight records; undefined: they write none. */
 export function flightDirectory(
   logs: string | undefined,
   env: NodeJS.ProcessEnv,
@@ -120,7 +119,7 @@ export function flightDirectory(
   return logs === undefined ? undefined : resolve(join(logs, 'flight'))
 }
 
-/** The variables with which ranks know. */
-export function diagnosisEnvironment(records: string | undefined): Record<string, string> {
+/** The variables that tell the ranks where that is. */
+export function flightEnvironment(records: string | undefined): Record<string, string> {
   return records === undefined ? {} : { TSRUN_FLIGHT_DIR: records }
 }

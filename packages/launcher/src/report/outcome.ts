@@ -3,7 +3,7 @@ import type { StderrTail } from '../logs/lines.ts'
 import type { ErrorReport, ResourceUsage } from '../rank/control-message.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
-/** Milliseconds: a script that lives on so long after an uncaught error has handled it. */
+/** Milliseconds. A script that is still running this long after an uncaught error has handled it. */
 const SURVIVED = 10_000
 
 /** How one rank ended, and all that is known about why. */
@@ -15,7 +15,7 @@ export interface RankOutcome {
   /** On the host's monotonic clock, milliseconds. */
   readonly startedAt: number
   readonly endedAt: number
-  /** The signal with which the launcher stopped it; undefined: it ended by itself. */
+  /** The signal with which the launcher stopped the rank; undefined: it ended by itself. */
   readonly stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
   readonly stoppedAt: number
   /** The uncaught error before its end. */
@@ -28,7 +28,7 @@ export interface RankOutcome {
   readonly usage: ResourceUsage | undefined
 }
 
-/** The facts about a rank that has ended. */
+/** The outcome of a rank that has ended. */
 export function toOutcome(rank: RankProcess, tail: StderrTail): RankOutcome {
   const endedAt = rank.end?.at ?? monotonicNow()
   const fatal = rank.error !== undefined && endedAt - rank.error.at < SURVIVED
@@ -59,7 +59,7 @@ export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
   return exitCode === 0 && stopSignal === undefined
 }
 
-/** When the reason of its end arose: the error, if there was one, else the end itself. */
+/** When the reason for the end arose: at the error, if there was one, else at the end itself. */
 export function failedAt({ error, endedAt }: RankOutcome): number {
   return Math.min(error?.at ?? Infinity, endedAt)
 }

@@ -1,21 +1,21 @@
 import { constants } from 'node:os'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 
-/** Who brought the job down. */
+/** The rank that brought the job down. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** Set when the culprit left early (exit code 0, or stopped on its way): the rank that missed it. */
+  /** The rank that still needed the culprit, if that left early (with exit code 0, or stopped on its way). */
   readonly witness?: RankOutcome
-  /** True when only consequences are known: their cause was not seen on this host. */
+  /** True when only consequences are known, and the cause was not seen on this host. */
   readonly presumed: boolean
 }
 
 /**
  * Finds the first cause of a failed job; undefined if no rank failed.
  *
- * Evidence counts before time: a crash or an error of its own; an error of its own in a rank that
- * was stopped before it could die of it; an early leave that others complain about; then the
- * earliest of the errors that only follow from another rank's failure.
+ * Evidence takes precedence over time. In this order: a crash, or an error of the rank's own; an error of
+ * its own in a rank that was stopped before it could die of it; an early exit that other ranks report;
+ * the earliest of the errors that only follow from another rank's failure.
  */
 export function findRootCause(outcomes: readonly RankOutcome[]): RootCause | undefined {
   const inOrder = outcomes
@@ -35,7 +35,7 @@ function findEarlyLeave(
 ): RootCause | undefined {
   for (const witness of failures) {
     const { code, peers = [] } = witness.error ?? {}
-    // One that said goodbye may still have been busy with its own end when it was stopped.
+    // A rank that has left the group may still have been ending when it was stopped.
     const culprit = outcomes.find(
       (outcome) =>
         peers.includes(outcome.rank) &&
@@ -61,8 +61,8 @@ function isVictim({ error, heapExhausted }: RankOutcome): boolean {
 }
 
 /**
- * The exit code of a failed job: that of the culprit, 128 + n for signal n, and that of the rank
- * which missed it for a culprit that left with 0.
+ * The exit code of a failed job: that of the culprit, or 128 + n for signal n. For a culprit that left
+ * with exit code 0 it is that of the rank that still needed it.
  */
 export function exitCodeOf({ culprit, witness }: RootCause): number {
   const { exitCode, signal } = witness ?? culprit

@@ -4,7 +4,7 @@ import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
 import type { ResourceUsage } from '../rank/control-message.ts'
 import type { RankOutcome } from './outcome.ts'
 
-/** What one rank used. */
+/** The time and memory that one rank used. */
 export interface RankUsage {
   readonly rank: number
   readonly seconds: number
@@ -41,18 +41,18 @@ function toRow({ rank, seconds, cpuSeconds, peakBytes }: RankUsage): string[] {
   ]
 }
 
-/** Clock ticks of /proc/<pid>/stat per second: USER_HZ, 100 on every Linux that Node runs on. */
+/** The clock ticks of /proc/<pid>/stat per second: USER_HZ, which is 100 on every Linux that Node supports. */
 const TICKS = 100
 
 /**
- * Looks at the CPU time and peak memory of every rank now and then: ranks that are killed cannot
- * tell. The returned function ends it.
+ * Measures the CPU time and peak memory of every rank now and then, because ranks that are killed cannot
+ * report them. The returned function ends that.
  */
 export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   const look = (): void => {
     for (const rank of ranks) sample(rank)
   }
-  // At most about 64 ranks a second, so that big jobs cost no more.
+  // At most about 64 ranks per second, whatever the size of the job.
   const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000))
   timer.unref()
   return () => {
@@ -60,17 +60,17 @@ export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   }
 }
 
-/** Takes a last look at a rank that is about to be stopped. */
+/** Measures a rank that is about to be stopped. */
 export function sample(rank: RankProcess): void {
   if (rank.end === undefined) rank.sampledUsage = readUsage(rank.pid) ?? rank.sampledUsage
 }
 
-/** Usage of a process of this host; undefined where there is no /proc, or no such process. */
+/** The usage of a process of this host; undefined without /proc, or where there is no such process. */
 export function readUsage(pid: number): ResourceUsage | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
     const status = readFileSync(`/proc/${pid}/status`, 'latin1')
-    // The name, in parentheses, may hold blanks; utime and stime are fields 14 and 15.
+    // The name, in parentheses, may contain blanks; utime and stime are fields 14 and 15.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]
     if (kibibytes === undefined) return undefined

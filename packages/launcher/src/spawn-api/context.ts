@@ -1,29 +1,28 @@
 import { Writable } from 'node:stream'
-import type { Surroundings } from '../job/attempt.ts'
+import type { JobContext } from '../job/job.ts'
 import { Announcer, Console } from '../logs/console.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'
 import type { CompleteOptions } from './options.ts'
 
-/** What ends a job before its ranks do. */
-export type Ending = 'aborted' | 'timeout'
+/** Why a job was stopped before its ranks ended. */
+export type StopReason = 'aborted' | 'timeout'
 
-/** Surroundings of a job within a program: neither its signals nor its streams are taken over. */
-export interface LibrarySurroundings extends Surroundings {
-  /** Why the job was stopped, if it was. */
-  readonly ending: () => Ending | undefined
+/** The context of a job that runs within a program, whose signals and streams stay as they are. */
+export interface SpawnContext extends JobContext {
+  /** Undefined if the job was not stopped. */
+  readonly stopReason: () => StopReason | undefined
   readonly release: () => void
 }
 
-export function createSurroundings(options: CompleteOptions): LibrarySurroundings {
-  const { output, signal, timeout } = options
+export function createContext({ output, signal, timeout }: CompleteOptions): SpawnContext {
   const console = new Console(
     { stdout: forwardTo(process.stdout), stderr: forwardTo(process.stderr) },
     () => undefined,
   )
-  let ending: Ending | undefined
+  let reason: StopReason | undefined
   const stop = new AbortController()
-  const end = (how: Ending): void => {
-    ending ??= how
+  const end = (why: StopReason): void => {
+    reason ??= why
     stop.abort({ exitCode: 1, reason: undefined } satisfies Interruption)
   }
   const abort = (): void => {
@@ -49,7 +48,7 @@ export function createSurroundings(options: CompleteOptions): LibrarySurrounding
           },
         }
       : {}),
-    ending: () => ending,
+    stopReason: () => reason,
     release: () => {
       clearTimeout(timer)
       signal?.removeEventListener('abort', abort)
@@ -58,8 +57,8 @@ export function createSurroundings(options: CompleteOptions): LibrarySurrounding
 }
 
 /**
- * With listeners of its own: those of the program's streams stay as they are. A program may have put
- * another `write` in their place, which does not call back.
+ * A stream with listeners of its own, so that those of the program's stream stay as they are. The program
+ * may have replaced `write` by a function that does not call back.
  */
 function forwardTo(stream: NodeJS.WriteStream): Writable {
   return new Writable({

@@ -6,13 +6,12 @@ import { types } from 'node:util'
 import { compileFunction, constants } from 'node:vm'
 import { readRankEnvironment, tsrError } from '@tsrun/core'
 import { connectStore } from '@tsrun/store'
-import { putParcel, takeParcel, TASK, valueOf } from './parcels.ts'
-import type { Task, FunctionTask } from './task.ts'
+import { putValue, takeValue, TASK, valueOf, type FunctionTask, type Task } from './messages.ts'
 
 type RankFunction = (rank: number, ...args: unknown[]) => unknown
 
 /**
- * What a rank calls: the export of the module, or the function that its source makes.
+ * The function that a rank calls: the export of the module, or the one that is made from its source.
  *
  * @throws ERR_TSR_SCRIPT when the module exports no such function
  */
@@ -27,7 +26,7 @@ async function findFunction(task: Task): Promise<RankFunction> {
   throw tsrError('ERR_TSR_SCRIPT', { script: url, problem })
 }
 
-/** Compilers that keep names (esbuild, and so tsx) call this helper of theirs. */
+/** esbuild, and so tsx, calls this helper of its own in functions whose names it keeps. */
 const keepName = (value: unknown): unknown => value
 
 function compile({ source, path }: FunctionTask): RankFunction {
@@ -46,19 +45,18 @@ function compile({ source, path }: FunctionTask): RankFunction {
   }
 }
 
-/** The usual mistake: a name of the module around the function. */
+/** Explains the usual mistake, the use of a name that the module of the function declares. */
 function explain(error: unknown, path: string): unknown {
   if (!types.isNativeError(error) || error.name !== 'ReferenceError') return error
   const { message, stack = '' } = error
   if (!stack.includes(path)) return error
-  const why =
-    'a spawned function is sent as its source and sees nothing that is declared outside it'
+  const why = 'a spawned function is sent as its source and cannot use what is declared outside it'
   error.message = `${message}: ${why}`
   error.stack = stack.replace(message, error.message)
   return error
 }
 
-/** That `import()` finds modules from a given path is experimental in `node:vm`, and works. */
+/** Resolving `import()` from a given path is experimental in `node:vm`, and Node warns about that. */
 function keepWarningQuiet(): void {
   const emitWarning = process.emitWarning.bind(process)
   const quiet = (warning: string | Error, ...rest: never[]): void => {
@@ -69,8 +67,8 @@ function keepWarningQuiet(): void {
 
 const { rank, masterAddr, masterPort, token } = readRankEnvironment()!
 const store = await connectStore({ host: masterAddr, port: masterPort, token })
-const { task, args } = (await takeParcel(store, TASK)) as { task: Task; args: unknown[] }
+const { task, args } = (await takeValue(store, TASK)) as { task: Task; args: unknown[] }
 const program = await findFunction(task)
 const value = await program(rank, ...args)
-await putParcel(store, valueOf(rank), value)
+await putValue(store, valueOf(rank), value)
 await store.close()

@@ -1,28 +1,12 @@
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Script as Syntax } from 'node:vm'
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError, type TsrError } from '@tsrun/core'
 import { findScript, type Script } from '../job/script.ts'
-import { check, type CompleteOptions } from './options.ts'
+import type { Task } from './messages.ts'
+import type { CompleteOptions } from './options.ts'
 
-/** What the ranks are told to run. */
-export type Task = FunctionTask | ModuleTask
-
-export interface FunctionTask {
-  readonly kind: 'function'
-  /** An expression. */
-  readonly source: string
-  /** Absolute path: what the function imports is found from there, and stacks name it. */
-  readonly path: string
-}
-
-export interface ModuleTask {
-  readonly kind: 'module'
-  readonly url: string
-  readonly entry: string
-}
-
-/** A task, and the file by whose language Node is set up. */
+/** A task, and the file whose language Node has to run. */
 export interface PlannedTask {
   readonly task: Task
   readonly code: Script
@@ -31,15 +15,16 @@ export interface PlannedTask {
 type Program = ((rank: number, ...args: never) => unknown) | string | URL
 
 /**
- * Says how ranks get at the program.
+ * How the ranks get the program.
  *
- * @throws ERR_TSR_ARGUMENT for a function without a source of its own; ERR_TSR_SCRIPT for a file that
- * is none
+ * @throws ERR_TSR_ARGUMENT for a function that has no source; ERR_TSR_SCRIPT for a file that does not exist
  */
 export function planTask(program: Program, options: CompleteOptions): PlannedTask {
   const { base, export: entry } = options
   if (typeof program === 'function') {
-    check('export', entry, entry === undefined, 'none with a function, which is called itself')
+    if (entry !== undefined) {
+      throw argumentError('export', entry, 'none with a function, which is called itself')
+    }
     const path = pathOf(base ?? process.argv[1] ?? join(process.cwd(), 'eval.js'))
     const known = base === undefined ? undefined : findScript(path, '/')
     const code = known ?? languageOf(path)
@@ -47,7 +32,9 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
     const source = sourceOf(program)
     return { task: { kind: 'function', source, path: `${path}#${name}` }, code }
   }
-  check('program', program, isAddress(program), 'a function, or the path or URL of a module')
+  if (typeof program !== 'string' && !isUrl(program)) {
+    throw argumentError('program', program, 'a function, or the path or URL of a module')
+  }
   const code = findScript(pathOf(program), process.cwd())
   return {
     task: { kind: 'module', url: pathToFileURL(code.path).href, entry: entry ?? 'default' },
@@ -55,7 +42,7 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
   }
 }
 
-/** The script of this process may have no name that says what it is. */
+/** The language of this process' script, whose name need not say it. */
 function languageOf(path: string): Script {
   try {
     return findScript(path, '/')
@@ -69,7 +56,7 @@ function sourceOf(program: (...args: never) => unknown): string {
   const isClass = /^class\b/.test(source)
   if (!isClass && parses(`(${source}\n)`)) return source
   const value = `${isClass ? 'a class' : 'a function'} ${program.name}`.trim()
-  const expected = 'a function or an arrow function: no method, class, bound or native function'
+  const expected = 'a function or an arrow function, and no method, class, bound or native function'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
 }
 
@@ -82,11 +69,7 @@ function parses(source: string): boolean {
   }
 }
 
-function isAddress(program: unknown): program is string | URL {
-  return typeof program === 'string' || isUrl(program)
-}
-
-/** Also one of another realm. */
+/** Whether it is a URL, also one of another realm. */
 function isUrl(value: unknown): value is URL {
   return typeof value === 'object' && value !== null && 'href' in value
 }
@@ -94,11 +77,10 @@ function isUrl(value: unknown): value is URL {
 function pathOf(address: string | URL): string {
   const text = isUrl(address) ? address.href : address
   if (!/^[a-z][a-z+.-]+:/i.test(text)) return resolve(text)
-  check(
-    'program',
-    text,
-    text.startsWith('file:'),
-    'a function, or the path or file: URL of a module',
-  )
-  return fileURLToPath(text)
+  if (text.startsWith('file:')) return fileURLToPath(text)
+  throw argumentError('program', text, 'a function, or the path or file: URL of a module')
+}
+
+function argumentError(name: string, value: unknown, expected: string): TsrError {
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
 }

@@ -1,10 +1,14 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
+import {
+  checkOutputGradient,
+  type GradientListener,
+  type Recording,
+  type RecordOptions,
+} from '../model/recording.ts'
 import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'
-import { checkOutputGradient } from './check-tensors.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { RepeatableRecording } from './repeatable-recording.ts'
 import { sumInto } from './sum-gradients.ts'
 

@@ -1,11 +1,16 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { onHostBackend } from '../backend/current.ts'
-import { registerGradients } from '../tfjs/tfjs.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
-import { checkAlive, checkOutputGradient } from './check-tensors.ts'
+import {
+  checkAlive,
+  checkOutputGradient,
+  type GradientListener,
+  type Recording,
+  type RecordOptions,
+} from '../model/recording.ts'
+import { registerGradients } from '../tfjs/tfjs.ts'
 import { testTape } from './self-test.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'

@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
-import { tf } from '../tfjs/tfjs.ts'
-import type { Recording, RecordOptions } from '../model/recording.ts'
 import type { Parameter } from '../model/parameter.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
+import { tf } from '../tfjs/tfjs.ts'
 
 type RecordOnTape = (
   forward: (x: Tensor) => Tensor,

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener } from '../model/recording.ts'
 import { addInPlace, sumOf } from '../backend/arithmetic.ts'
+import type { GradientListener } from '../model/recording.ts'
 
 /**
  * Collects gradients by parameter name, to sum them over micro-batches.

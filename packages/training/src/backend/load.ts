@@ -1,4 +1,4 @@
-import { createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
+import { choice, createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
 import { loadCpu } from './cpu.ts'
 import { loadTensorFlow } from './tensorflow/load.ts'
@@ -11,6 +11,8 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
   wasm: loadWasm,
   cpu: loadCpu,
 }
+
+const nameRule = choice(['auto', ...Object.keys(loaders)])
 
 /**
  * Loads the tensor backend `name` and makes it current: it holds all tensors of this process.
@@ -50,13 +52,7 @@ async function loadBest(): Promise<Backend> {
 }
 
 async function load(name: BackendName, options: BackendOptions = {}): Promise<Backend> {
-  if (!Object.hasOwn(loaders, name)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'backend (TSRUN_BACKEND)',
-      value: JSON.stringify(name),
-      expected: `one of auto, ${Object.keys(loaders).join(', ')}`,
-    })
-  }
+  nameRule.check('backend (TSRUN_BACKEND)', name)
   try {
     return { name, ...(await loaders[name](options)) }
   } catch (cause) {

@@ -1,36 +1,36 @@
 import { crc32 } from 'node:zlib'
 import type { Box } from './piece.ts'
 
-/** Where a part of a tensor is. */
+/** Where a part of a tensor is stored. */
 export interface StoredPiece {
   readonly file: string
-  /** Its name in the file. */
+  /** The name of the part in the file. */
   readonly key: string
   readonly box?: Box
   readonly range?: readonly [from: number, to: number]
-  /** CRC-32 of its bytes. */
+  /** The CRC-32 of its bytes. */
   readonly crc32: number
 }
 
 export interface StoredTensor {
   readonly dtype: string
-  /** Of the whole. */
+  /** The shape of the whole tensor. */
   readonly shape: readonly number[]
   readonly pieces: readonly StoredPiece[]
 }
 
-/** What a checkpoint's `index.json` says. */
+/** The contents of the `index.json` of a checkpoint. */
 export interface Contents {
-  /** How many saves to this folder came before it, at least: the newest has the highest number. */
+  /** A number that increases with each save to a folder: the newest checkpoint has the highest one. */
   readonly save: number
   readonly step: number
-  /** Ranks that have saved it. */
+  /** The number of ranks that have saved it. */
   readonly ranks: number
-  /** Whether the state of an optimizer is in it. */
+  /** Whether it contains the state of an optimizer. */
   readonly hasOptimizer: boolean
   readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
-  /** Bytes of each file. */
+  /** The size of each file in bytes. */
   readonly files: Readonly<Record<string, number>>
   readonly tensors: Readonly<Record<string, StoredTensor>>
 }
@@ -38,19 +38,19 @@ export interface Contents {
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
 
-/** The text of `index.json`: the contents and their CRC-32. */
+/** The text of `index.json`: the contents with their CRC-32. */
 export function encodeContents({ save, ...others }: Contents): string {
   const text = JSON.stringify({ save, ...others })
   return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`
 }
 
-/** Bytes of the text in which `saveNumberIn` finds what it looks for. */
+/** The number of bytes at the beginning of the text that `saveNumberIn` needs. */
 export const HEAD = 128
 
 /**
- * The number of a save, from the beginning of `index.json`: the rest may be long.
+ * The number of a save, from the beginning of an `index.json`, which may be long.
  *
- * @returns undefined where it is not the beginning of one
+ * @returns undefined unless `head` is the beginning of one
  */
 export function saveNumberIn(head: string): number | undefined {
   if (!head.startsWith(`{"format":"${FORMAT}",`)) return undefined
@@ -58,7 +58,7 @@ export function saveNumberIn(head: string): number | undefined {
   return Number(save)
 }
 
-/** @throws Error that says what is wrong with it */
+/** @throws Error that describes the problem */
 export function decodeContents(text: string): Contents {
   let index: { format?: unknown; crc32?: unknown; contents?: unknown } | null
   try {
@@ -67,6 +67,7 @@ export function decodeContents(text: string): Contents {
     throw new Error('it is not JSON')
   }
   if (index?.format !== FORMAT) throw new Error(`it is not of the format ${FORMAT}`)
-  if (crc32(JSON.stringify(index.contents)) !== index.crc32) throw new Error('it was changed')
+  if (crc32(JSON.stringify(index.contents)) !== index.crc32)
+    throw new Error('its checksum does not match')
   return index.contents as Contents
 }

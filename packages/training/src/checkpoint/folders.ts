@@ -1,13 +1,16 @@
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { access, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
+import { onAllRanks } from './coordination.ts'
 import { syncFolder } from './safetensors/write.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
-/** Not finished, or to be deleted. */
+/** A folder that is not finished or is to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
 
-/** A checkpoint that is complete, as far as names and sizes tell. */
+/** A checkpoint whose files are all there and have the right sizes. */
 export interface Checkpoint {
   readonly path: string
   readonly contents: Contents
@@ -19,18 +22,19 @@ export interface UnusableCheckpoint {
   readonly problem: string
 }
 
-/** A checkpoint by its name. */
+/** A folder that has the name of a checkpoint. */
 interface ListedCheckpoint {
   readonly name: string
-  /** See `Contents`; undefined where the index cannot be read. */
+  /** See `Contents`; undefined if the index cannot be read. */
   readonly save: number | undefined
 }
 
 /**
- * The finished checkpoints in a folder, the last one that was saved first: a job that has gone back
- * saves lower steps than one before. Those whose index cannot be read come before all others.
+ * The finished checkpoints in a folder in the reverse order of their saves, which need not be that of
+ * their steps: a job may have been resumed from an earlier step. Those whose index cannot be read come
+ * first.
  */
-export async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
+async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
   const names = await readdir(directory).catch((error: unknown) => {
     if (isMissing(error)) return []
     throw error
@@ -42,14 +46,14 @@ export async function listCheckpoints(directory: string): Promise<ListedCheckpoi
   )
   return listed.sort((a, b) => {
     if (a.save !== b.save) return (b.save ?? Infinity) - (a.save ?? Infinity)
-    const [[step, attempt], [otherStep, other]] = [numbersIn(b.name), numbersIn(a.name)]
-    return step - otherStep || attempt - other
+    const [[step, copy], [otherStep, otherCopy]] = [numbersIn(b.name), numbersIn(a.name)]
+    return step - otherStep || copy - otherCopy
   })
 }
 
-function numbersIn(name: string): [step: number, attempt: number] {
-  const [, step, attempt = '0'] = FINISHED.exec(name)!
-  return [Number(step), Number(attempt)]
+function numbersIn(name: string): [step: number, copy: number] {
+  const [, step, copy = '0'] = FINISHED.exec(name)!
+  return [Number(step), Number(copy)]
 }
 
 async function readSaveNumber(path: string): Promise<number | undefined> {
@@ -67,11 +71,11 @@ async function readSaveNumber(path: string): Promise<number | undefined> {
 }
 
 /**
- * Reads the index of a checkpoint, and checks that its files are there.
+ * Reads the index of a checkpoint and checks that its files are there.
  *
- * @throws Error that says what is wrong with it
+ * @throws Error that describes the problem
  */
-export async function openCheckpoint(path: string): Promise<Checkpoint> {
+async function openCheckpoint(path: string): Promise<Checkpoint> {
   const text = await readFile(join(path, INDEX), 'utf8').catch((error: unknown) => {
     throw new Error(isMissing(error) ? `it has no ${INDEX}` : String(error), { cause: error })
   })
@@ -85,30 +89,30 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
     const found = await stat(join(path, file)).catch(() => undefined)
     if (found === undefined) throw new Error(`${file} is missing`)
     if (found.size !== bytes) {
-      throw new Error(`${file} has ${String(found.size)} bytes, and not ${String(bytes)}`)
+      throw new Error(`${file} has ${String(found.size)} bytes instead of ${String(bytes)}`)
     }
   }
   return { path, contents }
 }
 
-/** What a new checkpoint is called: a step that is there already gets another number. */
+/** The name and number of a new checkpoint. If there is one of this step, the name gets a suffix. */
 export async function newPlace(
   directory: string,
   step: number,
 ): Promise<{ readonly name: string; readonly save: number }> {
   const listed = await listCheckpoints(directory)
   const name = `step-${String(step).padStart(8, '0')}`
-  const attempts = listed
+  const copies = listed
     .map((other) => other.name)
     .filter((other) => other === name || other.startsWith(`${name}-`))
     .map((other) => numbersIn(other)[1])
   return {
-    name: attempts.length === 0 ? name : `${name}-${String(Math.max(...attempts) + 1)}`,
+    name: copies.length === 0 ? name : `${name}-${String(Math.max(...copies) + 1)}`,
     save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,
   }
 }
 
-/** Makes the folder that a checkpoint is written to, and removes what others have not finished. */
+/** Creates the folder that a checkpoint is written to, and removes the unfinished folders of others. */
 export async function makeUnfinished(directory: string, name: string): Promise<string> {
   const made = await mkdir(directory, { recursive: true })
   if (made !== undefined) await syncParents(directory, made)
@@ -120,26 +124,92 @@ export async function makeUnfinished(directory: string, name: string): Promise<s
   return path
 }
 
-/** Makes the names of new folders last, from `first` down to `last`. */
+/** Makes the names of new folders durable, from `last` up to `first`. */
 async function syncParents(last: string, first: string): Promise<void> {
   for (let path = last; path.length >= first.length; path = dirname(path)) {
     await syncFolder(dirname(path))
   }
 }
 
-/** Removes all checkpoints but the `keep` newest; what cannot be read goes before what can. */
+/** Removes all checkpoints but the `keep` newest. Unreadable ones count as older than readable ones. */
 export async function prune(directory: string, keep: number): Promise<void> {
   const listed = await listCheckpoints(directory)
   const readable = listed.filter(({ save }) => save !== undefined)
   const others = listed.filter(({ save }) => save === undefined)
   for (const { name } of [...readable, ...others].slice(keep)) {
-    // first its name: nobody takes a half of it for a checkpoint
+    // Rename it first, so that a partly removed folder is not taken for a checkpoint.
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)
     await rm(old, { recursive: true, force: true })
   }
 }
 
-export function isMissing(error: unknown): boolean {
+function isMissing(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT'
+}
+
+export interface LatestCheckpoint {
+  /** The folder of the checkpoint. */
+  readonly path: string
+  readonly step: number
+  /** Newer checkpoints that cannot be used, because files are missing or have other sizes. */
+  readonly skipped: readonly UnusableCheckpoint[]
+}
+
+/**
+ * The newest complete checkpoint in a folder; undefined if there is none. A checkpoint gets its name when
+ * it is finished.
+ *
+ * @param directory - a checkpoint, or a folder with several
+ * @param group - all of its ranks have to call this, and get the result of rank 0
+ * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete
+ */
+export async function latestCheckpoint(
+  directory: string,
+  group?: ProcessGroup,
+): Promise<LatestCheckpoint | undefined> {
+  const rank = group?.rank ?? 0
+  const [latest] = await onAllRanks(group, async () => {
+    return rank === 0 ? ((await find(resolve(directory))) ?? null) : null
+  })
+  return latest ?? undefined
+}
+
+async function find(directory: string): Promise<LatestCheckpoint | undefined> {
+  if (await exists(join(directory, INDEX))) {
+    const { path, contents } = await openFinished(directory)
+    return { path, step: contents.step, skipped: [] }
+  }
+  const skipped: UnusableCheckpoint[] = []
+  for (const { name } of await listCheckpoints(directory)) {
+    const path = join(directory, name)
+    try {
+      const { step } = (await openCheckpoint(path)).contents
+      return { path, step, skipped }
+    } catch (error) {
+      skipped.push({ path, problem: (error as Error).message })
+    }
+  }
+  if (skipped.length === 0) return undefined
+  throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { ...skipped[0]! })
+}
+
+/** @throws ERR_TSR_CHECKPOINT_UNFINISHED */
+export async function openFinished(path: string): Promise<Checkpoint> {
+  try {
+    return await openCheckpoint(path)
+  } catch (error) {
+    const { message: problem } = error as Error
+    throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { path, problem }, { cause: error })
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await access(path)
+    return true
+  } catch (error) {
+    if (isMissing(error)) return false
+    throw error
+  }
 }

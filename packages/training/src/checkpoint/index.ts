@@ -1,19 +1,16 @@
-export { latestCheckpoint, type LatestCheckpoint } from './latest.ts'
+export { latestCheckpoint, type LatestCheckpoint, type UnusableCheckpoint } from './folders.ts'
 export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.ts'
-export type { UnusableCheckpoint } from './folders.ts'
 export { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 export {
   denseNames,
   ownerOfLayers,
+  ownerOfTrainOptimizer,
   type LayerNames,
   type LayerPlace,
   type LayersModelLike,
-} from './layers.ts'
-export {
-  ownerOfTrainOptimizer,
   type TrainOptimizerLike,
   type TrainedLayersModel,
-} from './train-optimizer.ts'
+} from './layers-model.ts'
 export {
   partOfParameter,
   partSize,
@@ -32,8 +29,7 @@ export {
   type PretrainedReport,
   type PretrainedSource,
 } from './pretrained.ts'
-export { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from './save.ts'
-export type { SavedState } from './saved-state.ts'
+export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
 export type { CheckpointState } from './state.ts'
 export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 export { writeSafetensors, type TensorData, type WrittenFile } from './safetensors/write.ts'

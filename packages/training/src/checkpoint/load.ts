@@ -1,44 +1,63 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import { declareOptions, flag, isTsrError, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { checkPlace } from './arguments.ts'
-import type { Contents } from './contents.ts'
-import type { Checkpoint } from './folders.ts'
-import { latestCheckpoint, openFinished, type LatestCheckpoint } from './latest.ts'
-import { isStateName, type Part, type Piece, type PieceOwner } from './piece.ts'
-import { readParts } from './read.ts'
-import { describeNames } from './safetensors/read.ts'
-import { ownersOf, type CheckpointState } from './state.ts'
-import { together } from './together.ts'
+import type { Contents, StoredPiece } from './contents.ts'
+import { onAllRanks } from './coordination.ts'
+import {
+  latestCheckpoint,
+  openFinished,
+  type Checkpoint,
+  type LatestCheckpoint,
+} from './folders.ts'
+import {
+  commonRuns,
+  copyCommon,
+  isStateName,
+  partSize,
+  type Part,
+  type Piece,
+  type PieceOwner,
+  type PieceValues,
+} from './piece.ts'
+import { keyOf } from './plan.ts'
+import { bytesOf, toValues, type SafetensorsDType } from './safetensors/dtypes.ts'
+import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
+import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 
 export interface LoadOptions {
-  /** False leaves out tensors of the checkpoint that the model has not; default true: an error. */
+  /** Whether tensors of the checkpoint that the model lacks are an error; default true. */
   readonly strict?: boolean
 }
 
-/** What was saved beside tensors. */
+const readOptions = declareOptions({
+  strict: flag().default(true),
+} satisfies Rules<LoadOptions>)
+
+/** What was saved in addition to the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
-  /** As it was given to `saveCheckpoint`; null where nothing was. */
+  /** The `data` that was given to `saveCheckpoint`, else null. */
   readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
 }
 
 /**
- * Puts a checkpoint into a model and an optimizer, in whatever layout it was saved: each rank reads
- * the parts of tensors that it holds. All ranks of the group call it; nothing is changed before all
- * have read what they want.
+ * Loads a checkpoint into a model and an optimizer, whatever layout it was saved in: each rank reads the
+ * parts of tensors that it holds. All ranks of the group have to call this. Nothing is changed until all
+ * of them have read their parts.
  *
- * @param directory - a checkpoint, or the folder of several: the newest that is complete
+ * @param directory - a checkpoint, or a folder with several, of which the newest complete one is loaded
  * @param state - built as for training, with the same names and sizes
- * @param group - all ranks that have a part; default: this process alone
+ * @param group - all ranks that hold a part; default: this process alone
  *
  * @example
  * const { step, data } = await loadCheckpoint('checkpoints', { model, optimizer }, group)
  * loader.loadState(data as LoaderState)
  *
  * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it is that of
- *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE of a tensor;
- *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an
- *   unknown option, or one that the state has not. All ranks throw when one does.
+ *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE for a tensor;
+ *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an invalid or
+ *   unknown option or key of the state. If one rank throws, all do.
  */
 export async function loadCheckpoint(
   directory: string,
@@ -50,45 +69,48 @@ export async function loadCheckpoint(
   const latest = await latestCheckpoint(directory, group)
   if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
   let owners: readonly PieceOwner[] = []
-  const wanted: (readonly Part[])[] = []
+  let isStrict = true
+  const requested: (readonly Part[])[] = []
   let checkpoint: Checkpoint | undefined
-  const ranks = await together(group, async () => {
-    refuseUnknown(options, ['strict'])
+  const ranks = await onAllRanks(group, async () => {
+    isStrict = readOptions(options).strict
     owners = ownersOf(state)
     checkpoint = await openFinished(latest.path)
     const names = new Set(Object.keys(checkpoint.contents.tensors))
-    for (const owner of owners) wanted.push(owner.parts(names))
-    return wanted.flat().map(({ name }) => name)
+    for (const owner of owners) requested.push(owner.parts(names))
+    return requested.flat().map(({ name }) => name)
   })
   const { path, contents } = checkpoint!
   const pieces: Piece[][] = []
-  await together(group, async () => {
-    checkModel(path, contents, { names: new Set(ranks.flat()), strict: options.strict, state })
-    for (const parts of wanted) pieces.push(await readParts(checkpoint!, parts))
+  await onAllRanks(group, async () => {
+    const hasOptimizer = state.optimizer !== undefined
+    checkModel(path, contents, { names: new Set(ranks.flat()), isStrict, hasOptimizer })
+    for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
   })
-  // the optimizer first: it may be one of another kind, and refuse, where it has state to load
+  // The optimizer comes first: it throws if the state is that of another kind of optimizer.
   for (const [i, owner] of [...owners.entries()].reverse()) {
-    await together(group, async () => {
+    await onAllRanks(group, async () => {
       await owner.load(pieces[i]!)
     })
   }
   return { ...latest, data: contents.data, seeds: contents.seeds }
 }
 
-interface Wishes {
-  /** What all ranks together want. */
+interface Request {
+  /** The names of the tensors that all ranks together request. */
   readonly names: ReadonlySet<string>
-  readonly strict: boolean | undefined
-  readonly state: CheckpointState
+  readonly isStrict: boolean
+  readonly hasOptimizer: boolean
 }
 
-function checkModel(path: string, { tensors, hasOptimizer }: Contents, wishes: Wishes): void {
-  const { names, strict = true, state } = wishes
-  if (state.optimizer !== undefined && !hasOptimizer) {
+function checkModel(path: string, contents: Contents, request: Request): void {
+  const { tensors } = contents
+  const { names, isStrict } = request
+  if (request.hasOptimizer && !contents.hasOptimizer) {
     const tensor = 'state of an optimizer'
     throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor, found: 'a model only' })
   }
-  if (!strict) return
+  if (!isStrict) return
   const more = Object.keys(tensors).filter((name) => !isStateName(name) && !names.has(name))
   if (more.length === 0) return
   const less = [...names].filter((name) => !Object.hasOwn(tensors, name))
@@ -97,4 +119,131 @@ function checkModel(path: string, { tensors, hasOptimizer }: Contents, wishes: W
     more: describeNames(more),
     less: describeNames(less),
   })
+}
+
+/** A requested part, while it is read. */
+interface PartInProgress {
+  readonly part: Part
+  readonly dtype: SafetensorsDType
+  values: PieceValues | undefined
+  /** The number of values that were read so far. */
+  filled: number
+}
+
+/** A stored piece, and the requested parts that have values in it. */
+interface ReadTask {
+  readonly stored: StoredPiece
+  readonly part: Part
+  readonly requests: readonly PartInProgress[]
+}
+
+/**
+ * Reads parts of the tensors of a checkpoint, whatever parts it was saved in. Each stored piece is read
+ * once and completely, because of its checksum.
+ *
+ * @throws ERR_TSR_CHECKPOINT_MISSING, ERR_TSR_CHECKPOINT_SHAPE, ERR_TSR_CHECKPOINT_DAMAGED
+ */
+async function readParts(checkpoint: Checkpoint, parts: readonly Part[]): Promise<Piece[]> {
+  const requests = parts.map((part) => requestOf(checkpoint, part))
+  for (const [name, tasks] of tasksByFile(checkpoint, requests)) {
+    const path = join(checkpoint.path, name)
+    const file = await openSafetensors(path).catch((error: unknown) => {
+      throw damaged(path, tasks[0]!.part.name, error)
+    })
+    try {
+      for (const task of tasks) await readTask(file, task)
+    } finally {
+      await file.close()
+    }
+  }
+  return requests.map((each) => {
+    const size = partSize(each.part)
+    if (each.filled !== size) {
+      const problem = `it has ${String(each.filled)} of the ${String(size)} values that this rank needs`
+      throw damaged(checkpoint.path, each.part.name, new Error(problem))
+    }
+    return { ...each.part, values: valuesOf(each) }
+  })
+}
+
+function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
+  const tensor = Object.hasOwn(contents.tensors, part.name)
+    ? contents.tensors[part.name]
+    : undefined
+  if (tensor === undefined) {
+    const found = describeNames(Object.keys(contents.tensors))
+    throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor: part.name, found })
+  }
+  const [has, wants] = [tensor.shape, part.shape].map((shape) => `[${shape.join(', ')}]`)
+  if (has === wants) {
+    return { part, dtype: tensor.dtype as SafetensorsDType, values: undefined, filled: 0 }
+  }
+  const facts = { path, tensor: part.name, has: has!, wants: wants! }
+  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', facts)
+}
+
+function valuesOf(request: PartInProgress): PieceValues {
+  const { part, dtype } = request
+  const make = () => toValues(dtype, new ArrayBuffer(partSize(part) * bytesOf(dtype)))
+  return (request.values ??= make() as PieceValues)
+}
+
+function tasksByFile(
+  { contents }: Checkpoint,
+  requests: readonly PartInProgress[],
+): Map<string, ReadTask[]> {
+  const byName = new Map<string, PartInProgress[]>()
+  for (const each of requests) {
+    const { name } = each.part
+    byName.set(name, [...(byName.get(name) ?? []), each])
+  }
+  const tasks = new Map<string, ReadTask[]>()
+  for (const [name, candidates] of byName) {
+    const { shape, pieces } = contents.tensors[name]!
+    for (const stored of pieces) {
+      const { file, box, range } = stored
+      const part = { name, shape, ...(box && { box }), ...(range && { range }) }
+      const overlapping = candidates.filter(
+        (each) => commonRuns(part, each.part).next().done === false,
+      )
+      if (overlapping.length === 0) continue
+      tasks.set(file, [...(tasks.get(file) ?? []), { stored, part, requests: overlapping }])
+    }
+  }
+  return tasks
+}
+
+async function readTask(
+  file: SafetensorsFile,
+  { stored, part, requests }: ReadTask,
+): Promise<void> {
+  const { key } = stored
+  try {
+    const values = (await file.read(key)) as PieceValues
+    // The header has no checksum.
+    const isSame = file.entry(key).dtype === requests[0]!.dtype && values.length === partSize(part)
+    if (!isSame) throw new Error(`${key} has another type or shape`)
+    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+    if (crc32(bytes) !== stored.crc32) throw new Error(`the checksum of ${key} does not match`)
+    const [first] = requests
+    // In most cases the layout is the one that was saved, and no copy is needed.
+    if (requests.length === 1 && keyOf(first!.part) === key) {
+      first!.values = values
+      first!.filled = values.length
+      return
+    }
+    for (const each of requests) {
+      each.filled += copyCommon({ ...part, values }, { ...each.part, values: valuesOf(each) })
+    }
+  } catch (error) {
+    throw damaged(file.path, part.name, error)
+  }
+}
+
+function damaged(path: string, tensor: string, error: unknown): Error {
+  const { code, message } = error as NodeJS.ErrnoException
+  // Errors of the file system are not changed.
+  if (code !== undefined && !isTsrError(error)) return error as Error
+  const problem = isTsrError(error) ? String(error.facts['problem'] ?? message) : message
+  return tsrError('ERR_TSR_CHECKPOINT_DAMAGED', { path, tensor, problem }, { cause: error })
 }

@@ -11,7 +11,7 @@ import {
   type PieceOwner,
 } from './piece.ts'
 
-/** The parameters of a model, or of this rank's part of one. */
+/** An owner of the parameters of a model, or of the part of a model on this rank. */
 export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner {
   const parts = parameters.map((parameter) => partOfParameter(parameter))
   return {
@@ -34,14 +34,14 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
   }
 }
 
-/** An optimizer whose state can be read and put back, by name of the parameter. */
+/** An optimizer whose state can be read and loaded, by parameter name. */
 export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
   loadState(state: OptimizerState): void | Promise<void>
 }
 
 const STEPS = 'steps'
 
-/** What an optimizer keeps of these parameters: shared among ranks as they are. */
+/** An owner of the state of an optimizer for these parameters. It is sharded as the parameters are. */
 export function ownerOfOptimizer(
   optimizer: StatefulOptimizer,
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
@@ -52,7 +52,7 @@ export function ownerOfOptimizer(
   )
 }
 
-/** What an optimizer keeps of these parts of parameters. */
+/** An owner of the state of an optimizer for these parts of parameters. */
 export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[]): PieceOwner {
   const partOf = new Map(owned.map((part) => [part.name, part]))
   return {

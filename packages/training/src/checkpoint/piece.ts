@@ -1,72 +1,72 @@
-import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 
-/** A box of a whole tensor: on every axis where it begins, and its length. */
+/** A box of a tensor: where it begins on each axis, and its length there. */
 export interface Box {
   readonly offset: readonly number[]
   readonly extent: readonly number[]
 }
 
-/** Which values of a whole tensor a rank holds, or wants. */
+/** The values of a tensor that a rank holds or needs. */
 export interface Part {
-  /** Global name: the same on all ranks and in every layout. */
+  /** The global name, the same on all ranks and in every layout. */
   readonly name: string
-  /** Of the whole tensor. */
+  /** The shape of the whole tensor. */
   readonly shape: readonly number[]
-  /** Default: the whole. */
+  /** Default: the whole tensor. */
   readonly box?: Box
-  /** Of the box (or the whole) only the values [from, to), in its row-major order; default: all. */
+  /** Only the values [from, to) of the box, in its row-major order; default: all. */
   readonly range?: readonly [from: number, to: number]
 }
 
 export type PieceValues = Float32Array | Float64Array | Int32Array | Uint8Array
 
-/** A part and its values, in row-major order of the box. */
+/** A part with its values, in row-major order of the box. */
 export interface Piece extends Part {
   readonly values: PieceValues
 }
 
 /**
- * Whoever holds state that is saved: the one form in which parameters, optimizers and whatever shares
- * them among ranks hand over their part and take it back. Pieces of one name are equal or disjoint on
- * all ranks, and together the whole.
+ * An owner of tensors that are saved. This is the interface through which models, optimizers and wrappers
+ * that shard them provide their part of a checkpoint and receive it. The pieces of a tensor on all ranks
+ * are equal or disjoint, and together they are the whole tensor.
  */
 export interface PieceOwner {
-  /** A copy of what this rank holds: nobody changes the arrays while they are written. */
+  /** A copy of the tensors of this rank, which does not change while it is written. */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**
-   * What this rank wants of a checkpoint.
+   * The parts of a checkpoint that this rank needs.
    *
-   * @param names - of all tensors that are in it: for owners that hold nothing before their first
-   *   step, as optimizers do
+   * @param names - of all tensors in the checkpoint, for owners such as optimizers, which hold nothing
+   *   before their first step
    */
   parts(names: ReadonlySet<string>): readonly Part[]
 
   /**
-   * Takes what it has asked for, in that order. The arrays are the owner's from now on. Called when
-   * all ranks have read all that they want.
+   * Receives the parts that it has requested, in the same order. It becomes the owner of the arrays.
+   * Called when all ranks have read all their parts.
    */
   load(pieces: readonly Piece[]): void | Promise<void>
 }
 
-/** Number of values of a part. */
+/** The number of values of a part. */
 export function partSize({ shape, box, range }: Part): number {
   return range === undefined ? sizeOf(box?.extent ?? shape) : range[1] - range[0]
 }
 
-/** The part of a parameter that this rank holds; of a flat share of it, the values [from, to). */
+/** The part of a parameter that this rank holds. @param range - only the values [from, to) of it */
 export function partOfParameter(
   { name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>,
   range?: readonly [from: number, to: number],
 ): Part {
-  const cut = range === undefined ? {} : { range }
-  if (shard === undefined) return { name, shape, ...cut }
+  const selection = range === undefined ? {} : { range }
+  if (shard === undefined) return { name, shape, ...selection }
   const offset = shard.shape.map((_, axis) => (axis === shard.axis ? shard.offset : 0))
-  return { name, shape: shard.shape, box: { offset, extent: shape }, ...cut }
+  return { name, shape: shard.shape, box: { offset, extent: shape }, ...selection }
 }
 
-/** The name under which what an optimizer keeps of a parameter is saved: `optimizer/mean/layers.0.weight`. */
+/** The name of a state of an optimizer for a parameter, as in `optimizer/mean/layers.0.weight`. */
 export function stateName(parameter: string, kind: string): string {
   return `optimizer/${kind}/${parameter}`
 }
@@ -75,10 +75,93 @@ export function isStateName(name: string): boolean {
   return name.startsWith('optimizer/')
 }
 
-/** The way back from `stateName`; undefined for a parameter. */
+/** The inverse of `stateName`; undefined for the name of a parameter. */
 export function parseStateName(
   name: string,
 ): { readonly parameter: string; readonly kind: string } | undefined {
   const [, kind, parameter] = /^optimizer\/([^/]+)\/(.+)$/.exec(name) ?? []
   return kind === undefined ? undefined : { kind, parameter: parameter! }
+}
+
+/** Values that two parts have in common and that are contiguous in both. */
+export interface Run {
+  /** The index of the first value in the one part. */
+  readonly from: number
+  /** The index of the first value in the other part. */
+  readonly to: number
+  readonly length: number
+}
+
+/** The overlap of two parts of one tensor, in row-major order. */
+export function* commonRuns(a: Part, b: Part): Generator<Run> {
+  const [first, second] = mergeAxes(a, b)
+  const lower = first.offset.map((offset, axis) => Math.max(offset, second.offset[axis]!))
+  const lengths = lower.map((low, axis) => Math.min(end(first, axis), end(second, axis)) - low)
+  if (lengths.some((length) => length <= 0)) return
+  const ranges = [a.range ?? [0, partSize(a)], b.range ?? [0, partSize(b)]] as const
+  const row = lengths.pop()!
+  for (const index of indices(lengths)) {
+    const place = lower.map((low, axis) => low + (index[axis] ?? 0))
+    const from = positionIn(first, place)
+    const to = positionIn(second, place)
+    const begin = Math.max(0, ranges[0][0] - from, ranges[1][0] - to)
+    const stop = Math.min(row, ranges[0][1] - from, ranges[1][1] - to)
+    if (stop <= begin) continue
+    const [start, target] = [from + begin - ranges[0][0], to + begin - ranges[1][0]]
+    yield { from: start, to: target, length: stop - begin }
+  }
+}
+
+/** Copies the values of `target` that `source` has. @returns their number */
+export function copyCommon(source: Piece, target: Piece): number {
+  let count = 0
+  for (const { from, to, length } of commonRuns(source, target)) {
+    target.values.set(source.values.subarray(from, from + length), to)
+    count += length
+  }
+  return count
+}
+
+/** The two boxes, whose trailing axes are merged as long as both boxes span them: runs become longer. */
+function mergeAxes(a: Part, b: Part): [Box, Box] {
+  const shape = a.shape.length === 0 ? [1] : [...a.shape]
+  const boxes = [a, b].map(({ box }) => ({
+    offset: box === undefined || box.offset.length === 0 ? shape.map(() => 0) : [...box.offset],
+    extent: box === undefined || box.extent.length === 0 ? [...shape] : [...box.extent],
+  })) as [{ offset: number[]; extent: number[] }, { offset: number[]; extent: number[] }]
+  while (shape.length > 1 && boxes.every(({ extent }) => extent.at(-1) === shape.at(-1))) {
+    const length = shape.pop()!
+    shape[shape.length - 1]! *= length
+    for (const { offset, extent } of boxes) {
+      offset.pop()
+      extent.pop()
+      offset[offset.length - 1]! *= length
+      extent[extent.length - 1]! *= length
+    }
+  }
+  return boxes
+}
+
+function end({ offset, extent }: Box, axis: number): number {
+  return offset[axis]! + extent[axis]!
+}
+
+/** The row-major index in the box of a position in the tensor. */
+function positionIn({ offset, extent }: Box, place: readonly number[]): number {
+  return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
+}
+
+/** All indices below `lengths`, where the last axis changes fastest; for no axes, one empty index. */
+function* indices(lengths: readonly number[]): Generator<readonly number[]> {
+  const index = lengths.map(() => 0)
+  for (;;) {
+    yield index
+    let axis = lengths.length - 1
+    for (; axis >= 0; axis--) {
+      index[axis]!++
+      if (index[axis]! < lengths[axis]!) break
+      index[axis] = 0
+    }
+    if (axis < 0) return
+  }
 }

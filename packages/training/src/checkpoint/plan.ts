@@ -1,14 +1,13 @@
 import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
-import { commonRuns } from './overlap.ts'
+import { commonRuns, partSize, type Part, type Piece } from './piece.ts'
 import { dtypeOf } from './safetensors/dtypes.ts'
-import { partSize, type Part, type Piece } from './piece.ts'
 
-/** A piece without its values, as the ranks tell each other what they hold. */
+/** A piece without its values, as ranks exchange it. */
 export interface PieceFacts extends Part {
   readonly dtype: string
   readonly bytes: number
-  /** CRC-32 of the values; left out where equal pieces are not compared. */
+  /** The CRC-32 of the values; undefined if equal pieces are not compared. */
   readonly crc32?: number
 }
 
@@ -18,52 +17,52 @@ export function factsOf(piece: Piece, compare: boolean): PieceFacts {
   return compare ? { ...facts, crc32: crc32(bytesIn(piece)) } : facts
 }
 
-/** One piece of those that are saved, and who writes it. */
+/** A piece that is saved, and the rank that writes it. */
 export interface PlannedPiece extends PieceFacts {
-  /** Its name in the file: that of the tensor, and which part it is unless it is the whole. */
+  /** Its name in the file: that of the tensor, and unless it is the whole tensor, the part. */
   readonly key: string
   readonly rank: number
 }
 
-/** What all ranks together have of a tensor. */
-interface Whole {
-  /** Of the first rank that has a piece. */
+/** The pieces of a tensor on all ranks. */
+interface TensorPieces {
+  /** The piece of the first rank that has one. */
   readonly facts: PieceFacts
   readonly rank: number
-  /** Values so far. */
+  /** The number of values so far. */
   size: number
-  /** Different pieces. */
+  /** The different pieces. */
   readonly parts: PieceFacts[]
 }
 
 /**
- * Who writes what: of equal pieces, which replicas hold, one is written, by the rank of those that
- * has least to write so far. All ranks come to the same plan.
+ * Decides which rank writes which piece. Of equal pieces, which replicas hold, one is written: by the
+ * rank among them that has the least to write so far. All ranks compute the same plan.
  *
- * @param held - what each rank holds
- * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor are not one whole
+ * @param held - the pieces of each rank
+ * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor do not form the whole tensor
  */
 export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
   const copies = new Map<string, { facts: PieceFacts; ranks: number[] }>()
-  const wholes = new Map<string, Whole>()
+  const tensors = new Map<string, TensorPieces>()
   for (const [rank, pieces] of held.entries()) {
     for (const facts of pieces) {
-      const whole = wholes.get(facts.name) ?? { facts, rank, size: 0, parts: [] }
-      wholes.set(facts.name, whole)
-      checkSame(whole, facts, rank)
+      const tensor = tensors.get(facts.name) ?? { facts, rank, size: 0, parts: [] }
+      tensors.set(facts.name, tensor)
+      checkSame(tensor, facts, rank)
       const key = keyOf(facts)
       const copy = copies.get(key)
       if (copy === undefined) {
         copies.set(key, { facts, ranks: [rank] })
-        whole.size += partSize(facts)
-        whole.parts.push(facts)
+        tensor.size += partSize(facts)
+        tensor.parts.push(facts)
       } else {
         checkCopy(copy, facts, rank)
         copy.ranks.push(rank)
       }
     }
   }
-  for (const whole of wholes.values()) checkWhole(whole)
+  for (const tensor of tensors.values()) checkComplete(tensor)
   const loads = held.map(() => 0)
   return Array.from(copies, ([key, { facts, ranks }]) => {
     const rank = ranks.reduce((least, next) => (loads[next]! < loads[least]! ? next : least))
@@ -73,10 +72,10 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
 }
 
 /**
- * A tied parameter may be in the list twice; two that differ would be saved as one.
+ * A tied parameter may be in the list twice.
  *
  * @param pieces - of one rank
- * @throws ERR_TSR_CHECKPOINT_PIECES
+ * @throws ERR_TSR_CHECKPOINT_PIECES when two pieces of the same name differ
  */
 export function checkNames(pieces: readonly Piece[]): void {
   const byKey = new Map<string, Piece>()
@@ -85,7 +84,7 @@ export function checkNames(pieces: readonly Piece[]): void {
     const former = byKey.get(key)
     byKey.set(key, piece)
     if (former === undefined || bytesIn(former).equals(bytesIn(piece))) continue
-    const problem = 'one rank has two of this name, with different values'
+    const problem = 'a rank has two tensors of this name with different values'
     throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: piece.name, problem })
   }
 }
@@ -94,7 +93,7 @@ function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer 
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** A name of the part in its file: `layers.0.weight[0:4,8:16]`, and of a range `...{0:100}`. */
+/** The name of a part in its file, as in `layers.0.weight[0:4,8:16]`; a range adds `{0:100}`. */
 export function keyOf({ name, shape, box, range }: Part): string {
   const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])
   const ends = isWhole
@@ -122,7 +121,7 @@ function checkSame(
   })
 }
 
-/** Replicas that have drifted apart: nobody would know whose values are the ones that were saved. */
+/** @throws ERR_TSR_CHECKPOINT_PIECES for replicas that differ, since either could be saved */
 function checkCopy(
   { facts, ranks }: { readonly facts: PieceFacts; readonly ranks: readonly number[] },
   found: PieceFacts,
@@ -131,11 +130,11 @@ function checkCopy(
   if (facts.crc32 === found.crc32) return
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: found.name,
-    problem: `ranks ${String(ranks[0])} and ${String(rank)} have other values of ${keyOf(found)}`,
+    problem: `ranks ${String(ranks[0])} and ${String(rank)} have different values of ${keyOf(found)}`,
   })
 }
 
-function checkWhole({ facts, size, parts }: Whole): void {
+function checkComplete({ facts, size, parts }: TensorPieces): void {
   const whole = partSize({ name: facts.name, shape: facts.shape })
   if (size === whole) {
     checkDisjoint(parts)
@@ -143,11 +142,11 @@ function checkWhole({ facts, size, parts }: Whole): void {
   }
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: facts.name,
-    problem: `they have ${String(size)} values, and the whole, [${facts.shape.join(', ')}], has ${String(whole)}`,
+    problem: `its pieces have ${String(size)} values, but the tensor [${facts.shape.join(', ')}] has ${String(whole)}`,
   })
 }
 
-/** As many values as the whole has may be some of them twice, and others not at all. */
+/** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, and others are missing */
 function checkDisjoint(parts: readonly PieceFacts[]): void {
   const byBox = new Map<string, PieceFacts[]>()
   for (const part of parts.filter((each) => partSize(each) > 0)) {
@@ -156,7 +155,7 @@ function checkDisjoint(parts: readonly PieceFacts[]): void {
   }
   const boxes = [...byBox.values()]
   for (const [i, own] of boxes.entries()) {
-    // flat shares of a box: one behind the other, without a look at its rows
+    // The ranges of one box are compared without looking at its rows.
     own.sort((a, b) => rangeOf(a)[0] - rangeOf(b)[0])
     for (const [k, part] of own.entries()) {
       if (k > 0 && rangeOf(own[k - 1]!)[1] > rangeOf(part)[0]) throw overlap(own[k - 1]!, part)

@@ -1,81 +1,90 @@
 import { join, resolve } from 'node:path'
-import { refuseUnknown } from '@tsrun/core'
+import { inspect, isDeepStrictEqual } from 'node:util'
+import { anything, count, declareOptions, flag, tsrError, where, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { checkAgreement } from './agreement.ts'
-import { checkPlace } from './arguments.ts'
+import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
 import { newPlace } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
 import { checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
-import { checkArguments, copyBeside, nothingBeside, type SavedState } from './saved-state.ts'
-import { ownersOf } from './state.ts'
-import { together } from './together.ts'
-import { inTurn, type Writing } from './turns.ts'
-import { attempt, unlessAborted, writeCheckpoint } from './write.ts'
+import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
+import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
+
+export interface SavedState extends CheckpointState {
+  /** The number of training steps so far. */
+  readonly step: number
+  /** The position of the data loader, or any other JSON value. That of rank 0 is saved. */
+  readonly data?: unknown
+  /** Random seeds by name. Those of rank 0 are saved. */
+  readonly seeds?: Readonly<Record<string, number>>
+}
 
 export interface SaveOptions {
-  /** Newest checkpoints to keep, this one among them; default: all. */
+  /** The number of checkpoints to keep, including this one; default: all. */
   readonly keep?: number
   /**
-   * Goes on when the values are copied, and writes while training goes on; see `SavedCheckpoint.done`.
-   * Default false.
+   * Whether to return as soon as the values are copied, and to write while training continues; see
+   * `SavedCheckpoint.done`. Default false.
    */
   readonly background?: boolean
   /**
-   * Whether what several ranks hold is compared by its CRC-32, and refused where it differs. False
-   * saves the values of any of them, for replicas that differ by rounding. Default true.
+   * Whether to throw when the values of replicas differ, which are compared by their CRC-32. If false,
+   * those of any replica are saved, for replicas that differ by rounding. Default true.
    */
   readonly compare?: boolean
   /**
-   * Milliseconds that a rank waits for those that write longer; default: the time-out of the group,
+   * The milliseconds that a rank waits for ranks that need longer; default: the time-out of the group,
    * which may be too short for a slow disk.
    */
   readonly timeout?: number
   /**
-   * Gives up when it is aborted on any rank before all files are there: the checkpoints before stay,
-   * and so does the group.
+   * Cancels the save if it is aborted on any rank before all files are written. Earlier checkpoints and
+   * the group are not affected.
    */
   readonly signal?: AbortSignal
 }
 
-const KNOWN = Object.keys({
-  keep: true,
-  background: true,
-  compare: true,
-  timeout: true,
-  signal: true,
-} satisfies Record<keyof SaveOptions, true>)
+const readOptions = declareOptions({
+  keep: where<number>(
+    (value) => value === Infinity || (Number.isSafeInteger(value) && Number(value) >= 1),
+    'a whole number from 1',
+  ).default(Infinity),
+  background: flag().default(false),
+  compare: flag().default(true),
+  timeout: anything<number>(),
+  signal: anything<AbortSignal>(),
+} satisfies Rules<SaveOptions>)
+
+const stepRule = count()
 
 export interface SavedCheckpoint {
-  /** Its folder, `<directory>/step-<step>`, as soon as it is done. */
+  /** The folder of the checkpoint, `<directory>/step-<step>`, which exists when it is done. */
   readonly path: string
   /**
-   * Settled when the checkpoint is on the disk, or will never be. Await it before you leave the group.
-   * The next save waits for it too, and throws its error where nobody has awaited it.
+   * Resolves when the checkpoint is on the disk, and rejects if it could not be written. Await it before
+   * you leave the group. The next save waits for it, too, and throws its error if you did not.
    */
   readonly done: Promise<void>
 }
 
-/** Ranks write at their own pace beside training: messages of their own keep the order. */
-const sideGroups = new WeakMap<ProcessGroup, Promise<ProcessGroup | undefined>>()
-
 /**
- * Saves a model, an optimizer and the place in the data, as `<directory>/step-<step>`: of every rank
- * the tensors that it alone holds, in a safetensors file, and of replicas' equal ones one copy. Loads
- * in any other layout; see `loadCheckpoint`. All ranks of the group call it.
+ * Saves a model, an optimizer and the position in the data as `<directory>/step-<step>`. Each rank writes
+ * a safetensors file with the tensors that only it holds, and one rank writes those that are equal on
+ * several ranks. The checkpoint can be loaded in any other layout; see `loadCheckpoint`. All ranks of the
+ * group have to call this.
  *
- * The files are on the disk before the checkpoint gets its name: a crash at any moment leaves the one
- * before. A folder belongs to one job, and all its hosts see it.
+ * The checkpoint gets its name when its files are on the disk: a crash at any time leaves the previous
+ * checkpoint. A folder belongs to one job, and all its hosts must have access to it.
  *
- * @param group - all ranks that have a part, for example the world; default: this process alone
+ * @param group - all ranks that hold a part, for example the world; default: this process alone
  *
  * @example
  * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
- *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not have one whole model, or replicas differ;
+ *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not hold one complete model, or replicas differ;
  *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
- *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks disagree, or
- *   the state or an option is out of range or unknown. All ranks throw when one does.
+ *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks pass different
+ *   arguments, or when the state or an option is invalid or unknown. If one rank throws, all do.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -85,14 +94,14 @@ export async function saveCheckpoint(
 ): Promise<SavedCheckpoint> {
   checkPlace(directory, group)
   const folder = resolve(directory)
-  const { path, writing } = await inTurn(group ?? folder, async (failed) => {
-    return await save(folder, state, group, options, failed?.untold)
+  const { path, background } = await inOrder(group ?? folder, async (failed) => {
+    return await save(folder, state, group, options, failed?.unreported)
   })
   return {
     path,
     get done() {
-      return Promise.resolve(writing?.done).finally(() => {
-        delete writing?.untold
+      return Promise.resolve(background?.done).finally(() => {
+        delete background?.unreported
       })
     },
   }
@@ -103,34 +112,38 @@ async function save(
   state: SavedState,
   group: ProcessGroup | undefined,
   options: SaveOptions,
-  untold: Writing['untold'],
-): Promise<{ readonly path: string; readonly writing?: Writing }> {
-  const { keep = Infinity, background = false, compare = true, timeout, signal } = options
+  unreported: BackgroundSave['unreported'],
+): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
+  const { timeout, signal } = options
   const rank = group?.rank ?? 0
   const pieces: Piece[] = []
-  let beside = nothingBeside
-  const ranks = await together(group, async () => {
-    if (untold !== undefined) throw untold.error
-    refuseUnknown(options, KNOWN)
+  let keep = Infinity
+  let values: JsonValues = { data: null, seeds: {} }
+  const ranks = await onAllRanks(group, async () => {
+    if (unreported !== undefined) throw unreported.error
+    const { background, compare, ...others } = readOptions(options)
+    keep = others.keep
     const owners = ownersOf(state)
-    checkArguments(state, keep)
-    await unlessAborted(signal, group, () => {
+    stepRule.check('step', state.step)
+    await withAbortError(signal, group, () => {
       signal?.throwIfAborted()
     })
-    beside = copyBeside(state)
+    values = copyJsonValues(state)
     for (const owner of owners) pieces.push(...(await owner.pieces()))
     checkNames(pieces)
     const place =
-      rank === 0 ? await attempt(rank, folder, () => newPlace(folder, state.step)) : undefined
+      rank === 0
+        ? await withWriteError(rank, folder, () => newPlace(folder, state.step))
+        : undefined
     const held = pieces.map((piece) => factsOf(piece, compare))
     const hasOptimizer = state.optimizer !== undefined
     return { held, place, step: state.step, hasOptimizer, background, compare }
   })
   checkAgreement(ranks)
   const plan = planPieces(ranks.map(({ held }) => held))
-  const { place, hasOptimizer } = ranks[0]!
+  const { place, hasOptimizer, background } = ranks[0]!
   const { name, save } = place!
-  const facts = { save, step: state.step, ...beside, hasOptimizer }
+  const facts = { save, step: state.step, ...values, hasOptimizer }
   const tensors = valuesToWrite(pieces, plan, rank)
   const share = { folder, name, plan, tensors, facts, keep, timeout, signal }
   const path = join(folder, name)
@@ -138,14 +151,14 @@ async function save(
     await writeCheckpoint(share, group)
     return { path }
   }
-  const writing: Writing = { done: writeCheckpoint(share, await sideGroup(group)) }
+  const writing: BackgroundSave = { done: writeCheckpoint(share, await writersOf(group)) }
   writing.done.catch((error: unknown) => {
-    writing.untold = { error }
+    writing.unreported = { error }
   })
-  return { path, writing }
+  return { path, background: writing }
 }
 
-/** The values that this rank writes, by name in its file. */
+/** The values that this rank writes, by their names in its file. */
 function valuesToWrite(
   pieces: readonly Piece[],
   plan: readonly PlannedPiece[],
@@ -160,11 +173,47 @@ function valuesToWrite(
   return values
 }
 
-function sideGroup(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
-  if (group === undefined || group.size === 1) return Promise.resolve(undefined)
-  const former = sideGroups.get(group)
-  if (former !== undefined) return former
-  const made = group.split(0, group.rank, { name: `checkpoints of ${group.name}` })
-  sideGroups.set(group, made)
-  return made
+/** The arguments that have to be the same on all ranks. */
+interface CommonArguments {
+  readonly step: number
+  readonly hasOptimizer: boolean
+  readonly background: boolean
+  readonly compare: boolean
+}
+
+/** @throws ERR_TSR_ARGUMENT when the arguments of a rank differ from those of rank 0 */
+function checkAgreement(ranks: readonly CommonArguments[]): void {
+  const names: Record<keyof CommonArguments, string> = {
+    step: 'step',
+    hasOptimizer: 'optimizer',
+    background: 'background',
+    compare: 'compare',
+  }
+  for (const key of Object.keys(names) as (keyof CommonArguments)[]) {
+    const wanted = ranks[0]![key]
+    const rank = ranks.findIndex((each) => each[key] !== wanted)
+    if (rank === -1) continue
+    const value = `${String(ranks[rank]![key])} on rank ${String(rank)}`
+    const expected = `${String(wanted)}, as on rank 0`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: names[key], value, expected })
+  }
+}
+
+type JsonValues = Required<Pick<SavedState, 'data' | 'seeds'>>
+
+/** Copies the values, since the originals may change while they are written. */
+function copyJsonValues({ data = null, seeds = {} }: SavedState): JsonValues {
+  return { data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
+}
+
+function copyOf<T>(name: string, value: T): T {
+  let copy: unknown
+  try {
+    copy = JSON.parse(JSON.stringify(value))
+  } catch {
+    copy = undefined
+  }
+  if (isDeepStrictEqual(copy, value)) return copy as T
+  const expected = 'a value that JSON preserves'
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: inspect(value), expected })
 }

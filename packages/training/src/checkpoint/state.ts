@@ -1,25 +1,28 @@
-import { tsrError } from '@tsrun/core'
+import { refuseUnknown, tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { describe } from '../model/describe.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { describe } from '../arguments.ts'
-import { checkModule, checkStateNames, hasMethods } from './arguments.ts'
 import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
-/** What is saved and put back: this rank's part of it. */
+/** What is saved and loaded: the part of this rank. */
 export interface CheckpointState {
-  /** A model, a pipeline, or whoever holds shares of parameters. */
+  /** A model, a pipeline, or an owner of shards of parameters. */
   readonly model: { readonly parameters: readonly Parameter[] } | PieceOwner
-  /** An optimizer, or whoever holds its state; left out, the optimizer's state is not touched. */
+  /** An optimizer, or an owner of its state. If absent, the state of the optimizer is ignored. */
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
 
+/** The keys of `SavedState`: what was saved may be loaded through the same object. */
+const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
+
 /**
- * Who owns the tensors of a state; the model comes first.
+ * The owners of the tensors of a state, that of the model first.
  *
  * @throws ERR_TSR_ARGUMENT
  */
 export function ownersOf(state: CheckpointState): PieceOwner[] {
-  checkStateNames(state)
+  refuseUnknown(state, KNOWN, 'state')
   const { model, optimizer } = state
   if (!isOwner(model)) checkModule(model)
   const owners = [isOwner(model) ? model : ownerOfParameters(model.parameters)]
@@ -29,8 +32,8 @@ export function ownersOf(state: CheckpointState): PieceOwner[] {
   if ('parameters' in model) return [...owners, ownerOfOptimizer(optimizer, model.parameters)]
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'optimizer',
-    value: 'an optimizer beside a model without parameters',
-    expected: 'the owner of its state, as the one of the model',
+    value: 'an optimizer, and the model an owner',
+    expected: 'an owner of the state of the optimizer, as model is one of parameters',
   })
 }
 
@@ -39,10 +42,49 @@ function checkOptimizer(optimizer: StatefulOptimizer): void {
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'optimizer',
     value: describe(optimizer),
-    expected: 'one with state() and loadState(), or ownerOfTrainOptimizer() of one of tf.train',
+    expected:
+      'an object with state() and loadState(), or ownerOfTrainOptimizer() of an optimizer of tf.train',
   })
 }
 
 function isOwner(value: unknown): value is PieceOwner {
   return hasMethods(value, ['pieces', 'parts', 'load'])
+}
+
+/**
+ * Checks the arguments before and after the state, whose order is easily confused in JavaScript.
+ *
+ * @throws ERR_TSR_ARGUMENT unless `directory` is a path, and `group` is a group or undefined
+ */
+export function checkPlace(directory: unknown, group: unknown): void {
+  if (typeof directory !== 'string') {
+    const expected = 'the path of a folder'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: describe(directory), expected })
+  }
+  const given = group as Partial<ProcessGroup> | null | undefined
+  if (given === undefined || typeof given?.allGatherObject === 'function') return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'group',
+    value: describe(group),
+    expected: 'a process group, or undefined for this process alone; options come after it',
+  })
+}
+
+/** @throws ERR_TSR_ARGUMENT unless `model` has parameters */
+export function checkModule(model: unknown): void {
+  const { parameters, build, layers } = (model ?? {}) as Record<string, unknown>
+  if (Array.isArray(parameters)) return
+  const invalid = (value: string, expected: string) =>
+    tsrError('ERR_TSR_ARGUMENT', { name: 'model', value, expected })
+  // Checked first, because a model of tf.layers has a method build, too.
+  if (Array.isArray(layers)) throw invalid('a model of tf.layers', 'ownerOfLayers(model)')
+  if (typeof build === 'function') throw invalid('a recipe', 'the result of its build()')
+  throw invalid(describe(model), 'a module, a pipeline, or another object with parameters')
+}
+
+/** Whether `value` has all of these methods. */
+function hasMethods(value: unknown, names: readonly string[]): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const object = value as Record<string, unknown>
+  return names.every((name) => typeof object[name] === 'function')
 }

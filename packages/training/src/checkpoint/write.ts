@@ -3,20 +3,20 @@ import { join } from 'node:path'
 import { isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { encodeContents, INDEX, type Contents, type StoredPiece } from './contents.ts'
+import { onAllRanks } from './coordination.ts'
 import { makeUnfinished, prune } from './folders.ts'
 import { partSize, type PieceValues } from './piece.ts'
 import type { PlannedPiece } from './plan.ts'
 import { syncFolder, writeAll, writeDurably, writeSafetensors } from './safetensors/write.ts'
-import { together } from './together.ts'
 
-/** What one rank writes. */
-export interface Share {
-  /** Where checkpoints are, and the name of this one. */
+/** The part of a checkpoint that one rank writes. */
+export interface RankShare {
+  /** The folder of the checkpoints, and the name of this one. */
   readonly folder: string
   readonly name: string
   /** The same on all ranks. */
   readonly plan: readonly PlannedPiece[]
-  /** By their names in the file. */
+  /** By name in the file. */
   readonly tensors: ReadonlyMap<string, PieceValues>
   readonly facts: Pick<Contents, 'save' | 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
@@ -32,25 +32,25 @@ interface WrittenShard {
 }
 
 /**
- * Writes the files of all ranks into a folder of another name; when all are on the disk rank 0 adds
- * the index, and gives the folder its name.
+ * Writes the files of all ranks into a folder with a temporary name. When all files are on the disk,
+ * rank 0 adds the index and renames the folder.
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED;
- *   ERR_TSR_ARGUMENT where the group is missing
+ *   ERR_TSR_ARGUMENT when the group is missing
  */
 export async function writeCheckpoint(
-  share: Share,
+  share: RankShare,
   group: ProcessGroup | undefined,
 ): Promise<void> {
   const { folder, name, timeout, signal } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    together(
+    onAllRanks(
       group,
       () =>
-        attempt(rank, join(folder, name), () =>
-          unlessAborted(signal, group, () => unlessTaken(group, folder, run)),
+        withWriteError(rank, join(folder, name), () =>
+          withAbortError(signal, group, () => withConflictError(group, folder, run)),
         ),
       timeout,
     )
@@ -68,8 +68,8 @@ export async function writeCheckpoint(
   }
 }
 
-/** @throws ERR_TSR_OPERATION_ABORTED where it ends by the reason of the signal */
-export async function unlessAborted<T>(
+/** @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal */
+export async function withAbortError<T>(
   signal: AbortSignal | undefined,
   group: ProcessGroup | undefined,
   run: () => T | Promise<T>,
@@ -87,11 +87,11 @@ export async function unlessAborted<T>(
   }
 }
 
-/** What a folder says where another process makes, renames or removes the same files. */
-const TAKEN = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
+/** The errors of the file system when another process creates, renames or removes the same files. */
+const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
 
-/** @throws ERR_TSR_ARGUMENT where ranks of a job that save without their group meet in one folder */
-async function unlessTaken<T>(
+/** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
+async function withConflictError<T>(
   group: ProcessGroup | undefined,
   folder: string,
   run: () => Promise<T>,
@@ -99,17 +99,21 @@ async function unlessTaken<T>(
   try {
     return await run()
   } catch (error) {
-    const isTaken = TAKEN.includes((error as NodeJS.ErrnoException).code ?? '')
+    const isConflict = CONFLICTS.includes((error as NodeJS.ErrnoException).code ?? '')
     const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
-    if (group !== undefined || !isTaken || !isOneOfMany) throw error
-    const expected = `the group of the ranks, as others of the job save to ${folder} at the same time`
+    if (group !== undefined || !isConflict || !isOneOfMany) throw error
+    const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
     const facts = { name: 'group', value: 'undefined', expected }
     throw tsrError('ERR_TSR_ARGUMENT', facts, { cause: error })
   }
 }
 
-/** Runs what writes files. */
-export async function attempt<T>(rank: number, path: string, run: () => Promise<T>): Promise<T> {
+/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws another error */
+export async function withWriteError<T>(
+  rank: number,
+  path: string,
+  run: () => Promise<T>,
+): Promise<T> {
   try {
     return await run()
   } catch (error) {
@@ -119,10 +123,10 @@ export async function attempt<T>(rank: number, path: string, run: () => Promise<
   }
 }
 
-/** Of a rank that writes nothing there is no file. */
+/** @returns undefined if the rank has nothing to write: it has no file then */
 async function writeShard(
   path: string,
-  { plan, tensors, signal }: Share,
+  { plan, tensors, signal }: RankShare,
   rank: number,
   ranks: number,
 ): Promise<WrittenShard | undefined> {
@@ -148,7 +152,7 @@ async function writeShard(
 
 async function finish(
   path: string,
-  { folder, name, plan, facts, keep, signal }: Share,
+  { folder, name, plan, facts, keep, signal }: RankShare,
   shards: readonly (WrittenShard | undefined)[],
 ): Promise<void> {
   signal?.throwIfAborted()
@@ -158,7 +162,7 @@ async function finish(
     files[shard.file] = shard.bytes
     const found = await stat(join(path, shard.file)).catch(() => undefined)
     if (found?.size !== shard.bytes) {
-      const what = `the file of rank ${String(rank)} is not there: do all hosts see the same folder?`
+      const what = `the file of rank ${String(rank)} is missing: do all hosts have access to the same folder?`
       throw new Error(`${shard.file}: ${what}`)
     }
   }

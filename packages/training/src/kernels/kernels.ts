@@ -1,9 +1,8 @@
 /// <reference path="./webassembly.d.ts" />
-import { readFileSync } from 'node:fs'
-import { tsrError } from '@tsrun/core'
+import { readBuiltFile } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** What the AssemblyScript modules beside this file export; addresses are in bytes. */
+/** The exports of the AssemblyScript modules in this folder. Addresses are in bytes. */
 export interface KernelExports {
   scratch_bytes(): number
   product(
@@ -52,21 +51,13 @@ type ScatterAdd = (
   segments: number,
 ) => void
 
-/** Where the build puts the kernels. */
+/** The output of the build. */
 const file = new URL('dist/kernels.wasm', packageFolder)
 
 let compiled: WebAssembly.Module | undefined
 
-/** Binds the kernels to `memory`; they keep nothing in it. Compiles them at the first call. */
+/** Instantiates the kernels on `memory`, in which they keep no state. The first call compiles them. */
 export function instantiateKernels(memory: WebAssembly.Memory): KernelExports {
-  compiled ??= new WebAssembly.Module(readKernels())
+  compiled ??= new WebAssembly.Module(readBuiltFile(file))
   return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as KernelExports
-}
-
-function readKernels(): Uint8Array<ArrayBuffer> {
-  try {
-    return readFileSync(file)
-  } catch (cause) {
-    throw tsrError('ERR_TSR_INTERNAL', { what: `${file.pathname} is missing` }, { cause })
-  }
 }

@@ -1,13 +1,13 @@
 import { pack } from './pack.as'
 import { finishedTile, plainTile } from './tile.as'
 
-// Blocked as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008):
-// a block of b [DEPTH, COLUMNS] stays in the second-level cache, a panel of it in the first.
+// Blocked as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008): a block
+// of b [DEPTH, COLUMNS] stays in the second-level cache, and a panel of it in the first-level cache.
 const ROWS: usize = 128
 const DEPTH: usize = 256
 const COLUMNS: usize = 512
 
-/** Bytes of memory that `product` needs beside its operands. */
+/** The bytes of memory that `product` needs in addition to its operands. */
 export function scratch_bytes(): usize {
   return ((ROWS * DEPTH + DEPTH * COLUMNS + 4 * 8 * 2 + 8) << 2) + 64
 }
@@ -19,10 +19,10 @@ function least(a: usize, b: usize): usize {
 }
 
 /**
- * c [m, n] = finish(start + a [m, k] b [k, n]), float32; c has rows one after the other.
+ * c [m, n] = finish(start + a [m, k] b [k, n]), float32, where c is in row-major order.
  *
- * @param aRow - bytes from row to row of a, `aColumn` from column to column; one of them is 4
- * @param start - n values that every row starts from (a bias), or 0
+ * @param aRow - the bytes between the rows of a; `aColumn`, between its columns; one of them is 4
+ * @param start - the address of n values that every row starts from (a bias), or 0
  * @param finisher - RELU, MASK or 0
  * @param mask - [m, n], for MASK
  * @param scratch - see `scratch_bytes`

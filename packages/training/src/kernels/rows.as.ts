@@ -1,7 +1,7 @@
 /**
  * out[j] = sum over i of x[i, j], in double precision, in the order of the rows.
  *
- * @param sums - scratch, `columns` doubles
+ * @param sums - scratch memory for `columns` doubles
  */
 export function sum_rows(out: usize, x: usize, rows: usize, columns: usize, sums: usize): void {
   memory.fill(sums, 0, columns << 3)
@@ -25,7 +25,7 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize, sums
   }
 }
 
-/** out[i] = y[i] > 0 ? x[i] : 0, the gradient of a ReLU with the output y; `out` may be `x`. */
+/** out[i] = y[i] > 0 ? x[i] : 0, the gradient of a ReLU whose output is y; `out` may be `x`. */
 export function mask(out: usize, x: usize, y: usize, count: usize): void {
   let left = count
   for (; left >= 4; left -= 4) {
@@ -43,7 +43,7 @@ export function mask(out: usize, x: usize, y: usize, count: usize): void {
   }
 }
 
-/** out[ids[i]] += x[i] for rows of `columns` values; rows whose id is not in [0, segments) are left out. */
+/** out[ids[i]] += x[i] for rows of `columns` values. Rows whose id is not in [0, segments) are ignored. */
 // @ts-ignore: decorator
 @inline
 function scatterAdd<T>(

@@ -1,4 +1,4 @@
-/** What is done to the values of a tile when they are complete. */
+/** What `finish` does to the values of a tile when they are complete. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
@@ -6,18 +6,18 @@ export const MASK: i32 = 2
 @inline
 function finish(x: v128, finisher: i32, mask: usize): v128 {
   if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
-  // Where the mask, an output of a ReLU, is 0, so is the gradient.
+  // The gradient is 0 where the mask, the output of a ReLU, is 0.
   if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))
   return x
 }
 
 /**
- * c = finish(c + a b) for a tile of 4 x 8, from a panel of `a`, [depth][4], and one of `b`,
- * [depth][8]; at first with `start`, 8 values, in place of every row of c. Sums run in the order of
- * the inner dimension, one rounding a product and one a sum: the same bits whatever the blocking,
- * and the same as XNNPACK's.
+ * c = finish(c + a b) for a tile of 4 x 8, from a panel of `a`, [depth][4], and one of `b`, [depth][8].
+ * In the first block of the inner dimension, the 8 values of `start` replace each row of c. Sums are
+ * computed in the order of the inner dimension and every product and every sum is rounded: the bits do
+ * not depend on the blocking, and are the same as those of XNNPACK.
  *
- * @param stride - bytes from row to row of `c` and of `mask`
+ * @param stride - the bytes between the rows of `c` and of `mask`
  */
 // @ts-ignore: decorator
 @inline

@@ -1,5 +1,5 @@
-// Updates of parameters, four values at a time, computed in double precision and rounded once when
-// stored: the same bits as plain JavaScript. `count` need not be a multiple of four.
+// Updates of parameters, four values at a time. They are computed in double precision and rounded once
+// when stored, which gives the same bits as plain JavaScript. `count` need not be a multiple of four.
 
 // @ts-ignore: decorator
 @inline
@@ -55,7 +55,7 @@ export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: u
   }
 }
 
-/** The moments and the step of Adam for two values; `mean` and `square` are stored unrounded. */
+/** The step of Adam for two values, from moments that are not rounded yet. */
 // @ts-ignore: decorator
 @inline
 function adamStep(
@@ -80,7 +80,9 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
 
 /**
  * next = keep value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and
- * v = beta2 v + (1 - beta2) g g, both stored; a `lanes` of 1 reads and writes one value.
+ * v = beta2 v + (1 - beta2) g g, which are stored, too.
+ *
+ * @param lanes - the number of values to read and write: 4 or 1
  */
 // @ts-ignore: decorator
 @inline
@@ -125,7 +127,7 @@ function adamLanes(
   }
 }
 
-/** One step of Adam; `rate` and `scale` carry the corrections of the bias, `keep` the weight decay. */
+/** One step of Adam. `rate` and `scale` contain the bias corrections, `keep` the weight decay. */
 export function adam(
   next: usize,
   value: usize,

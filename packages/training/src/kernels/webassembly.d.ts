@@ -1,5 +1,5 @@
-// The part of WebAssembly that is used here: @types/node 20 leaves it to the DOM library, which
-// would bring a browser's globals along. Written as the DOM library does, so that both may be there.
+// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which also
+// declares the globals of a browser. These declarations are compatible with that library.
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer

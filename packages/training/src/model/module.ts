@@ -1,36 +1,35 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from './parameter.ts'
 import type { Recording, RecordOptions } from './recording.ts'
 import type { Segment } from './segment.ts'
-import type { Parameter } from './parameter.ts'
 
 /** A piece of a model: named parameters and a function of one tensor. */
 export interface Module {
   readonly parameters: readonly Parameter[]
 
-  /** The output for `x`; differentiable with the tape, as it uses TensorFlow.js operations only. */
+  /** The output for `x`. It consists of operations of TensorFlow.js, so the tape can differentiate it. */
   forward(x: Tensor): Tensor
 
-  /** The module's own forward and backward pass, where it has a faster one than the tape. */
+  /** Records a forward pass without the tape, if the module has a faster way. */
   record?(x: Tensor, options: RecordOptions): Recording
 
   /**
-   * The modules that this one is made of, by name. `forward` calls those that are here: others may
-   * take their places, see `parallelize`.
+   * The modules that this one consists of, by name. `forward` calls them through this object, so that
+   * they can be replaced; see `parallelize`.
    */
   readonly children?: Record<string, Module>
 
-  /** Where `forward` is that of one module after the other: those, in their order. */
+  /** The modules in their order, if `forward` calls one after another. */
   readonly layers?: readonly Module[]
 
   /**
-   * Where `forward` contains collectives: the parts between which they are, in their order, for
-   * `recordSegments`. `forward` does all of it at once.
+   * The parts of a `forward` that contains collectives, in their order, for `recordSegments`.
    *
-   * @throws ERR_TSR_BACKEND where it cannot be cut, and the backend cannot wait inside a pass
+   * @throws ERR_TSR_BACKEND when it cannot be split, and the backend cannot wait inside a pass
    */
   segments?(): readonly Segment[]
 
-  /** What it is, for those who put others in its place. */
+  /** The kind of the module, for code that replaces modules. */
   readonly kind?: ModuleKind
 }
 
@@ -44,13 +43,13 @@ type ModuleKind =
   | 'column-parallel'
   | 'sequence-parallel'
 
-/** A module whose parameters may be something made of them. */
+/** A module that can compute with other tensors in place of its parameters. */
 export interface Separable extends Module {
-  /** `forward` with these in the place of the values of the parameters. */
+  /** `forward` with these tensors in place of the values of the parameters. */
   forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
-/** Those of all children, each once. */
+/** The parameters of all children, each once. */
 export function parametersOf(children: Readonly<Record<string, Module>>): readonly Parameter[] {
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
 }
@@ -62,14 +61,14 @@ export function disposeModule(module: Module): void {
 
 /** A module inside another one. */
 export interface NamedModule {
-  /** The names on the way to it, between dots: `h.0.attn.c_attn`. */
+  /** The path to the module, with dots: `h.0.attn.c_attn`. */
   readonly name: string
   readonly module: Module
-  /** Puts another one in its place. */
+  /** Replaces the module by another one. */
   readonly replace: (next: Module) => void
 }
 
-/** All modules inside `model`, each before those that it is made of. */
+/** All modules inside `model`, each before the modules that it consists of. */
 export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
   const { children = {} } = model
   for (const [key, module] of Object.entries(children)) {
@@ -80,7 +79,7 @@ export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
       current = next
     }
     yield { name, module, replace }
-    // those of the one that was put in its place are its own matter
+    // The modules inside a replacement are not visited.
     if (current === module) yield* modulesOf(module, `${name}.`)
   }
 }

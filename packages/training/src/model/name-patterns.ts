@@ -1,8 +1,9 @@
-/** Names of parameters: by a predicate, or by patterns as in {@link matchName}. */
+/** Selects names of parameters by a predicate, or by patterns as in {@link matchName}. */
 export type NamePatterns = string | readonly string[] | ((name: string) => boolean)
 
 /**
- * Whether a name fits a pattern: `*` stands for one part between dots, `**` for any number of them.
+ * A predicate for names that match a pattern: `*` stands for one part between dots, `**` for any number
+ * of parts.
  *
  * @example
  * matchName('layers.*.bias')('layers.3.bias') // true
@@ -10,21 +11,21 @@ export type NamePatterns = string | readonly string[] | ((name: string) => boole
  */
 export function matchName(pattern: string): (name: string) => boolean {
   const parts = pattern.split('.')
-  return (name) => fits(parts, name.split('.'))
+  return (name) => matchParts(parts, name.split('.'))
 }
 
-/** The predicate of names that patterns describe. */
+/** A predicate for names that match any of the patterns. */
 export function matchNames(patterns: NamePatterns): (name: string) => boolean {
   if (typeof patterns === 'function') return patterns
   const matchers = (typeof patterns === 'string' ? [patterns] : patterns).map(matchName)
   return (name) => matchers.some((matches) => matches(name))
 }
 
-function fits(pattern: readonly string[], name: readonly string[]): boolean {
+function matchParts(pattern: readonly string[], name: readonly string[]): boolean {
   const [first, ...rest] = pattern
   if (first === undefined) return name.length === 0
   if (first === '**') {
-    return fits(rest, name) || (name.length > 0 && fits(pattern, name.slice(1)))
+    return matchParts(rest, name) || (name.length > 0 && matchParts(pattern, name.slice(1)))
   }
-  return name.length > 0 && (first === '*' || first === name[0]) && fits(rest, name.slice(1))
+  return name.length > 0 && (first === '*' || first === name[0]) && matchParts(rest, name.slice(1))
 }

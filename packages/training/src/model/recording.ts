@@ -1,43 +1,42 @@
+import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
 export interface RecordOptions {
-  /** Whether `backward` returns the gradient of the input: false on the first stage. */
+  /** Whether `backward` returns the gradient of the input. The first stage does not need it. */
   readonly needsInputGradient: boolean
 }
 
 /**
- * A forward pass that can be run backward later. Any number may be in flight; each holds the
- * activations of its own pass until `dispose()`.
+ * A forward pass whose backward pass can be run later. Any number of recordings may exist at a time; each
+ * holds its activations until `dispose()`.
  */
 export interface Recording {
-  /** The output; owned by the recording. */
+  /** The output, which the recording owns. */
   readonly value: Tensor
 
   /**
-   * Runs the pass backward from `dy`, the gradient of the output; at most once.
+   * Runs the backward pass from `dy`, the gradient of the output. To be called at most once.
    *
-   * Parameters that the output does not depend on get no call.
-   *
-   * @param dy - same shape as `value`; stays the caller's
-   * @param onGradient - called once a parameter, as soon as its gradient is complete, in reverse
-   *   order of use; the tensor is the callee's to dispose
-   * @returns the gradient of the input, the caller's to dispose; undefined when not asked for
+   * @param dy - of the shape of `value`; the caller still owns it
+   * @param onGradient - called once for each parameter on which the output depends, as soon as its
+   *   gradient is complete, in reverse order of use; the callee owns the tensor
+   * @returns the gradient of the input, which the caller disposes; undefined if it was not requested
    * @throws ERR_TSR_BACKWARD_TWICE, ERR_TSR_ARGUMENT when `dy` has another shape,
-   *   ERR_TSR_STALE_RECORDING when a parameter was replaced that the pass still needs
+   *   ERR_TSR_STALE_RECORDING when a parameter that the pass still needs was replaced
    */
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
   /**
-   * The first half of `backward`: the gradient of the input, for which the neighbour waits. The
-   * second half, `backwardParameters`, may come at any time later; both together do what `backward`
-   * does, to the bit. What has no parameters has no halves.
+   * The first half of `backward`: the gradient of the input, for which the previous stage waits. The
+   * second half, `backwardParameters`, may be called at any later time. Both halves together give the
+   * same bits as `backward`. Recordings without parameters have no halves.
    *
-   * @throws as `backward`
+   * @throws the errors of `backward`
    */
   backwardInput?(dy: Tensor): Tensor | undefined
 
-  /** The second half, after `backwardInput`; at most once. @throws ERR_TSR_BACKWARD_TWICE */
+  /** The second half. To be called at most once, after `backwardInput`. @throws ERR_TSR_BACKWARD_TWICE */
   backwardParameters?(onGradient: GradientListener): void
 
   /** Frees `value` and everything saved for the backward pass. */
@@ -48,8 +47,26 @@ export interface GradientListener {
   (parameter: Parameter, gradient: Tensor): void
 
   /**
-   * Gradients of former passes, by the parameter's name. A pass may add to one of them itself, in
-   * place of the call, where nothing else refers to its data.
+   * The gradients of earlier passes by parameter name. Instead of calling the listener, a pass may add to
+   * one of them in place, if no other tensor shares its memory.
    */
   readonly sums?: ReadonlyMap<string, Tensor>
+}
+
+/** @throws ERR_TSR_ARGUMENT for a disposed tensor, for which kernels fail without naming the cause */
+export function checkAlive(name: string, tensor: Tensor): void {
+  if (!tensor.isDisposed) return
+  const expected = 'a live one: dispose a recording only when its output is no longer needed'
+  throw tsrError('ERR_TSR_ARGUMENT', { name, value: 'a disposed tensor', expected })
+}
+
+/** @throws ERR_TSR_ARGUMENT when `dy` is disposed, or does not have the shape of `output` */
+export function checkOutputGradient(dy: Tensor, output: Tensor): void {
+  checkAlive('dy', dy)
+  if (dy.shape.join() === output.shape.join()) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'dy',
+    value: `a tensor of shape [${dy.shape.join(', ')}]`,
+    expected: `the shape of the output, [${output.shape.join(', ')}]`,
+  })
 }

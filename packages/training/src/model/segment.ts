@@ -1,25 +1,25 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
-/** A part of a model that needs no other rank: it can be recorded. A module is one. */
+/** A part of a model without collectives, which can be recorded. Every such module is one. */
 export interface LocalSegment {
   readonly parameters: readonly Parameter[]
-  /** Differentiable with the tape. */
+  /** Consists of operations that the tape can differentiate. */
   forward(x: Tensor): Tensor
 }
 
-/** What the ranks of a group do together between two local segments: all of them, in the same order. */
+/** A collective between two local segments. All ranks run the same ones in the same order. */
 export interface Exchange {
   /**
-   * @param x - the caller's, who keeps it until the promise is settled
-   * @returns the caller's to dispose
+   * @param x - owned by the caller, who keeps it until the promise settles
+   * @returns the output, which the caller disposes
    */
   forward(x: Tensor): Promise<Tensor>
-  /** From the gradient of the output to that of the input; called only where somebody wants it. */
+  /** The gradient of the input, from that of the output. Called only if it is needed. */
   backward(dy: Tensor): Promise<Tensor>
 }
 
-/** A model that is a chain, one segment behind the other, is cut between them, see `recordSegments`. */
+/** A link of a model that is a chain of computations and collectives; see `recordSegments`. */
 export type Segment = LocalSegment | Exchange
 
 export function isLocal(segment: Segment): segment is LocalSegment {

@@ -1,7 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkOutputGradient } from '../autograd/check-tensors.ts'
-import type { Recording } from '../model/recording.ts'
+import { checkOutputGradient, type Recording } from '../model/recording.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'

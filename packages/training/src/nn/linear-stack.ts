@@ -1,9 +1,13 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
-import { checkOutputGradient } from '../autograd/check-tensors.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
-import type { GradientListener, Recording, RecordOptions } from '../model/recording.ts'
+import {
+  checkOutputGradient,
+  type GradientListener,
+  type Recording,
+  type RecordOptions,
+} from '../model/recording.ts'
 import type { LinearLayer, LinearPasses } from '../tfjs/backend.ts'
 import { runKernel, tf } from '../tfjs/tfjs.ts'
 

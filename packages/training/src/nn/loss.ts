@@ -1,9 +1,8 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { checkAlive } from '../autograd/check-tensors.ts'
 import { record } from '../autograd/record.ts'
 import { isHostAccessible } from '../backend/current.ts'
 import { takeScalar, viewOf } from '../backend/host-memory.ts'
-import type { Recording } from '../model/recording.ts'
+import { checkAlive, type Recording } from '../model/recording.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /** A differentiable function of the outputs of a model and the labels; its result is a scalar. */

@@ -12,7 +12,7 @@ import {
 } from '@tsrun/training'
 
 describe('zigzagPositions', () => {
-  it.each([1, 2, 3, 4])('are, of %i ranks, each position once', (size) => {
+  it.each([1, 2, 3, 4])('has each position once, for %i ranks', (size) => {
     const length = 2 * size * 5
     const all = Array.from({ length: size }, (_, rank) => [
       ...zigzagPositions(length, { rank, size }),
@@ -24,7 +24,7 @@ describe('zigzagPositions', () => {
     for (const positions of all) expect(positions).toEqual([...positions].sort((a, b) => a - b))
   })
 
-  it('are all of them, in any number, for one rank', () => {
+  it('has all positions, of any length, for one rank', () => {
     expect([...zigzagPositions(5, { rank: 0, size: 1 })]).toEqual([0, 1, 2, 3, 4])
   })
 

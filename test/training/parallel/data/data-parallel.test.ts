@@ -130,7 +130,7 @@ describe('data parallel replicas', () => {
       expect(rank.at(-1)).toEqual({ ...ranks[0]!.at(-1), loss: rank.at(-1)!.loss })
   })
 
-  it('accumulate gradients without a word to the others', async () => {
+  it('accumulate gradients without communication', async () => {
     const ranks = await runWorld({ size: 2, seed: 1 }, (group) => trainReplica(group, {}, 3))
     expectSame(ranks, trainSingle())
   })
@@ -147,7 +147,7 @@ describe('data parallel replicas', () => {
     expect(ranks[0]!.at(-1)!.parameters).toEqual(ranks[1]!.at(-1)!.parameters)
   })
 
-  it('divide by the number of examples where they have different ones', async () => {
+  it('divide by the number of examples if it differs between them', async () => {
     const bounds = [0, 5, 24]
     const gradients = await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
@@ -194,7 +194,7 @@ describe('data parallel replicas', () => {
     })
   })
 
-  it('leave frozen parameters alone, and say which were not used', async () => {
+  it('do not change frozen parameters, and name the unused ones', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       const module = build()
       const frozen = ['layers.0.weight', 'layers.0.bias']
@@ -219,7 +219,7 @@ describe('data parallel replicas', () => {
     })
   })
 
-  it('refuse another model, and a gradient that comes too late', async () => {
+  it('refuse a different model, and a gradient after the last one of a step', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       const odd = shardedMLP({
         layers: 2,

@@ -46,7 +46,7 @@ describe('a DistributedOptimizer', () => {
     expect(seen[1]).toEqual(seen[0])
   })
 
-  it('cannot work where no rank can block: in one process', async () => {
+  it('does not work in one process, where ranks cannot block', async () => {
     const x = tf.variable(tf.scalar(3))
     const world = runWorld({ size: 2 }, (group) => {
       const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
@@ -57,7 +57,7 @@ describe('a DistributedOptimizer', () => {
     x.dispose()
   })
 
-  it('refuses gradients of other variables than those of rank 0, and leaves no tensor', () => {
+  it('refuses gradients of other variables than those of rank 0, and leaves no tensor behind', () => {
     let other: string[] | undefined
     let reductions = 0
     const group = {

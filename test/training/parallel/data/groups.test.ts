@@ -24,21 +24,24 @@ const cut = (group: ProcessGroup) =>
   parallelize(shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build(), plan, group)
 
 describe('a model that ranks share', () => {
-  it.each([0, 1, 3] as const)('is not replicated over the same ranks: stage %i', async (stage) => {
-    await runWorld({ size: 2, seed: 1 }, async (group) => {
-      const model = cut(group)
-      const own = model.parameters.map(({ value }) => [...value.dataSync()])
-      const error = await errorOf(() =>
-        stage === 0 ? dataParallel(model, group) : fullyShard(model, group, { stage }),
-      )
-      expect(error).toMatchObject({ code: 'ERR_TSR_REPLICA', facts: { rank: 1, first: 0 } })
-      expect(error?.message).toContain('layers.0.weight [4, 3] of [4, 6], from 3 along axis 1')
-      expect(model.parameters.map(({ value }) => [...value.dataSync()])).toEqual(own)
-      disposeModule(model)
-    })
-  })
+  it.each([0, 1, 3] as const)(
+    'cannot be replicated over the same ranks: stage %i',
+    async (stage) => {
+      await runWorld({ size: 2, seed: 1 }, async (group) => {
+        const model = cut(group)
+        const own = model.parameters.map(({ value }) => [...value.dataSync()])
+        const error = await errorOf(() =>
+          stage === 0 ? dataParallel(model, group) : fullyShard(model, group, { stage }),
+        )
+        expect(error).toMatchObject({ code: 'ERR_TSR_REPLICA', facts: { rank: 1, first: 0 } })
+        expect(error?.message).toContain('layers.0.weight [4, 3] of [4, 6], from 3 along axis 1')
+        expect(model.parameters.map(({ value }) => [...value.dataSync()])).toEqual(own)
+        disposeModule(model)
+      })
+    },
+  )
 
-  it('is replicated over ranks that have the same parts', async () => {
+  it('can be replicated over ranks that have the same parts', async () => {
     await runWorld({ size: 4, seed: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, tp: 2 }, world)
       const model = cut(mesh.tp)

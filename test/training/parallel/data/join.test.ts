@@ -93,7 +93,7 @@ describe('a joined loop', () => {
     }
   })
 
-  it('keeps passes that a rank has not sent out of the steps of the others', async () => {
+  it('keeps passes that a rank has not sent away from the steps of the others', async () => {
     const seen = await runWorld({ size: 2, seed: 6 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}
@@ -109,7 +109,7 @@ describe('a joined loop', () => {
     expect(seen).toEqual([{ a: 1 }, {}])
   })
 
-  it('ends a step that a rank has begun and left', async () => {
+  it('completes a step that a rank has begun without ending it', async () => {
     const seen = await runWorld({ size: 2, seed: 7 }, (group) =>
       onPoints(group, ['a', 'b'], { bucketBytes: 4, firstBucketBytes: 4 }, async (replica) => {
         let got: Record<string, number> = {}
@@ -126,7 +126,7 @@ describe('a joined loop', () => {
     expect(seen).toEqual([{ a: 2, b: 2 }, {}])
   })
 
-  it('takes accumulated passes as they are, as outside', async () => {
+  it('takes accumulated passes as outside of join()', async () => {
     const passes = async (group: ProcessGroup, isJoined: boolean) =>
       await onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}

@@ -23,11 +23,11 @@ const different: [string, FullyShardOptions, FullyShardOptions][] = [
   ['reduction', { reduction: 'token' }, {}],
   ['unused', { unused: 'zeros' }, {}],
   ['deterministic', { deterministic: true }, {}],
-  ['firstBytes', { firstBucketBytes: 4 }, {}],
+  ['firstBucketBytes', { firstBucketBytes: 4 }, {}],
 ]
 
-describe('ranks that do not fit together', () => {
-  it.each(different)('are told that %s is another: %j and %j', async (name, ...options) => {
+describe('ranks with differences', () => {
+  it.each(different)('are told that %s differs: %j and %j', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       for (const stage of [0, 1, 3] as const) {
         const module = new Points('a', 'b')
@@ -46,7 +46,7 @@ describe('ranks that do not fit together', () => {
   it.each<[string, FullyShardOptions, FullyShardOptions]>([
     ['stage', { stage: 1 }, { stage: 2 }],
     ['reshardAfterForward', { reshardAfterForward: false }, {}],
-  ])('are told that %s is another', async (name, ...options) => {
+  ])('are told that %s differs', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       const module = new Points('a', 'b')
       const error = await errorOf(() => fullyShard(module, group, options[group.rank]))
@@ -69,7 +69,7 @@ describe('options', () => {
     { frozen: ['layers.*'] },
     { bucketBytes: 0 },
     { bucketbytes: 4 },
-  ])('that mean nothing are refused: %j', async (options) => {
+  ])('that are invalid are refused: %j', async (options) => {
     await runWorld({ size: 1 }, async (group) => {
       const module = new Points('a', 'b')
       for (const make of [dataParallel, fullyShard]) {
@@ -82,7 +82,7 @@ describe('options', () => {
   })
 
   it.each([{ stage: 4 }, { stage: '3' }, { reshardAfterForward: 0 }, { recompute: 'yes' }])(
-    'of fullyShard as well: %j',
+    'of fullyShard are refused as well: %j',
     async (options) => {
       await runWorld({ size: 1 }, async (group) => {
         const module = new Points('a', 'b')
@@ -106,7 +106,7 @@ describe('options', () => {
     },
   )
 
-  it('do not make two parameters of one name one', async () => {
+  it('do not merge two parameters with the same name', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const twice = new Points('a', 'a')
       for (const make of [dataParallel, fullyShard]) {
@@ -125,7 +125,7 @@ describe('options', () => {
     })
   })
 
-  it('of a step: a number of tokens is one, and not negative', async () => {
+  it('of a step: a number of tokens is a number, and not negative', async () => {
     await runWorld({ size: 1 }, async (group) => {
       await onPoints(group, ['a'], { reduction: 'token' }, async (replica) => {
         give(replica, 'a', 6)

@@ -38,7 +38,7 @@ describe('gradients in 16 bits', () => {
 })
 
 describe("unused: 'zeros'", () => {
-  it('gives no gradient to what no rank has used, as one process would', async () => {
+  it('gives no gradient to a parameter that no rank has used, like a single process', async () => {
     await runWorld({ size: 2, seed: 3 }, (group) =>
       onPoints(group, ['a', 'b', 'c'], { unused: 'zeros' }, async (replica) => {
         for (let step = 0; step < 3; step++) {
@@ -74,7 +74,7 @@ describe("unused: 'zeros'", () => {
     },
   )
 
-  it('leaves the model alone where there is no example at all', async () => {
+  it('does not change the model if there is no example at all', async () => {
     const options = { reduction: 'token', unused: 'zeros' } as const
     await runWorld({ size: 2 }, (group) =>
       onPoints(group, ['a'], options, async (replica) => {
@@ -89,7 +89,7 @@ describe("unused: 'zeros'", () => {
 const kinds: FullyShardOptions[] = [{ stage: 1 }, { stage: 2 }, { stage: 3 }]
 
 describe('a replica', () => {
-  it('says after a failed step that it has failed', async () => {
+  it('says after a failed step that the step has failed', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const check = async (replica: {
         readonly module: Points
@@ -130,7 +130,7 @@ describe('a replica', () => {
     })
   })
 
-  it('refuses a gradient of another shape', async () => {
+  it('refuses a gradient with the wrong shape', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const odd = () => tf.keep(tf.tensor1d([1, 2]))
       await onPoints(group, ['a', 'b'], {}, async ({ module, onGradient }) => {

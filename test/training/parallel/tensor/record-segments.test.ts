@@ -41,28 +41,31 @@ interface Report {
 }
 
 describe('a shared network in segments', () => {
-  it.each([2, 4])('gives the bits and the messages of one piece, %i ranks', async (size) => {
-    const script = 'test/training/parallel/tensor/fixtures/in-segments.mjs'
-    const ranks = JSON.parse(await runScript(size, script)) as Report[][]
-    expect(ranks).toHaveLength(size)
-    const good = {
-      ...{ isSame: true, isSameInFlight: true, isSameMessages: true },
-      ...{ leaked: 0, left: 0, lent: 0 },
-    }
-    for (const report of ranks.flat()) expect(report).toMatchObject(good)
-    const messages = ranks[0]!.map(({ form, options, messages }) => [
-      `${form}${options.needsInputGradient ? ', with the input' : ''}`,
-      messages,
-    ])
-    expect(Object.fromEntries(messages)).toMatchObject({
-      'column-row': 3,
-      'column-row, with the input': 4,
-      gathered: 5,
-      paired: 3,
-      late: 2,
-      whole: 0,
-    })
-  })
+  it.each([2, 4])(
+    'has the bits and the messages of the model in one piece, %i ranks',
+    async (size) => {
+      const script = 'test/training/parallel/tensor/fixtures/in-segments.mjs'
+      const ranks = JSON.parse(await runScript(size, script)) as Report[][]
+      expect(ranks).toHaveLength(size)
+      const good = {
+        ...{ isSame: true, isSameInFlight: true, isSameMessages: true },
+        ...{ leaked: 0, left: 0, lent: 0 },
+      }
+      for (const report of ranks.flat()) expect(report).toMatchObject(good)
+      const messages = ranks[0]!.map(({ form, options, messages }) => [
+        `${form}${options.needsInputGradient ? ', with the input' : ''}`,
+        messages,
+      ])
+      expect(Object.fromEntries(messages)).toMatchObject({
+        'column-row': 3,
+        'column-row, with the input': 4,
+        gathered: 5,
+        paired: 3,
+        late: 2,
+        whole: 0,
+      })
+    },
+  )
 })
 
 const both = { needsInputGradient: true }
@@ -154,7 +157,7 @@ describe('recordSegments', () => {
     expect(survivor).toEqual({ error, lent: 0 })
   })
 
-  it('calls once for a parameter that two segments have, with the sum', async () => {
+  it('reports a parameter of two segments once, with the sum', async () => {
     await withLayers(async (layer, _, x) => {
       const collect = (calls: unknown[][]) => (parameter: Parameter, gradient: Tensor) => {
         calls.push([parameter.name, ...gradient.dataSync()])

@@ -37,7 +37,7 @@ async function onGradients(
 }
 
 describe.each([1, 2, 3] as const)('stage %i', (stage) => {
-  it('refuses to go on while a step is under way, and goes on after it', async () => {
+  it('refuses other calls while a step is under way, and accepts them after it', async () => {
     await runWorld({ size: 2, seed: 1 }, (group) =>
       onGradients(group, { stage }, async (sharded, gradients) => {
         const input = ones()
@@ -82,7 +82,7 @@ describe.each([1, 2, 3] as const)('stage %i', (stage) => {
 })
 
 describe.each([1, 2] as const)('stage %i', (stage) => {
-  it('refuses to go on after an optimizer has made a step of the shards alone', async () => {
+  it('refuses other calls after an optimizer has made a step of the shards only', async () => {
     await runWorld({ size: 2, seed: 3 }, (group) =>
       onGradients(group, { stage }, async (sharded, gradients) => {
         const input = ones()
@@ -103,7 +103,7 @@ describe.each([1, 2] as const)('stage %i', (stage) => {
 })
 
 describe('dataParallel', () => {
-  it('refuses a second call of gradients, and gradients, while the first is under way', async () => {
+  it('refuses a second call of gradients(), and new gradients, while the first call is under way', async () => {
     await runWorld({ size: 2, seed: 4 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         give(replica, 'a', 1)

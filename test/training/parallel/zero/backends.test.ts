@@ -15,7 +15,7 @@ if (tensorflow === undefined) {
 
 // Recordings keep tensors whose memory is another one in between, which each backend has in its way.
 it.each(['cpu', ...(tensorflow === undefined ? [] : ['tensorflow'])])(
-  'makes the steps of dataParallel to the bit on the backend %s',
+  'makes steps with the bits of dataParallel on the backend %s',
   async (backend) => {
     const script = `
       const { compare } = await import(${JSON.stringify(program)})

@@ -83,7 +83,7 @@ describe('a checkpoint of shards', () => {
         // what is not trained has no state
         return from.options?.frozen === to.options?.frozen
       }),
-  )('of $from goes on in $to as if nothing had been', async ({ from, to }) => {
+  )('of $from continues in $to like training without a checkpoint', async ({ from, to }) => {
     const folder = makeFolder()
     const saved = await runWorld({ size: from.size, seed: 1 }, (world) =>
       train(world, from, [0, SAVED], { save: folder }),

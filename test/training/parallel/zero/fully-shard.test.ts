@@ -51,7 +51,7 @@ describe.each(stages)('fullyShard with %j', (how) => {
     },
   )
 
-  it('accumulates to the bit as dataParallel does', async () => {
+  it('accumulates the same bits as dataParallel', async () => {
     const training = { steps: 3, optimizer: optimizers.SGD, passes: 3 }
     expect(await sharded(2, training, how)).toEqual(await replicas(2, training, {}))
   })

@@ -8,13 +8,13 @@ import {
   loadBackend,
   SGD,
   shardedMLP,
-  stepTraffic,
   summedCrossEntropy,
   tf,
   type FullyShardOptions,
 } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
+import { stepTraffic } from './support/traffic.ts'
 import { build, part, recorded, runPass, shareOf, wholeValues } from './support/training.ts'
 
 jest.setTimeout(120_000)
@@ -71,7 +71,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('accumulates without a word about gradients', async () => {
+  it('accumulates without sending gradients', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const module = build()
       const sharded = await fullyShard(module, group, { stage })
@@ -101,7 +101,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('leaves frozen parameters alone, and says which were not used', async () => {
+  it('does not change frozen parameters, and names the unused ones', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       const module = build()
       const start = parameterValues(module)
@@ -129,7 +129,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('divides by the number of examples where ranks have different ones', async () => {
+  it('divides by the number of examples if it differs between ranks', async () => {
     const bounds = [0, 5, 24]
     const train = async (group: ProcessGroup, whole: boolean): Promise<Values> => {
       const module = build()
@@ -155,7 +155,7 @@ describe.each(stages)('stage %i', (stage) => {
     expect(await runWorld({ size: 2, seed: 4 }, (group) => train(group, false))).toEqual(wanted)
   })
 
-  it('has gradients of zero where no rank has an example', async () => {
+  it('has gradients of zero if no rank has an example', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const options = { stage, reduction: 'token', unused: 'zeros' } as const
       const sharded = await fullyShard(build(), group, options)
@@ -192,7 +192,7 @@ describe.each(stages)('stage %i', (stage) => {
     expect(new Set(norms).size).toBe(1)
   })
 
-  it('refuses another model, and a gradient that comes too late', async () => {
+  it('refuses a different model, and a gradient after the last one of a step', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       const hidden = group.rank === 0 ? 3 : 5
       const odd = shardedMLP({ layers: 2, inputs: 4, hidden, outputs: 2 }).build()
@@ -211,7 +211,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('says what it was about when a rank does something else', async () => {
+  it('names its operation when a rank does something else', async () => {
     const errors = await runWorld({ size: 3, seed: 3 }, async (group) => {
       const module = build()
       const sharded = await fullyShard(module, group, { stage })
@@ -235,8 +235,8 @@ describe.each(stages)('stage %i', (stage) => {
   })
 })
 
-describe('values that are spread', () => {
-  it('say so to who reads them, and are whole between gather and release', async () => {
+describe('values that are sharded', () => {
+  it('throw when they are read, and are unsharded between gather and release', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
       const start = parameterValues(module)
@@ -265,7 +265,7 @@ describe('values that are spread', () => {
     })
   })
 
-  it('train on gradients of other passes, and refuse units that are not theirs', async () => {
+  it('train with gradients of other passes; units with parameters of another model are refused', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
       const other = await errorOf(() => fullyShard(module, group, { units: build(3).layers }))

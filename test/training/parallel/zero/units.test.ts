@@ -11,7 +11,7 @@ import {
   sumInto,
   tf,
   type Module,
-  type Stage,
+  type ZeroStage,
   type Tensor,
 } from '@tsrun/training'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
@@ -64,7 +64,11 @@ describe('a parameter that several units use', () => {
     return parameterValues(model)
   }
 
-  const shared = async (group: ProcessGroup, stage: Stage, byUnits: boolean): Promise<Values> => {
+  const shared = async (
+    group: ProcessGroup,
+    stage: ZeroStage,
+    byUnits: boolean,
+  ): Promise<Values> => {
     const model = new Tied()
     const units = byUnits ? { units: model.chain } : {}
     const sharded = await fullyShard(model, group, { stage, ...units })
@@ -89,7 +93,7 @@ describe('a parameter that several units use', () => {
 })
 
 describe.each([false, true])('a GPT with tied weights: %s', (tied) => {
-  it.each([1, 2, 3] as const)('trains in stage %i like its replicas', async (stage) => {
+  it.each([1, 2, 3] as const)('trains in stage %i like data parallel replicas', async (stage) => {
     const [batch, length] = [4, 8]
     const sizes = { vocabulary: 11, block: length, layers: 2, heads: 2, width: 8, tied }
     const ids = (rank: number): Tensor =>

@@ -1,13 +1,44 @@
-import { tsrError } from '@tsrun/core'
+import { choice, count, flag, positive, tsrError, where } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
-import { knownDTypeOf } from '../../allocated-dtypes.ts'
-import { dtypeNames, dtypes, dtypesOf, type AnyTypedArray, type DType } from '../../dtype.ts'
+import {
+  dtypeNames,
+  dtypeOf,
+  dtypes,
+  dtypesOf,
+  type AnyTypedArray,
+  type DType,
+} from '../../dtype.ts'
 import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../operation.ts'
-import type { JoinOptions } from '../../group-relations.ts'
-import type { CallOptions, CollectiveOptions, Source } from '../../process-group.ts'
+import type {
+  CallOptions,
+  CollectiveOptions,
+  JoinOptions,
+  ReduceOptions,
+  Source,
+} from '../../process-group.ts'
+import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
-/** Largest tag of a user's message. */
-const LARGEST_TAG = 2 ** 31 - 1
+/*
+ * The checks of calls. Most calls have no options, or few: what is left out costs nothing here.
+ */
+
+/** The group that a call is made on, from this rank's side. */
+export interface Member {
+  readonly name: string
+  readonly rank: number
+  readonly size: number
+}
+
+/** A buffer and what the errors call it. */
+export interface Named {
+  readonly name: string
+  readonly buffer: AnyTypedArray | null
+}
+
+const dtypeRule = choice(dtypeNames).optional()
+const tagRule = count({ to: 2 ** 31 - 1 }).default(0)
+const timeoutRule = positive('milliseconds above 0')
+const flagRule = flag()
 
 /** @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT */
 export function checkBuffer(
@@ -16,35 +47,30 @@ export function checkBuffer(
   buffer: unknown,
   options: CallOptions | undefined,
 ): DType {
-  const wanted = checkDType(options?.dtype)
-  const candidates = dtypesOf(buffer)
-  const dtype = wanted ?? knownDTypeOf(buffer)
-  if (dtype === undefined || !candidates.includes(dtype)) {
-    const kind = Object.prototype.toString.call(buffer).slice(8, -1)
-    const problem =
-      candidates.length === 0
-        ? `${name} is a ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
-        : wanted === undefined
-          ? `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`
-          : `${name} is a ${kind}, but ${wanted} is stored in a ${dtypes[wanted].array.name}`
-    throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  const wanted = options?.dtype === undefined ? undefined : dtypeRule.check('dtype', options.dtype)
+  const dtype = wanted ?? dtypeOf(buffer)
+  if (dtype === undefined || (wanted !== undefined && !dtypesOf(buffer).includes(wanted))) {
+    throw bufferError(operation, problemOf(name, buffer, wanted))
   }
   if (isDetached(buffer as AnyTypedArray)) {
-    const problem = `${name} is detached: its memory was transferred elsewhere`
-    throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+    throw bufferError(operation, `${name} is detached: its memory was transferred elsewhere`)
   }
   return dtype
 }
 
-function checkDType(dtype: DType | undefined): DType | undefined {
-  if (dtype !== undefined && !Object.hasOwn(dtypes, dtype)) {
-    const expected = `one of ${dtypeNames.join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'dtype', value: JSON.stringify(dtype), expected })
+function problemOf(name: string, buffer: unknown, wanted: DType | undefined): string {
+  const kind = Object.prototype.toString.call(buffer).slice(8, -1)
+  const candidates = dtypesOf(buffer)
+  if (candidates.length === 0) {
+    return `${name} is a ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
   }
-  return dtype
+  if (wanted === undefined) {
+    return `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`
+  }
+  return `${name} is a ${kind}, but ${wanted} is stored in a ${dtypes[wanted].array.name}`
 }
 
-/** A detached array looks empty; Node 20 has no `detached` to ask. */
+/** Detached arrays have no length. Node 20 has no property that tells them from empty ones. */
 function isDetached({ length, buffer }: AnyTypedArray): boolean {
   if (length > 0) return false
   try {
@@ -54,10 +80,39 @@ function isDetached({ length, buffer }: AnyTypedArray): boolean {
   }
 }
 
+/** Checks two buffers, which must hold the same dtype; the first is the one that errors name first. */
+export function checkSameDType(
+  operation: string,
+  first: Named,
+  second: Named,
+  options: CallOptions | undefined,
+): DType {
+  const dtype = checkBuffer(operation, first.name, first.buffer, options)
+  const other = checkBuffer(operation, second.name, second.buffer, options)
+  if (dtype === other) return dtype
+  throw bufferError(operation, `${first.name} is ${dtype}, but ${second.name} is ${other}`)
+}
+
+/** Checks that `whole` holds `size` slices as long as `slice`. */
+export function checkSlices(
+  operation: string,
+  size: number,
+  whole: Named,
+  slice: Named,
+  options: CallOptions | undefined,
+): DType {
+  const dtype = checkSameDType(operation, whole, slice, options)
+  const [all, each] = [whole.buffer?.length ?? 0, slice.buffer?.length ?? 0]
+  if (all === size * each) return dtype
+  const problem = `${whole.name} has ${all} elements; expected ${size} x ${each}, the length of ${slice.name} for each rank`
+  throw bufferError(operation, problem)
+}
+
 /**
- * Refuses buffers that share memory, unless `part` is where the result of `whole` belongs anyway.
+ * Refuses an input and an output that share memory, unless the operation works in place: then `part`
+ * is where the result of `whole` belongs.
  *
- * @param place - elements of `whole` before that place; undefined where there is none
+ * @param place - elements of `whole` before that place; undefined where there is no such place
  */
 export function checkOverlap(
   operation: string,
@@ -73,88 +128,50 @@ export function checkOverlap(
   if (begin >= end || isInPlace) return
   const where =
     place === undefined ? 'it cannot be done in place' : `in place only from element ${place} on`
-  const problem = `input and output overlap; ${where}`
-  throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+  throw bufferError(operation, `input and output overlap; ${where}`)
 }
 
-/** Checks the buffers of reduceScatter and allGather: `whole` holds `size` slices. */
-export function checkSlices(
-  operation: string,
-  size: number,
-  whole: { readonly name: string; readonly buffer: AnyTypedArray | null },
-  slice: { readonly name: string; readonly buffer: AnyTypedArray },
-  options: CallOptions | undefined,
-): DType {
-  const dtype = checkBuffer(operation, whole.name, whole.buffer, options)
-  const sliceDtype = checkBuffer(operation, slice.name, slice.buffer, options)
-  const problem =
-    dtype !== sliceDtype
-      ? `${whole.name} is ${dtype}, but ${slice.name} is ${sliceDtype}`
-      : whole.buffer?.length !== size * slice.buffer.length
-        ? `${whole.name} has ${whole.buffer?.length ?? 'no'} elements; expected ${size} x ${slice.buffer.length}, the length of ${slice.name} for each rank`
-        : undefined
-  if (problem !== undefined) throw tsrError('ERR_TSR_BUFFER', { operation, problem })
-  return dtype
+export function bufferError(operation: string, problem: string): Error {
+  return tsrError('ERR_TSR_BUFFER', { operation, problem })
 }
 
-/**
- * The rank that a message comes from, or ANY_SOURCE.
- *
- * @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT
- */
-export function checkSource(
-  operation: string,
-  group: { readonly name: string; readonly size: number },
-  from: Source,
-): number {
-  if (from !== 'any' && from !== null) {
-    checkRoot(operation, group, from)
-    return from
-  }
-  if (group.size === 1) {
-    const expected = 'a rank: the group has no other'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'from', value: "'any'", expected })
-  }
-  return ANY_SOURCE
-}
-
-/** @throws ERR_TSR_RANK_RANGE */
-export function checkRoot(
+/** Checks a rank of the group. @throws ERR_TSR_RANK_RANGE */
+export function checkRank(
   operation: string,
   { name, size }: { readonly name: string; readonly size: number },
   peer: number,
 ): void {
-  if (!Number.isInteger(peer) || peer < 0 || peer >= size) {
-    throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
+  if (Number.isInteger(peer) && peer >= 0 && peer < size) return
+  throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
+}
+
+/** The rank that a message comes from, or ANY_SOURCE. @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT */
+export function checkSource(operation: string, group: Member, from: Source): number {
+  if (from !== 'any' && from !== null) {
+    checkRank(operation, group, from)
+    return from
   }
+  if (group.size > 1) return ANY_SOURCE
+  const expected = 'a rank: the group has no other'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'from', value: "'any'", expected })
 }
 
-/** @throws ERR_TSR_ARGUMENT */
-export function checkTag(tag: number): number {
-  return checkNumber(
-    'tag',
-    tag,
-    Number.isInteger(tag) && tag >= 0 && tag <= LARGEST_TAG,
-    'an integer from 0 to 2^31 - 1',
-  )
+/** The tag, or 0. @throws ERR_TSR_ARGUMENT */
+export function checkTag(tag: number | undefined): number {
+  return tag === undefined ? 0 : tagRule.check('tag', tag)
 }
 
-/** @throws ERR_TSR_ARGUMENT */
-export function checkTimeout(timeout: number): number {
-  return checkNumber(
-    'timeout',
-    timeout,
-    typeof timeout === 'number' && timeout > 0,
-    'milliseconds above 0',
-  )
+/** The time-out of a call in milliseconds, or `usual`. @throws ERR_TSR_ARGUMENT */
+export function checkTimeout(timeout: number | undefined, usual: number): number {
+  return timeout === undefined ? usual : timeoutRule.check('timeout', timeout)
 }
 
-/** What of these options a wait takes, complete. @throws ERR_TSR_ARGUMENT */
+/** The options of a wait, complete. @throws ERR_TSR_ARGUMENT */
 export function waitOptions(
   { timeout, signal }: JoinOptions,
   usual: number,
 ): { readonly timeout: number; readonly signal?: AbortSignal } {
-  return { timeout: checkTimeout(timeout ?? usual), ...(signal && { signal }) }
+  return { timeout: checkTimeout(timeout, usual), ...(signal && { signal }) }
 }
 
 /** The algorithm that a call asks for. @throws ERR_TSR_ARGUMENT */
@@ -162,16 +179,129 @@ export function checkAlgorithm(
   operation: OperationName,
   options: CollectiveOptions | undefined,
 ): AlgorithmName {
-  const algorithm = options?.algorithm ?? 'auto'
+  const algorithm = options?.algorithm
+  if (algorithm === undefined || algorithm === 'auto') return 'auto'
   const known = algorithmsOf(operation)
-  if (algorithm !== 'auto' && !known.includes(algorithm)) {
-    const expected = `one of ${known.join(', ')} for ${operation}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
-  }
-  return algorithm
+  if (known.includes(algorithm)) return algorithm
+  const expected = `one of ${known.join(', ')} for ${operation}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
 }
 
-function checkNumber(name: string, value: number, isValid: boolean, expected: string): number {
-  if (!isValid) throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
-  return value
+/** How a call combines elements, as the engine takes it. */
+export interface CheckedReduction {
+  readonly name: Reduction
+  readonly factor: number
+  readonly deterministic: boolean
+}
+
+const plainSum: CheckedReduction = { name: 'sum', factor: 1, deterministic: false }
+
+const wordRule = where<Reduction>(
+  (op) => typeof op === 'string' && op !== 'premulSum' && Object.hasOwn(reductionCodes, op),
+  `one of ${Object.keys(reductionCodes)
+    .filter((name) => name !== 'premulSum')
+    .join(', ')}, or premulSum(factor)`,
+)
+
+/** @throws ERR_TSR_ARGUMENT, ERR_TSR_REDUCTION */
+export function checkReduction(
+  operation: string,
+  dtype: DType,
+  options: ReduceOptions | undefined,
+): CheckedReduction {
+  // every dtype can be summed
+  if (options === undefined) return plainSum
+  const { op, deterministic = false } = options
+  flagRule.check('deterministic', deterministic)
+  const [name, factor] = readOp(op)
+  const allowed = reductionsOf(dtype)
+  if (allowed.includes(name)) return { name, factor, deterministic }
+  const facts = { operation, reduction: name, dtype, allowed: allowed.join(', ') }
+  throw tsrError('ERR_TSR_REDUCTION', facts)
+}
+
+function readOp(op: unknown): readonly [name: Reduction, factor: number] {
+  if (op === undefined) return ['sum', 1]
+  if (typeof op === 'object' && op !== null && 'premulSum' in op) {
+    return ['premulSum', premulSum(op.premulSum as number).premulSum]
+  }
+  return [wordRule.check('op', op), 1]
+}
+
+/** A buffer that is there, and what the errors call it. */
+interface Given extends Named {
+  readonly buffer: AnyTypedArray
+}
+
+/** Checks gather and scatter; `whole` is what the root alone has. */
+export function checkRooted(
+  operation: string,
+  { rank, size }: Member,
+  whole: Named | undefined,
+  slice: Given,
+  options: CollectiveOptions | undefined,
+): DType {
+  if (whole === undefined) return checkBuffer(operation, slice.name, slice.buffer, options)
+  const dtype = checkSlices(operation, size, whole, slice, options)
+  checkOverlap(operation, whole.buffer!, slice.buffer, rank * slice.buffer.length)
+  return dtype
+}
+
+/**
+ * Checks a collective whose slices have different lengths: `whole` is made of slices as long as
+ * `counts` says, and this rank's `slice` is one of them.
+ *
+ * @param whole - undefined on a rank that has only its slice
+ * @returns the dtype, and the lengths for the engine
+ */
+export function checkUneven(
+  operation: string,
+  { rank, size }: Member,
+  whole: Named | undefined,
+  slice: Given,
+  counts: readonly number[] | null,
+  options: CollectiveOptions | undefined,
+): { readonly dtype: DType; readonly table: readonly number[] } {
+  const { length } = slice.buffer
+  if (whole === undefined) {
+    const dtype = checkBuffer(operation, slice.name, slice.buffer, options)
+    return { dtype, table: Array.from({ length: size }, (_, i) => (i === rank ? length : 0)) }
+  }
+  const dtype = checkSameDType(operation, whole, slice, options)
+  const table = checkCounts(operation, size, 'counts', counts, whole)
+  if (length !== table[rank]) {
+    const problem = `${slice.name} has ${length} elements; expected ${table[rank]}, counts[${rank}]`
+    throw bufferError(operation, problem)
+  }
+  checkOverlap(operation, whole.buffer!, slice.buffer, sum(table.slice(0, rank)))
+  return { dtype, table }
+}
+
+/** Checks that `whole` is made of `size` slices of these lengths, and returns them. */
+export function checkCounts(
+  operation: string,
+  size: number,
+  name: string,
+  counts: readonly number[] | null,
+  whole: Named,
+): readonly number[] {
+  if (!Array.isArray(counts) || counts.length !== size) {
+    const given = Array.isArray(counts) ? `has ${counts.length} entries` : 'is not a list'
+    throw bufferError(operation, `${name} ${given}; expected ${size}, one for each rank`)
+  }
+  const table: readonly number[] = counts
+  const odd = table.findIndex((length) => !Number.isSafeInteger(length) || length < 0)
+  if (odd >= 0) {
+    const problem = `${name}[${odd}] is ${String(table[odd])}; expected an integer >= 0`
+    throw bufferError(operation, problem)
+  }
+  const { length } = whole.buffer!
+  const expected = sum(table)
+  if (length === expected) return table
+  const problem = `${whole.name} has ${length} elements; expected ${expected}, the sum of ${name}`
+  throw bufferError(operation, problem)
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((a, b) => a + b, 0)
 }

@@ -1,51 +1,315 @@
-import type { AnyTypedArray } from '../../dtype.ts'
+import { dtypes, type AnyTypedArray } from '../../dtype.ts'
+import { digestOf } from '../../operation.ts'
 import type {
   CollectiveOptions,
   MonitoredBarrierOptions,
   ReduceOptions,
 } from '../../process-group.ts'
-import { checkAlgorithm, checkBuffer, checkOverlap, checkRoot, checkSlices } from './arguments.ts'
-import { checkReduction } from './reductions.ts'
-import type { Call } from './operations.ts'
-
-/*
- * Collectives with buffers of the same size on all ranks: each checks its arguments and makes the
- * call for the engine.
- */
-
-/** The group that a call is made on, from this rank's side. */
-export interface Member {
-  readonly name: string
-  readonly rank: number
-  readonly size: number
-}
+import {
+  bufferError,
+  checkAlgorithm,
+  checkBuffer,
+  checkOverlap,
+  checkRank,
+  checkCounts,
+  checkReduction,
+  checkRooted,
+  checkSameDType,
+  checkSlices,
+  checkUneven,
+  type Member,
+} from './arguments.ts'
+import { BlockingForms } from './blocking-forms.ts'
+import type { Call, Starter } from './operations.ts'
+import { packInto } from './staging.ts'
+import type { FollowedWork } from './work.ts'
 
 type Buffer = AnyTypedArray
 
-export function broadcastCall(
-  member: Member,
-  buffer: Buffer,
-  root: number,
-  options?: CollectiveOptions,
-): Call {
-  checkRoot('broadcast', member, root)
-  return {
-    name: 'broadcast',
-    dtype: checkBuffer('broadcast', 'buffer', buffer, options),
-    count: buffer.length,
-    input: member.rank === root ? buffer : undefined,
-    output: buffer,
-    peer: root,
-    algorithm: checkAlgorithm('broadcast', options),
-    options,
+const noBuffers = { dtype: 'float32', count: 0, input: undefined, output: undefined } as const
+
+/**
+ * The collectives of a group: each method checks its arguments and starts the operation. What they
+ * do is said in `GroupCalls`.
+ */
+export class Collectives extends BlockingForms implements Member {
+  readonly name: string
+  readonly rank: number
+  readonly size: number
+  readonly #starter: Starter
+
+  constructor({ name, rank, size }: Member, starter: Starter) {
+    super()
+    this.name = name
+    this.rank = rank
+    this.size = size
+    this.#starter = starter
+  }
+
+  broadcast(buffer: Buffer, root: number, options?: CollectiveOptions): FollowedWork<void> {
+    const name = 'broadcast'
+    checkRank(name, this, root)
+    return this.#starter.start({
+      name,
+      dtype: checkBuffer(name, 'buffer', buffer, options),
+      count: buffer.length,
+      input: this.rank === root ? buffer : undefined,
+      output: buffer,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  reduce(buffer: Buffer, root: number, options?: ReduceOptions): FollowedWork<void> {
+    checkRank('reduce', this, root)
+    return this.#starter.start(reductionCall('reduce', buffer, root, options))
+  }
+
+  allReduce(buffer: Buffer, options?: ReduceOptions): FollowedWork<void> {
+    return this.#starter.start(reductionCall('allReduce', buffer, 0, options))
+  }
+
+  /** Packs the buffers into one block of the arena, and copies the results back at the end. */
+  allReduceCoalesced(buffers: readonly Buffer[], options?: ReduceOptions): FollowedWork<void> {
+    const name = 'allReduceCoalesced'
+    if (!isList(buffers)) throw bufferError(name, 'buffers is not a list')
+    const list = buffers.map((buffer, i) => ({ name: `buffers[${i}]`, buffer }))
+    const [first] = list
+    if (first === undefined) throw bufferError(name, 'the list of buffers is empty')
+    const dtype = checkBuffer(name, first.name, first.buffer, options)
+    for (const each of list.slice(1)) checkSameDType(name, first, each, options)
+    const reduction = checkReduction(name, dtype, options)
+    const algorithm = checkAlgorithm(name, options)
+    const lengths = buffers.map(({ length }) => length)
+    const { arena } = this.#starter
+    const packed = packInto(arena, name, buffers)
+    const count = lengths.reduce((a, b) => a + b, 0)
+    const whole = new dtypes[dtype].array(arena.heap.bytes.buffer, packed.at, count)
+    return this.#starter.start({
+      name,
+      dtype,
+      count,
+      input: whole,
+      output: whole,
+      peer: digestOf(lengths),
+      reduction,
+      algorithm,
+      options,
+      onDone: packed.unpack,
+      onEnd: packed.free,
+    })
+  }
+
+  reduceScatter(output: Buffer, input: Buffer, options?: ReduceOptions): FollowedWork<void> {
+    const name = 'reduceScatter'
+    const [whole, slice] = [named('input', input), named('output', output)]
+    const dtype = checkSlices(name, this.size, whole, slice, options)
+    checkOverlap(name, input, output, this.rank * output.length)
+    return this.#starter.start({
+      name,
+      dtype,
+      count: output.length,
+      input,
+      output,
+      reduction: checkReduction(name, dtype, options),
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  allGather(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
+    const name = 'allGather'
+    const [whole, slice] = [named('output', output), named('input', input)]
+    const dtype = checkSlices(name, this.size, whole, slice, options)
+    checkOverlap(name, output, input, this.rank * input.length)
+    const algorithm = checkAlgorithm(name, options)
+    return this.#starter.start({
+      name,
+      dtype,
+      count: input.length,
+      input,
+      output,
+      algorithm,
+      options,
+    })
+  }
+
+  gather(
+    output: Buffer | null,
+    input: Buffer,
+    root: number,
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'gather'
+    checkRank(name, this, root)
+    const slice = named('input', input)
+    const whole = this.rank === root ? named('output', output) : undefined
+    return this.#starter.start({
+      name,
+      dtype: checkRooted(name, this, whole, slice, options),
+      count: input.length,
+      input,
+      output: whole?.buffer ?? undefined,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  scatter(
+    output: Buffer,
+    input: Buffer | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'scatter'
+    checkRank(name, this, root)
+    const slice = named('output', output)
+    const whole = this.rank === root ? named('input', input) : undefined
+    return this.#starter.start({
+      name,
+      dtype: checkRooted(name, this, whole, slice, options),
+      count: output.length,
+      input: whole?.buffer ?? undefined,
+      output,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  allToAll(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
+    const name = 'allToAll'
+    checkBuffer(name, 'input', input, options)
+    const count = Math.floor(input.length / this.size)
+    const slice = input.subarray(0, count)
+    checkSlices(name, this.size, named('input', input), named('a slice', slice), options)
+    const [whole, part] = [named('output', output), named('a slice of input', slice)]
+    const dtype = checkSlices(name, this.size, whole, part, options)
+    checkOverlap(name, output, input, 0)
+    const algorithm = checkAlgorithm(name, options)
+    return this.#starter.start({ name, dtype, count, input, output, algorithm, options })
+  }
+
+  allGatherV(
+    output: Buffer,
+    input: Buffer,
+    counts: readonly number[],
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'allGatherV'
+    return this.#starter.start({
+      ...checkUneven(name, this, named('output', output), named('input', input), counts, options),
+      name,
+      count: 0,
+      input,
+      output,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  gatherV(
+    output: Buffer | null,
+    input: Buffer,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'gatherV'
+    checkRank(name, this, root)
+    const slice = named('input', input)
+    const whole = this.rank === root ? named('output', output) : undefined
+    return this.#starter.start({
+      ...checkUneven(name, this, whole, slice, counts, options),
+      name,
+      count: 0,
+      input,
+      output: whole?.buffer ?? undefined,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  scatterV(
+    output: Buffer,
+    input: Buffer | null,
+    counts: readonly number[] | null,
+    root: number,
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'scatterV'
+    checkRank(name, this, root)
+    const slice = named('output', output)
+    const whole = this.rank === root ? named('input', input) : undefined
+    return this.#starter.start({
+      ...checkUneven(name, this, whole, slice, counts, options),
+      name,
+      count: 0,
+      input: whole?.buffer ?? undefined,
+      output,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
+  }
+
+  allToAllV(
+    output: Buffer,
+    input: Buffer,
+    outputCounts: readonly number[],
+    inputCounts: readonly number[],
+    options?: CollectiveOptions,
+  ): FollowedWork<void> {
+    const name = 'allToAllV'
+    const { rank, size } = this
+    const dtype = checkSameDType(name, named('output', output), named('input', input), options)
+    checkCounts(name, size, 'inputCounts', inputCounts, named('input', input))
+    checkCounts(name, size, 'outputCounts', outputCounts, named('output', output))
+    const [sent, received] = [inputCounts[rank]!, outputCounts[rank]!]
+    if (sent !== received) {
+      const problem = `rank ${rank} sends itself inputCounts[${rank}] = ${sent} elements, but expects outputCounts[${rank}] = ${received}`
+      throw bufferError(name, problem)
+    }
+    checkOverlap(name, output, input, undefined)
+    const table = [...inputCounts, ...outputCounts]
+    const algorithm = checkAlgorithm(name, options)
+    return this.#starter.start({ name, dtype, count: 0, table, input, output, algorithm, options })
+  }
+
+  barrier(options?: CollectiveOptions): FollowedWork<void> {
+    const algorithm = checkAlgorithm('barrier', options)
+    return this.#starter.start({ ...noBuffers, name: 'barrier', algorithm, options })
+  }
+
+  monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
+    return this.#starter.start({
+      ...noBuffers,
+      name: 'monitoredBarrier',
+      peer: options?.waitAllRanks === true ? 1 : 0,
+      // rank 0 may come last; its time-out must still be the first to end, as it names the missing
+      patience: this.rank === 0 ? 1 : 2,
+      options,
+    })
   }
 }
 
-export function reductionCall(
+/** `Array.isArray` would make an array of anything of a readonly one. */
+function isList(value: readonly Buffer[]): boolean {
+  return Array.isArray(value)
+}
+
+function named<B extends Buffer | null>(name: string, buffer: B): { name: string; buffer: B } {
+  return { name, buffer }
+}
+
+function reductionCall(
   name: 'reduce' | 'allReduce',
   buffer: Buffer,
   peer: number,
-  options?: ReduceOptions,
+  options: ReduceOptions | undefined,
 ): Call {
   const dtype = checkBuffer(name, 'buffer', buffer, options)
   return {
@@ -60,134 +324,3 @@ export function reductionCall(
     options,
   }
 }
-
-export function reduceScatterCall(
-  { rank, size }: Member,
-  output: Buffer,
-  input: Buffer,
-  options?: ReduceOptions,
-): Call {
-  const name = 'reduceScatter'
-  const dtype = checkSlices(
-    name,
-    size,
-    { name: 'input', buffer: input },
-    { name: 'output', buffer: output },
-    options,
-  )
-  checkOverlap(name, input, output, rank * output.length)
-  return {
-    name,
-    dtype,
-    count: output.length,
-    input,
-    output,
-    reduction: checkReduction(name, dtype, options),
-    algorithm: checkAlgorithm(name, options),
-    options,
-  }
-}
-
-export function allGatherCall(
-  { rank, size }: Member,
-  output: Buffer,
-  input: Buffer,
-  options?: CollectiveOptions,
-): Call {
-  const name = 'allGather'
-  const dtype = checkSlices(
-    name,
-    size,
-    { name: 'output', buffer: output },
-    { name: 'input', buffer: input },
-    options,
-  )
-  checkOverlap(name, output, input, rank * input.length)
-  const algorithm = checkAlgorithm(name, options)
-  return { name, dtype, count: input.length, input, output, algorithm, options }
-}
-
-export function gatherCall(
-  member: Member,
-  output: Buffer | null,
-  input: Buffer,
-  root: number,
-  options?: CollectiveOptions,
-): Call {
-  const name = 'gather'
-  checkRoot(name, member, root)
-  const own = { name: 'input', buffer: input }
-  const isRoot = member.rank === root
-  const dtype = isRoot
-    ? checkSlices(name, member.size, { name: 'output', buffer: output }, own, options)
-    : checkBuffer(name, 'input', input, options)
-  const whole = isRoot ? (output ?? undefined) : undefined
-  if (whole !== undefined) checkOverlap(name, whole, input, root * input.length)
-  const algorithm = checkAlgorithm(name, options)
-  return { name, dtype, count: input.length, input, output: whole, peer: root, algorithm, options }
-}
-
-export function scatterCall(
-  member: Member,
-  output: Buffer,
-  input: Buffer | null,
-  root: number,
-  options?: CollectiveOptions,
-): Call {
-  const name = 'scatter'
-  checkRoot(name, member, root)
-  const own = { name: 'output', buffer: output }
-  const isRoot = member.rank === root
-  const dtype = isRoot
-    ? checkSlices(name, member.size, { name: 'input', buffer: input }, own, options)
-    : checkBuffer(name, 'output', output, options)
-  const whole = isRoot ? (input ?? undefined) : undefined
-  if (whole !== undefined) checkOverlap(name, whole, output, root * output.length)
-  const algorithm = checkAlgorithm(name, options)
-  return { name, dtype, count: output.length, input: whole, output, peer: root, algorithm, options }
-}
-
-export function allToAllCall(
-  { size }: Member,
-  output: Buffer,
-  input: Buffer,
-  options?: CollectiveOptions,
-): Call {
-  const name = 'allToAll'
-  const dtype = checkBuffer(name, 'input', input, options)
-  const count = Math.floor(input.length / size)
-  checkSlices(
-    name,
-    size,
-    { name: 'input', buffer: input },
-    { name: 'a slice', buffer: input.subarray(0, count) },
-    options,
-  )
-  checkSlices(
-    name,
-    size,
-    { name: 'output', buffer: output },
-    { name: 'a slice of input', buffer: input.subarray(0, count) },
-    options,
-  )
-  checkOverlap(name, output, input, 0)
-  return { name, dtype, count, input, output, algorithm: checkAlgorithm(name, options), options }
-}
-
-export function barrierCall(options?: CollectiveOptions): Call {
-  const algorithm = checkAlgorithm('barrier', options)
-  return { ...noBuffers, name: 'barrier', algorithm, options }
-}
-
-export function monitoredBarrierCall({ rank }: Member, options?: MonitoredBarrierOptions): Call {
-  return {
-    ...noBuffers,
-    name: 'monitoredBarrier',
-    peer: options?.waitAllRanks === true ? 1 : 0,
-    // so that rank 0, which may come last, ends it first and says who is missing
-    patience: rank === 0 ? 1 : 2,
-    options,
-  }
-}
-
-const noBuffers = { dtype: 'float32', count: 0, input: undefined, output: undefined } as const

@@ -1,12 +1,13 @@
-import { tsrError } from '@tsrun/core'
+import { setMaxListeners } from 'node:events'
+import { choice } from '@tsrun/core'
 import type { AnyTypedArray } from '../../dtype.ts'
 import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, CallOptions, Source } from '../../process-group.ts'
-import { checkBuffer, checkRoot, checkSource, checkTag } from './arguments.ts'
-import type { Member } from './collectives.ts'
-import type { Call } from './operations.ts'
+import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
+import type { Call, Starter } from './operations.ts'
+import type { FollowedWork } from './work.ts'
 
-/** @param tag - checked, or above the user's */
+/** @param tag - checked, or above those of users */
 export function sendCall(
   member: Member,
   buffer: AnyTypedArray,
@@ -14,20 +15,27 @@ export function sendCall(
   tag: number,
   options: CallOptions | undefined,
 ): Call {
-  checkRoot('send', member, to)
-  const dtype = checkBuffer('send', 'buffer', buffer, options)
-  const { length: count } = buffer
-  return { name: 'send', dtype, count, input: buffer, output: undefined, peer: to, tag, options }
+  checkRank('send', member, to)
+  return {
+    name: 'send',
+    dtype: checkBuffer('send', 'buffer', buffer, options),
+    count: buffer.length,
+    input: buffer,
+    output: undefined,
+    peer: to,
+    tag,
+    options,
+  }
 }
 
-/** The engine writes the rank of the source in its table. */
+/** A receive, which resolves to the rank of its source: the engine writes it in the table. */
 export function recvCall(
   member: Member,
   buffer: AnyTypedArray,
   from: Source,
   tag: number,
   options: CallOptions | undefined,
-): Call {
+): Call<number> {
   const peer = checkSource('recv', member, from)
   return {
     name: 'recv',
@@ -39,35 +47,52 @@ export function recvCall(
     tag,
     // a known source needs no answer
     ...(typeof from === 'number' ? {} : { table: [0] }),
+    resultOf: (table) => table[0] ?? peer,
     options,
   }
 }
 
-/** Throws the next message away, whatever it is. */
+/** Discards the next message, whatever it is. */
 export function skipCall(peer: number, tag: number): Call {
   const noBuffers = { input: undefined, output: undefined, options: undefined }
   return { name: 'recv', dtype: 'int32', count: SKIPPED, peer, tag, ...noBuffers }
 }
 
-/** Checks all of them before the first is started. @throws ERR_TSR_ARGUMENT */
-export function batchCalls(
+const kindRule = choice(['send', 'recv'])
+
+/**
+ * Starts messages in order, once all are checked. When one cannot be started, for lack of room, those
+ * before it are given up, so that the peers learn of it.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function startBatch(
   member: Member,
+  starter: Starter,
   messages: readonly BatchedMessage[],
   options: CallOptions | undefined,
-): Call[] {
-  return messages.map((message, i) => {
-    const tag = checkTag(message.tag ?? 0)
-    const { op, buffer } = message
-    switch (op) {
-      case 'send':
-        return sendCall(member, buffer, message.peer, tag, options)
-      case 'recv':
-        return recvCall(member, buffer, message.peer, tag, options)
-      default: {
-        const name = `messages[${i}].op`
-        const expected = "'send' or 'recv'"
-        throw tsrError('ERR_TSR_ARGUMENT', { name, value: String(op), expected })
-      }
-    }
+): FollowedWork<unknown>[] {
+  const giveUp = new AbortController()
+  const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
+  const signal = AbortSignal.any(signals)
+  // one listener for each message
+  setMaxListeners(0, signal)
+  // Node 20 holds the sources of `AbortSignal.any` weakly: the caller's time-out would be collected
+  const all = { ...options, signal, signals }
+  const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
+    kindRule.check(`messages[${i}].op`, op)
+    const tag = checkTag(given)
+    return op === 'send'
+      ? sendCall(member, buffer, peer, tag, all)
+      : recvCall(member, buffer, peer, tag, all)
   })
+  const works: FollowedWork<unknown>[] = []
+  try {
+    for (const call of calls) works.push(starter.start<unknown>(call))
+  } catch (error) {
+    giveUp.abort()
+    for (const work of works) work.then(undefined, () => undefined)
+    throw error
+  }
+  return works
 }

@@ -1,27 +1,19 @@
 import { tsrError } from '@tsrun/core'
-import { recordSpan } from '../../diagnosis/span.ts'
+import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
-import {
-  isCollective,
-  type AlgorithmName,
-  type Operation,
-  type OperationName,
-} from '../../operation.ts'
+import type { AlgorithmName, Operation, OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
-import type { CallOptions, Work } from '../../process-group.ts'
-import type { CheckedReduction } from './reductions.ts'
-import { checkTimeout } from './arguments.ts'
-import type { GroupIdentity } from '../group.ts'
-import { placeOrFree, placeTable } from './staging.ts'
-import type { FollowedWork } from './stepped-work.ts'
-import { PendingWork } from './work.ts'
-import type { Ticket } from '../../ticket.ts'
+import type { CallOptions } from '../../process-group.ts'
+import { checkTimeout, type CheckedReduction } from './arguments.ts'
+import { SelfMessages } from './self-messages.ts'
+import { StagedBuffers } from './staging.ts'
+import { OperationWork, type FollowedWork } from './work.ts'
 
 /** Milliseconds that `finish` waits for operations under way. */
 const FINISH_TIME = 5000
 
 /** A call with checked arguments. */
-export interface Call {
+export interface Call<T = void> {
   readonly name: OperationName
   readonly dtype: DType
   readonly count: number
@@ -31,176 +23,144 @@ export interface Call {
   readonly tag?: number
   readonly reduction?: CheckedReduction
   readonly algorithm?: AlgorithmName
+  /** A position that was reserved; default: the next one. */
   readonly sequence?: number
   /** Numbers for the engine, and room for its answer; see `Operation.table`. */
   readonly table?: readonly number[]
-  /** Times the time-out. */
+  /** Factor of the time-out. */
   readonly patience?: number
+  /** What the call resolves to, by what the engine left in the table. Default: undefined. */
+  readonly resultOf?: (table: Float64Array) => T
+  /** Called when the operation has succeeded. */
   readonly onDone?: () => void
-  /** At the end in any case, also when the call is refused. */
+  /** Called at the end in any case, also when the call is refused. */
   readonly onEnd?: () => void
   readonly options: CallOptions | undefined
 }
 
-const NO_TABLE = new Float64Array(0)
-
-interface Pending {
-  readonly work: Work<unknown>
-  readonly abort: () => void
+/** Starts calls. */
+export interface Starter {
+  readonly arena: Arena
+  start<T>(call: Call<T>): FollowedWork<T>
 }
 
-/** The operations of one group: places their buffers, submits them, keeps those under way. */
-export class Submissions {
+/** How a group is known to its engine, and to its own ranks. */
+export interface GroupIdentity {
+  readonly id: number
+  readonly name: string
+  /** Rank of this process in the group. */
+  readonly rank: number
+  /** World rank of each member. */
+  readonly ranks: readonly number[]
+  /** Default time-out in milliseconds. */
+  readonly timeout: number
+}
+
+/** The operations of one group: stages their buffers, starts them, and keeps those under way. */
+export class Operations implements Starter {
+  readonly runner: Runner
   readonly #group: GroupIdentity
-  readonly #host: Runner
-  readonly #pending = new Set<Pending>()
+  readonly #self: SelfMessages
+  readonly #pending = new Set<OperationWork<unknown>>()
   #collectives = 0
   #messages = 0
-  #finished = false
+  #isFinished = false
   /** Number of pending operations at which to look for those that nobody awaits. */
   #sweepAt = 100
 
-  constructor(group: GroupIdentity, host: Runner) {
+  constructor(group: GroupIdentity, runner: Runner) {
     this.#group = group
-    this.#host = host
+    this.runner = runner
+    this.#self = new SelfMessages(group)
   }
 
-  /** Reserves the next `count` positions among the group's collectives. */
-  reserveSequences(count: number): number {
+  get arena(): Arena {
+    return this.runner.arena
+  }
+
+  get ranks(): readonly number[] {
+    return this.#group.ranks
+  }
+
+  /** Reserves the next `count` positions among the group's collectives; returns the first. */
+  reserve(count: number): number {
     const first = this.#collectives
     this.#collectives += count
     return first
   }
 
-  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_TOO_MANY_OPERATIONS */
-  submit(call: Call): FollowedWork<void> {
-    return this.submitFor(call, () => undefined)
-  }
-
-  /** Like `submit`; the work's result is made of what the engine left in the call's table. */
-  submitFor<T>(call: Call, resultOf: (table: Float64Array) => T): FollowedWork<T> {
+  /**
+   * Starts a checked call.
+   *
+   * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED,
+   *   ERR_TSR_TOO_MANY_OPERATIONS
+   */
+  start<T>(call: Call<T>): FollowedWork<T> {
+    const { name, options, reduction } = call
+    const { id, rank, name: group } = this.#group
+    let staged: StagedBuffers | undefined
     try {
-      return this.#submit(call, resultOf)
+      if (this.#isFinished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })
+      const timeout = checkTimeout(options?.timeout, this.#group.timeout) * (call.patience ?? 1)
+      const isMessage = name === 'send' || name === 'recv'
+      if (isMessage && call.peer === rank) return this.#self.start(call, timeout)
+      // the multiplication happens in place; an input beside the output must stay as it is
+      staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
+      const operation: Operation = {
+        name,
+        group: id,
+        sequence: isMessage ? this.#messages : (call.sequence ?? this.#collectives),
+        dtype: call.dtype,
+        reduction: reduction?.name ?? 'sum',
+        factor: reduction?.factor ?? 1,
+        deterministic: reduction?.deterministic ?? false,
+        algorithm: call.algorithm ?? 'auto',
+        input: staged.input,
+        output: staged.output,
+        count: call.count,
+        peer: call.peer ?? 0,
+        table: staged.table?.byteOffset ?? 0,
+        tag: call.tag ?? 0,
+        timeout,
+        aborted: options?.signal?.aborted === true,
+        isReserved: call.sequence !== undefined,
+        flight: this.runner.journal.number(options?.label),
+      }
+      const ticket = this.runner.submit(operation)
+      // counted only now: what the engine refused must not put this rank ahead of the others
+      if (isMessage) this.#messages++
+      else if (call.sequence === undefined) this.#collectives++
+      const work = new OperationWork<T>(this, call, operation, ticket, staged)
+      if (ticket.isSettled) work.isCompleted()
+      else this.#keep(work)
+      return work
     } catch (error) {
+      staged?.free()
       call.onEnd?.()
       throw error
     }
   }
 
-  /** @throws ERR_TSR_GROUP_DESTROYED */
-  checkOpen(operation: string): void {
-    const { name: group } = this.#group
-    if (this.#finished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group })
-  }
-
-  #submit<T>(call: Call, resultOf: (table: Float64Array) => T): FollowedWork<T> {
-    const { name, dtype, count, input, output, options } = call
-    const { id } = this.#group
-    this.checkOpen(name)
-    const timeout = checkTimeout(options?.timeout ?? this.#group.timeout) * (call.patience ?? 1)
-    const { arena } = this.#host
-    const isMessage = name === 'send' || name === 'recv'
-    const table = placeTable(arena, call.table)
-    // multiplying happens in place; an input beside the output stays as it is
-    const isMultiplied = call.reduction?.name === 'premulSum'
-    const [placedInput, placedOutput] = placeOrFree(arena, input, output, table, isMultiplied)
-    const free = (): void => {
-      placedInput?.free()
-      if (placedOutput !== placedInput) placedOutput?.free()
-      if (table !== undefined) arena.releaseBytes(table.byteOffset)
-    }
-    const sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
-    const operation: Operation = {
-      name,
-      group: id,
-      sequence,
-      dtype,
-      reduction: call.reduction?.name ?? 'sum',
-      factor: call.reduction?.factor ?? 1,
-      deterministic: call.reduction?.deterministic ?? false,
-      algorithm: call.algorithm ?? 'auto',
-      input: placedInput?.at ?? 0,
-      output: placedOutput?.at ?? 0,
-      count,
-      peer: call.peer ?? 0,
-      table: table?.byteOffset ?? 0,
-      tag: call.tag ?? 0,
-      timeout,
-      aborted: options?.signal?.aborted === true,
-      isReserved: call.sequence !== undefined,
-      flight: this.#host.journal.number(options?.label),
-    }
-    const ticket = this.#trySubmit(operation, free)
-    // counted only now: what the engine refused must not put this rank ahead of the others
-    if (isMessage) this.#messages++
-    else if (call.sequence === undefined) this.#collectives++
-    let entry: Pending | undefined
-    const work = new PendingWork<T>({
-      operation: name,
-      sequence,
-      ticket,
-      signal: options?.signal,
-      finish: (error) => {
-        if (entry !== undefined) this.#pending.delete(entry)
-        recordSpan(this.#host.journal.spans, operation, this.#group, ticket)
-        if (error !== undefined && options?.label !== undefined) {
-          error.message = `${options.label}: ${error.message}`
-        }
-        try {
-          if (error === undefined && output !== undefined) placedOutput?.copyBack(name)
-          if (error === undefined) call.onDone?.()
-          return resultOf(table ?? NO_TABLE)
-        } finally {
-          if (error === undefined || !isHeld(operation, this.#host, ticket)) {
-            free()
-            call.onEnd?.()
-          }
-        }
-      },
-    })
-    if (ticket.isSettled) {
-      work.isCompleted()
-    } else {
-      entry = {
-        work,
-        abort: () => {
-          ticket.abort()
-        },
-      }
-      this.#pending.add(entry)
-      if (this.#pending.size > this.#sweepAt) this.#sweep()
-    }
-    return work
-  }
-
-  #trySubmit(operation: Operation, free: () => void): Ticket {
-    try {
-      return this.#host.submit(operation)
-    } catch (error) {
-      free()
-      throw error
-    }
-  }
-
-  /** Frees what belongs to operations that have ended and that nobody asked for. */
-  #sweep(): void {
-    for (const { work } of this.#pending) work.isCompleted()
-    this.#sweepAt = 2 * this.#pending.size + 100
-  }
-
   /** Refuses new ones and waits for those under way; what does not end soon is aborted. */
   async finish(): Promise<void> {
-    this.#finished = true
+    this.#isFinished = true
+    this.#self.finish()
     const timer = setTimeout(() => {
-      for (const { abort } of this.#pending) abort()
+      for (const work of this.#pending) work.abort()
     }, FINISH_TIME)
-    await Promise.allSettled([...this.#pending].map(({ work }) => work))
+    await Promise.allSettled(this.#pending)
     clearTimeout(timer)
   }
-}
 
-/** Whether libmpi may still read and write the buffers of an operation that has failed. */
-function isHeld(operation: Operation, { transport }: Runner, { timing }: Ticket): boolean {
-  const wasStarted = timing === undefined || timing.started < timing.completed
-  return transport === 'mpi' && isCollective(operation) && wasStarted
+  onEnd(work: OperationWork<unknown>): void {
+    this.#pending.delete(work)
+  }
+
+  #keep(work: OperationWork<unknown>): void {
+    this.#pending.add(work)
+    if (this.#pending.size <= this.#sweepAt) return
+    // frees what belongs to operations that have ended and that nobody has asked for
+    for (const each of this.#pending) each.isCompleted()
+    this.#sweepAt = 2 * this.#pending.size + 100
+  }
 }

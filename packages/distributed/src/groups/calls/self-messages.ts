@@ -1,8 +1,7 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
-import { checkTimeout } from './arguments.ts'
-import type { FollowedWork } from './stepped-work.ts'
 import type { Call } from './operations.ts'
+import type { FollowedWork } from './work.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -10,18 +9,19 @@ const LONGEST_TIMER = 2 ** 31 - 1
 interface Member {
   readonly name: string
   readonly rank: number
-  readonly timeout: number
 }
 
-type Half = SelfWork<void> | SelfWork<number>
+type Half = SelfWork<unknown>
+
+const NO_TABLE = new Float64Array(0)
 
 /**
- * Messages of a rank to itself: each half waits here for the other, by tag and in order. They never
- * reach the engine, and are copied when both halves are there.
+ * Messages of a rank to itself. A send waits here for its receive, or a receive for its send, by tag
+ * and in order; when both are there the message is copied. The engine does not take part.
  */
 export class SelfMessages {
   readonly #member: Member
-  /** Halves of one kind that wait, by tag. */
+  /** By tag: the sends without a receive, or the receives without a send. */
   readonly #waiting = new Map<number, Half[]>()
   #count = 0
 
@@ -29,19 +29,14 @@ export class SelfMessages {
     this.#member = member
   }
 
-  send(call: Call): FollowedWork<void> {
-    const work = new SelfWork<void>(this.#count++, this.#member, call, undefined)
+  /** @param timeout - in milliseconds */
+  start<T>(call: Call<T>, timeout: number): FollowedWork<T> {
+    const work = new SelfWork(this.#count++, this.#member, call, timeout)
     this.#match(work)
     return work
   }
 
-  receive(call: Call): FollowedWork<number> {
-    const work = new SelfWork<number>(this.#count++, this.#member, call, this.#member.rank)
-    this.#match(work)
-    return work
-  }
-
-  /** The group is destroyed: what has no other half gets none any more. */
+  /** The group is destroyed: a send or receive that still waits here fails. */
   finish(): void {
     for (const half of [...this.#waiting.values()].flat()) {
       const facts = { operation: half.call.name, group: this.#member.name }
@@ -84,7 +79,7 @@ export class SelfMessages {
   }
 }
 
-function tryCopy({ input }: Call, { output, count }: Call): TsrError | undefined {
+function tryCopy({ input }: Call<unknown>, { output, count }: Call<unknown>): TsrError | undefined {
   if (input?.length !== count || output?.length !== count) {
     const problem = 'a buffer was detached while the operation was under way'
     return tsrError('ERR_TSR_BUFFER', { operation: 'send', problem })
@@ -95,28 +90,25 @@ function tryCopy({ input }: Call, { output, count }: Call): TsrError | undefined
   return undefined
 }
 
-function describe({ name, dtype, count }: Call): string {
+function describe({ name, dtype, count }: Call<unknown>): string {
   return `${name} ${dtype}[${count}]`
 }
 
-/** One half of a message of a rank to itself. */
+/** The send or the receive of a message of a rank to itself. */
 class SelfWork<T> implements FollowedWork<T> {
   readonly sequence: number
-  readonly call: Call
+  readonly call: Call<T>
   readonly #member: Member
-  readonly #value: T
   readonly #called = monotonicNow()
   readonly #followers: (() => void)[] = []
   readonly #timer: NodeJS.Timeout | undefined
   #completed = 0
   #error: TsrError | undefined
 
-  constructor(sequence: number, member: Member, call: Call, value: T) {
-    const timeout = checkTimeout(call.options?.timeout ?? member.timeout)
+  constructor(sequence: number, member: Member, call: Call<T>, timeout: number) {
     this.sequence = sequence
     this.call = call
     this.#member = member
-    this.#value = value
     const { signal } = call.options ?? {}
     if (signal?.aborted === true) {
       this.#abort()
@@ -148,14 +140,14 @@ class SelfWork<T> implements FollowedWork<T> {
     return this.#completed !== 0
   }
 
-  /** Blocking would keep this rank from calling the other half. */
+  /** Fails where it would have to block: this rank could never make the other call. */
   wait(): T {
     if (!this.isCompleted()) {
       const { rank } = this.#member
       this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))
     }
     if (this.#error !== undefined) throw this.#error
-    return this.#value
+    return this.#value()
   }
 
   follow(callback: () => void): void {
@@ -167,11 +159,11 @@ class SelfWork<T> implements FollowedWork<T> {
     onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
     onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
   ): Promise<Result | Failure> {
-    // somebody waits: the process must not end before
+    // somebody awaits it, so the process must not end before
     if (!this.isCompleted()) this.#timer?.ref()
     const settled = new Promise<T>((resolve, reject) => {
       this.follow(() => {
-        if (this.#error === undefined) resolve(this.#value)
+        if (this.#error === undefined) resolve(this.#value())
         else reject(this.#error)
       })
     })
@@ -188,6 +180,10 @@ class SelfWork<T> implements FollowedWork<T> {
     this.#error = error
     this.#completed = monotonicNow()
     for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
+  }
+
+  #value(): T {
+    return this.call.resultOf?.(NO_TABLE) as T
   }
 
   readonly #abort = (): void => {

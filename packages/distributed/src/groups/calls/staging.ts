@@ -1,40 +1,118 @@
-import { tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray } from '../../dtype.ts'
+import { bufferError } from './arguments.ts'
 
-/** Where in the arena the engine finds a caller's buffer. */
-interface Placed {
-  readonly at: number
-  readonly isStaged: boolean
-  /** Copies a staged result back to the caller's buffer. */
-  copyBack(operation: string): void
-  free(): void
+/** What a call hands over to the engine. */
+interface Handed {
+  readonly input: AnyTypedArray | undefined
+  readonly output: AnyTypedArray | undefined
+  /** Numbers for the engine, and room for its answer. */
+  readonly table?: readonly number[]
 }
 
-/** Places a buffer: those of the arena stay where they are, others get a copy there. */
-function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean, needsCopy = false): Placed {
-  if (!needsCopy && arena.contains(buffer)) {
-    return {
-      at: buffer.byteOffset,
-      isStaged: false,
-      copyBack: () => undefined,
-      free: () => undefined,
+/**
+ * Where in the arena the engine finds the buffers of a call. Buffers of the arena stay where they
+ * are. Any other buffer is staged: the engine works on a copy, and the result is copied back.
+ */
+export class StagedBuffers {
+  /** Offset of the input, or of the output where there is no input. */
+  readonly input: number
+  /** Offset of the output, or of the input where there is no output. */
+  readonly output: number
+  readonly table: Float64Array | undefined
+  readonly #arena: Arena
+  /** The caller's output and its length in bytes, where the engine works on a copy of it. */
+  readonly #target: AnyTypedArray | undefined
+  readonly #targetBytes: number
+  /** The blocks of the arena that belong to this call. */
+  #blocks: number[] | undefined
+
+  /**
+   * @param changesInput - the engine writes into the input, so that one beside the output is copied
+   * @throws ERR_TSR_ARENA_EXHAUSTED
+   */
+  constructor(arena: Arena, { input, output, table }: Handed, changesInput: boolean) {
+    this.#arena = arena
+    try {
+      this.table = table && this.#placeTable(table)
+      const isOne = input === undefined || output === undefined || input === output
+      const first = input ?? output
+      const isCopied = changesInput && output !== first
+      this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
+      this.output = isOne ? this.input : this.#place(output, false, false)
+    } catch (error) {
+      this.free()
+      throw error
     }
+    const isStaged = output !== undefined && !arena.contains(output)
+    this.#target = isStaged ? output : undefined
+    this.#targetBytes = isStaged ? output.byteLength : 0
   }
-  const { bytes } = arena.heap
-  const { byteLength } = buffer
-  const at = arena.allocBytes(buffer.byteLength)
-  const theirs = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
-  if (hasInput) bytes.set(theirs, at)
+
+  /** Copies the result to the caller's output, where it was staged. @throws ERR_TSR_BUFFER */
+  copyBack(operation: string): void {
+    const bytes = this.#targetBytes
+    if (this.#target === undefined || bytes === 0) return
+    if (this.#target.byteLength !== bytes) throw detachedError(operation, 'the buffer')
+    bytesOf(this.#target).set(this.#arena.heap.bytes.subarray(this.output, this.output + bytes))
+  }
+
+  free(): void {
+    for (const at of this.#blocks ?? []) this.#arena.releaseBytes(at)
+    this.#blocks = undefined
+  }
+
+  #place(buffer: AnyTypedArray, hasInput: boolean, isCopied: boolean): number {
+    if (!isCopied && this.#arena.contains(buffer)) return buffer.byteOffset
+    const at = this.#take(buffer.byteLength)
+    if (hasInput) this.#arena.heap.bytes.set(bytesOf(buffer), at)
+    return at
+  }
+
+  #placeTable(numbers: readonly number[]): Float64Array {
+    const at = this.#take(numbers.length * Float64Array.BYTES_PER_ELEMENT)
+    const table = new Float64Array(this.#arena.heap.doubles.buffer, at, numbers.length)
+    table.set(numbers)
+    return table
+  }
+
+  #take(bytes: number): number {
+    const at = this.#arena.allocBytes(bytes)
+    this.#blocks ??= []
+    this.#blocks.push(at)
+    return at
+  }
+}
+
+/** Several buffers in one block of the arena. */
+export interface PackedBuffers {
+  readonly at: number
+  /** Copies the block back to the buffers. @throws ERR_TSR_BUFFER */
+  readonly unpack: () => void
+  readonly free: () => void
+}
+
+/** @throws ERR_TSR_ARENA_EXHAUSTED */
+export function packInto(
+  arena: Arena,
+  operation: string,
+  buffers: readonly AnyTypedArray[],
+): PackedBuffers {
+  const at = arena.allocBytes(buffers.reduce((bytes, { byteLength }) => bytes + byteLength, 0))
+  let end = at
+  const parts = buffers.map((buffer) => {
+    const part = arena.heap.bytes.subarray(end, end + buffer.byteLength)
+    part.set(bytesOf(buffer))
+    end += buffer.byteLength
+    return { buffer, part }
+  })
   return {
     at,
-    isStaged: true,
-    copyBack: (operation) => {
-      if (theirs.length !== byteLength) {
-        const problem = 'the buffer was detached while the operation was under way'
-        throw tsrError('ERR_TSR_BUFFER', { operation, problem })
+    unpack: () => {
+      for (const { buffer, part } of parts) {
+        if (buffer.byteLength !== part.length) throw detachedError(operation, 'a buffer')
+        bytesOf(buffer).set(part)
       }
-      theirs.set(bytes.subarray(at, at + byteLength))
     },
     free: () => {
       arena.releaseBytes(at)
@@ -42,53 +120,10 @@ function place(arena: Arena, buffer: AnyTypedArray, hasInput: boolean, needsCopy
   }
 }
 
-/**
- * Places the buffers of a call: both at one place where they are the same, or one is missing. With
- * `changesInput` an input of its own is placed in a copy.
- */
-function placeBoth(
-  arena: Arena,
-  input: AnyTypedArray | undefined,
-  output: AnyTypedArray | undefined,
-  changesInput: boolean,
-): [Placed | undefined, Placed | undefined] {
-  const first = input ?? output
-  if (first === undefined) return [undefined, undefined]
-  const placedFirst = place(arena, first, input !== undefined, changesInput && output !== first)
-  if (output === undefined || output === first) return [placedFirst, placedFirst]
-  try {
-    return [placedFirst, place(arena, output, false)]
-  } catch (error) {
-    placedFirst.free()
-    throw error
-  }
+function detachedError(operation: string, which: string): Error {
+  return bufferError(operation, `${which} was detached while the operation was under way`)
 }
 
-/** Places the buffers of a call; when there is no room for them the table is given back too. */
-export function placeOrFree(
-  arena: Arena,
-  input: AnyTypedArray | undefined,
-  output: AnyTypedArray | undefined,
-  table: Float64Array | undefined,
-  changesInput: boolean,
-): [Placed | undefined, Placed | undefined] {
-  try {
-    return placeBoth(arena, input, output, changesInput)
-  } catch (error) {
-    if (table !== undefined) arena.releaseBytes(table.byteOffset)
-    throw error
-  }
-}
-
-/** The numbers of a call where the engine can read them, and write others. */
-export function placeTable(
-  arena: Arena,
-  numbers: readonly number[] | undefined,
-): Float64Array | undefined {
-  if (numbers === undefined) return undefined
-  const bytes = numbers.length * Float64Array.BYTES_PER_ELEMENT
-  const { buffer } = arena.heap.doubles
-  const table = new Float64Array(buffer, arena.allocBytes(bytes), numbers.length)
-  table.set(numbers)
-  return table
+function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength)
 }

@@ -1,38 +1,67 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import type { FollowedWork } from './stepped-work.ts'
-import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+import { recordSpan } from '../../diagnosis/span.ts'
+import { isCollective, type Operation } from '../../operation.ts'
+import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
+import type { Work } from '../../process-group.ts'
+import type { Call } from './operations.ts'
+import type { StagedBuffers } from './staging.ts'
+import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 
-export interface PendingWorkOptions<T> {
-  /** For errors of synchronous waiting. */
-  readonly operation: string
-  readonly sequence: number
-  readonly ticket: Ticket
-  /** Takes the result out and frees staging; called once, also after a failure. */
-  readonly finish: (error: TsrError | undefined) => T
-  readonly signal: AbortSignal | undefined
+/** A work that others are made of. */
+export interface FollowedWork<T> extends Work<T> {
+  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
+  follow(callback: () => void): void
 }
 
-type Outcome<T> = { readonly value: T } | { readonly error: TsrError }
+export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
+
+/** The operations that a work belongs to. */
+interface Owner {
+  readonly runner: Runner
+  /** World rank of each member. */
+  readonly ranks: readonly number[]
+  /** Called once, when the end of the operation is seen. */
+  onEnd(work: OperationWork<unknown>): void
+}
+
+const NO_TABLE = new Float64Array(0)
 
 /** The `Work` of one operation of an engine. */
-export class PendingWork<T> implements FollowedWork<T> {
-  readonly sequence: number
-  readonly #operation: string
+export class OperationWork<T> implements FollowedWork<T> {
+  readonly #owner: Owner
+  readonly #call: Call<T>
+  readonly #operation: Operation
   readonly #ticket: Ticket
-  readonly #finish: (error: TsrError | undefined) => T
+  readonly #staged: StagedBuffers
   readonly #called = monotonicNow()
-  readonly #signal: AbortSignal | undefined
+  #onAbort: (() => void) | undefined
   #promise: Promise<T> | undefined
   #outcome: Outcome<T> | undefined
 
-  constructor({ operation, sequence, ticket, finish, signal }: PendingWorkOptions<T>) {
+  constructor(
+    owner: Owner,
+    call: Call<T>,
+    operation: Operation,
+    ticket: Ticket,
+    staged: StagedBuffers,
+  ) {
+    this.#owner = owner
+    this.#call = call
     this.#operation = operation
-    this.sequence = sequence
     this.#ticket = ticket
-    this.#finish = finish
-    this.#signal = signal
-    signal?.addEventListener('abort', this.#abort, { once: true })
+    this.#staged = staged
+    const signal = call.options?.signal
+    if (signal !== undefined) {
+      this.#onAbort = () => {
+        ticket.abort()
+      }
+      signal.addEventListener('abort', this.#onAbort, { once: true })
+    }
+  }
+
+  get sequence(): number {
+    return this.#operation.sequence
   }
 
   get elapsed(): number {
@@ -50,7 +79,7 @@ export class PendingWork<T> implements FollowedWork<T> {
   }
 
   wait(): T {
-    if (!this.#ticket.isSettled) this.#ticket.block(this.#operation)
+    if (!this.#ticket.isSettled) this.#ticket.block(this.#operation.name)
     const outcome = this.#settle()
     if ('error' in outcome) {
       showWaitingLine(outcome.error)
@@ -77,20 +106,49 @@ export class PendingWork<T> implements FollowedWork<T> {
     return this.#promise.then(onFulfilled, onRejected)
   }
 
-  readonly #abort = (): void => {
+  abort(): void {
     this.#ticket.abort()
   }
 
   #settle(): Outcome<T> {
     if (this.#outcome !== undefined) return this.#outcome
-    this.#signal?.removeEventListener('abort', this.#abort)
     const { error } = this.#ticket
+    this.#owner.onEnd(this)
+    recordSpan(this.#owner.runner.journal.spans, this.#operation, this.#owner, this.#ticket)
     try {
       const value = this.#finish(error)
       this.#outcome = error === undefined ? { value } : { error }
     } catch (thrown) {
-      this.#outcome = { error: thrown as TsrError }
+      this.#outcome = { error: thrown }
     }
     return this.#outcome
+  }
+
+  /** Hands over the result and frees the staging. */
+  #finish(error: TsrError | undefined): T {
+    const { name, options, onDone, onEnd, resultOf } = this.#call
+    if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
+    if (error !== undefined && options?.label !== undefined) {
+      error.message = `${options.label}: ${error.message}`
+    }
+    try {
+      if (error === undefined) {
+        this.#staged.copyBack(name)
+        onDone?.()
+      }
+      return resultOf?.(this.#staged.table ?? NO_TABLE) as T
+    } finally {
+      if (error === undefined || !this.#isHeld()) {
+        this.#staged.free()
+        onEnd?.()
+      }
+    }
+  }
+
+  /** Whether libmpi may still read and write the buffers of an operation that has failed. */
+  #isHeld(): boolean {
+    const { timing } = this.#ticket
+    const wasStarted = timing === undefined || timing.started < timing.completed
+    return this.#owner.runner.transport === 'mpi' && isCollective(this.#operation) && wasStarted
   }
 }

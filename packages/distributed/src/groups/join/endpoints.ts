@@ -5,13 +5,18 @@ import type { Endpoint } from '../../transports/mesh.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
 import type { InitSettings } from './options.ts'
-import { joinedKey, type Life } from './generations.ts'
-import { presenceKey } from '../membership/presence.ts'
+import type { Joining } from './generations.ts'
+import { presenceKey } from '../membership/world.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
-/** Before a rank announces its presence: what an earlier process of it has left. */
+/** Removes what an earlier process of this rank has left. To be called before `announcePresence`. */
 export async function forgetEndpoint(store: Store, rank: number): Promise<void> {
   await store.delete(endpointKey(rank))
+}
+
+/** Set by a rank that knows all others: from now on its loss counts. */
+export function joinedKey(rank: number): string {
+  return `joined/${rank}`
 }
 
 function endpointKey(rank: number): string {
@@ -20,25 +25,25 @@ function endpointKey(rank: number): string {
 
 /** What a rank publishes about itself. */
 interface Published extends Endpoint {
-  /** The host, see `hostIdentity`. */
+  /** Identity of the host, see `hostIdentity`. */
   readonly on: string
   readonly segment: SegmentAddress | undefined
-  /** Why it does not join after all. */
+  /** Why it cannot join. */
   readonly refusal?: string
   readonly tuning: TuningIdentity
 }
 
-/** Publishes where this rank listens and waits for all others. */
+/** Publishes where this rank listens, and waits until all other ranks have done the same. */
 export async function exchangeEndpoints(
   { rank, worldSize, token, environment, sharedMemory }: InitSettings,
-  { store, generation, timeout, signal, incarnation }: Life,
+  { store, generation, timeout, signal, incarnation }: Joining,
   own: Published,
 ): Promise<ConnectOptions> {
   await store.set(endpointKey(rank), JSON.stringify(own))
   const wait = { timeout, ...(signal && { signal }) }
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   try {
-    // one that has died since does not listen any more
+    // a rank that has died since does not listen any more
     await store.wait([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
   } catch (error) {
     if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
@@ -62,7 +67,7 @@ export async function exchangeEndpoints(
   const sharing = await agreeOnSharing(store, { rank, segments, isRequired, wait })
   await store.set(joinedKey(rank), incarnation)
   const job = `${environment?.runId ?? ''} ${environment?.restartCount ?? 0}`
-  const purpose = `data ${job}${generation === 0 ? '' : ` life ${generation}`}`
+  const purpose = `data ${job}${generation === 0 ? '' : ` generation ${generation}`}`
   const place = environment && {
     rank: environment.localRank,
     size: environment.localWorldSize,

@@ -1,28 +1,33 @@
 import { tsrError } from '@tsrun/core'
 import { connectStore, localAddressTowards, memoryStore, startStoreServer } from '@tsrun/store'
 import { joinMpiWorld } from '../../mpi/join.ts'
-import type { ProcessGroup } from '../../process-group.ts'
+import type { EngineProcessGroup } from '../group.ts'
+import type { World } from '../membership/world.ts'
+import { joinGeneration, type Rendezvous } from './generations.ts'
 import {
-  checkOptions,
-  resolveOptions,
+  completeOptions,
+  readOptions,
   wantedTransport,
   type InitOptions,
   type InitSettings,
 } from './options.ts'
-import { joinFirstLife, type Rendezvous } from './generations.ts'
 
 /**
- * Joins the job that the environment describes; a world of one without it.
+ * Joins the job that the environment describes, or a world of one without it.
  *
- * @throws ERR_TSR_ARGUMENT
+ * @param previous - the world that this process was in before, if any
+ * @throws ERR_TSR_ARGUMENT, and as `initProcessGroup`
  */
-export async function joinWorld(options: InitOptions): Promise<ProcessGroup> {
-  checkOptions(options)
-  const mpi = wantedTransport(options) === 'mpi' ? await joinMpiWorld(options) : undefined
-  const settings = resolveOptions({ ...options, ...mpi?.place })
+export async function joinWorld(
+  options: InitOptions,
+  previous?: World,
+): Promise<EngineProcessGroup> {
+  const given = readOptions(options)
+  const mpi = wantedTransport(given) === 'mpi' ? await joinMpiWorld(options) : undefined
+  const settings = completeOptions({ ...given, ...mpi?.place })
   const rendezvous = mpi ?? (await openRendezvous(settings))
   try {
-    return await joinFirstLife(settings, rendezvous)
+    return await joinGeneration(settings, rendezvous, previous)
   } catch (error) {
     await rendezvous.close()
     throw error
@@ -42,7 +47,7 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
   }
   const { masterAddr: host, masterPort: port } = environment
   await checkToken(token, host, port)
-  // Without a launcher that hosts the store, rank 0 does, as torch's env:// rendezvous.
+  // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
   const server = isHost ? await startStoreServer({ host, port, token }) : undefined
   const connecting = connectStore({ host, port, token, timeout, ...(signal && { signal }) })
@@ -60,7 +65,7 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
   }
 }
 
-/** Without a token anybody who reaches the ports may join: tolerated on loopback only. */
+/** Without a token anybody who reaches the ports may join, so it is only optional on loopback. */
 async function checkToken(token: string, host: string, port: number): Promise<void> {
   if (token !== '') return
   const address = await localAddressTowards(host, port)

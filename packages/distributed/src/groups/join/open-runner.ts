@@ -15,14 +15,14 @@ import type { Endpoint } from '../../transports/mesh.ts'
 import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
 import { exchangeEndpoints } from './endpoints.ts'
+import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
-import type { Life } from './generations.ts'
 
 /** Starts this rank's engine, connected with those of all others. */
-export async function openHost(settings: InitSettings, life: Life): Promise<Runner> {
+export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
-  const { signal } = life
+  const { signal } = joining
   const { ladders } = settings.tuning
   const memory = createMemory(arena)
   const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
@@ -38,7 +38,7 @@ export async function openHost(settings: InitSettings, life: Life): Promise<Runn
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
     try {
-      return await exchangeEndpoints(settings, life, {
+      return await exchangeEndpoints(settings, joining, {
         ...endpoint,
         on: hostIdentity(),
         segment: segment?.address,
@@ -92,11 +92,11 @@ async function listeningAddress({ environment, iface }: InitSettings): Promise<s
 
 interface SegmentOffer {
   readonly segment?: Segment
-  /** Why this rank does not join: the others have to know before it gives up. */
+  /** Why this rank cannot join: the others have to know before it gives up. */
   readonly refusal?: string
 }
 
-/** A heap that can be shared, where it is wanted and works. */
+/** Makes a heap that can be shared, where that is wanted and possible. */
 function offerSegment(
   { rank, sharedMemory }: InitSettings,
   memory: WebAssembly.Memory,

@@ -1,13 +1,21 @@
 import { availableParallelism } from 'node:os'
 import {
+  anything,
+  choice,
+  count,
   createLogger,
+  declareOptions,
+  having,
   parsePortRange,
+  positive,
   readRankEnvironment,
-  refuseUnknown,
   shown,
+  text,
   tsrError,
+  where,
   type PortRange,
   type RankEnvironment,
+  type Rules,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
@@ -18,11 +26,11 @@ import {
   type DiagnosisSettings,
 } from '../../diagnosis/settings.ts'
 import type { StreamName } from '../../runners/open-transport.ts'
-import { checkTimeout } from '../calls/arguments.ts'
-import { chooseEngine, type EngineName } from './choose-engine.ts'
 
 /** `shared-memory` means tcp between hosts. */
 export type TransportName = 'shared-memory' | StreamName
+
+export type EngineName = 'worker' | 'inline'
 
 export interface InitOptions extends DiagnosisOptions {
   /** Default: RANK. */
@@ -32,31 +40,32 @@ export interface InitOptions extends DiagnosisOptions {
   /** Default: the store at MASTER_ADDR:MASTER_PORT. */
   readonly store?: Store
   /**
-   * Default: TSRUN_TRANSPORT, or `auto`: where koffi works shared memory between the ranks of a host
-   * that can share it, and tcp; else node. `shared-memory` insists on it within a host.
-   * `mpi`, under mpirun or srun: libmpi runs the collectives and carries the messages.
+   * Default: TSRUN_TRANSPORT, or `auto`. `auto` takes shared memory between the ranks of a host that
+   * can share it, and tcp; without koffi it takes node. `shared-memory` fails where ranks of one host
+   * cannot share memory. `mpi`, under mpirun or srun: libmpi runs the collectives and carries the
+   * messages.
    */
   readonly transport?: TransportName | 'auto'
   /**
    * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
-   * engine inside the waits of this thread: lower latency, no overlap. `auto`: TSRUN_ENGINE, or
-   * `inline` where all ranks are on this host and it has no second core for each, else `worker`.
+   * engine inside the waits of this thread: lower latency, no overlap. `auto`: TSRUN_ENGINE; else
+   * `inline` where all ranks are on this host and it has fewer than two cores for each, or `worker`.
    */
   readonly engine?: EngineName | 'auto'
-  /** Default time-out of operations, and of joining, in milliseconds; default 10 minutes. */
+  /** Default time-out of operations, and of joining, in milliseconds. Default: 10 minutes. */
   readonly timeout?: number
-  /** Gives up joining: ERR_TSR_ABORTED. Once the rank has joined it has no effect. */
+  /** Gives up joining: ERR_TSR_ABORTED. It has no effect once the rank has joined. */
   readonly signal?: AbortSignal
-  /** Bytes of the arena and the engine's memory; default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
+  /** Bytes of the arena and the engine's memory. Default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
   readonly arena?: number
-  /** Secret of the job; default: TSRUN_TOKEN. */
+  /** Secret of the job. Default: TSRUN_TOKEN. */
   readonly token?: string
   /**
-   * Name of the network interface, or an own IP address, at which the peers reach this rank;
-   * default: TSRUN_IFACE, or the interface that leads to the store.
+   * Name of the network interface, or an own IP address, at which the peers reach this rank.
+   * Default: TSRUN_IFACE, or the interface that leads to the store.
    */
   readonly iface?: string
-  /** Ports to listen at, for firewalls; default: TSRUN_PORT_RANGE (29600-29699), or any. */
+  /** Ports to listen at, for firewalls. Default: TSRUN_PORT_RANGE (29600-29699), or any. */
   readonly ports?: PortRange
 }
 
@@ -76,7 +85,7 @@ export interface InitSettings {
   readonly iface: string | undefined
   readonly ports: PortRange | undefined
   readonly diagnosis: DiagnosisSettings
-  /** Of the file that TSRUN_TUNING names. */
+  /** Read from the file that TSRUN_TUNING names. */
   readonly tuning: Tuning
 }
 
@@ -84,47 +93,44 @@ const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
 
-const KNOWN = Object.keys({
-  rank: true,
-  worldSize: true,
-  store: true,
-  transport: true,
-  engine: true,
-  timeout: true,
-  signal: true,
-  arena: true,
-  token: true,
-  iface: true,
-  ports: true,
-  stallWarning: true,
-  debug: true,
-} satisfies Record<keyof InitOptions, true>)
+const engines = ['worker', 'inline', 'auto'] as const
+const transports = ['auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
 
-/** @throws ERR_TSR_ARGUMENT for options, transports and engines that there are not */
-export function checkOptions(options: InitOptions): void {
-  refuseUnknown(options, KNOWN)
-  checkChoice('transport', options.transport, transports)
-  checkChoice('engine', options.engine, engines)
+const arenaRule = where<number>(
+  (bytes) => typeof bytes === 'number' && bytes >= SMALLEST_ARENA && bytes < LARGEST_ARENA,
+  'from 2 MiB to less than 4 GiB, in bytes',
+)
+
+/** The options of a caller, checked. What is undefined comes from the environment. */
+export type GivenOptions = {
+  readonly [Name in keyof InitOptions]-?: InitOptions[Name] | undefined
 }
 
-function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
-  if (value === undefined || choices.includes(value)) return
-  const expected = `one of ${choices.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
-}
+/** @throws ERR_TSR_ARGUMENT */
+export const readOptions: (options: InitOptions) => GivenOptions = declareOptions({
+  rank: count().optional(),
+  worldSize: count({ from: 1 }).optional(),
+  store: having<Store>(['get', 'set', 'wait'], 'a store').optional(),
+  transport: choice(transports).optional(),
+  engine: choice(engines).optional(),
+  timeout: positive('milliseconds above 0').optional(),
+  signal: anything<AbortSignal>(),
+  arena: arenaRule.optional(),
+  token: where<string>((token) => typeof token === 'string', 'a text').optional(),
+  iface: text().optional(),
+  ports: anything<PortRange>(),
+  stallWarning: positive('milliseconds above 0').optional(),
+  debug: choice(['off', 'detail']).optional(),
+} satisfies Rules<GivenOptions>)
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
-export function resolveOptions(options: InitOptions): InitSettings {
+export function completeOptions(options: GivenOptions): InitSettings {
   const environment = options.worldSize === undefined ? readRankEnvironment() : undefined
   const worldSize = options.worldSize ?? environment?.worldSize ?? 1
-  const rank = options.rank ?? environment?.rank ?? 0
-  if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
-    const expected = `an integer from 0 to ${worldSize - 1}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: rank, expected })
-  }
+  const rank = count({ to: worldSize - 1 }).check('rank', options.rank ?? environment?.rank ?? 0)
   const wanted = wantedTransport(options)
   const transport = chooseStream(wanted, worldSize)
-  const wantedEngine = engineWanted(options)
+  const wantedEngine = chooseWanted(options)
   const engine =
     wantedEngine === 'auto'
       ? chooseEngine({ environment, transport, cores: availableParallelism() })
@@ -133,6 +139,7 @@ export function resolveOptions(options: InitOptions): InitSettings {
     const reason = 'the inline engine needs a transport that can block, and node:net cannot'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
+  const { env } = process
   return {
     environment,
     rank,
@@ -141,31 +148,47 @@ export function resolveOptions(options: InitOptions): InitSettings {
     transport,
     sharedMemory: transport === 'node' ? 'off' : sharingOf[wanted],
     engine,
-    timeout: checkTimeout(options.timeout ?? TEN_MINUTES),
+    timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
-    arena: checkArena(options.arena ?? parseBytes(process.env['TSRUN_ARENA'] ?? '1GiB')),
-    token: options.token ?? environment?.token ?? process.env['TSRUN_TOKEN'] ?? '',
-    iface: options.iface ?? nonEmpty(process.env['TSRUN_IFACE']),
-    ports: options.ports ?? readPortRange(process.env['TSRUN_PORT_RANGE']),
-    diagnosis: readDiagnosis(options, process.env),
-    tuning: readTuning(process.env['TSRUN_TUNING']),
+    arena: options.arena ?? arenaRule.check('arena', parseBytes(env['TSRUN_ARENA'] ?? '1GiB')),
+    token: options.token ?? environment?.token ?? env['TSRUN_TOKEN'] ?? '',
+    iface: options.iface ?? nonEmpty(env['TSRUN_IFACE']),
+    ports: options.ports ?? readPortRange(env['TSRUN_PORT_RANGE']),
+    diagnosis: readDiagnosis(options, env),
+    tuning: readTuning(env['TSRUN_TUNING']),
   }
 }
 
-/** @throws ERR_TSR_ENVIRONMENT */
-function engineWanted({ engine }: InitOptions): EngineName | 'auto' {
-  if (engine === 'worker' || engine === 'inline') return engine
-  const fallback = engine ?? 'worker'
-  return choice('TSRUN_ENGINE', engines) ?? fallback
-}
-
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
-export function wantedTransport({ transport }: InitOptions): TransportName | 'auto' {
-  return transport ?? choice('TSRUN_TRANSPORT', transports) ?? 'auto'
+export function wantedTransport({ transport }: GivenOptions): TransportName | 'auto' {
+  return transport ?? readChoice('TSRUN_TRANSPORT', transports) ?? 'auto'
 }
 
-const engines = ['worker', 'inline', 'auto'] as const
-const transports = ['auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
+/** @throws ERR_TSR_ENVIRONMENT */
+function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' {
+  if (engine === 'worker' || engine === 'inline') return engine
+  return readChoice('TSRUN_ENGINE', engines) ?? engine ?? 'worker'
+}
+
+/** What the choice of an engine depends on. */
+export interface EngineContext {
+  readonly environment: Pick<RankEnvironment, 'worldSize' | 'localWorldSize'> | undefined
+  readonly transport: StreamName
+  /** Processors that this process may use. */
+  readonly cores: number
+}
+
+/**
+ * The engine of `auto`: `inline` where all ranks are on this host and it has fewer than two cores for
+ * each, so that the thread of a worker engine would compete with the ranks that compute; else
+ * `worker`.
+ */
+export function chooseEngine({ environment, transport, cores }: EngineContext): EngineName {
+  if (environment === undefined || transport !== 'tcp') return 'worker'
+  const { worldSize, localWorldSize } = environment
+  const isOneHost = localWorldSize === worldSize
+  return isOneHost && cores < 2 * localWorldSize ? 'inline' : 'worker'
+}
 
 const sharingOf = {
   auto: 'auto',
@@ -187,11 +210,10 @@ function chooseStream(wanted: TransportName | 'auto', worldSize: number): Stream
   return 'node'
 }
 
-function choice<T extends string>(variable: string, choices: readonly T[]): T | undefined {
-  const value = process.env[variable]
-  if (value === undefined || value === '') return undefined
+function readChoice<T extends string>(variable: string, choices: readonly T[]): T | undefined {
+  const value = nonEmpty(process.env[variable])
   const found = choices.find((known) => known === value)
-  if (found !== undefined) return found
+  if (found !== undefined || value === undefined) return found
   const expected = `one of ${choices.join(', ')}`
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: shown(value), expected })
 }
@@ -216,12 +238,4 @@ function parseBytes(text: string): number {
   }
   const power = ['KiB', 'MiB', 'GiB'].indexOf(match[2] ?? '') + 1
   return Number(match[1]) * 1024 ** power
-}
-
-function checkArena(bytes: number): number {
-  if (!(bytes >= SMALLEST_ARENA && bytes < LARGEST_ARENA)) {
-    const expected = 'from 2 MiB to less than 4 GiB, in bytes'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'arena', value: bytes, expected })
-  }
-  return bytes
 }

@@ -1,77 +1,75 @@
 import { Deadline, isTsrError, tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { NewGroupOptions } from '../../group-relations.ts'
-import type { ProcessGroup } from '../../process-group.ts'
+import type { NewGroupOptions } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
-import { openGroup, takeGroupId } from './new-group.ts'
-import { present } from './presence.ts'
-import { survivorsOf, type Vote } from './survivors.ts'
-import { entryOf, type World } from './world.ts'
+import type { GroupIdentity } from '../calls/operations.ts'
+import { takeGroupId } from './new-group.ts'
+import type { World } from './world.ts'
 
-/** Milliseconds between two looks at who has come and who is gone. */
-const LOOK = 25
+/** Milliseconds between two checks of who has voted and who is gone. */
+const CHECK_INTERVAL = 25
 
-/** What all ranks go by: the first decision that reached the store. */
+/** What all ranks follow: the first decision that reached the store. */
 interface Decision {
   readonly id: number
   /** World ranks, in the order of the old group. */
   readonly survivors: readonly number[]
 }
 
-/** How often each group was shrunk: every shrink has its own place in the store. */
-const rounds = new WeakMap<ProcessGroup, number>()
+/** The group that is shrunk. */
+type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
 
 /**
- * See `GroupRelations.shrink`. The store keeps one log of votes and one decision for each shrink.
- * A rank votes when it comes, naming those it has lost sight of, and votes again when it loses more.
- * As soon as every member has voted or is gone, or the time is up, whoever sees it proposes; the
- * first proposal is the decision (compare and set), so that there is exactly one.
+ * Agrees with the survivors of a group on the group that they form; see `GroupRelations.shrink`. For
+ * each shrink the store keeps a log of votes and one decision. A rank votes when it comes, naming the
+ * members that it has lost, and votes again when it loses more. Once every member has voted or is
+ * gone, or the time is up, whoever notices it makes a proposal. The first proposal is the decision
+ * (compare and set), so that there is exactly one.
+ *
+ * @throws ERR_TSR_EXCLUDED, ERR_TSR_STORE_*
  */
-export async function shrinkGroup(
-  group: ProcessGroup,
+export async function agreeOnSurvivors(
+  world: World,
+  group: Shrinking,
   options: NewGroupOptions,
-): Promise<ProcessGroup> {
-  const { world, id } = entryOf(group)
+): Promise<GroupIdentity> {
+  const { rank } = world
   const wait = waitOptions(options, world.timeout)
-  const round = rounds.get(group) ?? 0
-  const reason = `rank ${world.rank} shrinks the group, because ranks were lost`
-  world.host.failGroup(id, reason)
-  const { signal } = options
+  world.runner.failGroup(group.id, `rank ${rank} shrinks the group, because ranks were lost`)
   const deadline = Deadline.after(wait.timeout)
-  const decision = await decide(group, world, `shrink/${id}/${round}/`, deadline, signal)
-  rounds.set(group, round + 1)
-  const { survivors } = decision
-  if (!survivors.includes(world.rank)) {
-    const facts = { rank: world.rank, group: group.name, survivors: survivors.join(', ') }
+  const { id, survivors } = await decide(group, world, deadline, options.signal)
+  world.countShrink(group.id)
+  if (!survivors.includes(rank)) {
+    const facts = { rank, group: group.name, survivors: survivors.join(', ') }
     throw tsrError('ERR_TSR_EXCLUDED', facts)
   }
   const name = options.name ?? `[${survivors.join(',')}] of ${group.name}`
-  const timeout = options.timeout ?? world.timeout
-  return openGroup(group, { id: decision.id, name, members: survivors, timeout })
+  return { id, name, rank: survivors.indexOf(rank), ranks: survivors, timeout: wait.timeout }
 }
 
 async function decide(
-  group: ProcessGroup,
+  group: Shrinking,
   world: World,
-  folder: string,
   deadline: Deadline,
   signal: AbortSignal | undefined,
 ): Promise<Decision> {
   const { store, rank } = world
+  const folder = world.shrinkFolder(group.id)
   const key = `${folder}decision`
-  const cast = await voter(group, world, folder)
+  const castVote = createVoter(group, world, `${folder}votes`)
+  await castVote()
   for (;;) {
-    const made = await look(store, key, signal)
+    const made = await waitForDecision(store, key, signal)
     if (made !== undefined) return made
-    const votes = await cast()
-    const isThere = await present(world)
+    const votes = await castVote()
+    const isPresent = await world.findPresent()
     const accused = new Set(votes.flatMap(({ gone }) => gone))
     const isAwaited = (member: number): boolean =>
-      !votes.some((vote) => vote.rank === member) && !accused.has(member) && isThere(member)
+      !votes.some((vote) => vote.rank === member) && !accused.has(member) && isPresent(member)
     if (group.ranks.some(isAwaited) && !deadline.expired) continue
-    const candidates = votes.filter((vote) => isThere(vote.rank))
+    const candidates = votes.filter((vote) => isPresent(vote.rank))
     const survivors = survivorsOf(group.ranks, candidates)
-    // a rank that cannot see itself in the store has no say
+    // a rank that the store does not know as present makes no proposal
     if (!candidates.some((vote) => vote.rank === rank)) continue
     const own = JSON.stringify({ id: await takeGroupId(world), survivors })
     const { value } = await store.compareSet(key, undefined, own)
@@ -79,43 +77,73 @@ async function decide(
   }
 }
 
-/** Votes where that says something new; the votes of all so far, the last of each rank. */
-async function voter(
-  group: ProcessGroup,
-  { host, store, rank }: World,
-  folder: string,
-): Promise<() => Promise<Vote[]>> {
-  const key = `${folder}votes`
+/** Makes a function that votes where this rank has something new to say, and returns all votes. */
+function createVoter(
+  { ranks }: Shrinking,
+  { runner, store, rank }: World,
+  key: string,
+): () => Promise<Vote[]> {
   let known = -1
-  const cast = async (): Promise<Vote[]> => {
-    const { gone: closed } = host
-    const gone = group.ranks.filter((member) => closed[member] !== 0)
+  return async () => {
+    const { gone: lost } = runner
+    const gone = ranks.filter((member) => lost[member] !== 0)
     if (gone.length !== known) {
       known = gone.length
       await store.append(key, `${JSON.stringify({ rank, gone } satisfies Vote)}\n`)
     }
-    const lines = new TextDecoder()
-      .decode(await store.get(key))
+    const log = new TextDecoder().decode(await store.get(key))
+    const all = log
       .trim()
       .split('\n')
-    const last = new Map(lines.map((line) => JSON.parse(line) as Vote).map((v) => [v.rank, v]))
-    return [...last.values()]
+      .map((line) => JSON.parse(line) as Vote)
+    // the last vote of each rank counts
+    return [...new Map(all.map((vote) => [vote.rank, vote])).values()]
   }
-  await cast()
-  return cast
 }
 
-/** The decision, as soon as there is one; undefined when it is time to look around. */
-async function look(
+/** The decision once there is one; undefined when it is time to check votes and presence again. */
+async function waitForDecision(
   store: Store,
   key: string,
   signal: AbortSignal | undefined,
 ): Promise<Decision | undefined> {
   try {
-    const text = await store.get(key, { timeout: LOOK, ...(signal && { signal }) })
+    const text = await store.get(key, { timeout: CHECK_INTERVAL, ...(signal && { signal }) })
     return JSON.parse(new TextDecoder().decode(text)) as Decision
   } catch (error) {
     if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
     throw error
   }
+}
+
+/** What a rank says about a shrink. Ranks of the world. */
+export interface Vote {
+  readonly rank: number
+  /** Members that it has lost the connection to. */
+  readonly gone: readonly number[]
+}
+
+/**
+ * A set of voters that are all connected with each other, and nearly the largest: as long as two of
+ * the set have lost their connection, the rank with the most lost connections is removed, and of
+ * several such ranks the highest.
+ *
+ * @param members - gives the order of the result
+ */
+export function survivorsOf(members: readonly number[], votes: readonly Vote[]): number[] {
+  const lost = new Map(votes.map(({ rank }) => [rank, new Set<number>()]))
+  for (const { rank, gone } of votes) {
+    for (const peer of gone) {
+      if (!lost.has(peer)) continue
+      lost.get(rank)?.add(peer)
+      lost.get(peer)?.add(rank)
+    }
+  }
+  for (;;) {
+    const [worst] = [...lost].sort((a, b) => b[1].size - a[1].size || b[0] - a[0])
+    if (worst === undefined || worst[1].size === 0) break
+    lost.delete(worst[0])
+    for (const peers of lost.values()) peers.delete(worst[0])
+  }
+  return members.filter((member) => lost.has(member))
 }

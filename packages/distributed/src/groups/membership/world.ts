@@ -1,74 +1,120 @@
 import { tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { JoinOptions, NewGroupOptions } from '../../group-relations.ts'
 import type { Runner } from '../../runners/runner.ts'
-import type { ProcessGroup } from '../../process-group.ts'
+import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
 
-/** What all groups of one rank share. */
-export interface World {
+/** What a rank has when it has joined a world. */
+export interface WorldFacts {
   readonly rank: number
   readonly worldSize: number
-  readonly host: Runner
+  readonly runner: Runner
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
-  /** Whether its ranks say in the store that they live; not where they share one connection to it. */
+  /** Whether each rank says in the store that it is alive. Ranks that share a connection do not. */
   readonly hasPresence?: boolean
-  /** How often it was made anew; default 0. */
+  /** How often `reconfigure` has made the world anew; default 0. */
   readonly generation?: number
+  /** See `World.departures`. */
+  readonly departures?: Set<string>
   /** Leaves this world and joins the next; undefined where there can be none. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
+  /** Called when the rank has left the world. */
+  readonly onLeft?: () => Promise<void>
 }
 
-/** What groups make of each other; handed down, as groups cannot import what makes them. */
-export interface GroupMakers {
-  split(
-    group: ProcessGroup,
-    color: number | null,
-    key: number,
-    options: NewGroupOptions,
-  ): Promise<ProcessGroup | undefined>
-  shrink(group: ProcessGroup, options: NewGroupOptions): Promise<ProcessGroup>
-  reconfigure(group: ProcessGroup, options: JoinOptions): Promise<ProcessGroup>
-}
+/** What all groups of a rank share, and what they have to remember together. */
+export class World {
+  readonly rank: number
+  readonly worldSize: number
+  readonly runner: Runner
+  readonly store: Store
+  readonly timeout: number
+  readonly generation: number
+  /**
+   * The times that this process has joined a world and left it in order. If it joins again, it is not
+   * taken for the replacement of a lost rank.
+   */
+  readonly departures: Set<string>
+  /** Whether this rank has left the world. */
+  hasEnded = false
+  /** The group of all ranks of the world that `reconfigure` has made of this one. */
+  successor: ProcessGroup | undefined
+  readonly #facts: WorldFacts
+  /** How many groups of the same members and name this rank has made. */
+  readonly #made = new Map<string, number>()
+  /** How often each group was shrunk, by its id. */
+  readonly #shrunk = new Map<number, number>()
 
-interface Entry {
-  readonly world: World
-  readonly id: number
-  readonly makers: GroupMakers
-}
-
-const entries = new WeakMap<ProcessGroup, Entry>()
-const ended = new WeakSet<World>()
-
-/** This rank has left the world. */
-export function endWorld(world: World): void {
-  ended.add(world)
-}
-
-/** Whether this rank has left the world of a group. */
-export function hasEnded(group: ProcessGroup): boolean {
-  return ended.has(worldOf(group))
-}
-
-export function registerGroup(
-  group: ProcessGroup,
-  world: World,
-  id: number,
-  makers: GroupMakers,
-): void {
-  entries.set(group, { world, id, makers })
-}
-
-/** The world of a group, the group's id, and what makes other groups of it. */
-export function entryOf(group: ProcessGroup): Entry {
-  const entry = entries.get(group)
-  if (entry === undefined) {
-    throw tsrError('ERR_TSR_INTERNAL', { what: `group ${group.name} belongs to no world` })
+  constructor(facts: WorldFacts) {
+    this.#facts = facts
+    this.rank = facts.rank
+    this.worldSize = facts.worldSize
+    this.runner = facts.runner
+    this.store = facts.store
+    this.timeout = facts.timeout
+    this.generation = facts.generation ?? 0
+    this.departures = facts.departures ?? new Set()
   }
-  return entry
+
+  /** Numbers a group among those of the same members and name. */
+  countGroup(group: string): number {
+    const number = this.#made.get(group) ?? 0
+    this.#made.set(group, number + 1)
+    return number
+  }
+
+  /** The group was not made: the next attempt has the same number. */
+  uncountGroup(group: string, number: number): void {
+    if (this.#made.get(group) === number + 1) this.#made.set(group, number)
+  }
+
+  /** Every shrink of a group has a place of its own in the store. */
+  shrinkFolder(group: number): string {
+    return `shrink/${group}/${this.#shrunk.get(group) ?? 0}/`
+  }
+
+  countShrink(group: number): void {
+    this.#shrunk.set(group, (this.#shrunk.get(group) ?? 0) + 1)
+  }
+
+  /** Finds out which ranks are alive, as far as the store knows. */
+  async findPresent(): Promise<(rank: number) => boolean> {
+    if (this.#facts.hasPresence !== true) return () => true
+    const alive = new Set(await this.store.list(presenceFolder))
+    return (rank) => alive.has(presenceKey(rank))
+  }
+
+  /** See `GroupRelations.reconfigure`. @throws ERR_TSR_CANNOT_RECONFIGURE, and as `initProcessGroup` */
+  async reconfigure(group: string, options: JoinOptions): Promise<ProcessGroup> {
+    const { rejoin } = this.#facts
+    if (rejoin === undefined) {
+      const reason = 'the ranks of an in-process world cannot be started again'
+      throw tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group, reason })
+    }
+    this.successor = await rejoin(options)
+    return this.successor
+  }
+
+  /** Leaves the world in order. */
+  async leave(): Promise<void> {
+    this.hasEnded = true
+    await this.runner.close()
+    await this.#facts.onLeft?.()
+  }
 }
 
-export function worldOf(group: ProcessGroup): World {
-  return entryOf(group).world
+const presenceFolder = 'alive/'
+
+export function presenceKey(rank: number): string {
+  return `${presenceFolder}${rank}`
+}
+
+/** Says in the store that this rank is alive; the store notices when it is not any more. */
+export async function announcePresence(store: Store, rank: number): Promise<void> {
+  await store.set(presenceKey(rank), String(process.pid), { whileConnected: true })
+}
+
+export async function endPresence(store: Store, rank: number): Promise<void> {
+  await store.delete(presenceKey(rank))
 }

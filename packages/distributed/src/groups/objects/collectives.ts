@@ -1,130 +1,128 @@
-import { tsrError } from '@tsrun/core'
+import { where } from '@tsrun/core'
 import type { CallOptions, Work } from '../../process-group.ts'
-import { checkRoot } from '../calls/arguments.ts'
+import { checkRank, type Member } from '../calls/arguments.ts'
+import { Collectives } from '../calls/collectives.ts'
+import type { Operations } from '../calls/operations.ts'
 import {
-  allGatherCall,
-  allToAllCall,
-  broadcastCall,
-  gatherCall,
-  scatterCall,
-} from '../calls/collectives.ts'
-import type { EngineProcessGroup } from '../group.ts'
-import { fromWords, packObjects, roomFor, toWords, unpackObjects, wordsFor } from './encoding.ts'
-import { SteppedWork } from '../calls/stepped-work.ts'
-import { allGatherVCall, allToAllVCall, gatherVCall, scatterVCall } from '../calls/uneven.ts'
+  decodeObject,
+  encodeObject,
+  packObjects,
+  roomFor,
+  unpackObjects,
+  wordsFor,
+} from './encoding.ts'
+import { SteppedWork } from './stepped-work.ts'
 
 /**
- * The collectives on values of any shape: one for the lengths, then one for the payloads. What
- * cannot be encoded throws before, so that it uses up no place among the collectives.
+ * The collectives on values of any shape: one collective for the lengths, then one for the payloads.
+ * A value that cannot be encoded throws before the operation has a position among the collectives.
  */
 export class ObjectCollectives {
-  readonly #group: EngineProcessGroup
+  readonly #member: Member
+  readonly #operations: Operations
 
-  constructor(group: EngineProcessGroup) {
-    this.#group = group
+  constructor(member: Member, operations: Operations) {
+    this.#member = member
+    this.#operations = operations
   }
 
   broadcast<T>(value: T, root: number, options: CallOptions | undefined): Work<T> {
-    const group = this.#group
-    checkRoot('broadcastObject', group, root)
-    const mine = group.rank === root ? toWords(value) : undefined
-    const sequence = group.reserveSequences(2)
+    checkRank('broadcastObject', this.#member, root)
+    const own = this.#member.rank === root ? encodeObject(value) : undefined
+    const { sequence, calls } = this.#reserve()
     return new SteppedWork<T>(
       sequence,
       (function* () {
-        const length = mine?.length ?? new Int32Array(1)
-        yield group.submit(broadcastCall(group, length, root, options), sequence)
-        const words = mine?.words ?? new Int32Array(wordsFor(length[0]!))
-        yield group.submit(broadcastCall(group, words, root, options), sequence + 1)
-        return mine === undefined ? (fromWords(words, length[0]!) as T) : value
+        const length = own?.length ?? new Int32Array(1)
+        yield calls.broadcast(length, root, options)
+        const words = own?.words ?? new Int32Array(wordsFor(length[0]!))
+        yield calls.broadcast(words, root, options)
+        return own === undefined ? (decodeObject(words, length[0]!) as T) : value
       })(),
     )
   }
 
   allGather<T>(value: T, options: CallOptions | undefined): Work<T[]> {
-    const group = this.#group
-    const mine = toWords(value)
-    const sequence = group.reserveSequences(2)
+    const { rank, size } = this.#member
+    const own = encodeObject(value)
+    const { sequence, calls } = this.#reserve()
     return new SteppedWork<T[]>(
       sequence,
       (function* () {
-        const lengths = new Int32Array(group.size)
-        yield group.submit(allGatherCall(group, lengths, mine.length, options), sequence)
+        const lengths = new Int32Array(size)
+        yield calls.allGather(lengths, own.length, options)
         const all = roomFor(lengths)
-        const call = allGatherVCall(group, all.words, mine.words, all.counts, options)
-        yield group.submit(call, sequence + 1)
-        return withOwn(unpackObjects(all) as T[], group.rank, value)
+        yield calls.allGatherV(all.words, own.words, all.counts, options)
+        return withOwn(unpackObjects(all) as T[], rank, value)
       })(),
     )
   }
 
   gather<T>(value: T, root: number, options: CallOptions | undefined): Work<T[] | undefined> {
-    const group = this.#group
-    checkRoot('gatherObject', group, root)
-    const mine = toWords(value)
-    const sequence = group.reserveSequences(2)
-    const isRoot = group.rank === root
+    const { rank, size } = this.#member
+    checkRank('gatherObject', this.#member, root)
+    const own = encodeObject(value)
+    const { sequence, calls } = this.#reserve()
     return new SteppedWork<T[] | undefined>(
       sequence,
       (function* () {
-        const lengths = isRoot ? new Int32Array(group.size) : null
-        yield group.submit(gatherCall(group, lengths, mine.length, root, options), sequence)
+        const lengths = rank === root ? new Int32Array(size) : null
+        yield calls.gather(lengths, own.length, root, options)
         const all = lengths === null ? undefined : roomFor(lengths)
-        const [words, counts] = [all?.words ?? null, all?.counts ?? null]
-        const call = gatherVCall(group, words, mine.words, counts, root, options)
-        yield group.submit(call, sequence + 1)
+        yield calls.gatherV(all?.words ?? null, own.words, all?.counts ?? null, root, options)
         return all === undefined ? undefined : withOwn(unpackObjects(all) as T[], root, value)
       })(),
     )
   }
 
   scatter<T>(values: readonly T[] | null, root: number, options: CallOptions | undefined): Work<T> {
-    const group = this.#group
-    checkRoot('scatterObject', group, root)
-    const isRoot = group.rank === root
-    const all = isRoot ? packObjects(checkValues('scatterObject', group.size, values)) : undefined
-    const sequence = group.reserveSequences(2)
+    const { rank, size } = this.#member
+    checkRank('scatterObject', this.#member, root)
+    const given = rank === root ? checkValues('scatterObject', size, values) : undefined
+    const all = given && packObjects(given)
+    const { sequence, calls } = this.#reserve()
     return new SteppedWork<T>(
       sequence,
       (function* () {
         const length = new Int32Array(1)
-        const lengths = all?.lengths ?? null
-        yield group.submit(scatterCall(group, length, lengths, root, options), sequence)
+        yield calls.scatter(length, all?.lengths ?? null, root, options)
         const words = new Int32Array(wordsFor(length[0]!))
-        const [whole, counts] = [all?.words ?? null, all?.counts ?? null]
-        const call = scatterVCall(group, words, whole, counts, root, options)
-        yield group.submit(call, sequence + 1)
-        return isRoot ? values![root]! : (fromWords(words, length[0]!) as T)
+        yield calls.scatterV(words, all?.words ?? null, all?.counts ?? null, root, options)
+        return given === undefined ? (decodeObject(words, length[0]!) as T) : given[root]!
       })(),
     )
   }
 
   allToAll<T>(values: readonly T[], options: CallOptions | undefined): Work<T[]> {
-    const group = this.#group
-    const sent = packObjects(checkValues('allToAllObject', group.size, values))
-    const sequence = group.reserveSequences(2)
+    const { rank, size } = this.#member
+    const sent = packObjects(checkValues('allToAllObject', size, values))
+    const { sequence, calls } = this.#reserve()
     return new SteppedWork<T[]>(
       sequence,
       (function* () {
-        const lengths = new Int32Array(group.size)
-        yield group.submit(allToAllCall(group, lengths, sent.lengths, options), sequence)
-        const coming = roomFor(lengths)
-        const call = allToAllVCall(
-          group,
-          coming.words,
-          sent.words,
-          coming.counts,
-          sent.counts,
-          options,
-        )
-        yield group.submit(call, sequence + 1)
-        return withOwn(unpackObjects(coming) as T[], group.rank, values[group.rank]!)
+        const lengths = new Int32Array(size)
+        yield calls.allToAll(lengths, sent.lengths, options)
+        const all = roomFor(lengths)
+        yield calls.allToAllV(all.words, sent.words, all.counts, sent.counts, options)
+        return withOwn(unpackObjects(all) as T[], rank, values[rank]!)
       })(),
     )
   }
+
+  /** Two positions among the group's collectives, and the calls that take them one after the other. */
+  #reserve(): { readonly sequence: number; readonly calls: Collectives } {
+    const operations = this.#operations
+    const sequence = operations.reserve(2)
+    let next = sequence
+    const calls = new Collectives(this.#member, {
+      arena: operations.arena,
+      start: (call) => operations.start({ ...call, sequence: next++ }),
+    })
+    return { sequence, calls }
+  }
 }
 
-/** The own value is the caller's, not a copy of it. */
+/** This rank's own value is the caller's, not a copy of it. */
 function withOwn<T>(values: T[], rank: number, value: T): T[] {
   values[rank] = value
   return values
@@ -135,8 +133,8 @@ function checkValues<T>(
   size: number,
   values: readonly T[] | null,
 ): readonly T[] {
-  if (Array.isArray(values) && values.length === size) return values as readonly T[]
-  const value = Array.isArray(values) ? `a list of ${values.length}` : String(values)
-  const expected = `a list of ${size} values, one for each rank (${operation})`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'values', value, expected })
+  return where<readonly T[]>(
+    (value) => Array.isArray(value) && value.length === size,
+    `an array of ${size} values, one for each rank (${operation})`,
+  ).check('values', values)
 }

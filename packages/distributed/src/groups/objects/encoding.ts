@@ -1,7 +1,7 @@
 import { decode, encode } from '@tsrun/core'
 
-/** A value as MessagePack in words, and its length in bytes as the message before it. */
-export interface ObjectWords {
+/** A value as MessagePack in words of 32 bits, and its length in bytes, which is sent before it. */
+export interface EncodedObject {
   readonly length: Int32Array
   readonly words: Int32Array
 }
@@ -10,14 +10,15 @@ export function wordsFor(bytes: number): number {
   return Math.ceil(bytes / 4)
 }
 
-export function toWords(value: unknown): ObjectWords {
+export function encodeObject(value: unknown): EncodedObject {
   const bytes = encode(value)
   const words = new Int32Array(wordsFor(bytes.length))
   new Uint8Array(words.buffer).set(bytes)
   return { length: Int32Array.of(bytes.length), words }
 }
 
-export function fromWords(words: Int32Array, length: number): unknown {
+/** @param length - in bytes */
+export function decodeObject(words: Int32Array, length: number): unknown {
   return decode(new Uint8Array(words.buffer, words.byteOffset, length))
 }
 
@@ -31,7 +32,7 @@ export interface PackedObjects {
 }
 
 export function packObjects(values: readonly unknown[]): PackedObjects {
-  const parts = values.map(toWords)
+  const parts = values.map(encodeObject)
   const lengths = Int32Array.from(parts, ({ length }) => length[0]!)
   const { counts, words } = roomFor(lengths)
   let at = 0
@@ -42,7 +43,7 @@ export function packObjects(values: readonly unknown[]): PackedObjects {
   return { lengths, counts, words }
 }
 
-/** Room for values of these lengths. */
+/** Room for values of these lengths in bytes. */
 export function roomFor(lengths: Int32Array): PackedObjects {
   const counts = Array.from(lengths, wordsFor)
   const words = new Int32Array(counts.reduce((a, b) => a + b, 0))
@@ -52,7 +53,7 @@ export function roomFor(lengths: Int32Array): PackedObjects {
 export function unpackObjects({ lengths, counts, words }: PackedObjects): unknown[] {
   let at = 0
   return counts.map((count, i) => {
-    const value = fromWords(words.subarray(at, at + count), lengths[i]!)
+    const value = decodeObject(words.subarray(at, at + count), lengths[i]!)
     at += count
     return value
   })

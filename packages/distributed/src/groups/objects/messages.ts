@@ -5,146 +5,140 @@ import type {
   Source,
   Work,
 } from '../../process-group.ts'
-import { checkRoot, checkSource, checkTag } from '../calls/arguments.ts'
-import type { EngineProcessGroup } from '../group.ts'
+import { checkRank, checkSource, checkTag, type Member } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
-import { fromWords, toWords, wordsFor } from './encoding.ts'
-import { SteppedWork, type FollowedWork } from '../calls/stepped-work.ts'
+import type { Starter } from '../calls/operations.ts'
+import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
+import { SteppedWork, type Steps } from './stepped-work.ts'
 
-/** Tags from here on belong to object messages, apart from the user's. */
+/** Tags from here on belong to object messages; those of users are below. */
 const OBJECT_TAGS = 2 ** 31
 
-/** The last receives of one tag: the next one waits for those that may take its messages. */
-interface Order {
+/** The last receives of one tag: a new one waits for those that may take its messages. */
+interface LastReceives {
   readonly bySource: Map<number, SteppedWork<unknown>>
-  ofAny: SteppedWork<unknown> | undefined
+  fromAny: SteppedWork<unknown> | undefined
 }
 
 /**
- * Values of any shape that MessagePack can carry, as a length message and a payload of words.
- * For control data: tensors travel as typed arrays.
+ * Messages with values of any shape that MessagePack can carry: a message with the length, then one
+ * with the payload. For control data; tensors travel as typed arrays.
  */
 export class ObjectMessages {
-  readonly #group: EngineProcessGroup
-  readonly #orders = new Map<number, Order>()
+  readonly #member: Member
+  readonly #starter: Starter
+  readonly #receives = new Map<number, LastReceives>()
   #count = 0
 
-  constructor(group: EngineProcessGroup) {
-    this.#group = group
+  constructor(member: Member, starter: Starter) {
+    this.#member = member
+    this.#starter = starter
   }
 
   send(value: unknown, to: number, options: MessageOptions | undefined): Work {
-    const group = this.#group
-    const tag = OBJECT_TAGS + checkTag(options?.tag ?? 0)
-    const { length, words } = toWords(value)
-    const head = group.message(sendCall(group, length, to, tag, options))
-    const body = group.message(sendCall(group, words, to, tag, options))
+    const tag = OBJECT_TAGS + checkTag(options?.tag)
+    const { length, words } = encodeObject(value)
+    const head = this.#starter.start(sendCall(this.#member, length, to, tag, options))
+    const payload = this.#starter.start(sendCall(this.#member, words, to, tag, options))
     return new SteppedWork<void>(
       this.#count++,
       (function* () {
         yield head
-        yield body
+        yield payload
       })(),
     )
   }
 
   receive(from: number, options: MessageOptions | undefined): Work<unknown> {
-    checkRoot('recvObject', this.#group, from)
-    const tag = checkTag(options?.tag ?? 0)
-    const { bySource, ofAny } = this.#orderOf(tag)
-    const work = new SteppedWork<unknown>(
-      this.#count++,
-      receiveAfter([bySource.get(from), ofAny], this.#group, from, OBJECT_TAGS + tag, options),
-    )
+    checkRank('recvObject', this.#member, from)
+    const tag = checkTag(options?.tag)
+    const { bySource, fromAny } = this.#lastReceives(tag)
+    const before = [bySource.get(from), fromAny]
+    const steps = this.#receiveAfter(before, from, OBJECT_TAGS + tag, options)
+    const work = new SteppedWork<unknown>(this.#count++, steps)
     bySource.set(from, work)
     return work
   }
 
   receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
-    const group = this.#group
-    checkSource('recvObject', group, 'any')
-    const tag = checkTag(options?.tag ?? 0)
-    const order = this.#orderOf(tag)
-    const before = [...order.bySource.values(), order.ofAny]
-    const steps = receiveFromAny(before, group, OBJECT_TAGS + tag, options)
+    checkSource('recvObject', this.#member, 'any')
+    const tag = checkTag(options?.tag)
+    const last = this.#lastReceives(tag)
+    const before = [...last.bySource.values(), last.fromAny]
+    const steps = this.#receiveAnyAfter(before, OBJECT_TAGS + tag, options)
     const work = new SteppedWork<ReceivedObject>(this.#count++, steps)
-    order.bySource.clear()
-    order.ofAny = work
+    last.bySource.clear()
+    last.fromAny = work
     return work
   }
 
-  #orderOf(tag: number): Order {
-    const order = this.#orders.get(tag) ?? { bySource: new Map(), ofAny: undefined }
-    this.#orders.set(tag, order)
-    return order
+  #lastReceives(tag: number): LastReceives {
+    const last = this.#receives.get(tag) ?? { bySource: new Map(), fromAny: undefined }
+    this.#receives.set(tag, last)
+    return last
+  }
+
+  *#receiveAfter(
+    before: readonly (SteppedWork<unknown> | undefined)[],
+    from: number,
+    tag: number,
+    options: CallOptions | undefined,
+  ): Steps<unknown> {
+    yield* waitFor(before)
+    const length = new Int32Array(1)
+    const takesMessage = options?.signal?.aborted !== true
+    try {
+      yield this.#starter.start(recvCall(this.#member, length, from, tag, options))
+    } catch (error) {
+      // the payload that belongs to this length must not be taken for the next length
+      if (takesMessage) this.#trySkip(from, tag)
+      throw error
+    }
+    return yield* this.#receivePayload(length[0]!, from, tag, options)
+  }
+
+  *#receiveAnyAfter(
+    before: readonly (SteppedWork<unknown> | undefined)[],
+    tag: number,
+    options: CallOptions | undefined,
+  ): Steps<ReceivedObject> {
+    yield* waitFor(before)
+    const length = new Int32Array(1)
+    const head = this.#starter.start(recvCall(this.#member, length, 'any', tag, options))
+    yield head
+    const source = head.wait()
+    const value = yield* this.#receivePayload(length[0]!, source, tag, options)
+    return { value, source }
+  }
+
+  *#receivePayload(
+    length: number,
+    from: Source,
+    tag: number,
+    options: CallOptions | undefined,
+  ): Steps<unknown> {
+    const words = new Int32Array(wordsFor(length))
+    yield this.#starter.start(recvCall(this.#member, words, from, tag, options))
+    return decodeObject(words, length)
+  }
+
+  #trySkip(from: number, tag: number): void {
+    if (from === this.#member.rank) return
+    try {
+      this.#starter.start(skipCall(from, tag))
+    } catch {
+      // the group was destroyed: no further message arrives
+    }
   }
 }
 
-type Steps<T> = Generator<FollowedWork<unknown>, T, void>
-
-function* receiveAfter(
-  before: readonly (SteppedWork<unknown> | undefined)[],
-  group: EngineProcessGroup,
-  from: number,
-  tag: number,
-  options: CallOptions | undefined,
-): Steps<unknown> {
-  yield* waitFor(before)
-  const length = new Int32Array(1)
-  const takesTurn = options?.signal?.aborted !== true
-  try {
-    yield group.messageFor(recvCall(group, length, from, tag, options))
-  } catch (error) {
-    // the payload that belongs to it must not be taken for the next length
-    if (takesTurn) trySkip(group, from, tag)
-    throw error
-  }
-  return yield* receivePayload(group, length[0]!, from, tag, options)
-}
-
-function* receiveFromAny(
-  before: readonly (SteppedWork<unknown> | undefined)[],
-  group: EngineProcessGroup,
-  tag: number,
-  options: CallOptions | undefined,
-): Steps<ReceivedObject> {
-  yield* waitFor(before)
-  const length = new Int32Array(1)
-  const head = group.messageFor(recvCall(group, length, 'any', tag, options))
-  yield head
-  const source = head.wait()
-  const value = yield* receivePayload(group, length[0]!, source, tag, options)
-  return { value, source }
-}
-
-function* receivePayload(
-  group: EngineProcessGroup,
-  length: number,
-  from: Source,
-  tag: number,
-  options: CallOptions | undefined,
-): Steps<unknown> {
-  const words = new Int32Array(wordsFor(length))
-  yield group.messageFor(recvCall(group, words, from, tag, options))
-  return fromWords(words, length)
-}
-
-/** Waits until these receives have had their messages, or have failed. */
+/** Waits until these receives have their messages, or have failed. */
 function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<void> {
   for (const work of works) {
     try {
       if (work?.isCompleted() === false) yield work
     } catch {
-      // it fails alone
+      // its own caller gets the error
     }
-  }
-}
-
-function trySkip(group: EngineProcessGroup, from: number, tag: number): void {
-  if (from === group.rank) return
-  try {
-    group.message(skipCall(from, tag))
-  } catch {
-    // the group was destroyed: nothing comes any more
   }
 }

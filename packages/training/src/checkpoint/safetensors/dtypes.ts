@@ -1,6 +1,4 @@
-import { widen } from './halves.ts'
-
-/** Arrays that hold the values of a tensor: 16-bit floats as their bits, 8-bit ones as bytes. */
+/** Arrays for the values of a tensor. Floats of 16 and 8 bits are represented by their bits. */
 export type TensorValues =
   | Float32Array
   | Float64Array
@@ -31,7 +29,7 @@ const arrays = {
   F64: Float64Array,
 } as const satisfies Record<string, new (buffer: ArrayBuffer) => TensorValues>
 
-/** How safetensors names the types of values. */
+/** The names of dtypes in safetensors files. */
 export type SafetensorsDType = keyof typeof arrays
 
 export function isDType(name: unknown): name is SafetensorsDType {
@@ -42,12 +40,12 @@ export function bytesOf(dtype: SafetensorsDType): number {
   return arrays[dtype].BYTES_PER_ELEMENT
 }
 
-/** Sees the bytes as values of their type, without a copy. */
+/** A view of bytes as values of a dtype. */
 export function toValues(dtype: SafetensorsDType, bytes: ArrayBuffer): TensorValues {
   return new arrays[dtype](bytes)
 }
 
-/** The type that an array is written as, unless it is said; by its name, for arrays of all realms. */
+/** The dtype that an array is written as by default. Names are compared, since realms differ in classes. */
 export function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
   const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>
@@ -56,10 +54,36 @@ export function dtypeOf(values: TensorValues): SafetensorsDType {
   return plain.find((dtype) => dtype !== 'F16' && arrays[dtype].name === kind)!
 }
 
-/** The values as float32; undefined where they are not numbers of which float32 has most. */
+/** The values as float32; undefined for dtypes other than F32, F64, F16 and BF16. */
 export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float32Array | undefined {
   if (dtype === 'F32') return values as Float32Array
   if (dtype === 'F64') return Float32Array.from(values as Float64Array)
   if (dtype !== 'F16' && dtype !== 'BF16') return undefined
   return widen(dtype, values as Uint16Array)
+}
+
+/** The values of 16-bit floats. @param halves - their bits */
+function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
+  const floats = new Float32Array(halves.length)
+  if (dtype === 'BF16') {
+    const bits = new Uint32Array(floats.buffer)
+    for (let i = 0; i < bits.length; i++) bits[i] = halves[i]! << 16
+    return floats
+  }
+  float16 ??= Float32Array.from({ length: 1 << 16 }, (_, half) => valueOf(half))
+  for (let i = 0; i < floats.length; i++) floats[i] = float16[halves[i]!]!
+  return floats
+}
+
+/** The values of all 65,536 float16 numbers, computed when first used. */
+let float16: Float32Array | undefined
+
+/** The value of a float16. */
+function valueOf(half: number): number {
+  const sign = half & 0x8000 ? -1 : 1
+  const exponent = (half >>> 10) & 31
+  const fraction = half & 1023
+  if (exponent === 0) return sign * fraction * 2 ** -24
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15)
 }

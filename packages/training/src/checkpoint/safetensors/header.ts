@@ -1,11 +1,11 @@
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { bytesOf, isDType, type SafetensorsDType } from './dtypes.ts'
 
-/** What the header of a safetensors file says of a tensor. */
+/** The entry of a tensor in the header of a safetensors file. */
 export interface SafetensorsEntry {
   readonly dtype: SafetensorsDType
   readonly shape: readonly number[]
-  /** Where its bytes are, counted from the end of the header. */
+  /** The offsets of its bytes from the end of the header. */
   readonly begin: number
   readonly end: number
 }
@@ -15,14 +15,14 @@ export interface SafetensorsHeader {
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** As many bytes as the format allows a header. */
+/** The largest header that the format allows, in bytes. */
 export const HEADER_LIMIT = 100_000_000
 export const METADATA = '__metadata__'
 const encoder = new TextEncoder()
 
 /**
- * The header of a safetensors file (github.com/huggingface/safetensors, section Format): its length
- * as a little-endian uint64, then JSON, filled up with spaces so that the data is aligned.
+ * The header of a safetensors file (github.com/huggingface/safetensors, section Format): its length as a
+ * little-endian uint64, then JSON, padded with spaces to align the data.
  */
 export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
   const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {
@@ -42,10 +42,10 @@ export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Arr
 }
 
 /**
- * Reads the JSON of a header.
+ * Parses the JSON of a header.
  *
- * @param dataBytes - length of the file without the header
- * @throws Error that says what is wrong with it
+ * @param dataBytes - the length of the file without the header
+ * @throws Error that describes the problem
  */
 export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHeader {
   let content: unknown
@@ -54,10 +54,10 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
   } catch {
     throw new Error('its header is not JSON')
   }
-  if (json[0] !== 0x7b || !isRecord(content)) throw new Error('its header is no JSON object')
+  if (json[0] !== 0x7b || !isRecord(content)) throw new Error('its header is not a JSON object')
   const { [METADATA]: metadata = {}, ...tensors } = content
   if (!isRecord(metadata) || Object.values(metadata).some((value) => typeof value !== 'string')) {
-    throw new Error('its metadata is not text by name')
+    throw new Error('its metadata is not an object with strings')
   }
   const entries = new Map(
     Object.entries(tensors).map(([name, entry]) => [name, checkEntry(name, entry)]),
@@ -67,9 +67,9 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
 }
 
 function checkEntry(name: string, entry: unknown): SafetensorsEntry {
-  if (!isRecord(entry)) throw new Error(`${name} is no object`)
+  if (!isRecord(entry)) throw new Error(`${name} is not an object`)
   const { dtype, shape, data_offsets: offsets } = entry
-  if (!isDType(dtype)) throw new Error(`${name} is of the unknown type ${JSON.stringify(dtype)}`)
+  if (!isDType(dtype)) throw new Error(`${name} has the unknown dtype ${JSON.stringify(dtype)}`)
   if (!isCounts(shape)) throw new Error(`${name} has no shape`)
   if (!isCounts(offsets) || offsets.length !== 2) throw new Error(`${name} has no offsets`)
   const [begin, end] = offsets as [number, number]
@@ -77,27 +77,27 @@ function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   if (end - begin !== bytes) {
     const found = `${String(end - begin)} bytes`
     throw new Error(
-      `${name} has ${found}, and not ${String(bytes)} as ${dtype} [${shape.join(', ')}]`,
+      `${name} has ${found} instead of ${String(bytes)} for ${dtype} [${shape.join(', ')}]`,
     )
   }
   return { dtype, shape, begin, end }
 }
 
-/** Tensors neither overlap nor leave holes. */
+/** Tensors must neither overlap nor leave gaps. */
 function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes: number): void {
   let next = 0
   const ordered = [...entries].sort(([, a], [, b]) => a.begin - b.begin || a.end - b.end)
   for (const [name, { begin, end }] of ordered) {
     if (begin !== next) {
-      const how = begin < next ? 'overlaps another tensor' : 'comes after a hole'
-      throw new Error(`${name} ${how}: it begins at ${String(begin)}, and not at ${String(next)}`)
+      const how = begin < next ? 'overlaps another tensor' : 'comes after a gap'
+      throw new Error(`${name} ${how}: it begins at ${String(begin)} instead of ${String(next)}`)
     }
     next = end
   }
   if (next === dataBytes) return
   throw new Error(
-    `it has ${String(dataBytes)} bytes of data, and its tensors ${String(next)}: ` +
-      (dataBytes < next ? 'it was cut off' : 'something was added'),
+    `it has ${String(dataBytes)} bytes of data, but its tensors have ${String(next)}: ` +
+      (dataBytes < next ? 'it is truncated' : 'something was appended'),
   )
 }
 

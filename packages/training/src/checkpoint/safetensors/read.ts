@@ -8,22 +8,22 @@ import {
   type SafetensorsHeader,
 } from './header.ts'
 
-/** An open safetensors file: its header is read, its tensors when they are asked for. */
+/** An open safetensors file. Tensors are read when they are requested. */
 export interface SafetensorsFile extends SafetensorsHeader {
   readonly path: string
-  /** @throws ERR_TSR_SAFETENSORS_TENSOR when there is none of this name */
+  /** @throws ERR_TSR_SAFETENSORS_TENSOR when the file has no tensor of this name */
   entry(name: string): SafetensorsEntry
-  /** The values of a tensor, as they are in the file. */
+  /** The values of a tensor in the dtype of the file. */
   read(name: string): Promise<TensorValues>
-  /** The values of a tensor of F32, F16, BF16 or F64, as float32. */
+  /** The values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
   readFloats(name: string): Promise<Float32Array>
   close(): Promise<void>
 }
 
 /**
- * Opens a safetensors file of whatever origin, and checks its header.
+ * Opens a safetensors file and checks its header.
  *
- * @throws ERR_TSR_SAFETENSORS when it is none, was cut off, or its tensors overlap; ENOENT, ...
+ * @throws ERR_TSR_SAFETENSORS when it is not one, is truncated, or its tensors overlap; ENOENT, ...
  *
  * @example
  * const file = await openSafetensors('model.safetensors')
@@ -50,8 +50,8 @@ async function readHeader(
   if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
-    const facts = `a header of ${String(length)} bytes in a file of ${String(size)}`
-    throw damaged(path, `it asks for ${facts}: it is no safetensors file, or was cut off`)
+    const facts = `a header of ${String(length)} bytes in a file of ${String(size)} bytes`
+    throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
   const start = 8 + Number(length)
   const json = new Uint8Array(await readBytes(file, 8, start))
@@ -93,7 +93,7 @@ class OpenFile implements SafetensorsFile {
     const { dtype } = this.entry(name)
     const floats = toFloat32(dtype, await this.read(name))
     if (floats !== undefined) return floats
-    throw damaged(this.path, `${name} is ${dtype}, where numbers with a fraction are expected`)
+    throw damaged(this.path, `${name} is ${dtype}, but floating-point numbers are expected`)
   }
 
   async close(): Promise<void> {
@@ -101,20 +101,20 @@ class OpenFile implements SafetensorsFile {
   }
 }
 
-/** Some of many names. */
+/** Lists the first few of many names. */
 export function describeNames(names: readonly string[]): string {
   const some = names.slice(0, 5).join(', ')
   return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'
 }
 
 async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
-  // its buffer is its own, and not filled with zeros first
+  // Not from the shared pool, and not filled with zeros.
   const bytes = Buffer.allocUnsafeSlow(end - begin)
   for (let at = 0; at < bytes.length;) {
-    // a single read ends at 2 GiB
+    // A read is limited to 2 GiB.
     const length = Math.min(bytes.length - at, 1 << 30)
     const { bytesRead } = await file.read(bytes, at, length, begin + at)
-    if (bytesRead === 0) throw new Error('the file ends before the tensor does')
+    if (bytesRead === 0) throw new Error('the file ends before the end of the tensor')
     at += bytesRead
   }
   return bytes.buffer

@@ -6,34 +6,34 @@ import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { bytesOf, dtypeOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
 import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
 
-/** A tensor to be written. */
+/** A tensor to write. */
 export interface TensorData {
   readonly shape: readonly number[]
   /** In row-major order. */
   readonly values: TensorValues
-  /** Default: that of the array; needed for float16 and bfloat16 (bits in a Uint16Array), and bool. */
+  /** Default: that of the array. Required for float16 and bfloat16 (bits in a Uint16Array) and for bool. */
   readonly dtype?: SafetensorsDType
 }
 
 export interface WrittenFile {
-  /** Of the whole file. */
+  /** The size of the file. */
   readonly bytes: number
-  /** By name of the tensor: CRC-32 of its bytes. */
+  /** The CRC-32 of each tensor by its name. */
   readonly checksums: ReadonlyMap<string, number>
 }
 
-/** Most that is written at once, so that others get their turn. */
+/** The most bytes of one write, between which other work is done. */
 const CHUNK = 16 * 1024 * 1024
 
 /**
- * Writes a safetensors file, as Python's `safetensors` reads it. It gets its name when all is on the
- * disk: whoever sees it sees all of it.
+ * Writes a safetensors file, which can be read by Python's `safetensors`. The file gets its name when it
+ * is complete and on the disk.
  *
- * @param tensors - by name, in this order
- * @param metadata - text for `__metadata__`
- * @param signal - leaves no file when it is aborted before the end, and throws its reason
- * @throws ERR_TSR_ARGUMENT when a tensor has another number of values than its shape says, or the name
- *   `__metadata__`; what the file system says (ENOSPC, EROFS, ...)
+ * @param tensors - by name, in the order of the file
+ * @param metadata - the strings of `__metadata__`
+ * @param signal - if it is aborted before the end, no file is left and its reason is thrown
+ * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its name is
+ *   `__metadata__`; errors of the file system (ENOSPC, EROFS, ...)
  *
  * @example
  * const weight = { shape: [2, 2], values: Float32Array.of(1, 2, 3, 4) }
@@ -67,7 +67,7 @@ export async function writeSafetensors(
   return { bytes, checksums }
 }
 
-/** Writes a file under another name, and gives it its own when it is on the disk. */
+/** Writes a file under a temporary name, and renames it when it is on the disk. */
 export async function writeDurably(
   path: string,
   write: (file: FileHandle) => Promise<void>,
@@ -87,7 +87,7 @@ export async function writeDurably(
   await syncFolder(dirname(path))
 }
 
-/** Makes the names in a folder last. Not every system can. */
+/** Makes the names in a folder durable, where the system supports it. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return
   const folder = await open(path, 'r')
@@ -98,7 +98,7 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** A write may write less than it was given. */
+/** Repeats writes until all bytes are written. */
 export async function writeAll(file: FileHandle, data: Uint8Array): Promise<void> {
   for (let at = 0; at < data.length;) {
     const { bytesWritten } = await file.write(data, at)
@@ -111,7 +111,7 @@ function layOut(tensors: ReadonlyMap<string, TensorData>): Map<string, Safetenso
   let begin = 0
   for (const [name, { shape, values, dtype = dtypeOf(values) }] of tensors) {
     if (name === METADATA) {
-      const expected = `another name than ${METADATA}, which the format keeps for itself`
+      const expected = `another name than ${METADATA}, which is reserved by the format`
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensors', value: name, expected })
     }
     const end = begin + values.byteLength
@@ -119,7 +119,7 @@ function layOut(tensors: ReadonlyMap<string, TensorData>): Map<string, Safetenso
       throw tsrError('ERR_TSR_ARGUMENT', {
         name,
         value: `an array of ${String(values.byteLength)} bytes`,
-        expected: `as many as ${dtype} [${shape.join(', ')}] has`,
+        expected: `as many bytes as ${dtype} [${shape.join(', ')}] has`,
       })
     }
     entries.set(name, { dtype, shape, begin, end })

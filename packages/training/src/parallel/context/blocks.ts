@@ -1,20 +1,20 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../../tfjs/tfjs.ts'
 import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/causal-attention.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 
 /*
- * Attention to the keys and values of one rank after the other: online softmax (Milakov & Gimelshein,
- * 2018; Dao et al., FlashAttention, 2022). Tensors are [batch, heads, length, size], log sums
- * [batch, heads, length, 1].
+ * Attention to the keys and values of one rank after another with an online softmax (Milakov &
+ * Gimelshein, 2018; Dao et al., FlashAttention, 2022). Tensors have the shape [batch, heads, length,
+ * size], logarithms of sums [batch, heads, length, 1].
  */
 
-/** Outputs over the keys that have been seen, and the log of the sum of exponentials of their scores. */
+/** The output over the keys seen so far, and the logarithm of the sum of exponentials of their scores. */
 export interface Partial {
   readonly output: Tensor
   readonly logSums: Tensor
 }
 
-/** Which queries of a rank see which keys of another one; see `zigzagPositions`. */
+/** Which queries of a rank see which keys of another rank: see `zigzagPositions`. */
 interface View {
   readonly mask: Mask
   readonly queries: 'all' | 'late'
@@ -22,8 +22,8 @@ interface View {
 }
 
 /**
- * Of an earlier rank, the early chunk is before both chunks here and the late one behind both; of a
- * later rank, both chunks are before the late one here and behind the early one.
+ * The early section of a lower rank comes before both sections of this rank, and its late section after
+ * both. Both sections of a higher rank come before this rank's late section, and after its early one.
  */
 export function viewOn(holder: number, rank: number): View {
   if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
@@ -32,7 +32,7 @@ export function viewOn(holder: number, rank: number): View {
     : { mask: 'full', queries: 'late', keys: 'all' }
 }
 
-/** Attention to one block, of all queries: those that do not see it have log sums far below all others. */
+/** Attention of all queries to one block. Queries that do not see it get a very low `logSums`. */
 export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
   const { probabilities, logSums } = attend(queries, keys, view.mask)
@@ -43,7 +43,7 @@ export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partia
   }
 }
 
-/** Both together: each weighs as much as its sum of exponentials. */
+/** Merges two outputs, each weighted with its sum of exponentials. */
 export function merge(a: Partial, b: Partial): Partial {
   const largest = tf.maximum(a.logSums, b.logSums)
   const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))
@@ -61,17 +61,17 @@ export interface BlockGradients {
   readonly dv: Tensor
 }
 
-/** What the backward pass knows of the queries of this rank. */
+/** This rank's queries, and what the backward pass has computed of them. */
 export interface Queries {
   readonly q: Tensor
   readonly dy: Tensor
   /** Over all keys. */
   readonly logSums: Tensor
-  /** Of output and gradient, summed: [batch, heads, length, 1]. */
+  /** Sums of the products of output and gradient: [batch, heads, length, 1]. */
   readonly products: Tensor
 }
 
-/** The parts of the gradients that come from one block. */
+/** The contributions of one block to the gradients. */
 export function blockGradients(
   { q, dy, logSums, products }: Queries,
   k: Tensor,
@@ -80,17 +80,17 @@ export function blockGradients(
 ): BlockGradients {
   const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
   const [ownK, ownV] = [half(k, keys), half(v, keys)]
-  const shares = attendAgain(ownQ, ownK, mask, half(logSums, queries))
-  const dShares = tf.matMul(ownDy, ownV, false, true)
-  const dScores = scoreGradient(shares, dShares, half(products, queries), q.shape[3]!)
+  const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))
+  const dProbabilities = tf.matMul(ownDy, ownV, false, true)
+  const dScores = scoreGradient(probabilities, dProbabilities, half(products, queries), q.shape[3]!)
   return {
     dq: whole(tf.matMul(dScores, ownK), queries, 0),
     dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
-    dv: whole(tf.matMul(shares, ownDy, true, false), keys, 0),
+    dv: whole(tf.matMul(probabilities, ownDy, true, false), keys, 0),
   }
 }
 
-/** As a score: lower than any, and a number all the same. */
+/** Lower than any score, but finite. */
 const UNSEEN = -1e30
 
 type Part = 'all' | 'early' | 'late'

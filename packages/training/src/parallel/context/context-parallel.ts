@@ -1,19 +1,19 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { CausalSelfAttention } from '../../nn/attention.ts'
 import type { Module } from '../../model/module.ts'
-import { hasPositions } from '../../nn/embedding.ts'
 import { modulesOf } from '../../model/module.ts'
-import { checkGroup } from '../check-group.ts'
-import type { PipelineModel } from '../pipeline/model.ts'
+import type { CausalSelfAttention } from '../../nn/attention.ts'
+import { hasPositions } from '../../nn/embedding.ts'
+import type { PipelineModel } from '../recipe.ts'
+import { checkGroup } from '../requirements.ts'
 import { ringAttention } from './ring-attention.ts'
 import { zigzagPositions } from './zigzag.ts'
 
 /**
- * Shares the sequences of a model among the ranks of a group, in place: each rank has all parameters
- * and, of every sequence, its zigzag positions (see `zigzagPositions`); attention goes round a ring
- * (see `ringAttention`). A recipe for a pipeline becomes one whose slices do. In front of `parallelize`,
- * where a model is shared in both ways. In a group of one rank the model stays as it is.
+ * Divides the sequences of a model among the ranks of a group, in place: each rank has all parameters
+ * and its zigzag positions of every sequence (see `zigzagPositions`). Attention goes round a ring (see
+ * `ringAttention`). For a recipe of a pipeline it returns a recipe whose slices do so. Call it before
+ * `parallelize` to use both. In a group of one rank the model stays as it is.
  *
  * The loss of a rank is the mean over its positions: average losses and gradients over this group
  * together with the data parallel one.
@@ -23,8 +23,8 @@ import { zigzagPositions } from './zigzag.ts'
  * const positions = zigzagPositions(64, mesh.cp)
  * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
  *
- * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or `parallelize` has
- *   shared its sequences
+ * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or when `parallelize` has
+ *   already divided its sequences
  */
 export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
 export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel
@@ -46,7 +46,7 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
   let found = false
   for (const { module } of modulesOf(model)) {
     if (module.kind === 'sequence-parallel') {
-      throw refusal('one whose sequences are shared already', 'contextParallel before parallelize')
+      throw refusal('one whose sequences are already divided', 'contextParallel before parallelize')
     }
     if (isAttention(module)) {
       found = true

@@ -1,22 +1,23 @@
 import { tsrError } from '@tsrun/core'
-import { checkGroup } from '../check-group.ts'
+import { checkGroup } from '../requirements.ts'
 
-/** A rank's place in its group. */
+/** The place of a rank in its group. */
 export interface Place {
   readonly rank: number
   readonly size: number
 }
 
 /**
- * Which positions of a sequence a rank has: of 2 size chunks those with the numbers rank and
- * 2 size - 1 - rank. A token sees those before it, so early chunks are little work and late ones much;
- * in such pairs all ranks have the same.
+ * Which positions of a sequence a rank has: the sequence is divided into 2 size equal sections, of
+ * which the rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens
+ * before it, early sections are little work and late ones much; with such pairs all ranks have the same
+ * work.
  *
- * One rank has them all.
+ * A group of one rank has all positions.
  *
  * @param length - of the whole sequence
- * @throws ERR_TSR_ARGUMENT when several ranks share it and it is no multiple of 2 size, and without a
- *   group
+ * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of
+ *   2 size, and without a group
  *
  * @example
  * zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]
@@ -32,13 +33,13 @@ export function zigzagPositions(length: number, place: Place): Int32Array {
       expected:
         size === 1
           ? 'a positive integer'
-          : `a multiple of ${grain}, two chunks for each of the ${size} ranks that share it`,
+          : `a multiple of ${grain}, two sections for each of the ${size} ranks that share it`,
     })
   }
   if (size === 1) return Int32Array.from({ length }, (_, position) => position)
-  const chunk = length / (2 * size)
-  const late = (2 * size - 1 - rank) * chunk
-  return Int32Array.from({ length: 2 * chunk }, (_, i) =>
-    i < chunk ? rank * chunk + i : late + i - chunk,
+  const section = length / (2 * size)
+  const late = (2 * size - 1 - rank) * section
+  return Int32Array.from({ length: 2 * section }, (_, i) =>
+    i < section ? rank * section + i : late + i - section,
   )
 }

@@ -1,54 +1,63 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import { checkGroup } from '../check-group.ts'
-import { labelOf, planBuckets } from './buckets.ts'
-import type { JoinOptions } from './joined-loop.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { Replicated } from '../gradients/averaging.ts'
+import { labelOf, planBuckets } from '../gradients/buckets.ts'
+import type { Traffic } from '../gradients/exchange.ts'
+import { Lifetime } from '../gradients/lifetime.ts'
 import {
-  checkOptions,
+  checkTokens,
   checkTrained,
-  distinctParameters,
-  trainedParameters,
+  parametersOf,
+  readDataParallelOptions,
   type DataParallelOptions,
-  type Replicated,
-} from './options.ts'
-import type { Traffic } from './reducer.ts'
-import { Replica } from './replica.ts'
-import { markReplicated } from './replicated.ts'
-import { broadcastParameters, checkFacts, describeReplica } from './replicas.ts'
+  type GradientOptions,
+} from '../gradients/options.ts'
+import {
+  broadcastParameters,
+  broadcastState,
+  compareFacts,
+  markReplicated,
+} from '../gradients/replicas.ts'
+import { checkUsed, factorOf, sumStep } from '../gradients/step-totals.ts'
+import { checkGroup } from '../requirements.ts'
+import { AllReduceExchange } from './all-reduce.ts'
+import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
-/** One replica of a model; see `dataParallel`. */
+/** One replica of a model: see `dataParallel`. */
 export interface DataParallel<M extends Replicated = Replicated> {
   readonly module: M
   /**
-   * For `backward`: takes the gradients, and sends them off as soon as a bucket is full.
+   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full.
    *
-   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when one has not the shape of its parameter,
-   *   and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED after a
-   *   step that has failed, and after `dispose`
+   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
+   *   parameter, and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
+   *   after a step that has failed, and after `dispose`
    */
   readonly onGradient: GradientListener
   /**
-   * Whether the next backward pass is the last of this step, true at first. False accumulates its
-   * gradients, without communication.
+   * Whether the next backward pass is the last one of this step; true at first. While it is false,
+   * gradients are accumulated without communication.
    */
   synchronizes: boolean
   /** What one step sends. */
   readonly traffic: Traffic
   /**
-   * Waits for the gradients of this step, the same on all ranks: for `optimizer.step`.
+   * Waits for the averaged gradients of this step, the same on all ranks, for `optimizer.step`.
    *
-   * @param tokens - with `reduction: 'token'`: how many this rank's loss is the sum of
+   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
    * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has
    *   failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Tensor>>
   /**
-   * Runs a training loop that may be shorter on some ranks than on others: a rank that is through
-   * takes part in the steps of the rest, with gradients of zero. In the end all ranks get the
-   * parameters, and the state of the optimizer, of the rank that has made most steps. All ranks call
-   * it; in the loop there are no other collectives over this group, as those that are through do not
-   * make them.
+   * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
+   * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
+   * parameters, and the state of the optimizer, of the rank that has made the most steps. All ranks
+   * call it. The loop must not use other collectives over this group, because ranks that have finished
+   * do not call them.
    *
    * @example
    * const loop = async () => {
@@ -59,18 +68,18 @@ export interface DataParallel<M extends Replicated = Replicated> {
    * @throws ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
    */
   join(loop: () => Promise<void>, options: JoinOptions): Promise<void>
-  /** Frees the buckets; the model stays. */
+  /** Frees the buckets, but not the model. */
   dispose(): void
 }
 
 /**
- * Data parallel training (as torch's DistributedDataParallel; Li et al., 2020): every rank of the
+ * Data parallel training (like torch's DistributedDataParallel; Li et al., 2020): every rank of the
  * group has the whole model and a part of each batch, and the gradients are averaged while the
- * backward pass still runs. The parameters begin with the values of rank 0.
+ * backward pass still runs. All ranks start with the parameters of rank 0.
  *
- * Gradients travel in buckets, at first in the reverse order of the parameters, from the second step
- * on in the order in which those of rank 0 have come. A pipeline's `step` averages its gradients here
- * from now on, while its backwards run.
+ * Gradients travel in buckets: in the first step in the reverse order of the parameters, and from the
+ * second step on in the order in which rank 0 got them. From now on the `step` of a pipeline averages
+ * its gradients here, while its backward passes run.
  *
  * @example
  * const replica = await dataParallel(model, group)
@@ -80,7 +89,7 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * outputs.backward(dy, replica.onGradient)
  * optimizer.step(model.parameters, await replica.gradients())
  *
- * @throws ERR_TSR_REPLICA when the ranks have other parameters or options, ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */
 export async function dataParallel<M extends Replicated>(
   module: M,
@@ -88,31 +97,155 @@ export async function dataParallel<M extends Replicated>(
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
   checkGroup(group)
-  const checked = checkOptions(options)
-  const all = distinctParameters(module)
-  const trained = trainedParameters(all, options)
-  const facts = describeReplica(all, trained, {
-    ...checked,
-    kind: 'dataParallel',
-    buckets: planBuckets([...trained].reverse(), checked.sizes).map(labelOf),
-  })
-  await checkFacts(facts, group)
-  checkTrained(module, trained)
+  const { frozen, ...checked } = readDataParallelOptions(options)
+  const parameters = parametersOf(module, { frozen })
+  const { all, trained } = parameters
+  const buckets = planBuckets(trained.toReversed(), checked).map(labelOf)
+  await compareFacts(parameters, { kind: 'dataParallel', ...checked, buckets }, group)
+  checkTrained(module, parameters)
   await broadcastParameters(all, group, 0)
-  markReplicated(all)
-  const replica = new Replica(module, group, { trained, options: checked })
+  markReplicated(all, true)
+  const replica = new Replica(module, group, trained, { frozen, ...checked })
   module.averageBy?.({
     onGradient: replica.onGradient,
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
     gradients: (tokens) => replica.gradients(tokens),
-    update: async (optimizer, gradients) => {
-      await Promise.resolve()
+    update: (optimizer, gradients) => {
       optimizer.step(module.parameters, gradients)
+      return Promise.resolve()
     },
     gather: () => Promise.resolve(),
     release: () => undefined,
   })
   return replica
+}
+
+interface Joined {
+  readonly loop: JoinedLoop
+  readonly divideBy: 'live' | 'world'
+}
+
+class Replica<M extends Replicated> implements DataParallel<M> {
+  readonly module: M
+  readonly onGradient: GradientListener
+  synchronizes = true
+  readonly #group: ProcessGroup
+  readonly #trained: readonly Parameter[]
+  readonly #options: GradientOptions
+  readonly #lifetime: Lifetime
+  #exchange: AllReduceExchange
+  #isReordered = false
+  #steps = 0
+  #joined: Joined | undefined
+
+  constructor(
+    module: M,
+    group: ProcessGroup,
+    trained: readonly Parameter[],
+    options: GradientOptions,
+  ) {
+    this.module = module
+    this.#group = group
+    this.#trained = trained
+    this.#options = options
+    this.#lifetime = new Lifetime(group)
+    this.#exchange = this.#open(trained.toReversed())
+    this.onGradient = (parameter, gradient) => {
+      try {
+        this.#lifetime.checkAwaited('a backward pass')
+        if (this.synchronizes) this.#joined?.loop.announce(true)
+        this.#exchange.add(parameter, gradient, this.synchronizes)
+      } catch (error) {
+        throw this.#lifetime.fail(error)
+      } finally {
+        gradient.dispose()
+      }
+    }
+  }
+
+  get traffic(): Traffic {
+    return this.#exchange.traffic
+  }
+
+  async gradients(tokens?: number): Promise<Map<string, Tensor>> {
+    checkTokens(this.#options, tokens)
+    return await this.#lifetime.alone('gradients()', async () => {
+      checkUsed(this.#options, this.#exchange, this.#group)
+      this.#joined?.loop.announce(true)
+      return await this.#finishStep(tokens)
+    })
+  }
+
+  async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
+    const { optimizer, divideBy } = readJoinOptions(options)
+    await this.#lifetime.step(async () => {
+      const joined = { divideBy, loop: new JoinedLoop(this.#group) }
+      this.#joined = joined
+      try {
+        await loop()
+        const own = this.#steps
+        await this.#shadow(joined.loop)
+        const steps = await this.#group.allGatherObject(own)
+        const root = steps.indexOf(Math.max(...steps))
+        await broadcastParameters([...new Set(this.module.parameters)], this.#group, root)
+        await broadcastState(optimizer, this.#group, root)
+      } finally {
+        joined.loop.dispose()
+        this.#joined = undefined
+      }
+    })
+  }
+
+  dispose(): void {
+    if (!this.#lifetime.dispose()) return
+    this.module.averageBy?.(undefined)
+    this.#exchange.dispose()
+    markReplicated(this.module.parameters, false)
+  }
+
+  /** Takes part in the steps of ranks that still have data, until no rank has any. */
+  async #shadow(loop: JoinedLoop): Promise<void> {
+    // the others wait for a step that has begun to travel, but not for accumulated gradients
+    if (!loop.isAnnounced) this.#exchange.clear()
+    for (;;) {
+      loop.announce(false)
+      if ((await loop.live()) === 0) return
+      tf.dispose([...(await this.#finishStep()).values()])
+    }
+  }
+
+  async #finishStep(tokens?: number): Promise<Map<string, Tensor>> {
+    const exchange = this.#exchange
+    const { order } = exchange
+    exchange.startUntil()
+    const live = await this.#joined?.loop.live()
+    this.#joined?.loop.next()
+    const axes = [this.#group]
+    const { count, unused } = await sumStep(axes, this.#options, exchange, tokens)
+    await exchange.finished()
+    const isByLive = this.#options.reduction === 'mean' && this.#joined?.divideBy === 'live'
+    const gradients = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
+    this.#steps++
+    await this.#reorder(order)
+    return gradients
+  }
+
+  /** After the first step: makes buckets in the order in which rank 0 has got its gradients. */
+  async #reorder(arrivals: readonly string[]): Promise<void> {
+    if (this.#isReordered) return
+    this.#isReordered = true
+    const order = await this.#group.broadcastObject([...arrivals], 0)
+    const place = new Map(order.map((name, i) => [name, i]))
+    if (place.size !== this.#trained.length) return
+    this.#exchange.dispose()
+    const sorted = this.#trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
+    this.#exchange = this.#open(sorted)
+  }
+
+  #open(parameters: readonly Parameter[]): AllReduceExchange {
+    const buckets = planBuckets(parameters, this.#options)
+    return new AllReduceExchange(this.#group, buckets, this.#options)
+  }
 }

@@ -1,37 +1,38 @@
-import { tsrError } from '@tsrun/core'
+import { tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { describe } from '../../arguments.ts'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { registerGradients, tf } from '../../tfjs/tfjs.ts'
+import { describe } from '../../model/describe.ts'
+import type { Shard } from '../../model/parameter.ts'
 import { flatten, partsOf } from '../../optim/flat-gradients.ts'
-import { blockingBackend } from '../blocking.ts'
-import { checkGroup } from '../check-group.ts'
-import { shardOfVariable } from '../tensor/shard.ts'
-import { weightsOfRoot, type OptimizerWeight } from './optimizer-weights.ts'
-import { compareReplicas, describeParameters } from './replicas.ts'
+import { registerGradients, tf } from '../../tfjs/tfjs.ts'
+import { compareReplicas, describeParameters } from '../gradients/replicas.ts'
+import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+
+/** What `getWeights` of an optimizer of tf.train returns: first its number of steps, an integer. */
+type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 type Named<T> = { readonly name: string; readonly tensor: T }
 type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
 
 /**
- * Makes `fit` of a tf.layers model, and `minimize`, data parallel (as Horovod's DistributedOptimizer
- * does for Keras): wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the
- * group before it sees them, all in one blocking all-reduce. The first step begins with the trained
- * variables of rank 0; see {@link broadcastWeights} for those that are not trained. What the wrapped
- * optimizer keeps is the same on all ranks: it begins without steps, or with `setWeights`, which gives
- * all ranks the weights of rank 0.
+ * Makes `fit` of a tf.layers model, and `minimize`, data parallel (like Horovod's DistributedOptimizer
+ * for Keras): wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the group
+ * before the optimizer sees them, all in one blocking all-reduce. The first step starts with the
+ * trained variables of rank 0; for those that are not trained see {@link broadcastWeights}. The state
+ * of the wrapped optimizer is the same on all ranks: it starts without steps, or from `setWeights`,
+ * which gives all ranks the weights of rank 0.
  *
  * Each rank fits its own part of the data: equally many examples on all ranks, in batches of the same
- * size, so that the mean of their gradients is the gradient of a batch as large as all together, and no
- * rank is left waiting. The loss and the metrics that `fit` shows are those of the rank's own part,
- * unless {@link averageMetrics} is among its callbacks.
+ * size, so that the mean of their gradients is the gradient of one batch with all examples, and no rank
+ * is left waiting. The loss and the metrics that `fit` shows are those of the rank's own part, unless
+ * {@link averageMetrics} is among its callbacks.
  *
- * All else is the wrapped optimizer's: its name, its configuration and its weights.
+ * The name, the configuration and the weights are those of the wrapped optimizer.
  *
- * @throws ERR_TSR_REPLICA, at a step, when the ranks train other variables;
- *   ERR_TSR_ARGUMENT, at a step, when the wrapped optimizer has made steps without the others;
+ * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables;
+ *   ERR_TSR_ARGUMENT, at a step, when the wrapped optimizer has made steps on this rank alone;
  *   ERR_TSR_BACKEND, at the first step, on webgpu, which cannot wait inside `fit`
  *
  * @example
@@ -41,21 +42,21 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
 export class DistributedOptimizer extends tf.Optimizer {
-  /** The one that updates the variables; change its learning rate there. */
+  /** The wrapped optimizer, which updates the variables. Change the learning rate here. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
-  /** Names of the variables that have the values of rank 0. */
+  /** Names of the variables that have got the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
-  /** Of the gradients of the last step. */
+  /** Describes the gradients of the last step. */
   #signature: string | undefined
-  /** Of the wrapped optimizer, after which it is the same on all ranks. */
+  /** Steps of the wrapped optimizer that all ranks have made together. */
   #steps = 0
 
-  /** @throws ERR_TSR_ARGUMENT unless they are an optimizer of tf.train and a group */
+  /** @throws ERR_TSR_ARGUMENT unless they are an optimizer of tf.train and a process group */
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
-    checkInner(inner)
+    trainOptimizer.check('inner', inner)
     checkGroup(group)
     this.inner = inner
     this.#group = group
@@ -67,7 +68,7 @@ export class DistributedOptimizer extends tf.Optimizer {
   ): { value: tfc.Scalar; grads: tfc.NamedTensorMap } {
     registerGradients()
     if (this.#group.size > 1) {
-      blockingBackend()
+      checkBackendBlocks()
       const { registeredVariables } = tf.engine()
       this.#share(varList ?? Object.values(registeredVariables).filter((it) => it.trainable))
     }
@@ -82,12 +83,12 @@ export class DistributedOptimizer extends tf.Optimizer {
     const named = Array.isArray(gradients)
       ? gradients
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
-    // fit lists a variable that the loss does not depend on without a gradient
+    // fit lists variables that the loss does not depend on, with an undefined gradient
     const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor))
     this.#compare(present)
     const averages = this.#average(present)
     try {
-      // what an optimizer keeps it finds by the place in this list
+      // an optimizer finds the state of a variable by its index in this list
       this.inner.applyGradients(
         named.map(({ name, tensor }) => ({ name, tensor: averages.get(name) ?? tensor })),
       )
@@ -137,14 +138,12 @@ export class DistributedOptimizer extends tf.Optimizer {
     return this.inner.getConfig()
   }
 
-  /** Gives variables that are new to it the values of rank 0. */
+  /** Gives variables that it has not seen yet the values of rank 0. */
   #share(variables: readonly tfc.Variable[]): void {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return
-    const described = fresh.map((variable) => {
-      const { name, shape } = variable
-      return { name, shape, shard: shardOfVariable(variable) }
-    })
+    // parallelizeLayers gives the variables that it makes a shard
+    const described: readonly (tfc.Variable & { readonly shard?: Shard })[] = fresh
     compareReplicas(this.#group.allGatherObjectSync(describeParameters(described)), this.#group)
     const layout = flatten(fresh)
     const buffer = this.#group.alloc('float32', layout.length)
@@ -164,8 +163,8 @@ export class DistributedOptimizer extends tf.Optimizer {
   }
 
   /**
-   * That the ranks have gradients of the same variables, and the same in their optimizers, when it
-   * looks otherwise than after the last step.
+   * Checks that all ranks have gradients of the same variables and have made the same steps, unless
+   * both are as they were after the last step.
    */
   #compare(gradients: readonly Named<Tensor>[]): void {
     const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
@@ -200,7 +199,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     )
   }
 
-  /** The one of the last step, unless other variables are trained now. */
+  /** The bucket of the last step, unless different variables are trained now. */
   #bucketOf(length: number): Float32Array {
     if (this.#bucket?.length === length) return this.#bucket
     this.#freeBucket()
@@ -214,9 +213,62 @@ export class DistributedOptimizer extends tf.Optimizer {
   }
 }
 
-function checkInner(inner: unknown): void {
-  const { applyGradients, iterations } = (inner as Partial<tfc.Optimizer> | undefined | null) ?? {}
-  if (typeof applyGradients === 'function' && typeof iterations === 'number') return
-  const expected = 'an optimizer of tf.train'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'inner', value: describe(inner), expected })
+const trainOptimizer = where<tfc.Optimizer>(
+  (value) => {
+    const { applyGradients, iterations } =
+      (value as Partial<tfc.Optimizer> | undefined | null) ?? {}
+    return typeof applyGradients === 'function' && typeof iterations === 'number'
+  },
+  'an optimizer of tf.train',
+  describe,
+)
+
+interface DescribedWeight {
+  readonly name: string
+  readonly shape: readonly number[]
+  /** The values, unless they are float32. */
+  readonly integers?: readonly number[]
+}
+
+/**
+ * The weights of rank 0's optimizer, on all ranks of the group.
+ *
+ * @param weights - those of other ranks are ignored
+ * @returns new tensors
+ */
+async function weightsOfRoot(
+  weights: readonly OptimizerWeight[],
+  group: ProcessGroup,
+): Promise<OptimizerWeight[]> {
+  const own = group.rank === 0 ? await Promise.all(weights.map(describeWeight)) : []
+  const described = await group.broadcastObject(own, 0, { label: 'weights of the optimizer' })
+  const layout = flatten(
+    described.flatMap(({ shape, integers }, i) =>
+      integers === undefined ? [{ name: String(i), shape }] : [],
+    ),
+  )
+  const buffer = group.alloc('float32', layout.length)
+  try {
+    const parts = partsOf(layout, buffer)
+    if (group.rank === 0) {
+      for (const [i, part] of parts) await writeTo(weights[Number(i)]!.tensor, part)
+    }
+    await group.broadcast(buffer, 0, { label: 'weights of the optimizer' })
+    return described.map(({ name, shape, integers }, i) => {
+      const part = parts.get(String(i))
+      const tensor =
+        part === undefined
+          ? tf.tensor([...integers!], [...shape], 'int32')
+          : tensorFrom(part, shape)
+      return { name, tensor }
+    })
+  } finally {
+    group.free(buffer)
+  }
+}
+
+async function describeWeight({ name, tensor }: OptimizerWeight): Promise<DescribedWeight> {
+  const { shape } = tensor
+  if (tensor.dtype === 'float32') return { name, shape }
+  return { name, shape, integers: [...(await tensor.data<'int32'>())] }
 }

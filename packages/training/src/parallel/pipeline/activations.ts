@@ -4,34 +4,23 @@ import type { SpanKind, SpanRecorder } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { BufferPool } from './buffers.ts'
+import { BufferPool } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
-import { Shapes } from './shapes.ts'
-
-/**
- * A message between neighbouring stages: `forward` takes an activation to the next stage, `backward`
- * its gradient to the previous one.
- */
-export interface Message {
-  readonly direction: 'forward' | 'backward'
-  /** The stage that it goes to. */
-  readonly stage: number
-  readonly microbatch: number
-}
+import { Shapes, type Message } from './shapes.ts'
 
 interface Posted extends Message {
   readonly buffer: Float32Array
   readonly work: Work<unknown>
 }
 
-/** Receives that are posted ahead of their use, so that messages find their place at once. */
+/** The number of receives that are posted ahead, so that messages have a buffer when they arrive. */
 const LOOKAHEAD = 4
 
 /**
- * Moves activations and their gradients between the stages of a rank and their neighbours.
+ * Exchanges activations and their gradients between the stages of this rank and their neighbours.
  *
- * Stage, direction and micro-batch are the tag, so that no message meets the wrong receive, whatever
- * the schedule. Sends never wait: each leaves from a buffer of its own.
+ * The tag of a message consists of stage, direction and micro-batch, so that it matches the right
+ * receive with any schedule. Sends never wait, because each has a buffer of its own.
  */
 export class Activations {
   readonly #group: ProcessGroup
@@ -43,7 +32,7 @@ export class Activations {
   #expected: Message[] = []
   #posted: Posted[] = []
   #sent: (Message & { bytes: number })[] = []
-  /** What one stage of this rank hands to another one of it. */
+  /** Tensors from one stage of this rank to another. */
   readonly #handed = new Map<string, Tensor>()
 
   /** @param placement - the rank of each stage */
@@ -56,9 +45,9 @@ export class Activations {
   }
 
   /**
-   * Starts a pass: posts the first receives.
+   * Starts a pass, and posts the first receives.
    *
-   * @param expected - what the stages of this rank receive in this pass, in the order of use
+   * @param expected - the messages to the stages of this rank in this pass, in the order of use
    */
   async begin(batch: Microbatches, expected: readonly Message[]): Promise<void> {
     await this.#shapes.begin(batch)
@@ -69,7 +58,7 @@ export class Activations {
     this.#post()
   }
 
-  /** Waits until a message, the next of those that are expected, is there; then `take` it. */
+  /** Waits for a message, the next of the expected ones; `take` returns it afterwards. */
   async arrive(message: Message): Promise<void> {
     if (this.#isOwn(message)) return
     if (this.#posted.length === 0) {
@@ -87,7 +76,7 @@ export class Activations {
     await work
   }
 
-  /** The message that has arrived, the caller's to dispose. */
+  /** The message that has arrived, which the caller disposes. */
   take(message: Message): Tensor {
     if (this.#isOwn(message)) {
       const tensor = this.#handed.get(keyOf(message))!
@@ -104,19 +93,19 @@ export class Activations {
   }
 
   /**
-   * Whether the stage before `stage`, or any before that, learns: otherwise no gradient goes back to
-   * it. Known once the first activation has arrived.
+   * Whether any stage before `stage` has parameters; if not, no gradient goes back. Known once the first
+   * activation has arrived.
    */
   needsGradient(stage: number): boolean {
     return this.#shapes.needsGradient(stage)
   }
 
   /**
-   * Sends a tensor on its way.
+   * Sends a tensor.
    *
-   * @param needsGradient - of an activation: whether its gradient is wanted back
-   * @returns a promise where its values have to be fetched; the caller may dispose it then, or else
-   *   at once
+   * @param needsGradient - for an activation: whether its gradient is wanted
+   * @returns a promise if the values have to be fetched, after which the caller may dispose the tensor;
+   *   otherwise undefined, and the caller may dispose it at once
    */
   send(message: Message, tensor: Tensor, needsGradient = false): void | Promise<void> {
     const announced =
@@ -134,7 +123,7 @@ export class Activations {
     })
   }
 
-  /** Ends a pass: waits until the neighbours have all that was sent. */
+  /** Ends a pass: waits until everything has been sent. */
   async end(): Promise<void> {
     await this.#shapes.announced()
     const works = await this.#pool.flush()
@@ -198,7 +187,7 @@ function keyOf({ direction, stage, microbatch }: Message): string {
   return `${direction} ${stage} ${microbatch}`
 }
 
-/** Micro-batches and stages that fit into a tag of 31 bits. */
+/** The most micro-batches, so that their number and that of the stage fit into a tag of 31 bits. */
 const MICROBATCHES = 2 ** 17
 
 function options({ direction, stage, microbatch }: Message): { tag: number; label: string } {

@@ -1,15 +1,18 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
-/** The call of a pipeline that is under way over each group: two would take each other's messages. */
+/**
+ * The pipeline call under way over each group. Two calls would receive each other's messages, also those
+ * of different pipelines, which have nothing in common but the group, a user's object.
+ */
 const underWay = new WeakMap<ProcessGroup, string>()
 
-/** Which calls a pipeline may make: one at a time, none after a failure in the middle, or its end. */
+/** Which calls a pipeline may make: one at a time, and none after a failed pass or `end`. */
 export class Calls {
   readonly #group: ProcessGroup
   /** The call of this pipeline that is under way. */
   #running: string | undefined
-  /** Why the first pass that failed did. */
+  /** The error of the first pass that failed. */
   #failure: Error | undefined
   #isDisposed = false
 
@@ -18,7 +21,7 @@ export class Calls {
   }
 
   /**
-   * Runs a call while no other one runs over the group, of this pipeline or of another one.
+   * Runs a call unless another one, of this pipeline or of another, is under way over the group.
    *
    * @throws ERR_TSR_PIPELINE_BUSY; ERR_TSR_ARGUMENT after `end`
    */
@@ -27,7 +30,7 @@ export class Calls {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: 'the pipeline',
         value: `one that was disposed before ${call}`,
-        expected: 'one that is not; make another one to go on',
+        expected: 'a pipeline that was not disposed: create another one to continue',
       })
     }
     this.#refuseWhile(underWay.get(this.#group), call)
@@ -42,10 +45,10 @@ export class Calls {
   }
 
   /**
-   * Runs the messages of a call. A pass that fails leaves receives behind that would take those of the
-   * next one.
+   * Runs the part of a call that exchanges messages. If it fails, it leaves receives behind that would
+   * take the messages of the next call.
    *
-   * @throws ERR_TSR_PIPELINE_FAILED after it
+   * @throws ERR_TSR_PIPELINE_FAILED after a failure
    */
   async pass<T>(run: () => Promise<T>): Promise<T> {
     const { rank, name: group } = this.#group
@@ -62,10 +65,10 @@ export class Calls {
   }
 
   /**
-   * Lets no call follow.
+   * Refuses all later calls.
    *
-   * @returns whether it is the first time
-   * @throws ERR_TSR_PIPELINE_BUSY while one is under way, which goes on
+   * @returns whether this is the first time
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way, which goes on
    */
   end(): boolean {
     this.#refuseWhile(this.#running, 'dispose')

@@ -1,31 +1,30 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Parameter } from '../../model/parameter.ts'
-import { compareReplicas } from '../data/replicas.ts'
-import { checkSearch } from './check-search.ts'
-import { checkTied } from './check-tied.ts'
-import type { LayerSearch } from './model.ts'
-import type { PipelineOptions } from './options.ts'
+import { compareReplicas } from '../gradients/replicas.ts'
+import { unknownLayer, type LayerSearch } from '../recipe.ts'
+import type { CheckedOptions } from './options.ts'
 import type { Plan } from './plan.ts'
-import type { LayerRange } from './split-layers.ts'
+import type { LayerRange } from './split.ts'
+import { checkTied } from './tied-parameters.ts'
 
-/** What a rank of a pipeline tells the others before the first pass. */
+/** What the ranks of a pipeline tell each other before the first pass. */
 export interface RankFacts {
   /** What has to be the same on all ranks, in words. */
   readonly options: readonly string[]
-  /** Where somebody has named layers. */
+  /** For a recipe in which layers were named. */
   readonly search: LayerSearch | undefined
-  /** Of its stages, each name once. */
+  /** Those of its stages, each name once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
 }
 
 /**
- * Finds out, in one exchange, whether the parts that the ranks have are those of one pipeline: others
- * would train wrongly, or wait for messages that nobody sends. All ranks call it.
+ * Checks in one exchange that the ranks have the parts of one pipeline. Otherwise they would train
+ * wrongly, or wait for messages that are never sent. All ranks call it.
  *
- * @returns what each rank has told
- * @throws ERR_TSR_REPLICA naming the first option that is another one than on rank 0; ERR_TSR_ARGUMENT
- *   when a layer that was named is nowhere, or parameters of one name have different shapes; on all
- *   ranks
+ * @returns the facts of all ranks
+ * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from that of rank 0;
+ *   ERR_TSR_ARGUMENT when no rank has a layer that was named, or when parameters with the same name
+ *   have different shapes
  */
 export async function compareRanks(
   own: RankFacts,
@@ -44,15 +43,15 @@ export async function compareRanks(
 }
 
 /**
- * The options that all ranks have to agree about: not the loss, which is the last rank's alone, nor
- * `recompute`, with which the gradients are the same bits.
+ * Describes the options that have to be the same on all ranks. The loss need not be, as only the last
+ * rank uses it, nor `recompute`, as it does not change the gradients.
  *
  * @param split - the layers of all stages
  */
 export function describeOptions(
   plan: Plan,
   split: readonly LayerRange[],
-  { clip, optimizer }: PipelineOptions,
+  { clip, optimizer }: CheckedOptions,
 ): string[] {
   const limit = clip && `maxNorm ${clip.maxNorm}, norm ${clip.norm ?? 2}`
   const rate = optimizer && `${optimizer.constructor.name}, learningRate ${optimizer.learningRate}`
@@ -62,4 +61,12 @@ export function describeOptions(
     `clip ${limit ?? 'undefined'}`,
     `optimizer ${rate ?? 'undefined'}`,
   ]
+}
+
+/** @throws ERR_TSR_ARGUMENT when a layer that was named is on none of the ranks */
+function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
+  const all = searches.filter((search) => search !== undefined)
+  const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))
+  if (glob === undefined) return
+  throw unknownLayer(glob, [...new Set(all.flatMap(({ names }) => names))])
 }

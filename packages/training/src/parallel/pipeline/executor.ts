@@ -1,36 +1,37 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Tensor } from '../../tfjs/tfjs.ts'
-import type { Module } from '../../model/module.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
-import { Activations, type Message } from './activations.ts'
+import type { Module } from '../../model/module.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
+import { Activations } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
-import type { Action } from './schedule/action.ts'
-import { Stage, type GradientPlan, type StageOptions } from './stage.ts'
+import type { Action } from './schedule/actions.ts'
+import type { Message } from './shapes.ts'
+import { PipelineStage, type GradientPlan, type StageOptions } from './stage.ts'
 
-/** What is left of a batch that went forward and backward. */
+/** The result of a batch that went forward and backward. */
 export interface TrainedBatch {
-  /** Summed over the examples, on the rank of the last stage. */
+  /** The sum over the examples, on the rank of the last stage. */
   readonly loss: number
-  /** Those that the plan's listener has not got; the caller's to dispose. */
+  /** Those that the plan's listener has not got; the caller disposes them. */
   readonly gradients: Map<string, Tensor>
   readonly peakInFlight: number
 }
 
 /**
- * Runs one rank's list of actions: for each, takes what it needs from a neighbour or the batch,
- * computes, and sends the result on.
+ * Runs one rank's list of actions. For each it takes the input from a neighbour or the batch, computes,
+ * and sends the result.
  */
 export class StageWorker {
-  /** By number; others are not here. */
-  readonly #stages = new Map<number, Stage>()
+  /** The stages of this rank, by their number. */
+  readonly #stages = new Map<number, PipelineStage>()
   readonly #activations: Activations
   readonly #recorder: SpanRecorder
   readonly #last: number
 
   /**
-   * @param modules - of this rank's stages, in their order
+   * @param modules - those of this rank's stages, in their order
    * @param placement - the rank of each stage
    */
   constructor(
@@ -44,7 +45,7 @@ export class StageWorker {
     this.#recorder = recorder
     const own = [...placement.keys()].filter((stage) => placement[stage] === group.rank)
     for (const [at, index] of own.entries()) {
-      this.#stages.set(index, new Stage(modules[at]!, options))
+      this.#stages.set(index, new PipelineStage(modules[at]!, options))
     }
     this.#activations = new Activations(group, placement, recorder)
   }
@@ -72,7 +73,7 @@ export class StageWorker {
     return { loss, peakInFlight, gradients: this.#takeGradients() }
   }
 
-  /** Forwards only. @returns sums over the batch, on the last stage */
+  /** Runs the forward passes only. @returns sums over the batch, on the last stage */
   async evaluate(batch: Microbatches): Promise<{ loss: number; correct: number }> {
     const sums = { loss: 0, correct: 0 }
     const visits = [...this.#stages.keys()].flatMap((stage) =>
@@ -104,7 +105,7 @@ export class StageWorker {
     this.#activations.dispose()
   }
 
-  /** Of all stages of this rank: a parameter that two of them have gets the sum. */
+  /** The gradients of all stages of this rank; of a parameter that two of them have, the sum. */
   #takeGradients(): Map<string, Tensor> {
     const gradients = new Map<string, Tensor>()
     const add = sumInto(gradients)
@@ -129,7 +130,7 @@ export class StageWorker {
       const needsGradient = this.#activations.needsGradient(index)
       const output = stage.forward(microbatch, input, needsGradient, labels)
       if (index < this.#last) await this.#sendForward(action, output)
-      // its backward follows at once: nothing is gained by computing it again
+      // nothing is gained by recomputing it if its backward pass follows at once
       const isNext = next?.stage === index && next.microbatch === microbatch
       if (!isNext) stage.release(microbatch)
     })
@@ -177,12 +178,12 @@ export class StageWorker {
     })
   }
 
-  /** Whether no parameter stands in this stage or before it: then no gradient comes back. */
+  /** Whether neither this stage nor one before it has parameters: then no gradient comes back. */
   #learnsNothing(stage: number): boolean {
     return stage < this.#last && !this.#activations.needsGradient(stage + 1)
   }
 
-  /** @param labels - freed where there is no input */
+  /** @param labels - disposed if there is no input */
   #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
     try {
       return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#activations.take(coming)
@@ -192,7 +193,7 @@ export class StageWorker {
     }
   }
 
-  /** Fetching the input and handing over the output are part of an action: the rank is busy then. */
+  /** Records an action, including the time to fetch its input and to hand over its output. */
   async #timed(
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
@@ -206,7 +207,7 @@ export class StageWorker {
     this.#recorder.record(kind, start, end, { stage, microbatch, cpu })
   }
 
-  /** What the stages of this rank receive when they run `actions`, in the order of use. */
+  /** The messages that the stages of this rank receive in `actions`, in the order of use. */
   #expected(actions: readonly Action[]): Message[] {
     return actions.flatMap(({ kind, stage, microbatch }): Message[] => {
       if (kind === 'F') return stage === 0 ? [] : [{ direction: 'forward', stage, microbatch }]

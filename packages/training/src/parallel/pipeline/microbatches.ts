@@ -2,34 +2,46 @@ import { shown, tsrError } from '@tsrun/core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import type { Batch } from './model.ts'
 
-/** A batch cut into micro-batches of neighbouring rows; `dispose` it after use. */
+/**
+ * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
+ * called only there, and its tensor is disposed after use; a tensor stays the caller's.
+ */
+export interface Batch {
+  /** The number of examples; may be left out if `inputs` or `labels` is a tensor. */
+  readonly size?: number
+  /** [size, ...] float32 */
+  readonly inputs: Tensor | (() => Tensor)
+  /** [size, ...]; for the default loss [size] int32 */
+  readonly labels: Tensor | (() => Tensor)
+}
+
+/** A batch divided into micro-batches of consecutive rows; `dispose` it after use. */
 export interface Microbatches {
-  /** Examples of the whole batch. */
+  /** The number of examples of the whole batch. */
   readonly size: number
-  /** Examples of each micro-batch: as even as can be, the first ones take one more. */
+  /** The number of examples of each micro-batch, as even as possible; the first may have one more. */
   readonly rows: readonly number[]
-  /** Of one example. */
+  /** The shape of one example. */
   inputShape(): readonly number[]
-  /** The caller's to dispose. */
+  /** The caller disposes it. */
   inputs(microbatch: number): Tensor
-  /** The caller's to dispose. */
+  /** The caller disposes it. */
   labels(microbatch: number): Tensor
   dispose(): void
 }
 
-/** Which parts of a batch a rank reads: the first one the inputs, the last one the labels. */
+/** Which parts of a batch a rank reads: the first rank the inputs, the last rank the labels. */
 interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean
 }
 
 /**
- * @param count - number of micro-batches, at most; a smaller batch makes as many as it has examples
- * @param reader - default: who reads all of it
- * @throws ERR_TSR_ARGUMENT when it is no batch, or without a part that is read; when the size is
- *   unknown or not what the tensors hold
+ * @param count - the most micro-batches; a smaller batch has as many as it has examples
+ * @param reader - default: reads both parts
+ * @throws ERR_TSR_ARGUMENT when it is not a batch, or has no part that is read; when its size is unknown,
+ *   or not that of its tensors
  */
 export function cutBatch(
   batch: Batch,
@@ -74,7 +86,7 @@ function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   }
 }
 
-/** A batch as somebody who does without types may give it. */
+/** A batch as a caller without types may pass it. */
 type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
 
 function isPart(value: unknown): boolean {
@@ -111,14 +123,14 @@ function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   if (tensor.dtype !== 'float32' || !isHostAccessible()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
-  // The slice kernel of wasm copies the whole tensor for each slice.
+  // the slice kernel of wasm would copy the whole tensor for each slice
   const row = tensor.size / size
   return createTensor([count, ...rest], (values) => {
     values.set(viewOf(tensor).subarray(from * row, (from + count) * row))
   })
 }
 
-/** The whole batch's tensor, made when first asked for. */
+/** The tensor of the whole batch, made when it is first needed. */
 class Source {
   readonly #name: string
   readonly #make: () => Tensor
@@ -133,7 +145,7 @@ class Source {
     this.#size = size
   }
 
-  /** Of one row. */
+  /** The shape of one row. */
   get shape(): readonly number[] {
     return this.#whole().shape.slice(1)
   }

@@ -1,139 +1,113 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { anything, declareOptions, flag, having, shown, where, type Complete } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import { checkFlag } from '../../arguments.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
+import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { takesChunks } from './schedule/orders.ts'
-import type { Split } from './split-layers.ts'
+import type { Split } from './split.ts'
 
 export interface PipelineOptions {
-  /** A name, or lists of actions of your own: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
+  /** A name, or your own lists of actions: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
   readonly schedule?: ScheduleChoice
-  /** Stages of each rank with `interleaved` and `looped`; default 2. */
+  /** The number of stages per rank with `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /**
-   * How many layers each stage takes, or what each layer costs (see `measureCosts`): then the largest
-   * stage is as small as can be. Default: as even as can be.
+   * The number of layers of each stage, or the cost of each layer (see `measureCosts`), with which the
+   * most expensive stage is as cheap as possible. Default: as even as possible.
    */
   readonly split?: Split
   /**
-   * Parts that a batch is cut into; default 8, or those of the lists of your own. A batch of fewer
-   * examples makes fewer.
+   * The number of parts of a batch; default 8, or that of your own lists. A batch with fewer examples
+   * has fewer parts.
    */
   readonly microbatches?: number
-  /** Changes the parameters in `step`. */
+  /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
   /**
-   * `step` scales the gradients of the whole model down to this norm where theirs is larger, see
-   * `clipGradients`; `tensor` where layers are shared. Default: as they are.
+   * `step` scales the gradients of the whole model down to this norm if theirs is larger: see
+   * `clipGradients`. Set `tensor` if layers are shared. Default: gradients are not clipped.
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Keeps of each micro-batch only the input of a stage from its forward to its backward, which runs
-   * the forward again: less memory for a third more time; the gradients are the same bits. Default
-   * false.
+   * Keeps only the input of a stage between the forward and the backward pass of a micro-batch, and runs
+   * the forward pass again before the backward pass: less memory for a third more time. The gradients
+   * are the same bits. Default false.
    */
   readonly recompute?: boolean
-  /** The *sum* of the losses of a micro-batch's examples; default: `summedCrossEntropy`. */
+  /** The *sum* of the losses of a micro-batch's examples; default `summedCrossEntropy`. */
   readonly loss?: Loss
-  /** Where spans go; default: one of its own, see `Pipeline.recorder`. */
+  /** Records spans; default: a new one, see `Pipeline.recorder`. */
   readonly recorder?: SpanRecorder
 }
 
 export interface StepResult {
-  /** Mean over the whole batch of this pipeline, the same on every rank of it. */
+  /** The mean over the whole batch of this pipeline, the same on all its ranks. */
   readonly loss: number
-  /** Of all gradients before they were scaled, from `step` with the option `clip`. */
+  /** The norm of all gradients before they were scaled, from `step` with the option `clip`. */
   readonly norm?: number
-  /** Most micro-batches whose activations this rank held at once. */
+  /** The most micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }
 
 export interface GradientResult extends StepResult {
-  /** Those of the mean loss that no listener got, by name of the parameter; yours to dispose. */
+  /** By parameter name, the gradients of the mean loss that no listener got; dispose them. */
   readonly gradients: Map<string, Tensor>
 }
 
 export interface Evaluation {
   readonly loss: number
-  /** Share of right answers, 0 to 1; the same on every rank. */
+  /** The fraction of right answers, 0 to 1; the same on every rank. */
   readonly accuracy: number
   readonly correct: number
   readonly examples: number
 }
 
-const KNOWN = Object.keys({
-  schedule: true,
-  chunks: true,
-  split: true,
-  microbatches: true,
-  optimizer: true,
-  clip: true,
-  recompute: true,
-  loss: true,
-  recorder: true,
-} satisfies Record<keyof PipelineOptions, true>)
-
-const KNOWN_OF_CLIP = Object.keys({
-  maxNorm: true,
-  norm: true,
-  tensor: true,
-} satisfies Record<keyof NonNullable<PipelineOptions['clip']>, true>)
-
-/** @returns stages a rank @throws ERR_TSR_ARGUMENT for an option that there is not, or that is none */
-export function checkPipelineOptions(options: PipelineOptions): number {
-  refuseUnknown(options, KNOWN)
-  const { schedule = '1f1b', chunks, optimizer, clip, recompute = false, loss } = options
-  if (optimizer !== undefined) checkOptimizer(optimizer)
-  if (clip !== undefined) checkClip(clip)
-  if (loss !== undefined) checkLoss(loss)
-  checkFlag('recompute', recompute)
-  checkSchedule(schedule)
-  return checkChunks(schedule, chunks)
+const rules = {
+  schedule: where<ScheduleChoice>(
+    (value) => typeof value === 'string' || Array.isArray((value as GivenChoice)?.actions),
+    'a name, or lists of actions, for example parseSchedule(text)',
+  ).default('1f1b'),
+  chunks: anything<number>(),
+  split: anything<Split>(),
+  microbatches: anything<number>(),
+  optimizer: having<Optimizer>(
+    ['step'],
+    'an optimizer, for example new SGD({ learningRate: 0.1 })',
+  ).optional(),
+  clip: anything<NonNullable<PipelineOptions['clip']>>(),
+  recompute: flag().default(false),
+  // the mean over a micro-batch would be divided again by the size of the batch
+  loss: where<Loss>(
+    (value) => typeof value === 'function' && (value as Loss).reduction !== 'mean',
+    'a sum over examples, for example summedCrossEntropy',
+    (value) => (typeof value === 'function' ? 'a mean over examples' : shown(value)),
+  ).default(summedCrossEntropy),
+  recorder: anything<SpanRecorder>(),
 }
 
-function checkOptimizer(optimizer: Partial<Optimizer> | null): void {
-  if (typeof optimizer?.step === 'function') return
-  const expected = 'an optimizer, for example new SGD({ learningRate: 0.1 })'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'optimizer', value: shown(optimizer), expected })
+type GivenChoice = { readonly actions?: unknown } | null | undefined
+
+const readOptions = declareOptions(rules)
+
+const checkClip = declareOptions(clipRules, 'clip')
+
+/** Complete options. */
+export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
+  /** The number of stages per rank, with any schedule. */
+  readonly chunks: number
 }
 
-function checkClip(clip: unknown): void {
-  if (typeof clip !== 'object' || clip === null) {
-    const expected = 'an object, for example { maxNorm: 1 }'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'clip', value: shown(clip), expected })
-  }
-  refuseUnknown(clip, KNOWN_OF_CLIP)
-  const { maxNorm, norm } = clip as Partial<ClipOptions>
-  clipRules.maxNorm.check('maxNorm', maxNorm)
-  clipRules.norm.check('norm', norm)
-}
-
-/** The mean of a micro-batch would be divided again by the size of the batch. */
-function checkLoss(loss: unknown): void {
-  const isFunction = typeof loss === 'function'
-  if (isFunction && (loss as Loss).reduction !== 'mean') return
-  const expected = 'a sum over examples, for example summedCrossEntropy'
-  const value = isFunction ? 'a mean over examples' : shown(loss)
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'loss', value, expected })
-}
-
-function checkSchedule(choice: Partial<Exclude<ScheduleChoice, string>> | string | null): void {
-  if (typeof choice === 'string' || Array.isArray(choice?.actions)) return
-  const expected = 'a name, or lists of actions, for example parseSchedule(text)'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'schedule', value: shown(choice), expected })
-}
-
-function checkChunks(choice: ScheduleChoice, chunks: number | undefined): number {
-  const isChoice = takesChunks(choice)
-  const value = chunks ?? (isChoice ? 2 : 1)
-  if (Number.isSafeInteger(value) && value >= 1 && (isChoice || chunks === undefined)) return value
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'chunks',
-    value,
-    expected: "a whole number from 1, with schedule: 'interleaved' or 'looped'",
-  })
+/** @throws ERR_TSR_ARGUMENT */
+export function readPipelineOptions(given: PipelineOptions): CheckedOptions {
+  const options = readOptions(given)
+  if (options.clip !== undefined) checkClip(options.clip)
+  const hasChoice = takesChunks(options.schedule)
+  const chunks = where<number>(
+    (value) => hasChoice && Number.isSafeInteger(value) && Number(value) >= 1,
+    "a whole number from 1, with schedule: 'interleaved' or 'looped'",
+  ).default(hasChoice ? 2 : 1)
+  return { ...options, chunks: chunks.check('chunks', options.chunks) }
 }

@@ -1,82 +1,79 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
-import type { GradientListener } from '../../model/recording.ts'
-import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import { disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener } from '../../model/recording.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
-import type { Optimizer } from '../../optim/optimizer.ts'
-import { checkGroup } from '../check-group.ts'
-import type { Averaging } from '../data/averaging.ts'
+import type { Averaging } from '../gradients/averaging.ts'
+import { checkRecipe, type PipelineModel } from '../recipe.ts'
+import { checkGroup } from '../requirements.ts'
 import { Calls } from './calls.ts'
 import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
-import { cutBatch } from './microbatches.ts'
-import { checkModel, type Batch, type PipelineModel } from './model.ts'
+import { cutBatch, type Batch } from './microbatches.ts'
 import {
-  checkPipelineOptions,
+  readPipelineOptions,
+  type CheckedOptions,
   type Evaluation,
   type GradientResult,
   type PipelineOptions,
   type StepResult,
 } from './options.ts'
 import { Plan } from './plan.ts'
-import { splitAs, type LayerRange } from './split-layers.ts'
+import { splitAs, type LayerRange } from './split.ts'
 import type { GradientPlan } from './stage.ts'
 import { TiedParameters } from './tied-parameters.ts'
 
 /**
- * Cuts a model into as many stages as the group has ranks and trains it as a pipeline: each rank
- * builds its layers only, activations travel from stage to stage, gradients back.
+ * Divides a model into stages and trains it as a pipeline: each rank builds only its own layers,
+ * activations travel from stage to stage, and gradients back.
  *
- * The result equals that of a single process, whatever the schedule and the number of micro-batches;
- * with a group of one rank it is a single process. All ranks make the same calls. Parameters of the
- * same name in several stages are one: their gradients are summed.
+ * The result equals that of a single process with any schedule and any number of micro-batches. All
+ * ranks make the same calls. Parameters with the same name in several stages are one parameter: their
+ * gradients are summed.
  *
  * @example
  * const group = await initProcessGroup()
  * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
  * const { loss } = await pipe.step({ inputs, labels })
  *
- * @throws ERR_TSR_STAGES when there are more ranks than layers; ERR_TSR_SCHEDULE when lists of
- *   your own are impossible; ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists of
+ *   actions are impossible; ERR_TSR_ARGUMENT
  */
 export function pipeline(
   model: PipelineModel,
   group: ProcessGroup,
   options: PipelineOptions = {},
 ): Pipeline {
-  checkModel(model)
+  checkRecipe(model)
   checkGroup(group)
-  const chunks = checkPipelineOptions(options)
-  const { schedule: choice = '1f1b', microbatches } = options
-  const plan = new Plan(choice, group.size, { microbatches, chunks })
-  const split = splitAs(options.split, model.layers, plan.stages)
-  return new Pipeline(model, split, group, plan, options)
+  const checked = readPipelineOptions(options)
+  const plan = new Plan(checked.schedule, group.size, checked)
+  const split = splitAs(checked.split, model.layers, plan.stages)
+  return new Pipeline(model, split, group, plan, checked)
 }
 
 /** One rank's part of a pipeline; made by `pipeline()`. */
 export class Pipeline {
-  /** The layers of this rank: those of its first chunk, which is all where it has one. */
+  /** The layers of this rank; if it has several chunks, those of the first. */
   readonly module: Module
-  /** A module for each chunk. */
+  /** The module of each chunk. */
   readonly modules: readonly Module[]
   readonly layers: LayerRange
   /** The layers of each chunk. */
   readonly chunks: readonly LayerRange[]
-  /** Of all chunks, each name once: chunks that have one of the same name share it. */
+  /** The parameters of all chunks. Those with the same name are one parameter. */
   readonly parameters: readonly Parameter[]
   /** Whether this rank reads the inputs. */
   readonly isFirst: boolean
   /** Whether this rank reads the labels. */
   readonly isLast: boolean
-  /** Spans of compute, messages and waiting. */
+  /** The spans of computations, messages and waiting. */
   readonly recorder: SpanRecorder
   readonly #group: ProcessGroup
   readonly #plan: Plan
-  readonly #optimizer: Optimizer | undefined
-  readonly #clip: PipelineOptions['clip']
+  readonly #options: CheckedOptions
   readonly #calls: Calls
   readonly #worker: StageWorker
   readonly #tied: TiedParameters
@@ -84,9 +81,9 @@ export class Pipeline {
   /** The rank of the last stage. */
   readonly #lastRank: number
   #averaging: Averaging | undefined
-  /** What this rank tells the others before the first pass. */
+  /** The facts that this rank tells the others before the first pass. */
   readonly #describe: () => RankFacts
-  /** What all of them have told. */
+  /** The facts of all ranks, after the first pass. */
   #told: readonly RankFacts[] | undefined
 
   /** @param split - the layers of all stages */
@@ -95,9 +92,9 @@ export class Pipeline {
     split: readonly LayerRange[],
     group: ProcessGroup,
     plan: Plan,
-    options: PipelineOptions,
+    options: CheckedOptions,
   ) {
-    const { optimizer, clip, recorder, loss = summedCrossEntropy, recompute = false } = options
+    const { recorder, loss, recompute } = options
     const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
     const modules = chunks.map(({ from, to }) => model.slice(from, to))
     this.module = modules[0]!
@@ -112,8 +109,7 @@ export class Pipeline {
     this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
     this.#group = group
     this.#plan = plan
-    this.#optimizer = optimizer
-    this.#clip = clip
+    this.#options = options
     this.#calls = new Calls(group)
     this.#worker = new StageWorker(
       modules,
@@ -130,12 +126,12 @@ export class Pipeline {
     })
   }
 
-  /** For `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
+  /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
   averageBy(averaging: Averaging | undefined): void {
     if (averaging !== undefined && this.#averaging !== undefined) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: 'the pipeline',
-        value: 'one whose gradients are averaged already',
+        value: 'one whose gradients are already averaged',
         expected: 'one call of dataParallel or fullyShard, over all replicas',
       })
     }
@@ -144,21 +140,21 @@ export class Pipeline {
 
   /**
    * Runs a batch forward and backward and updates the parameters. After `dataParallel(pipe, group)` or
-   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over
-   * that group while the backwards run.
+   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over that
+   * group while the backward passes run.
    *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch is not what it says, or after
-   *   `dispose`; ERR_TSR_REPLICA from the first call, when the ranks have other options;
+   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, or after
+   *   `dispose`; ERR_TSR_REPLICA from the first call, when the ranks have different options;
    *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group; ERR_TSR_PIPELINE_FAILED
-   *   after a call that failed in the middle
+   *   after a call whose passes have failed
    */
   async step(batch: Batch): Promise<StepResult> {
-    const optimizer = this.#optimizer
+    const { optimizer } = this.#options
     if (optimizer === undefined) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: 'optimizer',
         value: 'undefined',
-        expected: 'one in the options of pipeline(); forwardBackward() needs none',
+        expected: 'an optimizer in the options of pipeline(); forwardBackward() needs none',
       })
     }
     return await this.#calls.alone('step', async () => {
@@ -167,7 +163,7 @@ export class Pipeline {
       const trained = await this.#train(batch, averaging?.onGradient, isSum)
       const { gradients, peakInFlight, examples } = trained
       const shared = this.#share(trained.loss / examples, 0)
-      // if the update throws, that is the news
+      // an error of the update takes precedence over one of the exchange of losses
       shared.catch(() => undefined)
       const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
       const norm = await this.#limit(averaged)
@@ -181,11 +177,11 @@ export class Pipeline {
   }
 
   /**
-   * Runs a batch forward and backward; the parameters stay as they are.
+   * Runs a batch forward and backward without updating the parameters.
    *
-   * @param onGradient - gets each gradient as soon as it is complete, in the last backward of its
-   *   stage, and owns it: as `replica.onGradient` of `dataParallel`, which averages it meanwhile.
-   *   Default: they are in the result.
+   * @param onGradient - takes each gradient, which it owns, as soon as it is complete, in the last
+   *   backward pass of its stage: for example `replica.onGradient` of `dataParallel`, which averages it
+   *   meanwhile. Default: the gradients are in the result.
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
@@ -195,7 +191,7 @@ export class Pipeline {
     })
   }
 
-  /** Runs a batch of class scores forward only, in at least 4 x ranks parts, and judges it. */
+  /** Evaluates a batch of class scores: runs it forward only, in at least 4 x ranks parts. */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#calls.alone('evaluate', async () => {
       const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size), this)
@@ -210,9 +206,9 @@ export class Pipeline {
   }
 
   /**
-   * Frees the parameters and the buffers; once more, it does nothing.
+   * Frees the parameters and the buffers. A second call does nothing.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way: nothing is freed then, and it goes on
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way, which goes on; nothing is freed
    */
   dispose(): void {
     if (!this.#calls.end()) return
@@ -222,7 +218,7 @@ export class Pipeline {
     for (const module of this.modules) disposeModule(module)
   }
 
-  /** @param isSum - the gradients are those of the summed loss, and not of the mean */
+  /** @param isSum - whether the gradients are those of the summed loss instead of the mean */
   async #train(
     batch: Batch,
     onGradient: GradientListener | undefined,
@@ -253,10 +249,11 @@ export class Pipeline {
   }
 
   async #limit(gradients: ClippedGradients): Promise<number | undefined> {
-    if (this.#clip === undefined) return undefined
+    const { clip } = this.#options
+    if (clip === undefined) return undefined
     const { parameters = this.parameters, shard } = this.#averaging ?? {}
     const groups = { pipeline: this.#group, ...(shard !== undefined && { shard }) }
-    return await clipGradients(parameters, gradients, { ...this.#clip, ...groups })
+    return await clipGradients(parameters, gradients, { ...clip, ...groups })
   }
 
   async #pass<T>(run: () => Promise<T>): Promise<T> {
@@ -272,7 +269,7 @@ export class Pipeline {
     })
   }
 
-  /** What the rank of the last stage says, on every rank. */
+  /** Gives all ranks the figures of the rank with the last stage. */
   async #share(...figures: [number, number]): Promise<[number, number]> {
     if (this.#group.size === 1) return figures
     this.#figures.set(figures)

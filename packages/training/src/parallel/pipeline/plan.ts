@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { formatActions } from './schedule/action.ts'
+import { formatActions } from './schedule/actions.ts'
 import {
   customSchedule,
   schedule,
@@ -8,25 +8,25 @@ import {
   type ScheduleName,
 } from './schedule/schedule.ts'
 
-/** A name; or lists of actions, which is what a schedule has too. */
+/** A name, or lists of actions, which a schedule has too. */
 export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
-/** The schedules of one pipeline: one for each number of micro-batches that its batches make. */
+/** The schedules of one pipeline: one for each number of micro-batches of its batches. */
 export class Plan {
   readonly #name: ScheduleName | undefined
   readonly #ranks: number
-  /** Stages of all ranks together. */
+  /** The number of stages of all ranks together. */
   readonly stages: number
-  /** The rank that each stage lives on. */
+  /** The rank of each stage. */
   readonly placement: readonly number[]
   readonly #made = new Map<number, Schedule>()
-  /** Micro-batches that a batch is cut into, where it has enough examples. */
+  /** The number of parts of a batch that has enough examples. */
   readonly microbatches: number
 
   /**
    * @param choice - a name, or a schedule for as many ranks as the group has
-   * @param microbatches - by default 8, or those of the schedule
-   * @param chunks - stages of each rank, for a schedule by name
+   * @param options - `microbatches`: default 8, or those of the schedule; `chunks`: the number of stages
+   *   per rank, for a schedule by name
    * @throws ERR_TSR_ARGUMENT when it does not fit the group; ERR_TSR_SCHEDULE when it is impossible
    */
   constructor(
@@ -45,8 +45,7 @@ export class Plan {
       this.placement = this.for(this.microbatches).placement
     } else {
       const own = customSchedule(choice.actions)
-      requireRanks(own, ranks)
-      requireMicrobatches(own, microbatches)
+      checkFits(own, ranks, microbatches)
       this.stages = own.stages
       this.microbatches = own.microbatches
       this.placement = own.placement
@@ -54,7 +53,7 @@ export class Plan {
     }
   }
 
-  /** What is the same on all ranks, in words. */
+  /** Describes what has to be the same on all ranks. */
   describe(): string[] {
     const microbatches = `microbatches ${this.microbatches}`
     if (this.#name !== undefined) {
@@ -82,21 +81,19 @@ export class Plan {
   }
 }
 
-function requireMicrobatches(own: Schedule, microbatches: number | undefined): void {
+function checkFits(own: Schedule, ranks: number, microbatches: number | undefined): void {
+  const lists = own.actions.filter((list) => list.length > 0).length
+  if (own.actions.length !== ranks || lists !== ranks) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'schedule',
+      value: `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
+      expected: `a list for each of the ${ranks} ranks of the group`,
+    })
+  }
   if (microbatches === undefined || microbatches === own.microbatches) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'microbatches',
     value: microbatches,
-    expected: `${own.microbatches}, as the schedule has, or none`,
-  })
-}
-
-function requireRanks({ actions }: Schedule, ranks: number): void {
-  if (actions.length === ranks && actions.every((list) => list.length > 0)) return
-  const lists = actions.filter((list) => list.length > 0).length
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'schedule',
-    value: `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
-    expected: `a list for each of the ${ranks} ranks of the group`,
+    expected: `${own.microbatches}, as in the schedule, or none`,
   })
 }

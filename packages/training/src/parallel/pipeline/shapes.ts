@@ -1,33 +1,43 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '../../tfjs/tfjs.ts'
-import type { Message } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
 
-/** Announces an activation, once a stage and shape of the inputs; activations have smaller tags. */
+/**
+ * A message between neighbouring stages: `forward` takes an activation to the next stage, `backward`
+ * its gradient to the previous one.
+ */
+export interface Message {
+  readonly direction: 'forward' | 'backward'
+  /** The stage that it goes to. */
+  readonly stage: number
+  readonly microbatch: number
+}
+
+/** The tag of announcements, which are made once per stage and shape; activations have smaller tags. */
 const SHAPE_TAG = 2 ** 30
-/** More than tensors have. */
+/** The most dimensions of a tensor, and more. */
 const DIMENSIONS = 8
 
 interface Announcement {
-  /** Of one example. */
+  /** The shape of one example. */
   readonly shape: readonly number[]
-  /** Whether the gradient is wanted back: not where nothing before learns. */
+  /** Whether the gradient is wanted: false if no stage before has parameters. */
   readonly needsGradient: boolean
 }
 
 /**
- * The shapes of one example between neighbouring stages: what a stage sends on, its gradient has.
+ * The shapes of one example between neighbouring stages, which activations and their gradients have.
  *
- * They follow from that of the inputs, which the first rank tells the others while it computes: where
- * it is the one of the pass before, all receives can be posted at once.
+ * They follow from the shape of the inputs, which the first rank broadcasts while it computes. If this
+ * is the shape of the pass before, all receives can be posted at once.
  */
 export class Shapes {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
-  /** By the stage that an activation goes to. */
+  /** By the stage that receives the activation. */
   readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
-  /** Of the inputs: how many dimensions an example has, and these. */
+  /** The number of dimensions of an example of the inputs, and these dimensions. */
   readonly #inputs: Int32Array
   #last = ''
 
@@ -37,7 +47,7 @@ export class Shapes {
     this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
   }
 
-  /** Starts a pass: forgets all shapes where the inputs have another one. All ranks call it. */
+  /** Starts a pass: forgets all shapes if that of the inputs has changed. All ranks call it. */
   async begin(batch: Microbatches): Promise<void> {
     const root = this.#placement[0]!
     if (this.#group.rank === root) {
@@ -58,7 +68,7 @@ export class Shapes {
     return this.#known.get(direction === 'forward' ? stage : stage + 1)?.shape
   }
 
-  /** Of the activations that go to `stage`. */
+  /** Whether the gradients of the activations that go to `stage` are wanted. */
   needsGradient(stage: number): boolean {
     return this.#known.get(stage)?.needsGradient ?? false
   }
@@ -70,7 +80,7 @@ export class Shapes {
     this.#known.set(stage, announcement as Announcement)
   }
 
-  /** Tells the next stage, once a shape of the inputs; whether this was the time. */
+  /** Announces an activation to the next stage, once per shape. @returns whether it has done so now */
   announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false
     const announcement = { shape: tensor.shape.slice(1), needsGradient }

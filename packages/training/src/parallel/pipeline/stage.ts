@@ -1,49 +1,44 @@
-import { recordModule } from '../../autograd/record.ts'
-import type { GradientListener, Recording } from '../../model/recording.ts'
+import { RepeatableRecording } from '../../autograd/repeatable-recording.ts'
+import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener, Recording } from '../../model/recording.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { fetchCorrect } from '../../nn/loss.ts'
-import { sumInto } from '../../autograd/sum-gradients.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 
-/** A micro-batch between its forward and its backward. */
+/** A micro-batch between its forward and its backward pass. */
 interface InFlight {
   readonly input: Tensor
   readonly labels: Tensor | undefined
-  readonly needsInputGradient: boolean
-  /** Undefined where it is to be computed again. */
-  pass: Pass | undefined
+  readonly pass: RepeatableRecording
+  /** On the last stage, unless it was freed to be recomputed. */
+  loss: Recording | undefined
 }
 
-interface Pass {
-  readonly recording: Recording
-  readonly loss: Recording | undefined
-}
-
-/** What becomes of the gradients of a batch. */
+/** What is done with the gradients of a batch. */
 export interface GradientPlan {
-  /** What they are those of: the loss of all examples together times this. */
+  /** A factor of the summed loss whose gradients are computed. */
   readonly scale: number
-  /** Takes the sum over the micro-batches as soon as it is complete; default: `takeGradients` does. */
+  /** Takes each sum over the micro-batches when it is complete; default: `takeGradients` returns it. */
   readonly onGradient?: GradientListener
-  /** Whether more is added to a parameter's gradient afterwards: those stay for `takeGradients`. */
+  /** Whether other stages add to a parameter's gradient, which then stays for `takeGradients`. */
   readonly isShared?: (name: string) => boolean
 }
 
 export interface StageOptions {
-  /** Summed over the examples. */
+  /** The sum over the examples. */
   readonly loss: Loss
-  /** Whether to keep the input alone from a forward to its backward, which runs it again. */
+  /** Whether to keep only the input for the backward pass, which runs the forward pass again. */
   readonly recompute: boolean
 }
 
 /**
- * What one stage of a pipeline computes. It holds the activations of every micro-batch from its
- * forward to its backward, and sums the gradients of its parameters over the micro-batches.
+ * The computations of one stage of a pipeline. It holds the activations of every micro-batch between its
+ * forward and its backward pass, and sums the gradients of its parameters over the micro-batches.
  */
-export class Stage {
+export class PipelineStage {
   readonly #module: Module
   readonly #loss: Loss
   readonly #recompute: boolean
@@ -62,7 +57,7 @@ export class Stage {
     return this.#module.parameters
   }
 
-  /** Starts a pass over a batch; frees what a failed one has left. */
+  /** Starts a batch, and frees what a failed one has left. */
   begin(plan: GradientPlan = { scale: 1 }): void {
     for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
     for (const gradient of this.#gradients.values()) gradient.dispose()
@@ -71,7 +66,7 @@ export class Stage {
     this.#losses = []
   }
 
-  /** Over the batch, once all its micro-batches went forward; last stage only. */
+  /** The loss of the batch after all forward passes; on the last stage only. */
   async summedLoss(): Promise<number> {
     let sum = 0
     for (const loss of this.#losses) sum += await loss
@@ -79,38 +74,38 @@ export class Stage {
   }
 
   /**
-   * @param input - becomes the stage's
-   * @param needsInputGradient - whether anything before this stage learns
-   * @param labels - on the last stage, where they end in the loss; become the stage's
-   * @returns the output; valid until `release`, or else until the micro-batch's backward
+   * Runs a micro-batch forward, on the last stage through the loss.
+   *
+   * @param input - owned by the stage from now on
+   * @param needsInputGradient - whether any stage before this one has parameters
+   * @param labels - on the last stage; owned by it from now on
+   * @returns the output, valid until `release` or the backward pass of the micro-batch
    */
   forward(microbatch: number, input: Tensor, needsInputGradient: boolean, labels?: Tensor): Tensor {
-    const flight: InFlight = { input, labels, needsInputGradient, pass: undefined }
+    const pass = new RepeatableRecording(this.#module, input, { needsInputGradient })
+    const flight: InFlight = { input, labels, pass, loss: undefined }
     this.#inFlight.set(microbatch, flight)
-    const { recording, loss } = this.#passOf(flight)
-    if (loss !== undefined) {
-      const value = takeScalar(tf.clone(loss.value))
-      // If it cannot be fetched, that is the news of meanLoss().
+    const { value: output } = pass.recording
+    if (labels !== undefined) {
+      const value = takeScalar(tf.clone(this.#lossOf(flight).value))
+      // summedLoss() throws if it cannot be fetched
       if (typeof value !== 'number') value.catch(() => undefined)
       this.#losses.push(value)
     }
-    return recording.value
+    return output
   }
 
-  /** Nobody needs the output any more: frees all but the input where it is to be computed again. */
+  /** Called when the output is no longer needed: with `recompute` frees everything except the input. */
   release(microbatch: number): void {
-    if (!this.#recompute) return
-    const flight = this.#inFlight.get(microbatch)!
-    disposePass(flight.pass)
-    flight.pass = undefined
+    if (this.#recompute) freePass(this.#inFlight.get(microbatch)!)
   }
 
   /**
    * Runs a micro-batch backward and frees its activations.
    *
-   * @param outputGradient - freed here; undefined on the last stage, which starts from the loss
-   * @param isLast - no micro-batch of the batch follows it: its gradients complete the sums
-   * @returns the gradient of the input, the caller's to dispose; undefined where nobody needs it
+   * @param outputGradient - disposed here; undefined on the last stage, which starts from the loss
+   * @param isLast - whether it is the last micro-batch of the batch, whose gradients complete the sums
+   * @returns the gradient of the input, which the caller disposes; undefined if it is not needed
    */
   backward(
     microbatch: number,
@@ -124,10 +119,10 @@ export class Stage {
     return inputGradient
   }
 
-  /** The first half of `backward`: the activations stay for the second. */
+  /** The first half of `backward`. The activations stay for the second half. */
   backwardInput(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
     return this.#runBackward(microbatch, outputGradient, (recording, dy) =>
-      // a module with passes of its own may have no halves: then this is all of it
+      // a module with passes of its own may have no halves: then this does all of it
       recording.backwardInput === undefined
         ? recording.backward(dy, this.#sink(false))
         : recording.backwardInput(dy),
@@ -136,21 +131,21 @@ export class Stage {
 
   /** The second half. */
   backwardParameters(microbatch: number, isLast: boolean): void {
-    const { recording } = this.#passOf(this.#inFlight.get(microbatch)!)
+    const { recording } = this.#inFlight.get(microbatch)!.pass
     if (recording.backwardInput !== undefined) {
       recording.backwardParameters?.(this.#sink(isLast))
     }
     this.#end(microbatch, isLast)
   }
 
-  /** The gradients that nobody has taken yet, by parameter name, the caller's to dispose. */
+  /** The gradients that no listener has got, by parameter name; the caller disposes them. */
   takeGradients(): Map<string, Tensor> {
     const gradients = this.#gradients
     this.#gradients = new Map()
     return gradients
   }
 
-  /** The output without a backward to come, the caller's to dispose; `input` is freed. */
+  /** The output without a backward pass to follow, which the caller disposes; disposes `input`. */
   infer(input: Tensor): Tensor {
     try {
       return tf.tidy(() => this.#module.forward(input))
@@ -160,8 +155,8 @@ export class Stage {
   }
 
   /**
-   * Summed loss and number of right answers of class scores [rows, ..., classes]; frees both. Of a row
-   * of several answers, such as those for each token of a text, it is the share.
+   * The summed loss and the number of right answers for class scores [rows, ..., classes]; disposes both
+   * tensors. A row with several answers, such as one per token of a text, counts as a fraction.
    */
   async score(outputs: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
     const answers = labels.size / labels.shape[0]
@@ -176,7 +171,7 @@ export class Stage {
     return { loss: await loss, correct: (await correct) / answers }
   }
 
-  /** The loss is scaled once, here: all that follows is of the sum over micro-batches of any size. */
+  /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */
   #lossGradient(loss: Recording): Tensor {
     const start = tf.scalar(this.#plan.scale)
     try {
@@ -193,8 +188,9 @@ export class Stage {
   ): Tensor | undefined {
     let dy = outputGradient
     try {
-      const { recording, loss } = this.#passOf(this.#inFlight.get(microbatch)!)
-      dy ??= this.#lossGradient(loss!)
+      const flight = this.#inFlight.get(microbatch)!
+      const { recording } = flight.pass
+      dy ??= this.#lossGradient(this.#lossOf(flight))
       return run(recording, dy)
     } finally {
       dy?.dispose()
@@ -203,7 +199,7 @@ export class Stage {
 
   #sink(isLast: boolean): GradientListener {
     const add = sumInto(this.#gradients)
-    // where nobody waits for the sums, passes may add to them themselves
+    // without a listener for the sums, passes may add to them themselves
     if (!isLast || this.#plan.onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
@@ -213,7 +209,7 @@ export class Stage {
 
   #end(microbatch: number, isLast: boolean): void {
     this.free(microbatch)
-    // those to which the last micro-batch has added nothing
+    // the sums to which the last micro-batch has added nothing
     if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
   }
 
@@ -227,25 +223,21 @@ export class Stage {
 
   /** Frees what is held of a micro-batch. */
   free(microbatch: number): void {
-    const { input, labels, pass } = this.#inFlight.get(microbatch)!
+    const flight = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)
-    disposePass(pass)
-    labels?.dispose()
-    input.dispose()
+    freePass(flight)
+    flight.labels?.dispose()
+    flight.input.dispose()
   }
 
-  #passOf(flight: InFlight): Pass {
-    const { input, labels, needsInputGradient } = flight
-    if (flight.pass !== undefined) return flight.pass
-    const recording = recordModule(this.#module, input, { needsInputGradient })
-    flight.pass = { recording, loss: undefined }
-    if (labels === undefined) return flight.pass
-    flight.pass = { recording, loss: recordLoss(this.#loss, recording.value, labels) }
-    return flight.pass
+  #lossOf(flight: InFlight): Recording {
+    flight.loss ??= recordLoss(this.#loss, flight.pass.recording.value, flight.labels!)
+    return flight.loss
   }
 }
 
-function disposePass(pass: Pass | undefined): void {
-  pass?.loss?.dispose()
-  pass?.recording.dispose()
+function freePass(flight: InFlight): void {
+  flight.loss?.dispose()
+  flight.loss = undefined
+  flight.pass.free()
 }

@@ -1,34 +1,33 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
-import { checkTied } from './check-tied.ts'
-import type { RankFacts } from './compare-ranks.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 
-/** A parameter that several ranks have, by its name, and the group of those. */
+/** A parameter whose name several ranks have, and the group of these ranks. */
 interface Tie {
   readonly parameter: Parameter
   readonly group: ProcessGroup
 }
 
 /**
- * Parameters that several stages share by name, as an embedding and the head that multiplies with its
- * table. Stages of one rank share the value; over ranks, gradients are summed, so that all make the
- * same step.
+ * Parameters that several stages share by name, such as those of an embedding and of the head that
+ * multiplies with its table. Stages on one rank share the value. Between ranks the gradients are
+ * summed, so that all make the same step.
  */
 export class TiedParameters {
   /** Of all modules, each name once. */
   readonly parameters: readonly Parameter[]
   readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
-  /** Those that several stages have, here or on other ranks. */
+  /** The names that several stages have, on this rank or on others. */
   readonly #shared = new Set<string>()
   #ties: readonly Tie[] | undefined
   #groups: readonly ProcessGroup[] = []
 
-  /** @throws ERR_TSR_ARGUMENT when two of one name have different shapes */
+  /** @throws ERR_TSR_ARGUMENT when two parameters with the same name have different shapes */
   constructor(modules: readonly Module[], group: ProcessGroup) {
     this.#group = group
     const byName = new Map<string, Parameter>()
@@ -43,12 +42,14 @@ export class TiedParameters {
   }
 
   /**
-   * Once: gives parameters that other ranks have too the values of the first of these, which counts
-   * them from now on. All ranks of the pipeline call it.
+   * On the first call: gives parameters that other ranks have too the values of the first of these
+   * ranks, which counts them in norms from now on. All ranks of the pipeline call it.
    *
-   * @param ranks - what each rank has
+   * @param ranks - the facts of all ranks
    */
-  async prepare(ranks: readonly Pick<RankFacts, 'parameters'>[]): Promise<void> {
+  async prepare(
+    ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
+  ): Promise<void> {
     if (this.#ties !== undefined) return
     const owners = new Map<string, number[]>()
     ranks.forEach(({ parameters }, rank) => {
@@ -76,12 +77,12 @@ export class TiedParameters {
     }
   }
 
-  /** Whether several stages have it, here or, once prepared, on other ranks. */
+  /** Whether several stages have a parameter of this name, on this rank or, once prepared, on others. */
   isShared(name: string): boolean {
     return this.#shared.has(name)
   }
 
-  /** Puts the sums over the ranks in the place of the gradients of shared parameters. */
+  /** Replaces the gradients of shared parameters by their sums over the ranks. */
   async sum(gradients: Map<string, Tensor>): Promise<void> {
     for (const { parameter, group } of this.#ties ?? []) {
       const gradient = gradients.get(parameter.name)
@@ -90,14 +91,14 @@ export class TiedParameters {
     }
   }
 
-  /** Leaves the groups. */
+  /** Destroys the groups. */
   dispose(): void {
     for (const group of this.#groups) group.destroy().catch(() => undefined)
     this.#groups = []
   }
 }
 
-/** @param tensor - undefined: zeros @returns the first rank's values, or the sum of all ranks' */
+/** @param tensor - undefined for zeros @returns the first rank's values, or the sum over all ranks */
 async function exchange(
   { name, shape }: Parameter,
   tensor: Tensor | undefined,
@@ -115,7 +116,7 @@ async function exchange(
   }
 }
 
-/** From now on `other` is another place of the same value. */
+/** Makes `other` have the value of `first` from now on. */
 function share(first: Parameter, other: Parameter): void {
   checkTied([[first], [other]])
   other.value.dispose()
@@ -127,4 +128,21 @@ function share(first: Parameter, other: Parameter): void {
     enumerable: true,
     configurable: true,
   })
+}
+
+/** @throws ERR_TSR_ARGUMENT when two parameters with the same name have different shapes */
+export function checkTied(lists: readonly (readonly Pick<Parameter, 'name' | 'shape'>[])[]): void {
+  const shapes = new Map<string, string>()
+  for (const { name, shape } of lists.flat()) {
+    const text = `[${shape.join(', ')}]`
+    const other = shapes.get(name)
+    if (other !== undefined && other !== text) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: `the parameter ${name}`,
+        value: `one of shape ${text} in one stage, and of ${other} in another`,
+        expected: 'the same shape in both, or another name',
+      })
+    }
+    shapes.set(name, text)
+  }
 }

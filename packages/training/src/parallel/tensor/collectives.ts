@@ -1,33 +1,36 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { lend } from '../lent-buffers.ts'
+import { allocateAll, freeAfter } from '../group-buffers.ts'
+import { checkBackendBlocks } from '../requirements.ts'
 
 /*
- * Collectives on float32 tensors, as what is done with arrays: the passes that block and those that
- * are awaited share it (transfer.ts).
+ * Collectives on float32 tensors. Each is prepared as a collective on arrays, which is then run in one
+ * of two ways: inside a pass, where it blocks, or between passes, where it is awaited.
  */
 
-/** One call of a collective, before it starts. */
-export interface Transfer {
+/** One call of a collective before it starts. */
+interface PreparedCollective {
   /** Takes the values of the tensor. */
   readonly input: Float32Array
   /** @param label - names the operation in errors and reports */
   readonly start: (label: string) => Work
-  /** The values of the result, once the work is done and until the buffers are freed. */
+  /** The values of the result, from the end of the work until the buffers are freed. */
   readonly output: () => Float32Array
   /** Of the result. */
   readonly shape: readonly number[]
-  /** Lent by the group. */
+  /** To be freed afterwards. */
   readonly buffers: readonly Float32Array[]
 }
 
 /** @param shape - of the tensor, the same on all ranks */
-export type Collective = (shape: readonly number[], group: ProcessGroup) => Transfer
+export type TensorCollective = (shape: readonly number[], group: ProcessGroup) => PreparedCollective
 
-/** The sum of a tensor over the ranks, of its shape. */
-export const sum: Collective = (shape, group) => {
-  const buffers = lend(group, [sizeOf(shape)])
+/** The sum of a tensor over the ranks, of the same shape. */
+export const sum: TensorCollective = (shape, group) => {
+  const buffers = allocateAll(group, [sizeOf(shape)])
   const [input] = buffers as [Float32Array]
   return {
     input,
@@ -38,11 +41,11 @@ export const sum: Collective = (shape, group) => {
   }
 }
 
-/** [..., columns] of each rank side by side: [..., size * columns], in the order of the ranks. */
-export const gatherColumns: Collective = (shape, group) => {
+/** The [..., columns] of each rank side by side, in the order of the ranks: [..., size * columns]. */
+export const gatherColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns } = matrixOf(shape)
-  const buffers = lend(group, [rows * columns, rows * columns * size])
+  const buffers = allocateAll(group, [rows * columns, rows * columns * size])
   const [input, all] = buffers as [Float32Array, Float32Array]
   return {
     input,
@@ -58,11 +61,11 @@ export const gatherColumns: Collective = (shape, group) => {
 }
 
 /** This rank's part of the columns of [..., columns], summed over the ranks: [..., columns / size]. */
-export const reduceScatterColumns: Collective = (shape, group) => {
+export const reduceScatterColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns: all } = matrixOf(shape)
   const columns = all / size
-  const buffers = lend(group, [rows * all, rows * columns])
+  const buffers = allocateAll(group, [rows * all, rows * columns])
   const [slices, output] = buffers as [Float32Array, Float32Array]
   const input = new Float32Array(rows * all)
   return {
@@ -77,8 +80,8 @@ export const reduceScatterColumns: Collective = (shape, group) => {
   }
 }
 
-/** The parts of each sequence [batch, length, width] of all ranks, one behind the other. */
-export const gatherPositions: Collective = ([batch, length, width], group) => ({
+/** The parts of each sequence [batch, length, width] of all ranks, in the order of the ranks. */
+export const gatherPositions: TensorCollective = ([batch, length, width], group) => ({
   ...gatherColumns([batch!, length! * width!], group),
   shape: [batch!, length! * group.size, width!],
 })
@@ -86,9 +89,9 @@ export const gatherPositions: Collective = ([batch, length, width], group) => ({
 /**
  * This rank's part of each sequence [batch, length, width], summed over the ranks.
  *
- * @throws ERR_TSR_ARGUMENT when the length does not divide
+ * @throws ERR_TSR_ARGUMENT when the length is not a multiple of the group's size
  */
-export const reduceScatterPositions: Collective = ([batch, length, width], group) => {
+export const reduceScatterPositions: TensorCollective = ([batch, length, width], group) => {
   const { size } = group
   if (length! % size !== 0) {
     throw tsrError('ERR_TSR_ARGUMENT', {
@@ -103,6 +106,69 @@ export const reduceScatterPositions: Collective = ([batch, length, width], group
   }
 }
 
+/**
+ * Runs a collective inside a forward or a backward pass, where nothing can be awaited: it blocks. The
+ * result belongs to the current pass, like those of other operations.
+ *
+ * @throws ERR_TSR_BACKEND when values can only be read asynchronously
+ */
+export function runInPass(
+  collective: TensorCollective,
+  x: Tensor,
+  group: ProcessGroup,
+  label: string,
+): Tensor {
+  return runWhile(collective, x, group, label, () => undefined).value
+}
+
+/** The same; `compute` runs while the values travel. */
+export function runWhile<T>(
+  collective: TensorCollective,
+  x: Tensor,
+  group: ProcessGroup,
+  label: string,
+  compute: () => T,
+): { readonly value: Tensor; readonly result: T } {
+  checkBackendBlocks()
+  const { input, start, output, shape, buffers } = collective(x.shape, group)
+  let work: Work | undefined
+  try {
+    void writeTo(x, input)
+    work = start(label)
+    const result = compute()
+    work.wait()
+    return { value: scopedTensorFrom(output(), shape), result }
+  } finally {
+    for (const buffer of buffers) freeAfter(work, group, buffer)
+  }
+}
+
+/**
+ * Runs a collective between passes, on every backend. It starts before this returns, unless the values
+ * have to be fetched first.
+ *
+ * @param x - to be kept until the promise has settled
+ * @returns a tensor that the caller disposes
+ */
+export async function runBetweenPasses(
+  collective: TensorCollective,
+  x: Tensor,
+  group: ProcessGroup,
+  label: string,
+): Promise<Tensor> {
+  const { input, start, output, shape, buffers } = collective(x.shape, group)
+  let work: Work | undefined
+  try {
+    const written = writeTo(x, input)
+    if (written !== undefined) await written
+    work = start(label)
+    await work
+    return tensorFrom(output(), shape)
+  } finally {
+    for (const buffer of buffers) freeAfter(work, group, buffer)
+  }
+}
+
 interface Layout {
   readonly rows: number
   /** Of one rank. */
@@ -110,7 +176,7 @@ interface Layout {
   readonly size: number
 }
 
-/** Between rows of all ranks' columns and one block [rows, columns] a rank. */
+/** Converts between rows of all ranks' columns (`whole`) and one block [rows, columns] per rank. */
 function interleave(
   whole: Float32Array,
   slices: Float32Array,

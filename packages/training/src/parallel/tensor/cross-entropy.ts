@@ -1,8 +1,7 @@
-import { tsrError } from '@tsrun/core'
+import { choice, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf } from '../../tfjs/tfjs.ts'
 import {
   checkLabels,
   crossEntropy,
@@ -10,19 +9,19 @@ import {
   type Reduction,
 } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
-import { blockingBackend } from '../blocking.ts'
-import { checkGroup } from '../check-group.ts'
-import { shareLargest } from './largest-scores.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**
- * Cross-entropy of scores that ranks share by classes, [..., classes of this rank], which are never
- * gathered: the ranks exchange the largest score of each row, and together the sum of exponentials
- * and the score of the right class, 3 numbers a row (Shoeybi et al., 2019). All ranks have the same
- * loss, and each the gradient of its scores. In a group of one rank it is `crossEntropy`.
+ * Cross-entropy of scores that are divided among ranks by classes, [..., classes of this rank]. The
+ * scores are never gathered: the ranks exchange the largest score of each row, and then the sum of
+ * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019). All ranks
+ * have the same loss, and each has the gradient of its scores. In a group of one rank it is
+ * `crossEntropy`.
  *
- * @param reduction - `mean` over the examples (default), or their `sum`, as a pipeline needs it
- * @throws ERR_TSR_ARGUMENT for a reduction that is neither, and without a group; the loss, on all
- *   ranks, when shapes do not fit or a label is none of all ranks' classes
+ * @param reduction - `mean` over the examples (default), or their `sum`, which a pipeline needs
+ * @throws ERR_TSR_ARGUMENT for an unknown reduction, and without a group; from the loss, on all ranks,
+ *   when shapes do not fit or a label is no class of any rank
  *
  * @example
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })
@@ -32,14 +31,10 @@ export function vocabParallelCrossEntropy(
   reduction: Reduction = 'mean',
 ): Loss {
   checkGroup(group)
-  const whole = { mean: crossEntropy, sum: summedCrossEntropy }[reduction] as Loss | undefined
-  if (whole === undefined) {
-    const expected = "'mean' or 'sum'"
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'reduction', value: reduction, expected })
-  }
-  if (group.size === 1) return whole
+  reductionRule.check('reduction', reduction)
+  if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[reduction]
   const loss = (logits: Tensor, labels: Tensor): Tensor => {
-    blockingBackend()
+    checkBackendBlocks()
     checkShapes(logits, labels)
     const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / labels.size
     const right = labels.dataSync<'int32'>()
@@ -58,7 +53,9 @@ export function vocabParallelCrossEntropy(
   })
 }
 
-/** The largest score of each row and who has it: the lowest class wins among equals. */
+const reductionRule = choice<Reduction>(['mean', 'sum'])
+
+/** Counts the rows whose label has the largest score; of equal scores the lowest class counts. */
 function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): number {
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
@@ -117,6 +114,45 @@ function evaluate(
     return { loss: loss * weight, gradient }
   } finally {
     group.free(sums)
+  }
+}
+
+interface LargestScores {
+  /** Of each row, among the classes of this rank. */
+  readonly own: Float32Array
+  /** Of each row, among all. */
+  readonly overall: Float32Array
+  /** The index of this rank's first class. */
+  readonly offset: number
+  /** The number of classes of all ranks. */
+  readonly all: number
+}
+
+/**
+ * Exchanges the largest score of each row and, in the same message, the number of classes of each rank,
+ * which may differ by one.
+ */
+function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
+  const { rank, size } = group
+  const classes = logits.size / rows
+  const buffer = group.alloc('float32', rows + size)
+  try {
+    const scores = viewOf(logits)
+    const own = Float32Array.from({ length: rows }, (_, row) => {
+      let most = -Infinity
+      for (let i = row * classes; i < (row + 1) * classes; i++) most = Math.max(most, scores[i]!)
+      return most
+    })
+    buffer.fill(0)
+    buffer.set(own)
+    buffer[rows + rank] = classes
+    group.allReduceSync(buffer, { op: 'max', label: 'largest scores' })
+    const counts = buffer.slice(rows)
+    const sum = (values: Float32Array) => values.reduce((total, count) => total + count, 0)
+    const overall = buffer.slice(0, rows)
+    return { own, overall, offset: sum(counts.subarray(0, rank)), all: sum(counts) }
+  } finally {
+    group.free(buffer)
   }
 }
 

@@ -1,6 +1,5 @@
 export { vocabParallelCrossEntropy } from './cross-entropy.ts'
-export { parallelizeLayers } from './dense-layers.ts'
-export type { ColumnParallelOptions, RowParallelOptions } from './layers.ts'
+export type { ColumnParallelOptions, RowParallelOptions } from './linear-layers.ts'
 export {
   copyToRanks,
   gatherPartial,
@@ -10,7 +9,8 @@ export {
   scatterToRanks,
   sumOverRanks,
 } from './operations.ts'
-export { parallelize, type ParallelPlan } from './parallelize.ts'
+export { parallelize } from './parallelize.ts'
+export { parallelizeLayers } from './parallelize-layers.ts'
 export { recordSegments } from './record-segments.ts'
 export {
   columnParallel,
@@ -19,6 +19,7 @@ export {
   sequenceParallel,
   vocabParallel,
   type GptPlanOptions,
+  type ParallelPlan,
   type ParallelStyle,
 } from './styles.ts'
 export type { VocabParallelOptions } from './vocabulary.ts'

@@ -1,56 +1,57 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import {
   gatherColumns,
   gatherPositions,
   reduceScatterColumns,
   reduceScatterPositions,
+  runBetweenPasses,
+  runInPass,
   sum,
-  type Collective,
+  type TensorCollective,
 } from './collectives.ts'
-import { awaitTransfer, transfer } from './transfer.ts'
 
 /*
  * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM",
- * 2019), forward and backward: all ranks of the group run them in the same order. Groups of one
- * rank pass tensors through. A label stands first in the errors of an operation's messages.
+ * 2019), forward and backward. All ranks of the group run them in the same order. Groups of one rank
+ * pass tensors through. The label of an operation is the beginning of its messages' errors.
  */
 
-/** What becomes of a tensor, in a pass and between passes. */
-interface Step {
-  /** Blocks; the result belongs to the pass that is under way. */
+/** One direction of an operation. */
+interface Direction {
+  /** Blocks; the result belongs to the current pass. */
   inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
-  /** The result is the caller's; `x` is to be kept until it is there. */
-  between(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
+  /** The caller keeps `x` until the promise has settled, and disposes the result. */
+  betweenPasses(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
 }
 
-/** An operation whose gradient is another one. */
-export interface Operation {
-  readonly forward: Step
-  readonly backward: Step
+/** An operation whose gradient is another operation. */
+interface ShardingOperation {
+  readonly forward: Direction
+  readonly backward: Direction
 }
 
-const step = (collective: Collective): Step => ({
-  inPass: (...of) => transfer(collective, ...of),
-  between: (...of) => awaitTransfer(collective, ...of),
+const collectively = (collective: TensorCollective): Direction => ({
+  inPass: (...of) => runInPass(collective, ...of),
+  betweenPasses: (...of) => runBetweenPasses(collective, ...of),
 })
 
-/** Of this rank alone. */
-const alone = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Step => ({
+const locally = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Direction => ({
   inPass: compute,
-  between: (x, group) => Promise.resolve(tf.keep(compute(x, group))),
+  betweenPasses: (x, group) => Promise.resolve(tf.keep(compute(x, group))),
 })
 
-const same = alone((x) => tf.clone(x))
-const slice = alone(sliceOf)
-const sumAll = step(sum)
-const gather = step(gatherColumns)
-const reduceScatter = step(reduceScatterColumns)
-const gatherParts = step(gatherPositions)
-const reduceScatterParts = step(reduceScatterPositions)
+const same = locally((x) => tf.clone(x))
+const slice = locally(sliceOf)
+const sumAll = collectively(sum)
+const gather = collectively(gatherColumns)
+const reduceScatter = collectively(reduceScatterColumns)
+const gatherParts = collectively(gatherPositions)
+const reduceScatterParts = collectively(reduceScatterPositions)
 
-/** By the name of the function. */
+/** By the name of their function. */
 export const operations = {
   copyToRanks: { forward: same, backward: sumAll },
   sumOverRanks: { forward: sumAll, backward: same },
@@ -59,11 +60,11 @@ export const operations = {
   scatterToRanks: { forward: slice, backward: gather },
   gatherSequence: { forward: gatherParts, backward: reduceScatterParts },
   scatterSequence: { forward: reduceScatterParts, backward: gatherParts },
-} satisfies Record<string, Operation>
+} satisfies Record<string, ShardingOperation>
 
-/** An operation inside a pass, with its gradient. */
-export function operate(
-  { forward, backward }: Operation,
+/** Runs an operation inside a pass, with its gradient. */
+function operate(
+  { forward, backward }: ShardingOperation,
   x: Tensor,
   group: ProcessGroup,
   label = 'tensor parallel',
@@ -75,30 +76,62 @@ export function operate(
   }))(x)
 }
 
-export const backwardLabel = (label: string): string => `${label}, backward`
+const backwardLabel = (label: string): string => `${label}, backward`
 
-/** Identity; the gradient is summed over the ranks. In front of a layer whose columns are shared. */
+/** An operation as a segment, between passes or inside one. */
+interface LayerExchange extends Exchange {
+  /** Runs it on the tape; blocks. */
+  inPass(x: Tensor): Tensor
+}
+
+/** A part of a layer that is described once, for `recordSegments` and for `forward` in one piece. */
+export type LayerSegment = LocalSegment | LayerExchange
+
+/** @param back - the label of the backward pass */
+export function exchange(
+  operation: ShardingOperation,
+  group: ProcessGroup,
+  label: string,
+  back = backwardLabel(label),
+): LayerExchange {
+  const { forward, backward } = operation
+  return {
+    inPass: (x) => operate(operation, x, group, label),
+    forward: (x) => forward.betweenPasses(x, group, label),
+    backward: (dy) => backward.betweenPasses(dy, group, back),
+  }
+}
+
+/** The forward pass of a layer in one piece. */
+export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
+  return segments.reduce(
+    (h, segment) => (isLocal(segment) ? segment.forward(h) : segment.inPass(h)),
+    x,
+  )
+}
+
+/** Identity; the gradient is summed over the ranks. Used before a layer whose columns are shared. */
 export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.copyToRanks, x, group, label)
 }
 
-/** The sum over the ranks; the gradient passes unchanged. Behind a layer whose rows are shared. */
+/** The sum over the ranks; the gradient is unchanged. Used after a layer whose rows are shared. */
 export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.sumOverRanks, x, group, label)
 }
 
 /**
- * The last axes of all ranks side by side, where all that follows is the same on every rank: then all
- * have the whole gradient, and each takes its slice of it.
+ * The last axes of all ranks side by side, for a model that continues in the same way on every rank.
+ * All ranks then have the whole gradient, and each takes its slice of it.
  */
 export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherReplicated, x, group, label)
 }
 
 /**
- * The last axes of all ranks side by side, where what follows differs from rank to rank: then each
- * has a part of the gradient, and these are summed (a reduce-scatter). To slice here would leave out
- * what the other ranks have made of this slice.
+ * The last axes of all ranks side by side, for a model that continues differently on every rank. Each
+ * rank then has a part of the gradient, and these parts are summed (a reduce-scatter). Taking a slice
+ * instead would leave out what the other ranks have computed from this one's slice.
  */
 export function gatherPartial(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherPartial, x, group, label)
@@ -110,15 +143,15 @@ export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): 
 }
 
 /**
- * The parts of each sequence of all ranks, one behind the other; the gradients are summed, and each rank
- * gets its part. In front of a layer whose columns are shared, between which each rank has a part of
- * each sequence.
+ * The parts of each sequence of all ranks, in their order; the gradients are summed, and each rank gets
+ * its part. Used before a layer whose columns are shared, if each rank has a part of each sequence
+ * between the layers.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherSequence, x, group, label)
 }
 
-/** The sum over the ranks, of which each gets its part of each sequence; the gradient is gathered. */
+/** This rank's part of each sequence, summed over the ranks; the gradient is gathered. */
 export function scatterSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.scatterSequence, x, group, label)
 }

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Module } from '../../model/module.ts'
 import { modulesOf } from '../../model/module.ts'
-import { isColumnParallel } from './layers.ts'
+import { isColumnParallel } from './linear-layers.ts'
 
 interface NamedLayer {
   readonly name: string
@@ -9,10 +9,10 @@ interface NamedLayer {
 }
 
 /**
- * Tells the layers behind those that gather `partial` that the gradients of their inputs are summed
- * there: both together would count them once a rank.
+ * Tells the layers after those that gather `partial` that the gradients of their inputs are summed
+ * there. If both summed them, they would be counted once per rank.
  *
- * @throws ERR_TSR_ARGUMENT where another layer is behind one of them: its gradient is whole already
+ * @throws ERR_TSR_ARGUMENT when a different kind of layer follows, whose gradient needs no sum
  */
 export function connectPartialGathers(model: Module): void {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
@@ -22,7 +22,7 @@ export function connectPartialGathers(model: Module): void {
       name: `${prefix}${key}`,
       module: child,
     }))
-    // only where the order is known can one be directly behind the other
+    // only if the order is known can one layer directly follow another
     if (layers === undefined) for (const each of inside) connect(each, undefined)
     else
       connectRow(
@@ -33,14 +33,14 @@ export function connectPartialGathers(model: Module): void {
 
 const unnamed = (module: Module): NamedLayer => ({ name: 'another layer', module })
 
-/** The same, for layers one behind the other. */
+/** The same, for layers that follow one another. */
 export function connectRow(row: readonly NamedLayer[]): void {
   row.forEach((layer, i) => {
     connect(layer, row[i + 1])
   })
 }
 
-/** Whether a layer may be where it is, and what the next one has to know of it. */
+/** Checks that a layer may be followed by `next`, and tells `next` what it has to know. */
 export function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module
@@ -50,7 +50,7 @@ export function connect({ name, module }: NamedLayer, next: NamedLayer | undefin
   }
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'plan',
-    value: `gather: 'partial' for ${name}, in front of ${next?.name ?? 'whatever follows'}`,
-    expected: "a columnParallel() layer directly behind it, or gather: 'replicated'",
+    value: `gather: 'partial' for ${name}, followed by ${next?.name ?? 'an unknown layer'}`,
+    expected: "a columnParallel() layer directly after it, or gather: 'replicated'",
   })
 }

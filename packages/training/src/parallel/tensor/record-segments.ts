@@ -1,27 +1,27 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { recordChain } from '../../autograd/chain.ts'
+import { recordChain, type SegmentedRecording } from '../../autograd/chain.ts'
+import { modulesOf, type Module } from '../../model/module.ts'
 import type { RecordOptions } from '../../model/recording.ts'
-import type { SegmentedRecording } from '../../autograd/chain.ts'
-import type { Module } from '../../model/module.ts'
-import { segmentsOf } from './segments.ts'
+import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts'
+import { checkBackendBlocks } from '../requirements.ts'
 
 /**
- * `recordModule` for a model that ranks share, on every backend: cut at its collectives, each segment
- * is recorded by itself, and what the ranks exchange between the segments is awaited (one
- * vector-Jacobian product a segment). Values, gradients and messages are those of `recordModule`, to
- * the bit.
+ * Like `recordModule`, for a model that ranks share, on every backend: the model is cut at its
+ * collectives, each segment is recorded on its own, and what the ranks exchange between segments is
+ * awaited (one vector-Jacobian product per segment). Values, gradients and messages are those of
+ * `recordModule`, with the same bits.
  *
- * It cuts chains of layers, such as a `ShardedMLP` of `columnParallel` and `rowParallel` layers, and
- * modules that have `segments`. What has collectives in another way (attention by heads, blocks with
- * branches, `vocabParallel`, parts of sequences) stays in one piece, whose passes block.
+ * Chains of layers are cut, such as a `ShardedMLP` of `columnParallel` and `rowParallel` layers, and
+ * modules that have `segments`. Modules with collectives in other places (attention by heads, blocks
+ * with branches, `vocabParallel`, parts of sequences) stay in one piece, whose passes block.
  *
- * All ranks make the same passes in the same order, and await each before the next starts: of any
- * number of recordings, one pass at a time.
+ * All ranks make the same passes in the same order, and await each before the next one starts. There
+ * may be any number of recordings, but only one pass at a time.
  *
- * @param x - as of `recordModule`, the same on all ranks; stays the caller's, to be kept until the
- *   promise is settled
+ * @param x - the input of `recordModule`, the same on all ranks; the caller keeps it until the promise
+ *   has settled
  * @throws ERR_TSR_BACKEND, before anything is sent, for a piece whose passes block on webgpu;
- *   ERR_TSR_NESTED_RECORDING; what the collectives fail with
+ *   ERR_TSR_NESTED_RECORDING; the errors of the collectives
  *
  * @example
  * const outputs = await recordSegments(model, x, { needsInputGradient: false })
@@ -35,4 +35,51 @@ export async function recordSegments(
   options: RecordOptions,
 ): Promise<SegmentedRecording> {
   return await recordChain(segmentsOf(model), x, options)
+}
+
+/** Cuts a model at its collectives. Neighbours without a collective between them are one segment. */
+function segmentsOf(model: Module): readonly Segment[] {
+  const segments = cut(model, 'the model')
+  // a model without collectives is recorded with its own passes, if it has them
+  return segments.every(isLocal) ? [model] : segments.reduce<readonly Segment[]>(join, [])
+}
+
+/**
+ * The segments of a module that cannot be cut, because its collectives are inside its passes.
+ *
+ * @throws ERR_TSR_BACKEND when passes cannot block
+ */
+export function inOnePiece(module: Module, name: string): readonly Segment[] {
+  checkBackendBlocks(name)
+  return [module]
+}
+
+function cut(module: Module, name: string): readonly Segment[] {
+  if (module.segments !== undefined) return module.segments()
+  const { children = {}, layers } = module
+  if (layers !== undefined) {
+    const names = new Map(Object.entries(children).map(([key, child]) => [child, key]))
+    return layers.flatMap((layer) => cut(layer, names.get(layer) ?? 'a layer'))
+  }
+  // not a chain: for example a block with branches
+  const isShared = Array.from(modulesOf(module)).some((inner) => 'segments' in inner.module)
+  return isShared ? inOnePiece(module, name) : [module]
+}
+
+function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
+  const last = segments.at(-1)
+  if (!isLocal(next)) return [...segments, next]
+  if (last === undefined || !isLocal(last)) return [...segments, asLocal(next)]
+  return [
+    ...segments.slice(0, -1),
+    {
+      parameters: [...new Set([...last.parameters, ...next.parameters])],
+      forward: (x) => next.forward(last.forward(x)),
+    },
+  ]
+}
+
+/** Hides the segment's own passes: recorded on the tape, it gives the bits of the model in one piece. */
+function asLocal(segment: LocalSegment): LocalSegment {
+  return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

@@ -1,27 +1,27 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Segment } from '../../model/segment.ts'
-import { tf } from '../../tfjs/tfjs.ts'
 import type { Module, Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { Segment } from '../../model/segment.ts'
 import { hasPositions, type Positions } from '../../nn/embedding.ts'
-import type { SharedPlace } from './layers.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { LayerContext } from './linear-layers.ts'
 import { copyToRanks } from './operations.ts'
-import { inOnePiece } from './segments.ts'
+import { inOnePiece } from './record-segments.ts'
 
 /**
- * A layer between those that ranks share, on this rank's part of each sequence: its parameters are the
- * same on all ranks, and their gradients are summed, as each rank has seen some positions only.
+ * A layer between shared layers that runs on this rank's part of each sequence. Its parameters are the
+ * same on all ranks, and their gradients are summed, because each rank has seen only some positions.
  */
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'
   readonly #layer: Separable
-  readonly #place: SharedPlace
+  readonly #context: LayerContext
 
-  constructor(layer: Separable, place: SharedPlace) {
+  constructor(layer: Separable, context: LayerContext) {
     this.#layer = layer
-    this.#place = place
-    if (hasPositions(layer)) layer.positions = partOf(layer.positions, place.group)
+    this.#context = context
+    if (hasPositions(layer)) layer.positions = partOf(layer.positions, context.group)
   }
 
   get parameters(): readonly Parameter[] {
@@ -29,18 +29,18 @@ export class SequenceParallel implements Module {
   }
 
   segments(): readonly Segment[] {
-    return inOnePiece(this, this.#place.name)
+    return inOnePiece(this, this.#context.name)
   }
 
   /** @param x - [batch, length / size, width] */
   forward(x: Tensor): Tensor {
     const values = this.parameters.map(({ value }) => value)
-    return this.#layer.forwardWith(copyTogether(values, this.#place), x)
+    return this.#layer.forwardWith(copyTogether(values, this.#context), x)
   }
 }
 
-/** The tensors, whose gradients are summed over the ranks in one operation. */
-function copyTogether(values: readonly Tensor[], { group, name }: SharedPlace): readonly Tensor[] {
+/** Copies tensors to all ranks, so that their gradients are summed in one operation. */
+function copyTogether(values: readonly Tensor[], { group, name }: LayerContext): readonly Tensor[] {
   const label = `${name}: parameters`
   if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
   const all = copyToRanks(tf.concat(values.map((value) => tf.reshape(value, [-1]))), group, label)

@@ -1,17 +1,17 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { choice, declareOptions, flag, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { describe } from '../../model/describe.ts'
+import type { Module, Separable } from '../../model/module.ts'
 import type { Embedding } from '../../nn/embedding.ts'
 import type { Head } from '../../nn/embedding.ts'
 import type { JointLinear } from '../../nn/linear.ts'
 import type { Linear } from '../../nn/linear.ts'
-import type { Module, Separable } from '../../model/module.ts'
 import {
   ColumnParallelLinear,
   RowParallelLinear,
   type ColumnParallelOptions,
   type RowParallelOptions,
-} from './layers.ts'
-import type { ParallelPlan } from './parallelize.ts'
+} from './linear-layers.ts'
 import { SequenceParallel } from './sequence.ts'
 import {
   VocabParallelEmbedding,
@@ -20,70 +20,77 @@ import {
 } from './vocabulary.ts'
 
 /**
- * How a layer is shared among the ranks of a group: what takes its place; in a group of one rank the
- * layer itself.
+ * How a layer is shared among the ranks of a group: returns the layer that replaces it, or in a group of
+ * one rank the layer itself.
  */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
-const OF_COLUMNS = Object.keys({
-  gather: true,
-  input: true,
-} satisfies Record<keyof ColumnParallelOptions, true>)
+/**
+ * Styles by the names of layers, in which `*` stands for one part between dots and `**` for any number
+ * of parts. The first name that fits decides.
+ */
+export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
-const OF_ROWS = Object.keys({
-  input: true,
-  output: true,
-} satisfies Record<keyof RowParallelOptions, true>)
-
-const OF_WORDS = Object.keys({ sequence: true } satisfies Record<keyof VocabParallelOptions, true>)
+const sequence = flag().default(false)
+const readColumnOptions: (given: ColumnParallelOptions) => Required<ColumnParallelOptions> =
+  declareOptions({
+    gather: choice(['none', 'replicated', 'partial']).default('none'),
+    input: choice(['replicated', 'sequence']).default('replicated'),
+  })
+const readRowOptions: (given: RowParallelOptions) => Required<RowParallelOptions> = declareOptions({
+  input: choice(['sharded', 'replicated']).default('sharded'),
+  output: choice(['replicated', 'sequence']).default('replicated'),
+})
+const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelOptions> =
+  declareOptions({ sequence })
 
 /**
- * By columns of the weight: every rank has all inputs and some outputs.
+ * Shares a linear layer by columns of the weight: every rank has all inputs and some outputs.
  *
- * @throws ERR_TSR_ARGUMENT for an option that there is not
+ * @throws ERR_TSR_ARGUMENT for an unknown option
  */
 export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
-  refuseUnknown(options, OF_COLUMNS)
+  const checked = readColumnOptions(options)
   return (layer, group, name) => {
     if (!isLinear(layer) && !isJoint(layer)) throw misfit('columnParallel', name, 'a linear layer')
-    return group.size === 1 ? layer : new ColumnParallelLinear(layer, { group, name }, options)
+    return group.size === 1 ? layer : new ColumnParallelLinear(layer, { group, name }, checked)
   }
 }
 
 /**
- * By rows of the weight: every rank has some inputs and, after a sum, all outputs.
+ * Shares a linear layer by rows of the weight: every rank has some inputs and, after a sum, all outputs.
  *
- * @throws ERR_TSR_ARGUMENT for an option that there is not
+ * @throws ERR_TSR_ARGUMENT for an unknown option
  */
 export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
-  refuseUnknown(options, OF_ROWS)
+  const checked = readRowOptions(options)
   return (layer, group, name) => {
     if (!isLinear(layer)) throw misfit('rowParallel', name, 'a linear layer')
-    return group.size === 1 ? layer : new RowParallelLinear(layer, { group, name }, options)
+    return group.size === 1 ? layer : new RowParallelLinear(layer, { group, name }, checked)
   }
 }
 
 /**
- * By tokens: every rank has some rows of an embedding, or makes the scores of some tokens. Those are
- * never gathered: see `vocabParallelCrossEntropy`.
+ * Shares a layer by tokens: every rank has some rows of an embedding, or computes the scores of some
+ * tokens. Scores are never gathered: see `vocabParallelCrossEntropy`.
  *
- * @throws ERR_TSR_ARGUMENT for an option that there is not
+ * @throws ERR_TSR_ARGUMENT for an unknown option
  */
 export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
-  refuseUnknown(options, OF_WORDS)
+  const checked = readVocabOptions(options)
   return (layer, group, name) => {
     if (!isHead(layer) && !isEmbedding(layer)) {
       throw misfit('vocabParallel', name, 'an Embedding or a Head')
     }
     if (group.size === 1) return layer
-    const place = { group, name }
+    const context = { group, name }
     return isHead(layer)
-      ? new VocabParallelHead(layer, place, options)
-      : new VocabParallelEmbedding(layer, place, options)
+      ? new VocabParallelHead(layer, context, checked)
+      : new VocabParallelEmbedding(layer, context, checked)
   }
 }
 
-/** By positions: every rank has a part of each sequence and all parameters. */
+/** Shares a layer by positions: every rank has a part of each sequence and all parameters. */
 export function sequenceParallel(): ParallelStyle {
   return (layer, group, name) => {
     if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')
@@ -91,30 +98,27 @@ export function sequenceParallel(): ParallelStyle {
   }
 }
 
-/** What makes a style, and is none itself. */
-export const styles: readonly unknown[] = [
-  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel, gptPlan],
-]
-
 export interface GptPlanOptions {
   /**
-   * Whether ranks have a part of each sequence only between the shared layers (Korthikanti et al.,
-   * 2022): as many bytes in twice the collectives, and the activations there divided by the ranks.
-   * The length of sequences has to be a multiple of the ranks. Default false.
+   * Whether ranks have only a part of each sequence between the shared layers (Korthikanti et al.,
+   * 2022): the same bytes in twice as many collectives, and activations there divided by the number of
+   * ranks. The length of sequences has to be a multiple of the number of ranks. Default false.
    */
   readonly sequence?: boolean
 }
 
-const OF_PLANS = Object.keys({ sequence: true } satisfies Record<keyof GptPlanOptions, true>)
+const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = declareOptions({
+  sequence,
+})
 
 /**
- * How a `GPT` is shared: attention by heads, feed-forward networks by hidden units, tokens by rows.
+ * The plan for a `GPT`: attention is shared by heads, feed-forward networks by hidden units, and the
+ * vocabulary by tokens.
  *
- * @throws ERR_TSR_ARGUMENT for an option that there is not
+ * @throws ERR_TSR_ARGUMENT for an unknown option
  */
 export function gptPlan(options: GptPlanOptions = {}): ParallelPlan {
-  refuseUnknown(options, OF_PLANS)
-  const { sequence = false } = options
+  const { sequence } = readGptPlanOptions(options)
   const column = columnParallel({ input: sequence ? 'sequence' : 'replicated' })
   const row = rowParallel({ output: sequence ? 'sequence' : 'replicated' })
   const between = sequenceParallel()
@@ -140,4 +144,23 @@ function misfit(style: string, name: string, expected: string) {
     value: `${style} for ${name}`,
     expected: `${expected} of that name`,
   })
+}
+
+const makers: readonly unknown[] = [
+  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel, gptPlan],
+]
+
+/** @throws ERR_TSR_ARGUMENT unless it is an object of styles: functions that make styles are none */
+export function checkPlan(plan: ParallelPlan | null | undefined): void {
+  if (typeof plan !== 'object' || plan === null) {
+    throw refusal('plan', plan, 'styles by the names of layers, as gptPlan() returns')
+  }
+  for (const [glob, style] of Object.entries(plan)) {
+    if (typeof style === 'function' && !makers.includes(style)) continue
+    throw refusal(`${glob} of the plan`, style, 'a style, for example columnParallel()')
+  }
+}
+
+function refusal(name: string, value: unknown, expected: string) {
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: describe(value), expected })
 }

@@ -1,46 +1,47 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Segment } from '../../model/segment.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
-import { tf } from '../../tfjs/tfjs.ts'
-import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
-import type { Head } from '../../nn/embedding.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { Segment } from '../../model/segment.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
+import { checkIds, lookUp, type Embedding } from '../../nn/embedding.ts'
+import type { Head } from '../../nn/embedding.ts'
 import { onRows } from '../../nn/linear.ts'
-import type { SharedPlace } from './layers.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { LayerContext } from './linear-layers.ts'
 import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
-import { inOnePiece } from './segments.ts'
-import { shardOf } from './shard.ts'
+import { inOnePiece } from './record-segments.ts'
+import { shardOf } from './sharding.ts'
 
 export interface VocabParallelOptions {
   /**
-   * Whether a rank has a part of each sequence only between the layers: behind an embedding, and in
-   * front of a head. Default false.
+   * Whether each rank has only a part of each sequence between the layers, that is after an embedding
+   * and before a head. Default false.
    */
   readonly sequence?: boolean
 }
 
 /**
- * Each rank has some rows of the table, as many as the others or one more; a token that it has not is zero there, and the sum is right.
+ * Each rank has some rows of the table, as many as the others or one more. It looks up zeros for tokens
+ * of other ranks, so that the sum over the ranks is right.
  */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]
-  readonly #place: SharedPlace
+  readonly #context: LayerContext
   readonly #leave: typeof sumOverRanks
 
   constructor(
     { weight }: Embedding,
-    place: SharedPlace,
-    { sequence = false }: VocabParallelOptions,
+    context: LayerContext,
+    { sequence }: Required<VocabParallelOptions>,
   ) {
-    this.#place = place
+    this.#context = context
     this.#leave = sequence ? scatterSequence : sumOverRanks
-    this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
+    this.parameters = [shardOf(weight, context.group, 0, { isUneven: true })]
   }
 
   segments(): readonly Segment[] {
-    return inOnePiece(this, this.#place.name)
+    return inOnePiece(this, this.#context.name)
   }
 
   /** @param ids - int32 [batch, length], the same on all ranks */
@@ -48,36 +49,40 @@ export class VocabParallelEmbedding implements Module {
     const [weight] = this.parameters
     checkIds(ids, weight)
     const { own, here } = ownIds(ids, weight)
-    const { group, name } = this.#place
+    const { group, name } = this.#context
     return this.#leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
   }
 }
 
-/** Each rank makes the scores of some of the vocabulary: [..., its part of the vocabulary]. */
+/** Each rank computes the scores of its part of the vocabulary: [..., this part's size]. */
 export class VocabParallelHead implements Module {
   readonly parameters: readonly [weight: Parameter]
-  readonly #place: SharedPlace
+  readonly #context: LayerContext
   readonly #enter: typeof copyToRanks
 
-  constructor({ weight }: Head, place: SharedPlace, { sequence = false }: VocabParallelOptions) {
-    this.#place = place
+  constructor(
+    { weight }: Head,
+    context: LayerContext,
+    { sequence }: Required<VocabParallelOptions>,
+  ) {
+    this.#context = context
     this.#enter = sequence ? gatherSequence : copyToRanks
-    this.parameters = [shardOf(weight, place.group, 0, { isUneven: true })]
+    this.parameters = [shardOf(weight, context.group, 0, { isUneven: true })]
   }
 
   segments(): readonly Segment[] {
-    return inOnePiece(this, this.#place.name)
+    return inOnePiece(this, this.#context.name)
   }
 
   forward(x: Tensor): Tensor {
     const [weight] = this.parameters
-    const { group, name } = this.#place
+    const { group, name } = this.#context
     const whole = this.#enter(x, group, `${name}: input`)
     return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
   }
 }
 
-/** Row numbers in this rank's part of the table, and 1 for each token that is there, else 0. */
+/** Row indices in this rank's part of the table, and 1 for each token that it has, otherwise 0. */
 function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)

@@ -1,102 +1,103 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { GradientListener, RecordOptions } from '../../model/recording.ts'
-import type { StatefulOptimizer } from '../../checkpoint/owners.ts'
-import type { PieceOwner } from '../../checkpoint/piece.ts'
+import { ownerOfState, type StatefulOptimizer } from '../../checkpoint/owners.ts'
+import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import { labelOf, planBuckets } from '../data/buckets.ts'
+import type { Replicated } from '../gradients/averaging.ts'
+import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
+import type { Traffic } from '../gradients/exchange.ts'
+import { Lifetime } from '../gradients/lifetime.ts'
+import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
+import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
+import { checkUsed, factorOf, sumStep } from '../gradients/step-totals.ts'
+import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
-  checkOptions,
-  checkTrained,
-  distinctParameters,
-  trainedParameters,
-  type Replicated,
-} from '../data/options.ts'
-import type { Traffic } from '../data/reducer.ts'
-import { markReplicated } from '../data/replicated.ts'
-import { broadcastParameters, checkFacts, describeReplica } from '../data/replicas.ts'
-import type { Stage } from './formulas.ts'
-import { GradientShards } from './gradient-shards.ts'
-import { axesOf, type ShardingGroups } from './groups.ts'
-import { padBucket, type FlatBucket } from './layout.ts'
-import { Ledger, type StateMemory } from './ledger.ts'
-import { checkGroups, checkStage, shardingOptions, type FullyShardOptions } from './options.ts'
-import { Sharded } from './sharded.ts'
+  axesOf,
+  readFullyShardOptions,
+  readShardingGroups,
+  type FullyShardOptions,
+  type ShardingGroups,
+  type ShardingOptions,
+  type ZeroStage,
+} from './options.ts'
+import { ReduceScatterExchange } from './reduce-scatter.ts'
 import { ShardedValues } from './sharded-values.ts'
-import { planUnits, type UnitPlan } from './units.ts'
-import type { ShardedRecording } from './values.ts'
-import { WholeValues } from './whole-values.ts'
+import { planUnits, type UnitPlan } from './unit.ts'
+import { UnshardedValues } from './unsharded-values.ts'
+import type { GradientSink, ShardedRecording, Values } from './values.ts'
 
 /**
- * One rank's part of a model; see `fullyShard`. A checkpoint takes it as the `model`, and
- * `stateOf(optimizer)` as the `optimizer`: each rank saves its own part.
+ * One rank's part of a model: see `fullyShard`. A checkpoint takes it as the `model`, and
+ * `stateOf(optimizer)` as the `optimizer`; each rank saves its own part.
  */
 export interface FullyShard<M extends Replicated = Replicated> extends PieceOwner {
   readonly module: M
-  readonly stage: Stage
+  readonly stage: ZeroStage
   /** This rank's parts of the parameters: flat, under the parameters' names. */
   readonly shards: readonly Parameter[]
-  /** Takes gradients of backward passes that `record` did not make. */
+  /** Takes the gradients of backward passes that were not recorded with `record`. */
   readonly onGradient: GradientListener
   /**
-   * Whether the next backward pass is the last of this step, true at first. False accumulates its
-   * gradients, whole and without communication of them.
+   * Whether the next backward pass is the last one of this step; true at first. While it is false,
+   * unsharded gradients are accumulated without communication.
    */
   synchronizes: boolean
-  /** What one step sends, as long as each makes one forward and one backward pass. */
+  /** What one step sends if it makes one forward and one backward pass. */
   readonly traffic: Traffic
   /** Bytes of parameters and gradients on this rank. */
   readonly memory: StateMemory
 
   /**
-   * Runs the model forward; in stage 3 all ranks call it.
+   * Runs the model forward. In stage 3 all ranks call it.
    *
    * @throws ERR_TSR_ARGUMENT before `step` has ended, and when an optimizer has made a step of `shards`
-   *   whose values the others have not got: see `step`
+   *   whose values the other ranks do not have: see `step`
    */
   record(x: Tensor, options?: RecordOptions): Promise<ShardedRecording>
 
   /**
-   * Waits for the gradients of this step: by parameter, those of this rank's part. The arrays are
-   * valid until `step`, or the next backward pass.
+   * Waits for the averaged gradients of this step: for each parameter those of this rank's part. The
+   * arrays are valid until `step`, or the next backward pass.
    *
-   * @param tokens - with `reduction: 'token'`: how many this rank's loss is the sum of
-   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, as of `record` too; ERR_TSR_REPLICA_ENDED
-   *   after a step that has failed, and after `dispose`
+   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
+   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also for the reasons of `record`;
+   *   ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Float32Array>>
 
   /**
-   * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps its state for
-   * this rank's part only, by name of the parameter. It has to be awaited before anything else.
+   * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps state for this
+   * rank's parts only, by the name of the parameter. Await it before you go on.
    *
-   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; as of `optimizer.step`
+   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; the errors of
+   *   `optimizer.step`
    */
   step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void>
 
   /**
-   * Makes all parameters whole until `release`, to read them, or for passes that `record` does not
-   * make. Stages 1 and 2: they are. All ranks call it.
+   * Unshards all parameters until `release`, to read them, or for passes that are not recorded with
+   * `record`. In stages 1 and 2 they always are. All ranks call it.
    */
   gather(): Promise<void>
   release(): void
 
-  /** What an optimizer keeps of this rank's parts, for a checkpoint. */
+  /** The state that an optimizer keeps of this rank's parts, for a checkpoint. */
   stateOf(optimizer: StatefulOptimizer): PieceOwner
 
-  /** Frees the buckets. The model stays; in stage 3 only what is whole at this time. */
+  /** Frees the buckets. The model stays; in stage 3 only parameters that are unsharded at the time. */
   dispose(): void
 }
 
 /**
- * Shares the state of training among the ranks of a group, while each has its own part of the batch
- * (ZeRO: Rajbhandari et al., 2020; as torch's FullyShardedDataParallel). The steps are those of
- * `dataParallel`; with two ranks, or `deterministic` in both, to the bit. A pipeline's `step` goes
- * through it from now on: it averages, and updates the parts.
+ * Shares the state of training among the ranks of a group, each of which has its own part of the batch
+ * (ZeRO: Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps are those of
+ * `dataParallel`; with two ranks, or with `deterministic` in both, they are the same bits. From now on
+ * the `step` of a pipeline averages its gradients here, and updates this rank's parts.
  *
- * @param group - the ranks, or two axes of a mesh: state is shared along `shard`, and as in data
- *   parallel training the same along `replicate`
+ * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks along
+ *   `replicate` have the same state, as in data parallel training
  *
  * @example
  * const sharded = await fullyShard(model, group, { stage: 2 })
@@ -106,48 +107,48 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
  * await outputs.backward(dy)
  * await sharded.step(optimizer, await sharded.gradients())
  *
- * @throws ERR_TSR_REPLICA when the ranks have other parameters or options, ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */
 export async function fullyShard<M extends Replicated>(
   module: M,
   group: ProcessGroup | ShardingGroups,
   options: FullyShardOptions = {},
 ): Promise<FullyShard<M>> {
-  const groups = checkGroups(group)
-  const stage = checkStage(options)
-  const checked = checkOptions(options, shardingOptions)
-  const all = distinctParameters(module)
-  const trained = trainedParameters(all, options)
-  const names = new Set(trained.map(({ name }) => name))
-  const units = stage === 3 ? planUnits(module, names, groups.shard.size, options) : []
+  const groups = readShardingGroups(group)
+  const given = readFullyShardOptions(options)
+  const { frozen, units: modules, recompute, ...checked } = given
+  const { stage } = checked
+  const parameters = parametersOf(module, { frozen })
+  const { all, trained } = parameters
+  const ranks = groups.shard.size
+  const units = stage === 3 ? planUnits(module, new Set(trained), ranks, modules) : []
   const buckets =
     stage === 3
       ? bucketsOf(units)
-      : planBuckets([...trained].reverse(), checked.sizes).map((bucket) =>
-          padBucket(bucket, groups.shard.size),
-        )
-  const facts = describeReplica(all, trained, {
+      : planBuckets(trained.toReversed(), checked).map((bucket) => padBucket(bucket, ranks))
+  const facts = {
+    kind: 'fullyShard',
     ...checked,
-    kind: `stage ${stage}`,
-    reshardAfterForward: options.reshardAfterForward ?? true,
-    recompute: options.recompute ?? 'where it has to',
+    recompute: recompute ?? 'as the backend needs it',
     buckets: buckets.map(labelOf),
-  })
+  }
   for (const axis of axesOf(groups)) {
-    await checkFacts(facts, axis)
-    checkTrained(module, trained)
+    await compareFacts(parameters, facts, axis)
+    checkTrained(module, parameters)
     await broadcastParameters(all, axis, 0)
   }
-  markReplicated(all)
-  const ledger = new Ledger(groups.shard)
-  const keepsWhole = stage === 1
-  const gradients = new GradientShards(groups, buckets, ledger, { ...checked, keepsWhole })
+  markReplicated(all, true)
+  const accounting = new MemoryAccounting(groups.shard)
+  const keepsBuckets = stage === 1
+  const { wire, deterministic } = given
+  const how = { wire, deterministic, keepsBuckets }
+  const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
   const values =
     stage === 3
-      ? await ShardedValues.create(module, units, { group: groups.shard, ledger }, options)
-      : new WholeValues(module, groups.shard, buckets, gradients, ledger)
-  ledger.resetPeak()
-  const parts = { groups, stage, buckets, options: checked, ledger, gradients, values }
+      ? await ShardedValues.create(module, units, { group: groups.shard, accounting }, given)
+      : new UnshardedValues(module, groups.shard, buckets, exchange, accounting)
+  accounting.resetPeak()
+  const parts = { groups, buckets, options: given, accounting, exchange, values }
   const sharded = new Sharded(module, parts)
   module.averageBy?.({
     onGradient: sharded.onGradient,
@@ -165,9 +166,152 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/** In the order of their gradients: from the last unit to the first, and what several have used. */
-function bucketsOf(units: readonly UnitPlan[]): FlatBucket[] {
+/** In the order of their gradients: from the last unit to the first, then the root. */
+function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
   return [...chain, ...root].flatMap(({ trained }) => trained ?? [])
+}
+
+interface Parts {
+  readonly groups: ShardingGroups
+  readonly buckets: readonly SharedBucket[]
+  readonly options: ShardingOptions
+  readonly accounting: MemoryAccounting
+  readonly exchange: ReduceScatterExchange
+  readonly values: Values
+}
+
+class Sharded<M extends Replicated> implements FullyShard<M> {
+  readonly module: M
+  readonly onGradient: GradientListener
+  synchronizes = true
+  readonly #parts: Parts
+  readonly #lifetime: Lifetime
+  readonly #sink: GradientSink
+
+  constructor(module: M, parts: Parts) {
+    this.module = module
+    this.#parts = parts
+    this.#lifetime = new Lifetime(parts.groups.shard)
+    const { exchange } = parts
+    this.onGradient = (parameter, gradient) => {
+      try {
+        this.#lifetime.checkAwaited('a backward pass')
+        exchange.add(parameter, gradient, this.synchronizes)
+      } catch (error) {
+        throw this.#lifetime.fail(error)
+      } finally {
+        gradient.dispose()
+      }
+    }
+    this.#sink = {
+      onGradient: this.onGradient,
+      makeRoom: () => exchange.makeRoom(),
+      close: (end) => {
+        if (this.synchronizes) exchange.startUntil(end)
+      },
+    }
+  }
+
+  get stage(): ZeroStage {
+    return this.#parts.options.stage
+  }
+
+  get shards(): readonly Parameter[] {
+    return this.#parts.values.shards
+  }
+
+  get traffic(): Traffic {
+    const { buckets, groups, options, values } = this.#parts
+    const gradientBytes = wireBytes(options.wire)
+    const hasReplicas = groups.replicate !== undefined
+    let [collectives, bytes] = [0, 0]
+    for (const { padded, share } of buckets) {
+      collectives += hasReplicas ? 2 : 1
+      bytes += gradientBytes * (padded + (hasReplicas ? share : 0))
+    }
+    for (const { padded, times } of values.gathered) {
+      collectives += times
+      bytes += 4 * padded * times
+    }
+    return { collectives, bytes }
+  }
+
+  get memory(): StateMemory {
+    return this.#parts.accounting
+  }
+
+  async record(
+    x: Tensor,
+    options: RecordOptions = { needsInputGradient: false },
+  ): Promise<ShardedRecording> {
+    this.#checkStepped('record()')
+    return await this.#parts.values.record(x, options, this.#sink)
+  }
+
+  async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
+    const { groups, exchange, accounting, options } = this.#parts
+    checkTokens(options, tokens)
+    this.#checkStepped('gradients()')
+    return await this.#lifetime.alone('gradients()', async () => {
+      checkUsed(options, exchange, groups.shard)
+      exchange.startUntil()
+      const axes = axesOf(groups)
+      const { count, unused } = await sumStep(axes, options, exchange, tokens)
+      await exchange.finished()
+      const shares = exchange.take(factorOf(axes, count), unused)
+      accounting.trim()
+      return shares
+    })
+  }
+
+  async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
+    this.#lifetime.checkAwaited('step()')
+    optimizer.step(this.shards, gradients)
+    await this.#lifetime.alone('step()', () => this.#parts.values.publish())
+    this.#parts.accounting.trim()
+  }
+
+  async gather(): Promise<void> {
+    this.#checkStepped('gather()')
+    await this.#parts.values.gather()
+  }
+
+  release(): void {
+    this.#parts.values.release()
+    this.#parts.accounting.trim()
+  }
+
+  async pieces(): Promise<readonly Piece[]> {
+    return await this.#parts.values.pieces()
+  }
+
+  parts(names: ReadonlySet<string>): readonly Part[] {
+    return this.#parts.values.parts(names)
+  }
+
+  async load(pieces: readonly Piece[]): Promise<void> {
+    await this.#parts.values.load(pieces)
+  }
+
+  stateOf(optimizer: StatefulOptimizer): PieceOwner {
+    const parts = this.#parts.values.shards.map(({ part }) => part)
+    return ownerOfState(optimizer, parts)
+  }
+
+  dispose(): void {
+    if (!this.#lifetime.dispose()) return
+    this.module.averageBy?.(undefined)
+    this.#parts.values.dispose()
+    this.#parts.exchange.dispose()
+    this.#parts.accounting.trim()
+    markReplicated(this.module.parameters, false)
+  }
+
+  /** Refuses to go on with the values of the step before. */
+  #checkStepped(what: string): void {
+    this.#lifetime.checkAwaited(what, ['step()'])
+    this.#parts.values.checkPublished()
+  }
 }

@@ -1,12 +1,5 @@
-export {
-  stateBytes,
-  stepTraffic,
-  type Stage,
-  type StateSizes,
-  type TrafficSizes,
-} from './formulas.ts'
 export { fullyShard, type FullyShard } from './fully-shard.ts'
-export type { ShardingGroups } from './groups.ts'
-export type { StateMemory } from './ledger.ts'
-export type { FullyShardOptions } from './options.ts'
+export type { StateMemory } from './memory-accounting.ts'
+export type { FullyShardOptions, ShardingGroups, ZeroStage } from './options.ts'
+export { stateBytes, type StateSizes } from './state-bytes.ts'
 export type { ShardedRecording } from './values.ts'

@@ -1,64 +1,86 @@
-import { tsrError } from '@tsrun/core'
+import { anything, choice, declareOptions, flag, tsrError, type Complete } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { checkChoice, checkFlag } from '../../arguments.ts'
 import type { Module } from '../../model/module.ts'
-import { checkGroup } from '../check-group.ts'
-import type { DataParallelOptions } from '../data/options.ts'
-import { isShardingGroups, shardingGroups, type ShardingGroups } from './groups.ts'
-import type { Stage } from './formulas.ts'
+import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
+import { checkGroup } from '../requirements.ts'
+
+/** What ranks share: 1 the optimizer's state, 2 gradients too, 3 parameters too. */
+export type ZeroStage = 1 | 2 | 3
 
 export interface FullyShardOptions extends DataParallelOptions {
   /**
    * What the ranks share: 1 the optimizer's state; 2 gradients too; 3 (default) parameters too, which
-   * are then whole for as long as a unit computes with them.
+   * are then unsharded only while a unit computes with them.
    */
-  readonly stage?: Stage
+  readonly stage?: ZeroStage
   /**
-   * Stage 3: the pieces of the model that are gathered one at a time; the output is that of one after
-   * the other. Default: the model's `layers`, or all of it at once.
+   * Stage 3: the parts of the model that are gathered one at a time; each takes the output of the one
+   * before. Default: the model's `layers`, or the whole model at once.
    */
   readonly units?: readonly Module[]
-  /** Stage 3: false keeps what the forward pass has gathered for the backward pass; default true. */
+  /**
+   * Stage 3: whether parameters are resharded between the forward and the backward pass; default true.
+   * False gathers them once per step.
+   */
   readonly reshardAfterForward?: boolean
   /**
    * Stage 3: keeps only the input of each unit for the backward pass, and computes the rest again.
-   * Default: where the backend cannot free the memory of a tensor that is saved; wasm, cpu and
-   * tensorflow can.
+   * Default: whether the backend cannot free the memory of a tensor that is saved. The backends wasm,
+   * cpu and tensorflow can.
    */
   readonly recompute?: boolean
 }
 
-/** Names of the options that `dataParallel` has not. */
-export const shardingOptions = Object.keys({
-  stage: true,
-  units: true,
-  reshardAfterForward: true,
-  recompute: true,
-} satisfies Record<Exclude<keyof FullyShardOptions, keyof DataParallelOptions>, true>)
-
-/** @throws ERR_TSR_ARGUMENT */
-export function checkStage({ stage = 3, ...options }: FullyShardOptions): Stage {
-  for (const name of ['reshardAfterForward', 'recompute'] as const) {
-    checkFlag(name, options[name] ?? true)
-  }
-  checkChoice('stage', stage, [1, 2, 3])
-  return stage
+const rules = {
+  ...gradientRules,
+  stage: choice([1, 2, 3]).default(3),
+  units: anything<readonly Module[]>(),
+  reshardAfterForward: flag().default(true),
+  recompute: flag().optional(),
 }
 
-/** @throws ERR_TSR_ARGUMENT unless there is a group, or the groups are two axes of a mesh */
-export function checkGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
-  if (!isShardingGroups(group)) checkGroup(group)
-  const groups = shardingGroups(group)
-  const { shard, replicate } = groups
+/** Complete options. */
+export type ShardingOptions = Complete<typeof rules>
+
+/** @throws ERR_TSR_ARGUMENT */
+export const readFullyShardOptions: (given: FullyShardOptions) => ShardingOptions =
+  declareOptions(rules)
+
+/** Two axes of a mesh: the ranks that share the state of a replica, and the ranks of other replicas. */
+export interface ShardingGroups {
+  /** The ranks that hold different parts of the state. */
+  readonly shard: ProcessGroup
+  /** The ranks that hold the same part; left out if there is one replica. */
+  readonly replicate?: ProcessGroup
+}
+
+/** @throws ERR_TSR_ARGUMENT unless it is a process group, or two axes of a mesh */
+export function readShardingGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
+  if (!isShardingGroups(group)) {
+    checkGroup(group)
+    return { shard: group }
+  }
+  const { shard, replicate } = group
   checkGroup(shard, 'shard')
-  // one that is there and undefined is the misspelt axis of a mesh
-  if ('replicate' in groups) checkGroup(replicate, 'replicate')
-  if (replicate === undefined) return groups
+  // a property that is present and undefined is a misspelt axis of a mesh
+  if ('replicate' in group) checkGroup(replicate, 'replicate')
+  if (replicate === undefined) return group
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))
-  if (shared.length === 1) return replicate.size === 1 ? { shard } : groups
+  if (shared.length === 1) return replicate.size === 1 ? { shard } : group
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'replicate',
     value: `ranks ${replicate.ranks.join(', ')}`,
     expected: `one rank of the shard group (${shard.ranks.join(', ')}) and its peers elsewhere`,
   })
+}
+
+function isShardingGroups(
+  group: ProcessGroup | ShardingGroups | null | undefined,
+): group is ShardingGroups {
+  return typeof group === 'object' && group !== null && 'shard' in group
+}
+
+/** The axes over which gradients are averaged. */
+export function axesOf({ shard, replicate }: ShardingGroups): readonly ProcessGroup[] {
+  return replicate === undefined ? [shard] : [shard, replicate]
 }

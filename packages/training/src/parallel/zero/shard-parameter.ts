@@ -1,42 +1,81 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { isHostAccessible } from '../../backend/current.ts'
+import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
 import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
 import type { Parameter, Shard } from '../../model/parameter.ts'
-import type { OwnedRange } from './layout.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import type { OwnedRange } from '../gradients/buckets.ts'
 
-/** Where the values of a shard are between two steps. */
-export interface Home {
-  /** A new tensor of them. */
+/** Owns the values of a shard between two steps. */
+export interface ShardOwner {
+  /** Makes a new tensor of them. */
   read(): Tensor
-  /** Takes new ones; the tensor stays the caller's. */
+  /** Takes new values; the tensor stays the caller's. */
   write(next: Tensor): void | Promise<void>
-  /** Ends a step that brought no new ones; absent where nothing else has taken their place. */
+  /** Called in a step without new values; left out if the owner has still got the old ones. */
   keep?(): Promise<void>
+}
+
+/** The owner of a shard whose parameter is unsharded on every rank. New values go into `share`. */
+export function ownerInParameter(
+  { parameter, from, to, at }: OwnedRange,
+  share: Float32Array,
+): ShardOwner {
+  const read = (): Tensor => {
+    const { value } = parameter
+    if (isHostAccessible()) {
+      return createTensor([to - from], (values) => {
+        values.set(viewOf(value).subarray(from, to))
+      })
+    }
+    return tf.tidy(() => tf.keep(tf.slice(tf.reshape(value, [-1]), from, to - from)))
+  }
+  return {
+    read,
+    write: (next) => writeInto(share, at, next),
+    async keep() {
+      const same = read()
+      await writeInto(share, at, same)
+      same.dispose()
+    },
+  }
+}
+
+/** The owner of a shard whose values are in this rank's share of a bucket. */
+export function ownerInShare({ from, to, at }: OwnedRange, share: Float32Array): ShardOwner {
+  return {
+    read: () => tensorFrom(share.subarray(at, at + to - from), [to - from]),
+    write: (next) => writeInto(share, at, next),
+  }
+}
+
+function writeInto(share: Float32Array, at: number, next: Tensor): void | Promise<void> {
+  return writeTo(next, share.subarray(at, at + next.size))
 }
 
 /**
  * This rank's part of a parameter, as an optimizer takes it: flat, under the parameter's own name. It
- * has no memory of its own: the tensor is made when somebody asks for it, and what takes its place
- * goes home at once.
+ * has no memory of its own. The tensor is made when it is read, and a new value goes to the owner at
+ * once.
  */
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** That of the parameter, where it is a part of one itself. */
+  /** That of the parameter, if the parameter itself is a part of a tensor. */
   readonly shard?: Shard
   readonly range: OwnedRange
-  readonly #home: Home
+  readonly #owner: ShardOwner
   #value: Tensor | undefined
   #written: Promise<void>[] = []
   #isNew = false
 
-  constructor(range: OwnedRange, home: Home) {
+  constructor(range: OwnedRange, owner: ShardOwner) {
     this.name = range.parameter.name
     this.shape = [range.to - range.from]
     const { shape, shard } = range.parameter
     if (shard !== undefined && shard.shape.join() !== shape.join()) this.shard = shard
     this.range = range
-    this.#home = home
+    this.#owner = owner
   }
 
   get countedElsewhere(): boolean {
@@ -49,13 +88,13 @@ export class ShardParameter implements Parameter {
   }
 
   get value(): Tensor {
-    this.#value ??= this.#home.read()
+    this.#value ??= this.#owner.read()
     return this.#value
   }
 
   /** Takes the tensor over. */
   set value(next: Tensor) {
-    const written = this.#home.write(next)
+    const written = this.#owner.write(next)
     this.#value = undefined
     this.#isNew = true
     if (written === undefined) next.dispose()
@@ -67,16 +106,16 @@ export class ShardParameter implements Parameter {
       )
   }
 
-  /** Ends a step: the values are home, whether they have changed or not. */
+  /** Ends a step: waits until the owner has the values, new or not. */
   async settle(): Promise<void> {
-    if (!this.#isNew) await this.#home.keep?.()
+    if (!this.#isNew) await this.#owner.keep?.()
     this.release()
     await Promise.all(this.#written)
     this.#written = []
     this.#isNew = false
   }
 
-  /** Which values of the whole tensor these are. */
+  /** Says which values of the whole tensor these are. */
   get part(): Part {
     const { parameter, from, to } = this.range
     return partOfParameter(parameter, [from, to])
@@ -93,7 +132,7 @@ export class ShardParameter implements Parameter {
     this.value = tensorFrom(values as Float32Array, this.shape)
   }
 
-  /** Frees the tensor that somebody has asked for. */
+  /** Frees the tensor, if it was read. */
   release(): void {
     this.#value?.dispose()
     this.#value = undefined

@@ -1,56 +1,75 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { RecordOptions } from '../../model/recording.ts'
+import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
 import { storageOf } from '../../backend/host-memory.ts'
 import type { Part, Piece } from '../../checkpoint/piece.ts'
-import type { Replicated } from '../data/options.ts'
-import { ChainRecording, type Chain, type ChainLink } from './chain-recording.ts'
-import type { FullyShardOptions } from './options.ts'
+import type { Module } from '../../model/module.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { Replicated } from '../gradients/averaging.ts'
+import type { ShardingOptions } from './options.ts'
 import type { ShardParameter } from './shard-parameter.ts'
-import { Unit, type UnitOptions } from './unit.ts'
-import type { UnitPlan } from './units.ts'
+import { Unit, type UnitOptions, type UnitPlan } from './unit.ts'
 import {
   asModule,
-  type Gathered,
+  type GatheredBucket,
   type GradientSink,
   type ShardedRecording,
   type Values,
 } from './values.ts'
 
-/** Stage 3: every rank has its share of the values; units become whole one after the other. */
+/** A part of the model, whose input is the output of the one before. */
+interface Link {
+  readonly module: Module
+  readonly unit: Unit
+  /** After its backward pass the buckets of gradients before this one are complete. */
+  readonly bucketEnd: number
+}
+
+interface Units {
+  readonly all: readonly Unit[]
+  readonly links: readonly Link[]
+  /** The parameters that several links use, unsharded from the first to the last of them. */
+  readonly root: Unit | undefined
+}
+
+type PassOptions = Required<Pick<ShardingOptions, 'reshardAfterForward'>> & {
+  readonly recompute: boolean
+}
+
+/** Stage 3: every rank has its share of the values. Units are unsharded one after the other. */
 export class ShardedValues implements Values {
   readonly shards: readonly ShardParameter[]
-  readonly gathered: readonly Gathered[]
+  readonly gathered: readonly GatheredBucket[]
   readonly #model: Replicated
-  readonly #units: readonly Unit[]
-  readonly #chain: Chain
+  readonly #units: Units
+  readonly #options: PassOptions
 
-  private constructor(model: Replicated, units: readonly Unit[], chain: Chain) {
-    this.shards = units.flatMap(({ shards }) => shards)
-    this.gathered = units.flatMap((unit) => {
-      const times = unit === chain.root || chain.keepsWhole ? 1 : 2
+  private constructor(model: Replicated, units: Units, options: PassOptions) {
+    this.shards = units.all.flatMap(({ shards }) => shards)
+    this.gathered = units.all.flatMap((unit) => {
+      const times = unit === units.root || !options.reshardAfterForward ? 1 : 2
       return unit.buckets.map(({ padded }) => ({ padded, times }))
     })
     this.#model = model
     this.#units = units
-    this.#chain = chain
+    this.#options = options
   }
 
   static async create(
     model: Replicated,
     plans: readonly UnitPlan[],
     options: Omit<UnitOptions, 'keepsTensors'>,
-    { reshardAfterForward = true, recompute }: FullyShardOptions,
+    { reshardAfterForward, recompute }: ShardingOptions,
   ): Promise<ShardedValues> {
     const canFree = model.parameters.every(({ value }) => storageOf(value) !== undefined)
     const recomputes = recompute ?? (reshardAfterForward && !canFree)
-    const units: Unit[] = []
-    const links: ChainLink[] = []
+    const all: Unit[] = []
+    const links: Link[] = []
     let root: Unit | undefined
     // gradients come from the last unit first
     let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
     for (const plan of plans) {
       const unit = await Unit.create(plan, { ...options, keepsTensors: canFree && !recomputes })
-      units.push(unit)
+      all.push(unit)
       if (plan.module === undefined) {
         root = unit
         continue
@@ -58,13 +77,34 @@ export class ShardedValues implements Values {
       links.push({ module: plan.module, unit, bucketEnd })
       if (plan.trained !== undefined) bucketEnd--
     }
-    const keepsWhole = !reshardAfterForward
-    return new ShardedValues(model, units, { links, root, keepsWhole, recomputes })
+    const passOptions = { reshardAfterForward, recompute: recomputes }
+    return new ShardedValues(model, { all, links, root }, passOptions)
   }
 
   async record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording> {
     asModule(this.#model)
-    return await ChainRecording.record(x, options, this.#chain, sink)
+    const hooks = new UnitHooks(this.#units, this.#options, sink)
+    const modules = this.#units.links.map(({ module }) => module)
+    try {
+      const { recompute } = this.#options
+      const recording = await recordChain(modules, x, { ...options, hooks, recompute })
+      return {
+        value: recording.value,
+        async backward(dy) {
+          const dx = await recording.backward(dy, sink.onGradient)
+          hooks.release()
+          sink.close()
+          return dx
+        },
+        dispose() {
+          hooks.release()
+          recording.dispose()
+        },
+      }
+    } catch (error) {
+      hooks.release()
+      throw error
+    }
   }
 
   checkPublished(): void {
@@ -76,11 +116,11 @@ export class ShardedValues implements Values {
   }
 
   async gather(): Promise<void> {
-    await Promise.all(this.#units.map((unit) => unit.acquire()))
+    await Promise.all(this.#units.all.map((unit) => unit.hold()))
   }
 
   release(): void {
-    for (const unit of this.#units) unit.release()
+    for (const unit of this.#units.all) unit.release()
   }
 
   async pieces(): Promise<Piece[]> {
@@ -99,16 +139,75 @@ export class ShardedValues implements Values {
   }
 
   dispose(): void {
-    for (const unit of this.#units) unit.dispose()
+    for (const unit of this.#units.all) unit.dispose()
   }
 
-  /** After shards have got new values: those that are whole get them too. */
+  /** Ends a step: shards, and unsharded parameters, have the new values. */
   async #settle(shards: readonly ShardParameter[]): Promise<void> {
     for (const shard of shards) await shard.settle()
-    for (const unit of this.#units) await unit.refresh()
+    for (const unit of this.#units.all) await unit.refresh()
   }
 
   get #owned(): ShardParameter[] {
-    return this.#units.flatMap(({ owned }) => owned)
+    return this.#units.all.flatMap(({ owned }) => owned)
+  }
+}
+
+/**
+ * Unshards the parameters of each link while it computes, and gathers those of the next one at the same
+ * time. After the backward pass of a link its gradients are sent.
+ */
+class UnitHooks implements ChainHooks {
+  readonly #units: Units
+  readonly #reshardAfterForward: boolean
+  readonly #sink: GradientSink
+  readonly #held = new Set<Unit>()
+
+  constructor(units: Units, { reshardAfterForward }: PassOptions, sink: GradientSink) {
+    this.#units = units
+    this.#reshardAfterForward = reshardAfterForward
+    this.#sink = sink
+  }
+
+  async beforeForward(index: number): Promise<void> {
+    const { links, root } = this.#units
+    const held = root === undefined ? undefined : this.#hold(root)
+    const own = this.#hold(links[index]!.unit)
+    await held
+    await own
+    if (index + 1 < links.length) void this.#hold(links[index + 1]!.unit)
+  }
+
+  afterForward(index: number): void {
+    if (this.#reshardAfterForward) this.#release(this.#units.links[index]!.unit)
+  }
+
+  async beforeBackward(index: number): Promise<void> {
+    const { links } = this.#units
+    await this.#hold(links[index]!.unit)
+    if (index > 0) void this.#hold(links[index - 1]!.unit)
+    await this.#sink.makeRoom()
+  }
+
+  afterBackward(index: number): void {
+    const { unit, bucketEnd } = this.#units.links[index]!
+    this.#release(unit)
+    this.#sink.close(bucketEnd)
+  }
+
+  /** Ends the pass: releases what it still holds. */
+  release(): void {
+    for (const unit of this.#held) this.#release(unit)
+  }
+
+  /** Starts to gather at once; a caller that does not await it need not handle an error. */
+  #hold(unit: Unit): Promise<void> {
+    if (this.#held.has(unit)) return unit.unsharded ?? Promise.resolve()
+    this.#held.add(unit)
+    return unit.hold()
+  }
+
+  #release(unit: Unit): void {
+    if (this.#held.delete(unit)) unit.release()
   }
 }

@@ -1,42 +1,101 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { writeTo } from '../../backend/host-memory.ts'
+import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import { homeInShare } from './homes.ts'
-import { ownedRanges, type FlatBucket } from './layout.ts'
-import type { Ledger } from './ledger.ts'
-import { ShardParameter } from './shard-parameter.ts'
-import { ShardedParameter } from './sharded-parameter.ts'
-import type { UnitPlan } from './units.ts'
+import type { Replicated } from '../gradients/averaging.ts'
+import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
+import type { MemoryAccounting } from './memory-accounting.ts'
+import { ReshardableParameter } from './reshardable-parameter.ts'
+import { ownerInShare, ShardParameter } from './shard-parameter.ts'
+
+/** A part of the model that is gathered on its own, with one bucket for each kind of parameter. */
+export interface UnitPlan {
+  /** Undefined for the *root*: the parameters that several units use, or none. */
+  readonly module?: Module
+  readonly trained: SharedBucket | undefined
+  readonly frozen: SharedBucket | undefined
+}
+
+/**
+ * Divides a model into its units and, last, the root if there is one.
+ *
+ * @param units - default: the model's layers, or the whole model
+ * @throws ERR_TSR_ARGUMENT when there is no unit, or one has parameters that the model does not have
+ */
+export function planUnits(
+  model: Replicated,
+  trained: ReadonlySet<Parameter>,
+  ranks: number,
+  units: readonly Module[] | undefined,
+): UnitPlan[] {
+  const all = new Set(model.parameters)
+  if (units !== undefined) checkUnits(units, all)
+  const modules = units ?? chainOf(model)
+  const uses = new Map<Parameter, number>()
+  for (const parameter of modules.flatMap(({ parameters }) => [...new Set(parameters)])) {
+    uses.set(parameter, (uses.get(parameter) ?? 0) + 1)
+  }
+  const plan = (parameters: readonly Parameter[]): Omit<UnitPlan, 'module'> => {
+    const bucket = (isTrained: boolean): SharedBucket | undefined => {
+      const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
+      // the last parameters get their gradients first
+      return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
+    }
+    return { trained: bucket(true), frozen: bucket(false) }
+  }
+  const plans = modules.map((module) => ({
+    module,
+    ...plan([...new Set(module.parameters)].filter((parameter) => uses.get(parameter) === 1)),
+  }))
+  const rest = [...all].filter((parameter) => uses.get(parameter) !== 1)
+  return rest.length === 0 ? plans : [...plans, plan(rest)]
+}
+
+function checkUnits(units: readonly Module[], parameters: ReadonlySet<Parameter>): void {
+  const stray = units.flatMap((unit) => unit.parameters).find((each) => !parameters.has(each))
+  if (units.length > 0 && stray === undefined) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'units',
+    value: stray === undefined ? 'an empty list' : `one with ${stray.name}`,
+    expected: 'one or more modules with parameters of the model',
+  })
+}
+
+function chainOf(model: Replicated & Partial<Module>): readonly Module[] {
+  if (model.forward === undefined) return []
+  return model.layers ?? [model as Module]
+}
 
 interface ShardedBucket {
-  readonly bucket: FlatBucket
+  readonly bucket: SharedBucket
   /** This rank's share of the values. */
   readonly share: Float32Array
 }
 
 export interface UnitOptions {
   readonly group: ProcessGroup
-  readonly ledger: Ledger
-  /** See `ShardedParameter`. */
+  readonly accounting: MemoryAccounting
+  /** See `ReshardableParameter`. */
   readonly keepsTensors: boolean
 }
 
-/** Parameters that become whole together, while somebody holds them. */
+/** Parameters that are unsharded together, while somebody holds them. */
 export class Unit {
   /** This rank's parts of the parameters. */
   readonly owned: readonly ShardParameter[]
-  /** Those that are trained. */
+  /** Those of them that are trained. */
   readonly shards: readonly ShardParameter[]
   readonly #buckets: readonly ShardedBucket[]
-  readonly #parameters: ReadonlyMap<string, ShardedParameter>
+  readonly #parameters: ReadonlyMap<string, ReshardableParameter>
   readonly #options: UnitOptions
   #holders = 0
-  #whole: Promise<void> | undefined
+  #unsharded: Promise<void> | undefined
   #isGathering = false
 
   private constructor(
     buckets: readonly ShardedBucket[],
-    trained: FlatBucket | undefined,
+    trained: SharedBucket | undefined,
     options: UnitOptions,
   ) {
     this.#buckets = buckets
@@ -45,119 +104,116 @@ export class Unit {
     this.#parameters = new Map(
       parameters.map((parameter) => [
         parameter.name,
-        new ShardedParameter(parameter, options.keepsTensors),
+        new ReshardableParameter(parameter, options.keepsTensors),
       ]),
     )
     this.owned = buckets.flatMap(({ bucket, share }) =>
       ownedRanges(bucket, options.group.rank).map(
-        (range) => new ShardParameter(range, homeInShare(range, share)),
+        (range) => new ShardParameter(range, ownerInShare(range, share)),
       ),
     )
     const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
     this.shards = this.owned.filter(({ name }) => names.has(name))
   }
 
-  /** Takes this rank's share of parameters that are whole, and frees the rest. */
+  /** Takes this rank's share of unsharded parameters, and frees the rest. */
   static async create({ trained, frozen }: UnitPlan, options: UnitOptions): Promise<Unit> {
-    const { group, ledger } = options
+    const { group, accounting } = options
     const sharded: ShardedBucket[] = []
     for (const bucket of [trained, frozen]) {
       if (bucket === undefined) continue
-      const whole = ledger.alloc('parameters', bucket.padded)
+      const whole = accounting.alloc('parameters', bucket.padded)
       for (const { parameter, offset, length } of bucket.slots) {
         await writeTo(parameter.value, whole.subarray(offset, offset + length))
-        ledger.count('parameters', 4 * length)
+        accounting.count('parameters', 4 * length)
       }
-      const share = ledger.alloc('parameters', bucket.share)
+      const share = accounting.alloc('parameters', bucket.share)
       share.set(whole.subarray(group.rank * bucket.share, (group.rank + 1) * bucket.share))
-      ledger.free('parameters', whole)
+      accounting.free('parameters', whole)
       sharded.push({ bucket, share })
     }
     const unit = new Unit(sharded, trained, options)
-    unit.#seal()
+    unit.#reshard()
     return unit
   }
 
-  get buckets(): readonly FlatBucket[] {
+  get buckets(): readonly SharedBucket[] {
     return this.#buckets.map(({ bucket }) => bucket)
   }
 
-  has({ name }: Parameter): boolean {
-    return this.#parameters.has(name)
-  }
-
-  /** When the parameters are whole, for who holds them. */
-  get whole(): Promise<void> | undefined {
-    return this.#whole
+  /** For holders: fulfilled when the parameters are unsharded. */
+  get unsharded(): Promise<void> | undefined {
+    return this.#unsharded
   }
 
   /**
-   * Makes the parameters whole until `release`; what others hold already is shared. The collectives
-   * start at once, in the order of these calls on all ranks.
+   * Holds the parameters, which are gathered unless another holder has them already. The collectives
+   * start at once; all ranks make these calls in the same order.
    */
-  acquire(): Promise<void> {
+  hold(): Promise<void> {
     this.#holders++
-    this.#whole ??= this.#gather()
-    return this.#whole
+    this.#unsharded ??= this.#gather()
+    return this.#unsharded
   }
 
+  /** Lets the parameters go, which are resharded when there is no other holder. */
   release(): void {
     this.#holders--
-    if (!this.#isGathering) this.#sealUnheld()
+    if (!this.#isGathering) this.#reshardUnheld()
   }
 
-  /** After a step: what is whole gets the new values. */
+  /** Called after a step: gives unsharded parameters the new values. */
   async refresh(): Promise<void> {
-    if (this.#whole === undefined) return
-    this.#whole = this.#gather()
-    await this.#whole
+    if (this.#unsharded === undefined) return
+    this.#unsharded = this.#gather()
+    await this.#unsharded
   }
 
   dispose(): void {
     for (const shard of this.owned) shard.release()
     for (const parameter of this.#parameters.values()) parameter.dispose()
-    for (const { share } of this.#buckets) this.#options.ledger.free('parameters', share)
+    for (const { share } of this.#buckets) this.#options.accounting.free('parameters', share)
   }
 
   #gather(): Promise<void> {
     this.#isGathering = true
     const gathered = this.#gatherValues().finally(() => {
       this.#isGathering = false
-      this.#sealUnheld()
+      this.#reshardUnheld()
     })
-    // who waits for it hears of a failure
+    // whoever awaits it gets the error
     gathered.catch(() => undefined)
     return gathered
   }
 
-  #sealUnheld(): void {
-    if (this.#holders > 0) return
-    this.#whole = undefined
-    this.#seal()
-  }
-
   async #gatherValues(): Promise<void> {
-    const { group, ledger } = this.#options
+    const { group, accounting } = this.#options
     const started = this.#buckets.map(({ bucket, share }) => {
-      const whole = ledger.borrow('parameters', bucket.padded)
+      const whole = accounting.borrow('parameters', bucket.padded)
       const label = `values of ${bucket.slots[0]!.parameter.name}`
       return { bucket, whole, work: group.allGather(whole, share, { label }) }
     })
     for (const { bucket, whole, work } of started) {
       await work
       for (const { parameter, offset, length } of bucket.slots) {
-        const sharded = this.#parameters.get(parameter.name)!
-        if (!sharded.isWhole) ledger.count('parameters', sharded.bytes)
-        sharded.restore(whole.subarray(offset, offset + length))
+        const own = this.#parameters.get(parameter.name)!
+        if (!own.isUnsharded) accounting.count('parameters', own.bytes)
+        own.unshard(whole.subarray(offset, offset + length))
       }
-      ledger.giveBack('parameters', whole)
+      accounting.giveBack('parameters', whole)
     }
   }
 
-  #seal(): void {
-    for (const sharded of this.#parameters.values()) {
-      if (sharded.isWhole) this.#options.ledger.count('parameters', -sharded.bytes)
-      sharded.seal()
+  #reshardUnheld(): void {
+    if (this.#holders > 0) return
+    this.#unsharded = undefined
+    this.#reshard()
+  }
+
+  #reshard(): void {
+    for (const parameter of this.#parameters.values()) {
+      if (parameter.isUnsharded) this.#options.accounting.count('parameters', -parameter.bytes)
+      parameter.reshard()
     }
   }
 }

@@ -1,60 +1,56 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { RecordOptions } from '../../model/recording.ts'
+import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
-import type { Parameter } from '../../model/parameter.ts'
-import type { Replicated } from '../data/options.ts'
+import type { GradientListener, RecordOptions } from '../../model/recording.ts'
+import type { Replicated } from '../gradients/averaging.ts'
 import type { ShardParameter } from './shard-parameter.ts'
 
 /** A forward pass of a sharded model. */
-export interface ShardedRecording {
-  /** The output; owned by the recording. */
-  readonly value: Tensor
+export interface ShardedRecording extends Omit<SegmentedRecording, 'backward'> {
   /**
-   * Runs it backward from `dy`, which stays the caller's; at most once. The gradients of parameters go
-   * to the ranks that own them.
+   * Runs the pass backward from `dy`, which stays the caller's; at most once. The gradients of
+   * parameters go to the ranks that own them.
    *
-   * @returns the gradient of the input, the caller's, where it was asked for
-   * @throws ERR_TSR_BACKWARD_TWICE, ERR_TSR_ARGUMENT when `dy` has another shape
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was asked for
+   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has another shape
    */
   backward(dy: Tensor): Promise<Tensor | undefined>
-  /** Frees the output and what was saved for the backward pass. */
-  dispose(): void
 }
 
-/** Where the gradients of a backward pass go. */
+/** Takes the gradients of a backward pass. */
 export interface GradientSink {
-  /** @param isComplete - this pass adds no more to it; the tensor is the callee's */
-  take(parameter: Parameter, gradient: Tensor, isComplete: boolean): void
-  /** The buckets before `end` have got what there is in this pass. */
-  close(end?: number): void
-  /** Waits until there is memory for the next bucket. */
+  readonly onGradient: GradientListener
+  /** Waits until there is memory for another bucket. */
   makeRoom(): Promise<void>
+  /** Called when the buckets before `end` have got all gradients of this pass; default: all buckets. */
+  close(end?: number): void
 }
 
-/** A bucket that is gathered in each step. */
-export interface Gathered {
-  /** Elements, with the padding. */
+/** A bucket of values that a step gathers. */
+export interface GatheredBucket {
+  /** Number of elements, with the padding. */
   readonly padded: number
+  /** How often a step gathers it. */
   readonly times: number
 }
 
 /**
- * The values of the parameters: whole on every rank, or for as long as somebody computes with them.
- * Ranks own disjoint parts of them in checkpoints.
+ * The values of the parameters, unsharded always (stages 1 and 2) or only while somebody computes with
+ * them (stage 3). As the owner of pieces of a checkpoint, each rank has a different part of them.
  */
 export interface Values extends PieceOwner {
-  /** What an optimizer steps on. */
+  /** The parameters of an optimizer. */
   readonly shards: readonly ShardParameter[]
-  readonly gathered: readonly Gathered[]
+  readonly gathered: readonly GatheredBucket[]
   /** Runs the model forward. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** @throws ERR_TSR_ARGUMENT when shards have made a step, and others would not get their values */
+  /** @throws ERR_TSR_ARGUMENT when shards have new values that the other ranks would not get */
   checkPublished(): void
-  /** After the shards have made a step. */
+  /** Called after an optimizer has made a step of the shards: gives all ranks the new values. */
   publish(): Promise<void>
-  /** Makes all parameters whole, until `release`. */
+  /** Unshards all parameters until `release`. */
   gather(): Promise<void>
   release(): void
   dispose(): void
@@ -66,6 +62,6 @@ export function asModule(module: Replicated): Module {
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'module',
     value: 'parameters without forward',
-    expected: 'a module for record(); give gradients of anything else to onGradient',
+    expected: 'a module for record(); pass the gradients of anything else to onGradient',
   })
 }

@@ -1,13 +1,13 @@
 import { tsrError } from '@tsrun/core'
-import { formatAction, type Action, type ActionLists } from './action.ts'
+import { formatAction, type Action, type ActionLists } from './actions.ts'
 
-/** An action with its place: which rank runs it, as which of its actions. */
+/** An action with the rank that runs it, and its position in that rank's list. */
 export interface PlacedAction extends Action {
   readonly rank: number
   readonly position: number
 }
 
-/** Number of stages and micro-batches that the lists name, and which rank each stage lives on. */
+/** The number of stages and micro-batches in lists of actions, and the rank of each stage. */
 export interface Extent {
   readonly stages: number
   readonly microbatches: number
@@ -26,13 +26,13 @@ export function extentOf(actions: ActionLists): Extent {
   return { stages: rankOfStage.length, microbatches, rankOfStage }
 }
 
-/** What an action leaves for others: the stage's output, or the gradient of its input. */
+/** What an action produces for others: the stage's output, or the gradient of its input. */
 export function productOf({ kind, stage, microbatch }: Action): string | undefined {
   if (kind === 'W') return undefined
   return `${kind === 'F' ? 'activation' : 'gradient'} ${stage} ${microbatch}`
 }
 
-/** The products that must be there before an action can run. */
+/** The products that an action needs before it can run. */
 export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
   const activation = (of: number): string => `activation ${of} ${microbatch}`
   const gradient = (of: number): string => `gradient ${of} ${microbatch}`
@@ -48,10 +48,10 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
 }
 
 /**
- * Puts the actions of all ranks into one order in which each finds what it needs, keeping every
- * rank's own order.
+ * Merges the actions of all ranks into one order in which each has what it needs. The order of each
+ * rank's own actions is kept.
  *
- * @throws ERR_TSR_SCHEDULE naming the first action that never can run
+ * @throws ERR_TSR_SCHEDULE naming the first action that can never run
  */
 export function executionOrder(actions: ActionLists): PlacedAction[] {
   const { stages } = extentOf(actions)

@@ -1,27 +1,27 @@
-import { tsrError } from '@tsrun/core'
-import type { ActionLists } from './action.ts'
+import { count } from '@tsrun/core'
+import type { ActionLists } from './actions.ts'
 import { simulateSchedule } from './simulate.ts'
 
 export interface GridOptions {
-  /** Slots that a forward takes, at least 1; default 1. */
+  /** Time slots of a forward pass, at least 1; default 1. */
   readonly forward?: number
-  /** Slots that a backward (or each half) takes, at least 1; default 1. */
+  /** Time slots of a backward pass (or each half of one), at least 1; default 1. */
   readonly backward?: number
 }
 
+const slots = count({ from: 1 })
+
 /**
- * Draws a schedule: a row for each rank, a column for each time slot. `F3` is the forward of
- * micro-batch 3, `==` its later slots, `.` idle; with several stages a rank the stage comes first.
+ * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of
+ * micro-batch 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes
+ * first.
  */
 export function drawGrid(
   actions: ActionLists,
   { forward = 1, backward = 1 }: GridOptions = {},
 ): string {
-  for (const [name, value] of Object.entries({ forward, backward })) {
-    if (!Number.isSafeInteger(value) || value < 1) {
-      throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a whole number of slots' })
-    }
-  }
+  slots.check('forward', forward)
+  slots.check('backward', backward)
   const { spans, makespan } = simulateSchedule(actions, {
     forward,
     backward,

@@ -2,11 +2,11 @@ export {
   formatAction,
   formatActions,
   parseAction,
+  parseActions,
   type Action,
   type ActionKind,
   type ActionLists,
-} from './action.ts'
-export { parseActions } from './action-text.ts'
+} from './actions.ts'
 export type { GridOptions } from './grid.ts'
 export {
   customSchedule,
@@ -18,6 +18,11 @@ export {
   type ScheduleName,
   type ScheduleOptions,
 } from './schedule.ts'
-export type { Durations, SimulatedRank, Simulation, SimulationOptions } from './simulate.ts'
-export type { TimedAction } from './timing.ts'
+export type {
+  Durations,
+  SimulatedRank,
+  Simulation,
+  SimulationOptions,
+  TimedAction,
+} from './simulate.ts'
 export { validateSchedule } from './validate.ts'

@@ -1,14 +1,13 @@
-import type { Action, ActionKind } from './action.ts'
-import { interleaved } from './interleaved.ts'
-import { looped } from './looped.ts'
+import type { Action, ActionKind } from './actions.ts'
 
 /**
- * One rank's share of a schedule: what it runs, in order. Stages are dealt to the ranks in turn,
- * `chunks` each; but for `interleaved` and `looped` each has one, and its stage is its rank.
+ * One rank's part of a schedule: its actions, in order. Stages are dealt out to the ranks in turn, so
+ * that each gets `chunks` of them. In orders other than `interleaved` and `looped` each rank has one
+ * stage, whose number is the rank.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
-/** One micro-batch in the pipe at a time: what cutting a model by hand gives. */
+/** One micro-batch in the pipeline at a time: what dividing a model by hand gives. */
 const naive: Order = (stage, _stages, microbatches) =>
   range(0, microbatches).flatMap((m) => [act('F', stage, m), act('B', stage, m)])
 
@@ -19,9 +18,9 @@ const gpipe: Order = (stage, _stages, microbatches) => [
 ]
 
 /**
- * Warm up with as many forwards as there are stages behind, then one forward, one backward, then
- * drain (Narayanan et al., PipeDream-Flush, 2021). GPipe's bubble, but at most `stages - stage`
- * micro-batches in flight.
+ * A warm-up of as many forwards as there are later stages, then one forward and one backward in turn,
+ * then the remaining backwards (Narayanan et al., PipeDream-Flush, 2021). The bubble is GPipe's, but at
+ * most `stages - stage` micro-batches are in flight.
  */
 const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
   const warmup = Math.min(stages - stage - 1, microbatches)
@@ -34,10 +33,10 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
 }
 
 /**
- * 1F1B whose backwards are cut in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, H1): the
- * gradient of the input goes on at once, and those of the weights wait until there is nothing else
- * to do, at most `stage` micro-batches. A third of 1F1B's bubble where all three take as long, for
- * `stages` micro-batches in flight on every rank.
+ * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, H1): the
+ * gradient of the input is sent at once, and those of the weights wait until there is nothing else to
+ * do, for at most `stage` micro-batches. If F, I and W take equally long, the bubble is a third of
+ * 1F1B's, with `stages` micro-batches in flight on every rank.
  */
 const zeroBubble: Order = (stage, stages, microbatches) => {
   const actions: Action[] = []
@@ -56,6 +55,46 @@ const zeroBubble: Order = (stage, stages, microbatches) => {
   return actions
 }
 
+/**
+ * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021): rank r has the stages r, r + ranks,
+ * r + 2 ranks and so on, its *chunks* of the model. Groups of as many micro-batches as there are ranks
+ * go through one chunk, then through the next. After a warm-up one forward and one backward alternate.
+ * With v chunks per rank the bubble is that of 1F1B divided by v, for v times as many messages.
+ *
+ * If the number of micro-batches is not a multiple of the number of ranks, all forwards come first.
+ */
+const interleaved: Order = (rank, ranks, microbatches, chunks) => {
+  const visits = visitsOf(ranks, chunks, microbatches)
+  const forwards = visits.map(({ chunk, microbatch }) => act('F', chunk * ranks + rank, microbatch))
+  const backwards = visits.map(({ chunk, microbatch }) =>
+    act('B', (chunks - 1 - chunk) * ranks + rank, microbatch),
+  )
+  const total = visits.length
+  const warmup =
+    microbatches % ranks === 0
+      ? Math.min(2 * (ranks - rank - 1) + (chunks - 1) * ranks, total)
+      : total
+  const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
+  return [...forwards.slice(0, warmup), ...steady, ...backwards.slice(total - warmup)]
+}
+
+/**
+ * A looped, breadth-first order (Lamy-Poirier, 2022): stages are dealt out as for `interleaved`, and
+ * all micro-batches go forward through one chunk, then through the next, as in GPipe; backward they go
+ * in the reverse order of the chunks. The bubble is that of `interleaved`, also if the number of
+ * micro-batches is not a multiple of the number of ranks. The price is memory: all micro-batches of all
+ * chunks are in flight.
+ */
+const looped: Order = (rank, ranks, microbatches, chunks) => {
+  const list = (kind: 'F' | 'B', chunk: number): Action[] =>
+    range(0, microbatches).map((m) => act(kind, chunk * ranks + rank, m))
+  const order = range(0, chunks)
+  return [
+    ...order.flatMap((chunk) => list('F', chunk)),
+    ...order.toReversed().flatMap((chunk) => list('B', chunk)),
+  ]
+}
+
 export const orders = {
   naive,
   gpipe,
@@ -65,7 +104,7 @@ export const orders = {
   looped,
 } as const satisfies Record<string, Order>
 
-/** Whether each rank may have several stages. */
+/** Whether ranks may have several stages each. */
 export function takesChunks(name: unknown): boolean {
   return name === 'interleaved' || name === 'looped'
 }
@@ -76,4 +115,21 @@ function act(kind: ActionKind, stage: number, microbatch: number): Action {
 
 function range(from: number, to: number): number[] {
   return Array.from({ length: to - from }, (_, index) => from + index)
+}
+
+/** The order in which micro-batches reach the chunks of a rank. */
+function visitsOf(
+  ranks: number,
+  chunks: number,
+  microbatches: number,
+): { chunk: number; microbatch: number }[] {
+  const visits: { chunk: number; microbatch: number }[] = []
+  for (let first = 0; first < microbatches; first += ranks) {
+    const end = Math.min(first + ranks, microbatches)
+    for (let chunk = 0; chunk < chunks; chunk++) {
+      for (let microbatch = first; microbatch < end; microbatch++)
+        visits.push({ chunk, microbatch })
+    }
+  }
+  return visits
 }

@@ -1,6 +1,5 @@
-import { tsrError } from '@tsrun/core'
-import { parseAction, type Action, type ActionLists } from './action.ts'
-import { parseActions } from './action-text.ts'
+import { choice, count, tsrError } from '@tsrun/core'
+import { parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
 import { orders, takesChunks } from './orders.ts'
@@ -11,59 +10,59 @@ export type ScheduleName = keyof typeof orders
 
 export const scheduleNames = Object.keys(orders) as ScheduleName[]
 
+const nameRule = choice(scheduleNames)
+const countRule = count({ from: 1 })
+
 export interface ScheduleOptions {
-  /** Number of pipeline stages; at least 1. */
+  /** The number of pipeline stages, at least 1. */
   readonly stages: number
-  /** Ranks that the stages are dealt to in turn; default: a rank for each. Fewer for `interleaved` and `looped` only. */
+  /**
+   * The number of ranks to which stages are dealt out in turn; default: one per stage. Fewer are for
+   * `interleaved` and `looped` only.
+   */
   readonly ranks?: number
-  /** Parts that a batch is cut into; at least 1, also fewer than stages. */
+  /** The number of parts of a batch, at least 1; may be less than the number of stages. */
   readonly microbatches: number
 }
 
-/** Who does what, in which order: a list of actions for each rank, and what can be told from it. */
+/** Which rank runs which actions in which order, and what follows from that. */
 export interface Schedule {
   readonly name: string
   readonly stages: number
   readonly microbatches: number
   readonly actions: ActionLists
-  /** The rank that each stage lives on. */
+  /** The rank of each stage. */
   readonly placement: readonly number[]
-  /** @throws ERR_TSR_SCHEDULE naming the first offending action */
+  /** @throws ERR_TSR_SCHEDULE naming the first wrong action */
   validate(): void
-  /** Times the schedule; see `simulateSchedule`. */
+  /** Predicts the times of the actions. */
   simulate(options?: SimulationOptions): Simulation
-  /** Draws the schedule; see `drawGrid`. */
+  /** Draws the schedule with a row per rank and a column per time slot. */
   grid(options?: GridOptions): string
 }
 
 /**
- * Makes the schedule `name`, for one stage a rank, or for several of them with `interleaved` and `looped`.
+ * Makes the schedule `name` for one stage per rank, or with `interleaved` and `looped` for several.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
  * // 3 / 11: (stages - 1) / (microbatches + stages - 1)
  *
- * @throws ERR_TSR_ARGUMENT for an unknown name, or counts that are no whole numbers from 1
+ * @throws ERR_TSR_ARGUMENT for an unknown name, and for counts that are not whole numbers from 1
  */
 export function schedule(
   name: ScheduleName,
   { stages, microbatches, ranks = stages }: ScheduleOptions,
 ): Schedule {
-  if (!scheduleNames.includes(name)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'schedule',
-      value: JSON.stringify(name),
-      expected: `one of ${scheduleNames.join(', ')}`,
-    })
+  nameRule.check('schedule', name)
+  for (const [option, value] of Object.entries({ stages, microbatches, ranks })) {
+    countRule.check(option, value)
   }
-  requireCount('stages', stages)
-  requireCount('microbatches', microbatches)
-  requireCount('ranks', ranks)
   if (takesChunks(name) ? stages % ranks !== 0 : stages !== ranks) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'stages',
       value: stages,
-      expected: takesChunks(name) ? `a multiple of the ${ranks} ranks` : `${ranks}, one a rank`,
+      expected: takesChunks(name) ? `a multiple of the ${ranks} ranks` : `${ranks}, one per rank`,
     })
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
@@ -72,16 +71,16 @@ export function schedule(
   return new ActionSchedule(name, lists)
 }
 
-/** Lists of actions for each rank, as objects or as text like `0F3`. */
+/** A list of actions per rank, as objects or as text like `0F3`. */
 export type GivenLists = readonly (readonly (Action | string)[])[]
 
 /**
- * A schedule of your own: a list of actions for each rank. A stage may live on any rank.
+ * A schedule of your own: one list of actions per rank. A stage may be on any rank.
  *
  * @example
  * customSchedule([['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']])
  *
- * @throws ERR_TSR_SCHEDULE naming rank, place and reason when it is impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when it is impossible
  */
 export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
   const read = actions.map((list, rank) =>
@@ -96,12 +95,12 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
 }
 
 /**
- * A schedule from a file's text: CSV, spaces or JSON lines, see `parseActions`.
+ * A schedule from the text of a file: CSV, spaces or JSON lines, see `parseActions`.
  *
  * @example
  * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })
  *
- * @throws ERR_TSR_SCHEDULE naming rank, place and reason when it is none, or impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when it is none or impossible
  */
 export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)
@@ -133,11 +132,5 @@ class ActionSchedule implements Schedule {
 
   grid(options?: GridOptions): string {
     return drawGrid(this.actions, options)
-  }
-}
-
-function requireCount(name: string, value: number): void {
-  if (!Number.isSafeInteger(value) || value < 1) {
-    throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected: 'a whole number from 1' })
   }
 }

@@ -1,12 +1,11 @@
 import { tsrError } from '@tsrun/core'
-import type { ActionKind, ActionLists } from './action.ts'
-import { executionOrder, extentOf } from './dependencies.ts'
-import { timeActions, type TimedAction } from './timing.ts'
+import type { Action, ActionKind, ActionLists } from './actions.ts'
+import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
 
-/** One duration for all stages; or one for each; or, of a stage, one for each micro-batch. */
+/** One duration for all stages, or one per stage, or for a stage one per micro-batch. */
 export type Durations = number | readonly (number | readonly number[])[]
 
-/** How long actions take, in any unit; the result is in the same. */
+/** How long actions take, in any unit, which is also that of the result. */
 export interface SimulationOptions {
   /** Forward of one micro-batch through one stage; default 1. */
   readonly forward?: Durations
@@ -16,9 +15,9 @@ export interface SimulationOptions {
   readonly inputGradient?: Durations
   /** The half `W` of a backward; default half of `backward`. */
   readonly weightGradient?: Durations
-  /** Until a result of a stage is there on another rank; the sender goes on meanwhile. Default 0. */
+  /** The time until another rank has a stage's result; the sender goes on meanwhile. Default 0. */
   readonly transfer?: Durations
-  /** Cores that the ranks share: an action also waits until one is free. Default: enough. */
+  /** Cores that the ranks share: an action waits until one is free. Default: enough for all. */
   readonly cores?: number
 }
 
@@ -27,13 +26,18 @@ export interface SimulatedRank {
   readonly busy: number
   /** The rest of the makespan. */
   readonly idle: number
-  /** Most micro-batches whose activations are held at once: from F to B, or to W. */
+  /** The most micro-batches whose activations are held at one time: from F to B, or to W. */
   readonly peakInFlight: number
+}
+
+export interface TimedAction extends PlacedAction {
+  readonly start: number
+  readonly end: number
 }
 
 export interface Simulation {
   readonly makespan: number
-  /** Idle share of all ranks' time: 1 - busy / (ranks x makespan). */
+  /** The idle fraction of all ranks' time: 1 - busy / (ranks x makespan). */
   readonly bubble: number
   readonly ranks: readonly SimulatedRank[]
   /** In the order in which they end. */
@@ -43,7 +47,7 @@ export interface Simulation {
 /**
  * Times a schedule: each rank runs its actions in order, each as soon as what it needs has arrived.
  *
- * @throws ERR_TSR_SCHEDULE when some rank waits for ever; ERR_TSR_ARGUMENT for bad durations
+ * @throws ERR_TSR_SCHEDULE when a rank waits for ever; ERR_TSR_ARGUMENT for impossible durations
  */
 export function simulateSchedule(
   actions: ActionLists,
@@ -74,6 +78,76 @@ export function simulateSchedule(
     cores,
   })
   return summarize(spans, actions.length)
+}
+
+interface Costs {
+  readonly work: (action: Action) => number
+  /** Time from the end of a stage's action until another rank has its result. */
+  readonly transfer: (stage: number, microbatch: number) => number
+  /** How many actions can run at once; the others wait for a core, first come, first served. */
+  readonly cores: number
+}
+
+/** Runs lists that can finish (see `executionOrder`), event by event. */
+function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
+  const { stages } = extentOf(actions)
+  const arrivals = new Map<
+    string,
+    { rank: number; stage: number; microbatch: number; at: number }
+  >()
+  const running = actions.map((): TimedAction | undefined => undefined)
+  const next = actions.map(() => 0)
+  const free = actions.map(() => 0)
+  const spans: TimedAction[] = []
+  let time = 0
+
+  /** When `rank` can begin its next action; Infinity while something that it needs is missing. */
+  const readyAt = (rank: number): number => {
+    const action = actions[rank]![next[rank]!]
+    if (action === undefined || running[rank] !== undefined) return Infinity
+    return needsOf(action, stages).reduce((latest, need) => {
+      const from = arrivals.get(need)
+      if (from === undefined) return Infinity
+      return Math.max(
+        latest,
+        from.at + (from.rank === rank ? 0 : transfer(from.stage, from.microbatch)),
+      )
+    }, free[rank]!)
+  }
+  const start = (rank: number): void => {
+    const action = actions[rank]![next[rank]!]!
+    running[rank] = {
+      ...action,
+      rank,
+      position: next[rank]!,
+      start: time,
+      end: time + work(action),
+    }
+    next[rank]! += 1
+  }
+  const finish = (rank: number, span: TimedAction): void => {
+    const product = productOf(span)
+    if (product !== undefined) arrivals.set(product, { ...span, at: time })
+    spans.push(span)
+    running[rank] = undefined
+    free[rank] = time
+  }
+
+  for (;;) {
+    const queue = actions
+      .map((_, rank) => ({ rank, ready: readyAt(rank) }))
+      .sort((a, b) => a.ready - b.ready)
+    const idleCores = cores - running.filter((span) => span !== undefined).length
+    const runnable = queue.filter(({ ready }) => ready <= time).slice(0, idleCores)
+    for (const { rank } of runnable) start(rank)
+    const arrival = queue.find(({ ready }) => ready > time)?.ready ?? Infinity
+    const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
+    if (until === Infinity) return spans
+    time = until
+    running.forEach((span, rank) => {
+      if (span !== undefined && span.end <= time) finish(rank, span)
+    })
+  }
 }
 
 function summarize(spans: readonly TimedAction[], size: number): Simulation {
@@ -117,7 +191,7 @@ function timesOf(
     throw tsrError('ERR_TSR_ARGUMENT', {
       name,
       value: JSON.stringify(durations),
-      expected: `a duration of 0 or more, or ${stages} of them (one a stage), or of a stage ${microbatches} (one a micro-batch)`,
+      expected: `a duration of 0 or more, or ${stages} of them (one per stage), or for a stage ${microbatches} (one per micro-batch)`,
     })
   }
   return (stage, microbatch) => {

@@ -1,13 +1,13 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import { formatAction, type Action, type ActionLists } from './action.ts'
+import { formatAction, type Action, type ActionLists } from './actions.ts'
 import { executionOrder, extentOf } from './dependencies.ts'
 
 /**
- * Checks that `actions` is a schedule that trains: every stage lives on one rank; each runs the
- * forward of every micro-batch once, later its backward once, whole (`B`) or in halves (`I`, then
- * `W`); and no rank waits for ever.
+ * Checks that lists of actions train a model: every stage is on one rank; each runs the forward pass of
+ * every micro-batch once, and later its backward pass once, whole (`B`) or in halves (`I`, then `W`);
+ * and no rank waits for ever.
  *
- * @throws ERR_TSR_SCHEDULE naming the first offending action, rank by rank
+ * @throws ERR_TSR_SCHEDULE naming the first wrong action, in the order of the ranks
  */
 export function validateSchedule(actions: ActionLists): void {
   const { stages, microbatches, rankOfStage } = extentOf(actions)
@@ -38,7 +38,7 @@ export function validateSchedule(actions: ActionLists): void {
   executionOrder(actions)
 }
 
-/** As many as the text form has digits for. */
+/** The text format has six digits for each number. */
 const MOST = 1e6
 
 function numbersProblem({ kind, stage, microbatch }: Action): string | undefined {
@@ -54,8 +54,8 @@ function placeProblem(
   rank: number,
   rankOfStage: readonly number[],
 ): string | undefined {
-  const home = rankOfStage[stage]!
-  return home === rank ? undefined : `runs here, but stage ${stage} lives on rank ${home}`
+  const owner = rankOfStage[stage]!
+  return owner === rank ? undefined : `runs here, but stage ${stage} is on rank ${owner}`
 }
 
 function orderProblem(action: Action, done: ReadonlySet<string>): string | undefined {
@@ -65,13 +65,13 @@ function orderProblem(action: Action, done: ReadonlySet<string>): string | undef
     case 'F':
       return undefined
     case 'B':
-      if (ran('I') || ran('W')) return 'repeats a backward that ran in halves'
-      return ran('F') ? undefined : 'comes before its forward'
+      if (ran('I') || ran('W')) return 'repeats a backward pass that ran in halves'
+      return ran('F') ? undefined : 'comes before its forward pass'
     case 'I':
-      if (ran('B')) return 'repeats a backward that ran whole'
-      return ran('F') ? undefined : 'comes before its forward'
+      if (ran('B')) return 'repeats a whole backward pass'
+      return ran('F') ? undefined : 'comes before its forward pass'
     case 'W':
-      if (ran('B')) return 'repeats a backward that ran whole'
+      if (ran('B')) return 'repeats a whole backward pass'
       return ran('I') ? undefined : 'comes before the gradient of its input (I)'
   }
 }

@@ -1,0 +1,15 @@
+import { readFileSync } from 'node:fs'
+import { tsrError } from './errors/tsr-error.ts'
+
+/**
+ * Reads a file that the build of a package creates, such as compiled kernels.
+ *
+ * @throws ERR_TSR_INTERNAL when it is missing
+ */
+export function readBuiltFile(file: URL): Uint8Array<ArrayBuffer> {
+  try {
+    return readFileSync(file)
+  } catch (cause) {
+    throw tsrError('ERR_TSR_INTERNAL', { what: `${file.pathname} is missing` }, { cause })
+  }
+}

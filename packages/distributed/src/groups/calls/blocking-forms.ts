@@ -1,0 +1,54 @@
+import { operationCodes, type OperationName } from '../../operation.ts'
+import type {
+  BatchedMessage,
+  BlockingCalls,
+  CallOptions,
+  GroupCalls,
+  ProcessGroup,
+  Work,
+} from '../../process-group.ts'
+
+/** The calls on values of any shape, each made of several operations. */
+const objectCalls = [
+  'sendObject',
+  'recvObject',
+  'broadcastObject',
+  'allGatherObject',
+  'gatherObject',
+  'scatterObject',
+  'allToAllObject',
+] as const
+
+type CallName = OperationName | (typeof objectCalls)[number]
+
+type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } & Pick<
+  BlockingCalls,
+  'batchIsendIrecvSync'
+>
+
+class Base {
+  batchIsendIrecvSync(
+    this: ProcessGroup,
+    messages: readonly BatchedMessage[],
+    options?: CallOptions,
+  ): (number | undefined)[] {
+    const works = this.batchIsendIrecv(messages, options)
+    return works.map((work) => work.wait() as number | undefined)
+  }
+}
+
+type AsyncCalls = Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
+
+for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
+  Object.assign(Base.prototype, {
+    [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
+      return this[name]!(...args).wait()
+    },
+  })
+}
+
+/**
+ * The synchronous form of each call, as methods of its name with `Sync`: it starts the operation by
+ * the asynchronous method and waits for it.
+ */
+export const BlockingForms = Base as new () => Forms

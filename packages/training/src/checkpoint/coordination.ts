@@ -1,0 +1,107 @@
+import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+
+type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
+
+/**
+ * Runs something on every rank. If it fails on one rank, this throws on all: the error of the rank
+ * itself, or else that of the first rank that failed.
+ *
+ * @param timeout - the milliseconds to wait for the other ranks; default: the time-out of the group
+ * @returns the results of all ranks
+ */
+export async function onAllRanks<T>(
+  group: ProcessGroup | undefined,
+  run: () => T | Promise<T>,
+  timeout?: number,
+): Promise<T[]> {
+  if (group === undefined || group.size === 1) return [await run()]
+  let failure: { readonly error: unknown } | undefined
+  let outcome: Outcome<T>
+  try {
+    outcome = { value: await run() }
+  } catch (error) {
+    failure = { error }
+    const what = `rank ${String(group.rank)} failed: ${String(error)}`
+    const reported = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
+    outcome = { error: reported.toJSON() }
+  }
+  const outcomes = await group.allGatherObject(outcome, {
+    label: 'checkpoint',
+    ...(timeout !== undefined && { timeout }),
+  })
+  if (failure !== undefined) throw failure.error
+  return outcomes.map((each) => {
+    if ('error' in each) throw reviveTsrError(each.error)
+    return each.value
+  })
+}
+
+/** A save whose files are written while training continues. */
+export interface BackgroundSave {
+  readonly done: Promise<void>
+  /** Its error, until somebody has been told. */
+  unreported?: { readonly error: unknown }
+}
+
+interface SaveQueue {
+  /** The end of the last save. It resolves to that save if it has failed in the background. */
+  last: Promise<BackgroundSave | undefined>
+  /** See `writersOf`. */
+  writers?: Promise<ProcessGroup | undefined>
+}
+
+/** Between two calls for a group there is no other object to keep their order. */
+const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
+/** The queues of saves without a group, by folder. Entries are removed when they are empty. */
+const queuesOfFolders = new Map<string, SaveQueue>()
+
+function queueOf(key: ProcessGroup | string): SaveQueue {
+  const created = { last: Promise.resolve(undefined) }
+  const queue = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
+  if (queue !== undefined) return queue
+  if (typeof key === 'string') queuesOfFolders.set(key, created)
+  else queuesOfGroups.set(key, created)
+  return created
+}
+
+/**
+ * Runs the saves of a group, or those of this process to a folder, one after another.
+ *
+ * @param key - the group, or the folder
+ * @param save - gets the save before it, if that has failed in the background
+ */
+export async function inOrder<T extends { readonly background?: BackgroundSave }>(
+  key: ProcessGroup | string,
+  save: (failed: BackgroundSave | undefined) => Promise<T>,
+): Promise<T> {
+  const queue = queueOf(key)
+  const saving = queue.last.then(save)
+  const end = saving.then(
+    ({ background }) =>
+      background?.done.then(
+        () => undefined,
+        () => background,
+      ),
+    () => undefined,
+  )
+  queue.last = end
+  void end.then((failed) => {
+    const isEmpty = failed === undefined && queue.last === end
+    if (isEmpty && typeof key === 'string') queuesOfFolders.delete(key)
+  })
+  return await saving
+}
+
+/**
+ * The ranks of `group` for messages of a save while training continues. They need a group of their own,
+ * because ranks write at their own pace.
+ */
+export async function writersOf(
+  group: ProcessGroup | undefined,
+): Promise<ProcessGroup | undefined> {
+  if (group === undefined || group.size === 1) return undefined
+  const queue = queueOf(group)
+  queue.writers ??= group.split(0, group.rank, { name: `checkpoints of ${group.name}` })
+  return await queue.writers
+}

@@ -1,0 +1,101 @@
+import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { freeAfter } from '../group-buffers.ts'
+
+/** Two tensors of the same shape. */
+export type Pair = readonly [Tensor, Tensor]
+
+interface PairBuffer {
+  readonly values: Float32Array
+  work: Work<unknown> | undefined
+}
+
+/**
+ * Passes pairs of tensors round a ring of ranks, each to the next rank, while this rank computes. One
+ * pair leaves and one arrives at a time, in two buffers, however many ranks there are.
+ *
+ * One ring is for one pass. All ranks make the same calls.
+ */
+export class PairRing {
+  readonly #group: ProcessGroup
+  readonly #shape: readonly number[]
+  readonly #options: { readonly tag: number; readonly label: string }
+  readonly #length: number
+  #outgoing: PairBuffer
+  #incoming: PairBuffer
+
+  /**
+   * @param shape - of each tensor
+   * @param options - a different tag for each ring of a pass; errors begin with the label
+   */
+  constructor(
+    group: ProcessGroup,
+    shape: readonly number[],
+    options: { readonly tag: number; readonly label: string },
+  ) {
+    this.#group = group
+    this.#shape = shape
+    this.#options = options
+    this.#length = sizeOf(shape)
+    this.#outgoing = this.#alloc()
+    this.#incoming = this.#alloc()
+  }
+
+  /** Sends a pair, which can be disposed at once. */
+  send([first, second]: Pair): void {
+    const { values } = this.#outgoing
+    this.#outgoing.work?.wait()
+    void writeTo(first, values.subarray(0, this.#length))
+    void writeTo(second, values.subarray(this.#length))
+    this.#start()
+  }
+
+  /** Forwards the pair that was received last. */
+  forward(): void {
+    this.#outgoing.work?.wait()
+    const { values } = this.#incoming
+    this.#incoming = { values: this.#outgoing.values, work: undefined }
+    this.#outgoing = { values, work: undefined }
+    this.#start()
+  }
+
+  /** Starts to receive the pair of the previous rank. */
+  expect(): void {
+    const { rank, size } = this.#group
+    const from = (rank + size - 1) % size
+    this.#incoming.work = this.#group.recv(this.#incoming.values, from, this.#options)
+  }
+
+  /** Waits for the expected pair, which belongs to the current pass or tf.tidy. */
+  receive(): Pair {
+    const { work, values } = this.#incoming
+    work?.wait()
+    const [first, second] = [0, this.#length].map((from) =>
+      scopedTensorFrom(values.subarray(from, from + this.#length), this.#shape),
+    )
+    return [first!, second!]
+  }
+
+  /** Waits until the last pair has left. */
+  finish(): void {
+    this.#outgoing.work?.wait()
+  }
+
+  /** Frees the buffers, also after a pass that has failed. */
+  dispose(): void {
+    for (const { values, work } of [this.#outgoing, this.#incoming]) {
+      freeAfter(work, this.#group, values)
+    }
+  }
+
+  #start(): void {
+    const { rank, size } = this.#group
+    this.#outgoing.work = this.#group.send(this.#outgoing.values, (rank + 1) % size, this.#options)
+  }
+
+  #alloc(): PairBuffer {
+    return { values: this.#group.alloc('float32', 2 * this.#length), work: undefined }
+  }
+}

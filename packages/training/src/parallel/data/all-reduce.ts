@@ -1,0 +1,96 @@
+import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tensorFrom } from '../../backend/host-memory.ts'
+import { labelOf, type Bucket } from '../gradients/buckets.ts'
+import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
+import { wireBytes, type GradientOptions } from '../gradients/options.ts'
+import { freeAfter } from '../group-buffers.ts'
+
+/** A bucket in the arena. */
+interface Filling {
+  readonly bucket: Bucket
+  readonly label: string
+  readonly gradients: Float32Array
+  /** What travels, if that has another format. */
+  readonly encoded: Uint16Array | undefined
+  work: Work | undefined
+}
+
+/** Averages gradients over the ranks of a group: every rank gets all of them. */
+export class AllReduceExchange extends GradientExchange {
+  readonly #group: ProcessGroup
+  readonly #options: GradientOptions
+  readonly #fillings: readonly Filling[]
+
+  constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
+    super(buckets)
+    this.#group = group
+    this.#options = options
+    const { wire } = options
+    this.#fillings = buckets.map((bucket, index) => ({
+      bucket,
+      label: labelOf(bucket, index),
+      gradients: group.alloc('float32', bucket.length),
+      encoded: wire === 'float32' ? undefined : group.alloc(wire, bucket.length),
+      work: undefined,
+    }))
+  }
+
+  get traffic(): Traffic {
+    const elements = this.#fillings.reduce((sum, { bucket }) => sum + bucket.length, 0)
+    return {
+      collectives: this.#fillings.length,
+      bytes: elements * wireBytes(this.#options.wire),
+    }
+  }
+
+  async finished(): Promise<void> {
+    for (const { work } of this.#fillings) await work
+  }
+
+  /**
+   * Ends the step.
+   *
+   * @returns each average times `factor` except those of `without`, as tensors that the caller owns
+   */
+  take(factor: number, without: ReadonlySet<string>): Map<string, Tensor> {
+    const gradients = new Map<string, Tensor>()
+    for (const filling of this.#fillings) {
+      if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
+      for (const { parameter, offset, length } of filling.bucket.slots) {
+        if (without.has(parameter.name)) continue
+        const source = filling.gradients.subarray(offset, offset + length)
+        if (factor !== 1) for (let i = 0; i < length; i++) source[i]! *= factor
+        gradients.set(parameter.name, tensorFrom(source, parameter.shape))
+      }
+      filling.work = undefined
+    }
+    this.clear()
+    return gradients
+  }
+
+  /** Frees the buckets as soon as no values of other ranks can arrive in them. */
+  dispose(): void {
+    for (const { gradients, encoded, work } of this.#fillings) {
+      freeAfter(work, this.#group, gradients)
+      if (encoded !== undefined) freeAfter(work, this.#group, encoded)
+    }
+  }
+
+  protected override memoryOf(index: number): Float32Array {
+    return this.#fillings[index]!.gradients
+  }
+
+  protected override start(index: number): void {
+    const filling = this.#fillings[index]!
+    const { gradients, encoded, label } = filling
+    const { deterministic } = this.#options
+    if (encoded === undefined) {
+      filling.work = this.#group.allReduce(gradients, { op: 'avg', deterministic, label })
+    } else {
+      // divided before they are summed, because the largest float16 is 65504
+      this.#group.convert(encoded, gradients, 1 / this.#group.size)
+      filling.work = this.#group.allReduce(encoded, { deterministic, label })
+    }
+  }
+}

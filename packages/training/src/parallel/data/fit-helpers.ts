@@ -1,0 +1,77 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import type { LayersModelLike } from '../../checkpoint/layers-model.ts'
+import { flatten, partsOf } from '../../optim/flat-gradients.ts'
+import { compareParameters } from '../gradients/replicas.ts'
+import { checkGroup } from '../requirements.ts'
+
+/** What `fit` and `new CustomCallback` of tf.layers take. */
+export interface MetricsCallback {
+  onEpochEnd(epoch: number, logs?: Record<string, unknown>): Promise<void>
+}
+
+/**
+ * Makes the loss and the metrics of `fit` the same on all ranks (like Horovod's MetricAverageCallback):
+ * replaces each with the mean over the ranks, before later callbacks and the history see it. So all
+ * ranks stop early at the same epoch, or none does. All ranks fit equally many epochs with the same
+ * metrics.
+ *
+ * @example
+ * const average = new tfjs.CustomCallback(averageMetrics(group))
+ * const patient = tfjs.callbacks.earlyStopping({ monitor: 'val_loss', patience: 2 })
+ * await model.fit(x, y, { validationSplit: 0.1, callbacks: [average, patient] })
+ */
+export function averageMetrics(group: ProcessGroup): MetricsCallback {
+  return {
+    async onEpochEnd(_epoch, logs = {}) {
+      const names = Object.keys(logs)
+        .filter((name) => typeof logs[name] === 'number')
+        .sort()
+      const values = Float64Array.from(names, (name) => logs[name] as number)
+      await group.allReduce(values, { op: 'avg', label: `metrics: ${names.join(', ')}` })
+      for (const [i, name] of names.entries()) logs[name] = values[i]!
+    },
+  }
+}
+
+/**
+ * Gives all weights of a tf.layers model the values of `root`, including those that are not trained,
+ * which a `DistributedOptimizer` does not see. Call it if frozen layers start with random values, or
+ * after `fit` if the model has moving averages (batch normalization), which differ between ranks.
+ *
+ * @throws ERR_TSR_REPLICA when the ranks have different weights, ERR_TSR_ARGUMENT
+ *
+ * @example
+ * await broadcastWeights(model, group)
+ */
+export async function broadcastWeights(
+  { layers }: LayersModelLike,
+  group: ProcessGroup,
+  root = 0,
+): Promise<void> {
+  checkGroup(group)
+  const weights = layers.flatMap((layer, index) =>
+    layer.weights.map((variable, i) => {
+      const { originalName, shape, shard } = variable
+      const name = `${String(index)}.${String(i)} ${originalName}`
+      return { variable, name, shape: shape as readonly number[], shard }
+    }),
+  )
+  await compareParameters(weights, group)
+  const layout = flatten(weights)
+  const buffer = group.alloc('float32', layout.length)
+  try {
+    const parts = partsOf(layout, buffer)
+    if (group.rank === root) {
+      for (const { name, variable } of weights) await writeTo(variable.read(), parts.get(name)!)
+    }
+    await group.broadcast(buffer, root, { label: 'weights of the model' })
+    for (const { name, shape, variable } of group.rank === root ? [] : weights) {
+      const value = tensorFrom(parts.get(name)!, shape)
+      variable.write(value)
+      value.dispose()
+    }
+  } finally {
+    group.free(buffer)
+  }
+}

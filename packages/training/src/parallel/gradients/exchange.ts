@@ -1,0 +1,155 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { Bucket, Slot } from './buckets.ts'
+
+/** What a step sends. */
+export interface Traffic {
+  readonly collectives: number
+  /** Bytes of the buffers that collectives work on. */
+  readonly bytes: number
+}
+
+/** Which gradients of a bucket this step has. */
+interface Arrivals {
+  readonly index: number
+  readonly bucket: Bucket
+  /** Names of parameters with a gradient from this pass or from an accumulated one. */
+  readonly present: Set<string>
+  /** Names of parameters to whose gradient nothing is added any more in this step. */
+  readonly complete: Set<string>
+}
+
+interface Place {
+  readonly arrivals: Arrivals
+  readonly slot: Slot
+}
+
+/**
+ * Exchanges the gradients of a step between ranks, bucket by bucket, while the backward pass goes on.
+ * Every rank starts its buckets in the same order, in whatever order it gets its gradients. What a
+ * bucket's exchange is, an all-reduce or a reduce-scatter, subclasses say.
+ */
+export abstract class GradientExchange {
+  readonly #arrivals: readonly Arrivals[]
+  readonly #places = new Map<string, Place>()
+  #started = 0
+  /** Names of parameters, in the order in which their gradients were complete. */
+  order: string[] = []
+
+  constructor(buckets: readonly Bucket[]) {
+    this.#arrivals = buckets.map((bucket, index) => ({
+      index,
+      bucket,
+      present: new Set(),
+      complete: new Set(),
+    }))
+    for (const arrivals of this.#arrivals) {
+      for (const slot of arrivals.bucket.slots) {
+        this.#places.set(slot.parameter.name, { arrivals, slot })
+      }
+    }
+  }
+
+  /** The memory of a whole bucket. */
+  protected abstract memoryOf(index: number): Float32Array
+
+  /** Starts the exchange of a complete bucket. */
+  protected abstract start(index: number): void
+
+  /** Waits until the exchanges of all buckets have completed. */
+  abstract finished(): Promise<void>
+
+  /** How many buckets have started. */
+  protected get started(): number {
+    return this.#started
+  }
+
+  /** The names of all parameters, in the order of the buckets. */
+  get names(): string[] {
+    return [...this.#places.keys()]
+  }
+
+  /** Whether this step has a gradient of each parameter, in the order of `names`. */
+  get used(): boolean[] {
+    return this.#arrivals.flatMap(({ bucket, present }) =>
+      bucket.slots.map(({ parameter }) => present.has(parameter.name)),
+    )
+  }
+
+  /**
+   * Adds a gradient to those of this step, and starts the buckets that are complete now. Parameters in
+   * no bucket are frozen and passed over. The tensor stays the caller's.
+   *
+   * @param isLast - whether no other pass adds to it in this step
+   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when it does not have the parameter's shape;
+   *   ERR_TSR_SYNC_READ when the backend would have to be waited for
+   */
+  add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean): void {
+    const place = this.#places.get(name)
+    if (place === undefined) return
+    const { index, present, complete } = place.arrivals
+    if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
+    checkShape(name, shape, gradient)
+    const { offset, length } = place.slot
+    const target = this.memoryOf(index).subarray(offset, offset + length)
+    if (present.has(name)) addTo(target, gradient)
+    else copyAtOnce(gradient, target)
+    present.add(name)
+    if (!isLast) return
+    complete.add(name)
+    this.order.push(name)
+    this.#startComplete()
+  }
+
+  /** Starts the buckets before `end` that have not started, with zeros for missing gradients. */
+  startUntil(end = this.#arrivals.length): void {
+    while (this.#started < end) {
+      const { index, bucket, present, complete } = this.#arrivals[this.#started]!
+      const memory = this.memoryOf(index)
+      for (const { parameter, offset, length } of bucket.slots) {
+        if (!present.has(parameter.name)) memory.fill(0, offset, offset + length)
+        complete.add(parameter.name)
+      }
+      this.#startComplete()
+    }
+  }
+
+  /** Prepares the next step. */
+  clear(): void {
+    for (const { present, complete } of this.#arrivals) {
+      present.clear()
+      complete.clear()
+    }
+    this.#started = 0
+    this.order = []
+  }
+
+  #startComplete(): void {
+    for (;;) {
+      const next = this.#arrivals[this.#started]
+      if (next === undefined || next.complete.size < next.bucket.slots.length) return
+      this.#started++
+      this.start(next.index)
+    }
+  }
+}
+
+function checkShape(name: string, shape: readonly number[], gradient: Tensor): void {
+  const [found, expected] = [gradient.shape.join(', '), shape.join(', ')]
+  if (found === expected) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the gradient of ${name}`,
+    value: `a tensor of shape [${found}]`,
+    expected: `[${expected}]`,
+  })
+}
+
+function copyAtOnce(gradient: Tensor, target: Float32Array): void {
+  const written = writeTo(gradient, target)
+  if (written === undefined) return
+  written.catch(() => undefined)
+  // throws, as the values can only be fetched
+  viewOf(gradient)
+}

@@ -1,0 +1,161 @@
+import {
+  anything,
+  choice,
+  declareOptions,
+  flag,
+  positive,
+  shown,
+  tsrError,
+  type Complete,
+} from '@tsrun/core'
+import { describe } from '../../model/describe.ts'
+import { matchName, matchNames, type NamePatterns } from '../../model/name-patterns.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { Replicated } from './averaging.ts'
+
+const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
+
+/** The format in which gradients travel. 16-bit formats halve the bytes and lose precision. */
+export type WireFormat = (typeof WIRE_FORMATS)[number]
+
+export interface DataParallelOptions {
+  /** Bytes of float32 gradients that travel together; default 25 MiB. */
+  readonly bucketBytes?: number
+  /** The same for the first bucket, before which there is nothing to send; default 1 MiB. */
+  readonly firstBucketBytes?: number
+  /** The format in which gradients travel, divided by the number of ranks; default float32. */
+  readonly wire?: WireFormat
+  /**
+   * Sums gradients in the order of the ranks, which gives the same bits with any buckets, algorithms
+   * and stages of `fullyShard`; default false. With two ranks the bits are always the same.
+   */
+  readonly deterministic?: boolean
+  /**
+   * `mean` (default): the mean of the ranks' gradients, which is that of a single process if all ranks
+   * have as many examples. `token`: the sum over all ranks, divided by the number of tokens (or
+   * examples) of all; the loss of each rank is then a sum too.
+   */
+  readonly reduction?: 'mean' | 'token'
+  /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */
+  readonly frozen?: NamePatterns
+  /**
+   * What a parameter gets that this rank has not used in a step: an error (default), or a gradient of
+   * zero. A parameter that no rank has used gets no gradient then.
+   */
+  readonly unused?: 'error' | 'zeros'
+}
+
+const MIB = 1024 * 1024
+const bytes = positive('a positive number of bytes')
+
+export const gradientRules = {
+  bucketBytes: bytes.default(25 * MIB),
+  firstBucketBytes: bytes.default(MIB),
+  wire: choice(WIRE_FORMATS).default('float32'),
+  deterministic: flag().default(false),
+  reduction: choice(['mean', 'token']).default('mean'),
+  frozen: anything<NamePatterns>(),
+  unused: choice(['error', 'zeros']).default('error'),
+}
+
+/** Complete options. */
+export type GradientOptions = Complete<typeof gradientRules>
+
+/** @throws ERR_TSR_ARGUMENT */
+export const readDataParallelOptions: (given: DataParallelOptions) => GradientOptions =
+  declareOptions(gradientRules)
+
+/** Bytes of a gradient's element while it travels. */
+export function wireBytes(wire: WireFormat): number {
+  return wire === 'float32' ? 4 : 2
+}
+
+/** The parameters of a module, a tied one once, and those that are trained. */
+export interface ModelParameters {
+  readonly all: readonly Parameter[]
+  readonly trained: readonly Parameter[]
+}
+
+/**
+ * @throws ERR_TSR_ARGUMENT when it is not a module, two parameters have the same name, or `frozen` names
+ *   none
+ */
+export function parametersOf(
+  module: Replicated,
+  { frozen = [] }: Pick<GradientOptions, 'frozen'>,
+): ModelParameters {
+  checkModule(module)
+  const all = [...new Set(module.parameters)]
+  const names = all.map(({ name }) => name)
+  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  if (twice !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'module',
+      value: `one with two parameters of the name ${twice}`,
+      expected: 'a different name for each; a tied parameter is one object, listed several times',
+    })
+  }
+  const unknown = patternsOf(frozen).find((pattern) => !names.some(matchName(pattern)))
+  if (unknown !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'frozen',
+      value: unknown,
+      expected: `names of parameters: ${names.join(', ')}`,
+    })
+  }
+  const isFrozen = matchNames(frozen)
+  return { all, trained: all.filter(({ name }) => !isFrozen(name)) }
+}
+
+/**
+ * Checks that there is something to train. A rank's part of a pipeline may have nothing.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function checkTrained(module: Replicated, { trained }: ModelParameters): void {
+  if (trained.length > 0 || 'averageBy' in module) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'module',
+    value: 'one without a parameter that is trained',
+    expected: 'one with at least one',
+  })
+}
+
+/** @throws ERR_TSR_ARGUMENT unless a number of tokens is given exactly when `reduction` needs it */
+export function checkTokens(
+  { reduction }: Pick<GradientOptions, 'reduction'>,
+  tokens: number | undefined,
+): void {
+  const isRight =
+    reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
+  if (isRight) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'tokens',
+    value: shown(tokens),
+    expected: "a number >= 0 with reduction: 'token', and only there",
+  })
+}
+
+function checkModule(module: Replicated): void {
+  const { parameters } = (module as Partial<Replicated> | undefined | null) ?? {}
+  if (Array.isArray(parameters)) return
+  const value = describe(module)
+  const advice = {
+    'a recipe': 'a module: build() makes one from a recipe, and so does a pipeline',
+    'a model of tf.layers': 'a module; for a model of tf.layers there is DistributedOptimizer',
+  }[value]
+  const expected = advice ?? 'a module, which has parameters'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'module', value, expected })
+}
+
+function patternsOf(patterns: unknown): string[] {
+  if (typeof patterns === 'function') return []
+  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
+  const odd = list.find((pattern) => typeof pattern !== 'string')
+  if (odd === undefined) return list as string[]
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'frozen',
+    value: shown(odd),
+    expected: 'names, patterns of names, or a predicate of names',
+  })
+}

@@ -1,0 +1,148 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { replaceValue, type Parameter, type Shard } from '../../model/parameter.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { OptimizerState } from '../../optim/state.ts'
+import type { ModelParameters } from './options.ts'
+
+/** What is compared of a parameter. */
+type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
+
+/** What has to be the same on all ranks, in words. */
+interface ReplicaFacts {
+  readonly parameters: readonly string[]
+  /** One entry per option, in the same order on all ranks. */
+  readonly options: readonly string[]
+}
+
+/**
+ * Compares the parameters of all ranks (names, shapes, which part of a tensor, whether it is trained)
+ * and their options with those of rank 0, before a difference can make a rank wait for ever or add up
+ * what does not belong together.
+ *
+ * @throws ERR_TSR_REPLICA naming the first difference, on every rank
+ */
+export async function compareFacts(
+  { all, trained }: ModelParameters,
+  options: Readonly<Record<string, unknown>>,
+  group: ProcessGroup,
+): Promise<void> {
+  const described = describeParameters(all)
+  const facts: ReplicaFacts = {
+    parameters: all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
+    options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
+  }
+  const ranks = await group.allGatherObject(facts)
+  for (const what of ['parameters', 'options'] as const) {
+    compareReplicas(
+      ranks.map((each) => each[what]),
+      group,
+      what,
+    )
+  }
+}
+
+/**
+ * Compares only the parameters: names, shapes, and which part of a tensor they are.
+ *
+ * @throws ERR_TSR_REPLICA naming the first difference, on every rank
+ */
+export async function compareParameters(
+  parameters: readonly Described[],
+  group: ProcessGroup,
+): Promise<void> {
+  compareReplicas(await group.allGatherObject(describeParameters(parameters)), group)
+}
+
+/** Describes parameters for `compareReplicas`. */
+export function describeParameters(parameters: readonly Described[]): string[] {
+  return parameters.map(({ name, shape, shard }) => {
+    const own = `${name} [${shape.join(', ')}]`
+    if (shard === undefined) return own
+    return `${own} of [${shard.shape.join(', ')}], from ${shard.offset} along axis ${shard.axis}`
+  })
+}
+
+/**
+ * @param all - what each rank of the group has
+ * @throws ERR_TSR_REPLICA naming the first difference from rank 0
+ */
+export function compareReplicas(
+  all: readonly (readonly string[])[],
+  { ranks }: Pick<ProcessGroup, 'ranks'>,
+  what: 'parameters' | 'options' = 'parameters',
+): void {
+  const [first] = all
+  for (const [rank, other] of all.entries()) {
+    const length = Math.max(first!.length, other.length)
+    for (let i = 0; i < length; i++) {
+      if (other[i] === first![i]) continue
+      const has = other[i] ?? `no more ${what}`
+      throw tsrError('ERR_TSR_REPLICA', {
+        rank: ranks[rank]!,
+        first: ranks[0]!,
+        what,
+        has: what === 'parameters' ? `number ${i} is ${has}` : has,
+        wanted: first![i] ?? `no more ${what}`,
+      })
+    }
+  }
+}
+
+/** Marks parameters whose gradients are averaged, so that `parallelize` does not replace them. */
+export function markReplicated(parameters: readonly Parameter[], isReplicated: boolean): void {
+  for (const parameter of parameters) parameter.isReplicated = isReplicated
+}
+
+/** Gives the parameters of all ranks the values of `root`. */
+export async function broadcastParameters(
+  parameters: readonly Parameter[],
+  group: ProcessGroup,
+  root: number,
+): Promise<void> {
+  for (const parameter of parameters) {
+    const { name, shape, value } = parameter
+    const buffer = group.alloc('float32', value.size)
+    try {
+      if (group.rank === root) await writeTo(value, buffer)
+      await group.broadcast(buffer, root, { label: `parameter ${name}` })
+      if (group.rank !== root) {
+        replaceValue(parameter, tensorFrom(buffer, shape))
+      }
+    } finally {
+      group.free(buffer)
+    }
+  }
+}
+
+/** Gives the optimizers of all ranks the state and the learning rate of that of `root`. */
+export async function broadcastState(
+  optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>,
+  group: ProcessGroup,
+  root: number,
+): Promise<void> {
+  const isRoot = group.rank === root
+  const state: OptimizerState = isRoot ? await optimizer.state() : new Map()
+  const own = Array.from(state, ([name, { steps, values }]) => ({
+    name,
+    steps,
+    sizes: Object.entries(values).map(([kind, { length }]) => [kind, length] as const),
+  }))
+  const { learningRate, kept } = await group.broadcastObject(
+    { learningRate: optimizer.learningRate, kept: own },
+    root,
+  )
+  const received = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+  for (const { name, steps, sizes } of kept) {
+    const values: Record<string, Float32Array> = {}
+    for (const [kind, length] of sizes) {
+      values[kind] = state.get(name)?.values[kind] ?? new Float32Array(length)
+      await group.broadcast(values[kind], root, { label: `optimizer, ${kind} of ${name}` })
+    }
+    received.set(name, { steps, values })
+  }
+  if (isRoot) return
+  optimizer.loadState(received)
+  optimizer.learningRate = learningRate
+}

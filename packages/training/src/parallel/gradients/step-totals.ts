@@ -1,0 +1,58 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { GradientExchange } from './exchange.ts'
+import type { GradientOptions } from './options.ts'
+
+/** What all ranks have together in a step, beside the gradients. */
+export interface StepTotals {
+  /** What gradients are averaged over: the number of ranks, or of tokens. */
+  readonly count: number
+  /** Names of parameters that no rank has used. */
+  readonly unused: ReadonlySet<string>
+}
+
+/** The number of ranks of all axes together. */
+export function countRanks(axes: readonly ProcessGroup[]): number {
+  return axes.reduce((product, { size }) => product * size, 1)
+}
+
+/** Sums over all axes with one collective per axis, or with none if the options do not need it. */
+export async function sumStep(
+  axes: readonly ProcessGroup[],
+  { reduction, unused }: GradientOptions,
+  { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+  tokens = 0,
+): Promise<StepTotals> {
+  const ranks = countRanks(axes)
+  const marks = unused === 'zeros' ? used.map(Number) : []
+  if (reduction === 'mean' && marks.length === 0) return { count: ranks, unused: new Set() }
+  const [group] = axes
+  const totals = group!.alloc('float64', 1 + marks.length)
+  try {
+    totals.set([tokens, ...marks])
+    for (const axis of axes) await axis.allReduce(totals, { label: 'tokens, used parameters' })
+    return {
+      count: reduction === 'token' ? totals[0]! : ranks,
+      unused: new Set(names.filter((_, i) => totals[i + 1] === 0)),
+    }
+  } finally {
+    group!.free(totals)
+  }
+}
+
+/** @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or need not */
+export function checkUsed(
+  { unused }: GradientOptions,
+  { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+  { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
+): void {
+  if (unused === 'zeros' || used.every(Boolean)) return
+  const parameters = names.filter((_, i) => used[i] === false).join(', ')
+  throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
+}
+
+/** The factor that turns an average over the ranks into one over `count`. */
+export function factorOf(axes: readonly ProcessGroup[], count: number): number {
+  // without any example there is no gradient
+  return count === 0 ? 0 : countRanks(axes) / count
+}

@@ -1,0 +1,129 @@
+import { anything, callback, count, declareOptions, monotonicNow } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { recordModule } from '../../../autograd/record.ts'
+import { takeScalar } from '../../../backend/host-memory.ts'
+import { disposeModule, type Module } from '../../../model/module.ts'
+import { summedCrossEntropy } from '../../../nn/cross-entropy.ts'
+import { recordLoss, type Loss } from '../../../nn/loss.ts'
+import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
+import { checkRecipe, type PipelineModel } from '../../recipe.ts'
+import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
+
+export interface MeasureCostsOptions {
+  /** The number of micro-batches, as for the pipeline; costs are those of one. Default 8. */
+  readonly microbatches?: number
+  /** The number of measured passes of each layer, after one to warm up; default 5. */
+  readonly repeats?: number
+  /** A part of the cost of the last layer; default `summedCrossEntropy`. */
+  readonly loss?: Loss
+  /**
+   * The groups along the other axes of a mesh, for example `[mesh.dp, mesh.tp]`. A layer's cost is then
+   * its largest cost on any of their ranks, so that all divide the model in the same way. Default: none.
+   */
+  readonly peers?: readonly ProcessGroup[]
+}
+
+const readOptions = declareOptions({
+  microbatches: count({ from: 1 }).default(8),
+  repeats: count({ from: 1 }).default(5),
+  loss: callback<Loss>().default(summedCrossEntropy),
+  peers: anything<readonly ProcessGroup[]>(),
+})
+
+/**
+ * Measures the cost of each layer of a model: the median time of a forward and a backward pass of one
+ * micro-batch, in milliseconds. Rank 0 builds one layer after another and tells the other ranks of the
+ * group the costs, so that all divide the model in the same way. All ranks call it.
+ *
+ * @param group - that of the pipeline: on a mesh its axis and not the world; the other axes are `peers`
+ *
+ * @example
+ * const costs = await measureCosts(model, group, batch)
+ * const pipe = pipeline(model, group, { split: { costs } })
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export async function measureCosts(
+  model: PipelineModel,
+  group: ProcessGroup,
+  batch: Batch,
+  options: MeasureCostsOptions = {},
+): Promise<number[]> {
+  checkRecipe(model)
+  const { microbatches, repeats, loss, peers = [] } = readOptions(options)
+  const own = group.rank === 0 ? await measureOwn(model, batch, microbatches, repeats, loss) : []
+  const told = await group.broadcastObject(own, 0, { label: 'costs of layers' })
+  const costs = Float64Array.from(told)
+  for (const axis of peers) await axis.allReduce(costs, { op: 'max', label: 'costs of layers' })
+  return [...costs]
+}
+
+async function measureOwn(
+  model: PipelineModel,
+  batch: Batch,
+  count: number,
+  repeats: number,
+  loss: Loss,
+): Promise<number[]> {
+  const parts = cutBatch(batch, count)
+  const costs: number[] = []
+  let input = parts.inputs(0)
+  try {
+    for (let layer = 0; layer < model.layers; layer++) {
+      const module = model.slice(layer, layer + 1)
+      const isLast = layer === model.layers - 1
+      try {
+        const run = {
+          module,
+          input,
+          loss: isLast ? loss : undefined,
+          needsInputGradient: layer > 0,
+        }
+        const times: number[] = []
+        for (let pass = -1; pass < repeats; pass++) {
+          const time = await timePass(run, parts)
+          if (pass >= 0) times.push(time)
+        }
+        costs.push(times.sort((a, b) => a - b)[times.length >> 1]!)
+        const output = tf.tidy(() => module.forward(input))
+        input.dispose()
+        input = output
+      } finally {
+        disposeModule(module)
+      }
+    }
+    return costs
+  } finally {
+    input.dispose()
+    parts.dispose()
+  }
+}
+
+interface Run {
+  readonly module: Module
+  readonly input: Tensor
+  readonly loss: Loss | undefined
+  readonly needsInputGradient: boolean
+}
+
+/** Milliseconds until a gradient was fetched: on some backends only that waits for the computation. */
+async function timePass(run: Run, parts: Microbatches): Promise<number> {
+  const { module, input, needsInputGradient } = run
+  const labels = run.loss === undefined ? undefined : parts.labels(0)
+  const start = monotonicNow()
+  const recording = recordModule(module, input, { needsInputGradient })
+  const { value } = recording
+  const loss = labels === undefined ? undefined : recordLoss(run.loss!, value, labels)
+  const one = tf.scalar(1)
+  const dy = loss?.backward(one, () => undefined) ?? tf.onesLike(value)
+  const gradients: Tensor[] = []
+  const inputGradient = recording.backward(dy, (_, gradient) => gradients.push(gradient))
+  if (inputGradient !== undefined) gradients.push(inputGradient)
+  const sums = tf.tidy(() => tf.addN([tf.scalar(0), ...gradients.slice(-1).map((g) => tf.sum(g))]))
+  await takeScalar(sums)
+  const time = monotonicNow() - start
+  tf.dispose([dy, one, ...gradients, ...(labels === undefined ? [] : [labels])])
+  loss?.dispose()
+  recording.dispose()
+  return time
+}

@@ -1,0 +1,132 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { recordModule } from '../../../autograd/record.ts'
+import { createTensor } from '../../../backend/host-memory.ts'
+import type { Module } from '../../../model/module.ts'
+import type { Recording } from '../../../model/recording.ts'
+import { shardedMLP } from '../../../nn/sharded-mlp.ts'
+import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
+import type { Batch } from '../microbatches.ts'
+import { pipeline } from '../pipeline.ts'
+import { schedule, type ScheduleName } from '../schedule/schedule.ts'
+import { StepMeter } from './meter.ts'
+import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
+
+export interface MeasureOptions {
+  /** The width of all layers, including inputs and outputs. */
+  readonly hidden: number
+  readonly layers: number
+  /** The number of examples of a batch. */
+  readonly batch: number
+  readonly microbatches: number
+  readonly schedules: readonly ScheduleName[]
+  /** The number of measured steps of each schedule, after one to warm up. */
+  readonly steps: number
+}
+
+export interface MeasuredSchedule extends PipelineReport {
+  readonly schedule: ScheduleName
+}
+
+/**
+ * Runs forward and backward passes of a plain network of equal layers with each of the schedules in
+ * turn, and reports each beside the prediction of the simulator. All ranks of `group` call it and get
+ * the same result. A backend must be loaded.
+ *
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
+ */
+export async function measureSchedules(
+  group: ProcessGroup,
+  { hidden, layers, batch: size, microbatches, schedules, steps }: MeasureOptions,
+): Promise<MeasuredSchedule[]> {
+  const mlp = shardedMLP({ layers, inputs: hidden, hidden, outputs: hidden })
+  const slice = (from: number, to: number): Module =>
+    from === 0 ? withInputGradient(mlp.slice(from, to)) : mlp.slice(from, to)
+  const runs = schedules.map((name) => {
+    const options = { schedule: name, microbatches, loss: halfSquares }
+    const pipe = pipeline({ layers, slice }, group, options)
+    return { name, pipe, meter: new StepMeter(pipe.recorder) }
+  })
+  const batch = testBatch(size, hidden)
+  const pass = async ({ pipe }: (typeof runs)[number]): Promise<void> => {
+    const { gradients } = await pipe.forwardBackward(batch)
+    for (const gradient of gradients.values()) gradient.dispose()
+  }
+  for (let step = -1; step < steps; step++) {
+    for (const run of runs) {
+      await group.barrier()
+      await (step < 0 ? pass(run) : run.meter.time(() => pass(run)))
+    }
+  }
+  const parts = Math.min(microbatches, size)
+  const reports: MeasuredSchedule[] = []
+  for (const { name, pipe, meter } of runs) {
+    const stages = group.size * pipe.chunks.length
+    const made = schedule(name, { stages, ranks: group.size, microbatches: parts })
+    const spans = (await group.allGatherObject(meter.lastSpans)).flat()
+    const report = pipelineReport(await meter.gather(group), made, { transfer: messageTime(spans) })
+    reports.push({ schedule: name, ...report })
+  }
+  for (const { pipe } of runs) pipe.dispose()
+  return reports
+}
+
+function testBatch(size: number, width: number): Batch {
+  return {
+    size,
+    inputs: () =>
+      createTensor([size, width], (values) => {
+        for (let at = 0; at < values.length; at++) values[at] = Math.sin(at)
+      }),
+    labels: () => tf.zeros([size], 'int32'),
+  }
+}
+
+/** Gives the first stage as much to do as the others: it computes the gradient of its input, too. */
+function withInputGradient(module: Module): Module {
+  return {
+    parameters: module.parameters,
+    forward: (x) => module.forward(x),
+    record: (x) => {
+      const recording = recordModule(module, x, { needsInputGradient: true })
+      return {
+        value: recording.value,
+        backward: (dy, onGradient) => {
+          recording.backward(dy, onGradient)?.dispose()
+          return undefined
+        },
+        ...halvesOf(recording),
+        dispose: () => {
+          recording.dispose()
+        },
+      }
+    },
+  }
+}
+
+function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'backwardParameters'> {
+  if (recording.backwardInput === undefined) return {}
+  return {
+    backwardInput: (dy) => {
+      recording.backwardInput!(dy)?.dispose()
+      return undefined
+    },
+    backwardParameters: (onGradient) => {
+      recording.backwardParameters!(onGradient)
+    },
+  }
+}
+
+/** |y|^2 / 2: a loss that costs almost nothing, so that the last stage has no more to do. */
+function halfSquares(outputs: Tensor): Tensor {
+  return tf.mul(tf.sum(tf.square(outputs)), 0.5)
+}
+halfSquares.record = (outputs: Tensor): Recording => {
+  const value = tf.tidy(() => halfSquares(outputs))
+  return {
+    value,
+    backward: (dy) => tf.mul(outputs, dy),
+    dispose: () => {
+      value.dispose()
+    },
+  }
+}

@@ -1,0 +1,98 @@
+import { monotonicNow } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Span, SpanRecorder } from '@tsrun/telemetry'
+
+/** One training step of one rank; times in milliseconds. */
+export interface StepSample {
+  /** From the start of the first action to the end of the last. */
+  readonly length: number
+  /** For each micro-batch: all of one stage of the rank, then all of the next. */
+  readonly forward: readonly number[]
+  /** Whole backward passes, or their first halves. */
+  readonly backward: readonly number[]
+  /** The second halves of backward passes. */
+  readonly weights: readonly number[]
+  /** The CPU time of the passes. */
+  readonly forwardCpu: readonly number[]
+  readonly backwardCpu: readonly number[]
+  readonly weightsCpu: readonly number[]
+  /** The time until neighbours began to send. */
+  readonly waiting: number
+  /** The time in which messages arrived. */
+  readonly transfer: number
+  /** The whole step, including the optimizer, and the CPU time of the process in it. */
+  readonly wall: number
+  readonly cpu: number
+}
+
+/**
+ * Measures training steps by the spans that a pipeline records.
+ *
+ * @example
+ * const meter = new StepMeter(pipe.recorder)
+ * for (const batch of batches) await meter.time(() => pipe.step(batch))
+ * const report = pipelineReport(await meter.gather(group), schedule('1f1b', { stages, microbatches }))
+ */
+export class StepMeter {
+  readonly #recorder: SpanRecorder
+  readonly #samples: StepSample[] = []
+  #lastSpans: readonly Span[] = []
+
+  constructor(recorder: SpanRecorder) {
+    this.#recorder = recorder
+  }
+
+  async time<T>(step: () => Promise<T>): Promise<T> {
+    const mark = this.#recorder.recorded
+    const before = process.cpuUsage()
+    const start = monotonicNow()
+    const result = await step()
+    const wall = monotonicNow() - start
+    const { user, system } = process.cpuUsage(before)
+    const spans = this.#recorder.spans(mark)
+    this.#lastSpans = spans
+    this.#samples.push({ ...sampleOf(spans), wall, cpu: (user + system) / 1e3 })
+    return result
+  }
+
+  /** The spans of the last step on this rank. */
+  get lastSpans(): readonly Span[] {
+    return this.#lastSpans
+  }
+
+  /** The samples of every rank, in rank order, on every rank. */
+  async gather(group: ProcessGroup): Promise<StepSample[][]> {
+    return await group.allGatherObject(this.#samples)
+  }
+}
+
+function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
+  const of = (...kinds: Span['kind'][]): Span[] =>
+    spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
+  const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
+  const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
+  const waits = of('wait')
+  const compute = [...forwards, ...backwards, ...weights]
+  const waiting = sum(waits.map(({ waited }) => waited ?? 0))
+  return {
+    length:
+      Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
+    forward: forwards.map(({ start, end }) => end - start),
+    backward: backwards.map(({ start, end }) => end - start),
+    weights: weights.map(({ start, end }) => end - start),
+    forwardCpu: forwards.map(({ cpu }) => cpu ?? 0),
+    backwardCpu: backwards.map(({ cpu }) => cpu ?? 0),
+    weightsCpu: weights.map(({ cpu }) => cpu ?? 0),
+    waiting,
+    transfer: time(waits) - waiting,
+  }
+}
+
+/** Orders spans by stage, then by micro-batch. */
+function place({ stage = 0, microbatch = 0 }: Span): number {
+  return stage * 2 ** 24 + microbatch
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}

@@ -1,0 +1,171 @@
+import type { Span } from '@tsrun/telemetry'
+import { formatAction } from '../schedule/actions.ts'
+import type { Schedule } from '../schedule/schedule.ts'
+import type { SimulationOptions } from '../schedule/simulate.ts'
+import type { StepSample } from './meter.ts'
+
+/** The most steps that are simulated, spread evenly over the measured ones. */
+const SIMULATED = 32
+
+export interface ReportOptions {
+  /** The number of cores of all ranks together; default: enough for all. */
+  readonly cores?: number
+  /** The time of a message between simulated ranks, in milliseconds; default 0. See `messageTime`. */
+  readonly transfer?: number
+}
+
+/** Means over the measured steps of one rank; times in milliseconds. */
+export interface RankReport {
+  /** One forward pass and one backward pass of one micro-batch. */
+  readonly forward: number
+  readonly backward: number
+  /** The parts of a step on this rank; what remains of `idle` is overhead. */
+  readonly compute: number
+  readonly waiting: number
+  readonly transfer: number
+  readonly idle: number
+  /** CPU time / time: 1 for a core that was always busy. */
+  readonly cpuShare: number
+}
+
+export interface PipelineReport {
+  readonly steps: number
+  /** The median length of a step, from its first forward to its last backward pass on any rank. */
+  readonly stepTime: number
+  /** The median idle fraction of all ranks in that time: 1 - compute / (ranks x step time). */
+  readonly bubble: number
+  /** Medians of the simulator's predictions from the measured times of passes. */
+  readonly predictedStepTime: number
+  readonly predictedBubble: number
+  /** The predicted idle fraction of each rank. */
+  readonly predictedIdle: readonly number[]
+  readonly ranks: readonly RankReport[]
+}
+
+/**
+ * Compares measured steps with the predictions of the simulator from the measured times of passes.
+ *
+ * If every rank has a core, times are used as measured. Ranks that share cores also wait for a core,
+ * before or during an action. In this case CPU times are used instead, for the measurement and for the
+ * prediction, and the simulated ranks wait for a free core too.
+ *
+ * @param samples - by rank, the same number for each: see `StepMeter.gather`
+ */
+export function pipelineReport(
+  samples: readonly (readonly StepSample[])[],
+  schedule: Schedule,
+  { cores = Infinity, transfer = 0 }: ReportOptions = {},
+): PipelineReport {
+  const shared = cores < samples.length
+  const times = shared ? samples.map((rank) => rank.map(onCpu)) : samples
+  const steps = times[0]!.map((_, at) => times.map((rank) => rank[at]!))
+  const measured = steps.map((ranks) => {
+    const time = Math.max(...ranks.map(({ length }) => length))
+    const busy = sum(ranks.map(computeOf))
+    return { time, bubble: 1 - busy / (ranks.length * time) }
+  })
+  const every = Math.ceil(steps.length / SIMULATED)
+  const predicted = steps
+    .filter((_, at) => at % every === 0)
+    .map((ranks) =>
+      schedule.simulate({
+        ...durationsOf(ranks, schedule),
+        transfer,
+        cores: shared ? cores : Infinity,
+      }),
+    )
+  return {
+    steps: steps.length,
+    stepTime: median(measured.map(({ time }) => time)),
+    bubble: median(measured.map(({ bubble }) => bubble)),
+    predictedStepTime: median(predicted.map(({ makespan }) => makespan)),
+    predictedBubble: median(predicted.map(({ bubble }) => bubble)),
+    predictedIdle: times.map((_, rank) =>
+      median(predicted.map(({ ranks, makespan }) => ranks[rank]!.idle / makespan)),
+    ),
+    ranks: times.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
+  }
+}
+
+/**
+ * The median time of a message in milliseconds, from its send (or from its receive, if that was later)
+ * to its arrival.
+ *
+ * @param spans - those of all ranks of one machine in one step: see `StepMeter.lastSpans`
+ */
+export function messageTime(spans: readonly Span[]): number {
+  const key = (from: number, to: number, { microbatch, stage }: Span): string =>
+    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
+  const inOrder = [...spans].sort((a, b) => a.start - b.start)
+  const sends = new Map<string, number[]>()
+  for (const span of inOrder) {
+    if (span.kind !== 'send') continue
+    const name = key(span.rank, span.peer!, span)
+    sends.set(name, [...(sends.get(name) ?? []), span.start])
+  }
+  const times = inOrder
+    .filter(({ kind }) => kind === 'recv')
+    .map((span) => {
+      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
+      return span.end - Math.max(sent, span.start)
+    })
+  return times.length === 0 ? 0 : median(times)
+}
+
+/** With backward passes in halves, `backward` is the first half. */
+function durationsOf(
+  ranks: readonly StepSample[],
+  { placement, microbatches, actions }: Schedule,
+): SimulationOptions {
+  const of = (key: 'forward' | 'backward'): number[][] => {
+    const rest = ranks.map((rank) => [...rank[key]])
+    return placement.map((rank) => rest[rank]!.splice(0, microbatches))
+  }
+  const [forward, backward] = [of('forward'), of('backward')]
+  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
+  const rest = ranks.map(({ weights }) => [...weights])
+  const halved = new Set(actions.flat().map(formatAction))
+  const weightGradient = placement.map((rank, stage) =>
+    Array.from({ length: microbatches }, (_, microbatch) =>
+      halved.has(formatAction({ kind: 'W', stage, microbatch })) ? rest[rank]!.shift()! : 0,
+    ),
+  )
+  return { forward, backward, inputGradient: backward, weightGradient }
+}
+
+function onCpu(sample: StepSample): StepSample {
+  const { forwardCpu, backwardCpu, weightsCpu } = sample
+  return { ...sample, forward: forwardCpu, backward: backwardCpu, weights: weightsCpu }
+}
+
+function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
+  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall'): number =>
+    sum(samples.map((sample) => sample[key]))
+  const compute = mean(samples.map(computeOf))
+  return {
+    forward: mean(samples.flatMap(({ forward }) => forward)),
+    backward: mean(samples.flatMap(({ backward }) => backward)),
+    compute,
+    waiting: of('waiting') / samples.length,
+    transfer: of('transfer') / samples.length,
+    idle: stepTime - compute,
+    cpuShare: of('cpu') / of('wall'),
+  }
+}
+
+function computeOf({ forward, backward, weights }: StepSample): number {
+  return sum(forward) + sum(backward) + sum(weights)
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}
+
+function mean(values: readonly number[]): number {
+  return sum(values) / values.length
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2
+}

@@ -1,0 +1,113 @@
+import { tsrError, type TsrError } from '@tsrun/core'
+
+/**
+ * What a stage does with a micro-batch: `F` the forward pass, `B` the whole backward pass, or its two
+ * halves `I` (gradient of the input) and `W` (gradients of the weights).
+ */
+export type ActionKind = 'F' | 'B' | 'I' | 'W'
+
+export interface Action {
+  readonly kind: ActionKind
+  readonly stage: number
+  readonly microbatch: number
+}
+
+/** The actions of each rank, in the order in which the rank runs them. */
+export type ActionLists = readonly (readonly Action[])[]
+
+/** `0F3` stands for stage 0, forward, micro-batch 3. */
+export function formatAction({ stage, kind, microbatch }: Action): string {
+  return `${stage}${kind}${microbatch}`
+}
+
+/**
+ * Parses one action.
+ *
+ * @param place - where the text was found, for the error
+ * @throws ERR_TSR_SCHEDULE when `text` is not an action
+ */
+export function parseAction(text: string, place = ''): Action {
+  const match = /^(\d{1,6})([FBIW])(\d{1,6})$/.exec(text)
+  if (match === null) {
+    const expected = /(SEND|RECV|SHARD|REDUCE)/.test(text)
+      ? 'leave out messages, which follow from the other actions'
+      : 'write stage, F, B, I or W, micro-batch, as in 0F3'
+    throw tsrError('ERR_TSR_SCHEDULE', {
+      problem: `${place}${JSON.stringify(text)} is not an action; ${expected}`,
+    })
+  }
+  const [, stage, kind, microbatch] = match
+  return { stage: Number(stage), kind: kind as ActionKind, microbatch: Number(microbatch) }
+}
+
+/**
+ * One line per rank, with spaces between the actions.
+ *
+ * @example
+ * formatActions(schedule('gpipe', { stages: 2, microbatches: 1 }).actions) // '0F0 0B0\n1F0 1B0'
+ */
+export function formatActions(actions: ActionLists): string {
+  return actions.map((list) => list.map(formatAction).join(' ')).join('\n')
+}
+
+/**
+ * Parses lists of actions, one line per rank, in the format of `formatActions` or as
+ *
+ * - CSV: commas or spaces between the actions; empty cells are ignored, as in torch's files;
+ * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order.
+ *
+ * Blank lines, and anything after a `#`, are skipped.
+ *
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of what is not an action
+ */
+export function parseActions(text: string): Action[][] {
+  const lines = text
+    .replace(/^\uFEFF/, '')
+    .split(/\r?\n/)
+    .map((line) => line.replace(/#.*/, '').trim())
+  const lists: string[][] = []
+  for (const [at, line] of lines.entries()) {
+    if (line === '') continue
+    const { rank = lists.length, words } = wordsOf(line, at + 1)
+    if (lists[rank] !== undefined) throw refused(`line ${at + 1}: rank ${rank} occurs twice`)
+    lists[rank] = words
+  }
+  return Array.from(lists, (words: string[] | undefined, rank) => {
+    if (words === undefined) throw refused(`rank ${rank} has no line`)
+    return words.map((word, position) => parseAction(word, `rank ${rank}, action ${position}: `))
+  })
+}
+
+function wordsOf(line: string, number: number): { rank?: number; words: string[] } {
+  if (!/^[[{]/.test(line)) {
+    return { words: line.split(/[\s,]+/).filter((word) => word !== '') }
+  }
+  const read = parseJson(line, number)
+  const { rank, actions } = (Array.isArray(read) ? { actions: read } : read) as {
+    rank?: unknown
+    actions?: unknown
+  }
+  const isList = Array.isArray(actions) && actions.every((word) => typeof word === 'string')
+  if (!isList) throw refused(`line ${number}: its actions are not a list of strings like "0F3"`)
+  if (rank === undefined) return { words: actions }
+  if (typeof rank === 'number' && Number.isInteger(rank) && rank >= 0 && rank < MOST_RANKS) {
+    return { rank, words: actions }
+  }
+  throw refused(
+    `line ${number}: its rank is ${JSON.stringify(rank)}, which is not a whole number from 0`,
+  )
+}
+
+const MOST_RANKS = 2 ** 16
+
+function parseJson(line: string, number: number): unknown {
+  try {
+    return JSON.parse(line)
+  } catch (error) {
+    throw refused(`line ${number}: ${(error as Error).message}`)
+  }
+}
+
+function refused(problem: string): TsrError {
+  return tsrError('ERR_TSR_SCHEDULE', { problem })
+}

@@ -1,0 +1,156 @@
+import { anything, count, declareOptions, shown, tsrError } from '@tsrun/core'
+
+/** The layers from `from` up to, but not including, `to`. */
+export interface LayerRange {
+  readonly from: number
+  readonly to: number
+}
+
+export interface SplitOptions {
+  /** The cost of each layer, in any unit: time (see `measureCosts`) or bytes. */
+  readonly costs?: readonly number[]
+}
+
+const readOptions = declareOptions({ costs: anything<readonly number[]>() })
+const atLeastOne = count({ from: 1 })
+
+/**
+ * Divides `layers` layers into `stages` ranges, as evenly as possible; if they cannot be equal, the
+ * first stages take one layer more. With costs, the most expensive stage costs as little as possible,
+ * and the others are as even as that allows.
+ *
+ * @example
+ * splitLayers(16, 3) // [{ from: 0, to: 6 }, { from: 6, to: 11 }, { from: 11, to: 16 }]
+ * splitLayers(4, 2, { costs: [1, 1, 1, 3] }) // [{ from: 0, to: 3 }, { from: 3, to: 4 }]
+ *
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
+ */
+export function splitLayers(
+  layers: number,
+  stages: number,
+  options: SplitOptions = {},
+): LayerRange[] {
+  const { costs } = readOptions(options)
+  atLeastOne.check('layers', layers)
+  atLeastOne.check('stages', stages)
+  if (stages > layers) throw tsrError('ERR_TSR_STAGES', { layers, stages })
+  if (costs !== undefined) {
+    requireCosts(costs, layers)
+    return rangesOf(leastLargest(costs, stages))
+  }
+  const each = Math.floor(layers / stages)
+  const more = layers % stages
+  return rangesOf(Array.from({ length: stages }, (_, stage) => each + (stage < more ? 1 : 0)))
+}
+
+/** How layers are divided among stages: the number of layers of each stage, or the cost of each layer. */
+export type Split = readonly number[] | { readonly costs: readonly number[] }
+
+/**
+ * `splitLayers` for the option `split` of a pipeline.
+ *
+ * @throws ERR_TSR_ARGUMENT when it is neither costs nor one number per stage, each at least 1 and all
+ *   layers together
+ */
+export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
+  if (split === undefined) return splitLayers(layers, stages)
+  if (!isSizes(split)) {
+    requireSplit(split)
+    return splitLayers(layers, stages, split)
+  }
+  const total = split.reduce((sum, size) => sum + size, 0)
+  const areSizes = split.every((size) => Number.isSafeInteger(size) && size >= 1)
+  if (areSizes && split.length === stages && total === layers) return rangesOf(split)
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'split',
+    value: JSON.stringify(split),
+    expected: `${stages} numbers of layers from 1, ${layers} together`,
+  })
+}
+
+function requireSplit(split: unknown): void {
+  const isObject = typeof split === 'object' && split !== null
+  if (isObject && Object.keys(split).join() === 'costs') return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'split',
+    value: shown(split),
+    expected: 'numbers of layers, one per stage, or { costs }, one per layer',
+  })
+}
+
+function isSizes(split: Split): split is readonly number[] {
+  return Array.isArray(split)
+}
+
+function rangesOf(sizes: readonly number[]): LayerRange[] {
+  let from = 0
+  return sizes.map((size) => ({ from, to: (from += size) }))
+}
+
+function requireCosts(costs: readonly number[], layers: number): void {
+  const fits = Array.isArray(costs) && costs.length === layers
+  if (fits && costs.every((cost) => cost >= 0 && cost < Infinity)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'costs',
+    value: JSON.stringify(costs),
+    expected: `${layers} numbers of 0 or more, one per layer`,
+  })
+}
+
+/**
+ * Divides `costs` into `parts` runs of at least one. Of all divisions whose largest sum is smallest, it
+ * takes one whose sums are most even (least sum of squares), with longer runs first.
+ *
+ * Solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual,
+ * 10.7) twice: first for the smallest largest sum, then for the most even runs below it, in
+ * parts x costs^2 steps.
+ *
+ * @returns the lengths of the runs
+ */
+function leastLargest(costs: readonly number[], parts: number): number[] {
+  const before = [0]
+  for (const cost of costs) before.push(before.at(-1)! + cost)
+  const sum = (from: number, to: number): number => before[to]! - before[from]!
+  const largest = partition(costs.length, parts, (from, to, rest) => Math.max(sum(from, to), rest))
+  const limit = largest.value * (1 + ROUNDING)
+  return partition(costs.length, parts, (from, to, rest) =>
+    sum(from, to) > limit ? Infinity : sum(from, to) ** 2 + rest,
+  ).lengths
+}
+
+/** Sums whose relative difference is smaller count as equal. */
+const ROUNDING = 1e-9
+
+/**
+ * Finds the cheapest way to divide `count` items into `parts` runs.
+ *
+ * @param price - of a run [from, to) and the runs after it, which cost `rest`
+ */
+function partition(
+  count: number,
+  parts: number,
+  price: (from: number, to: number, rest: number) => number,
+): { value: number; lengths: number[] } {
+  // the lowest price from item `from` on, in as many runs as there were rounds
+  let best = Array.from({ length: count + 1 }, (_, from) => (from === count ? 0 : Infinity))
+  const ends: number[][] = []
+  for (let runs = 1; runs <= parts; runs++) {
+    const next = Array<number>(count + 1).fill(Infinity)
+    const end = Array<number>(count + 1).fill(count)
+    for (let from = 0; from <= count - runs; from++) {
+      for (let to = count - runs + 1; to > from; to--) {
+        const value = price(from, to, best[to]!)
+        if (value < next[from]! * (1 - ROUNDING)) [next[from], end[from]] = [value, to]
+      }
+    }
+    best = next
+    ends.unshift(end)
+  }
+  const lengths: number[] = []
+  let from = 0
+  for (const end of ends) {
+    lengths.push(end[from]! - from)
+    from = end[from]!
+  }
+  return { value: best[0]!, lengths }
+}

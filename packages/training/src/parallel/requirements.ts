@@ -1,0 +1,40 @@
+import { tsrError, where } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { describe } from '../model/describe.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+const processGroup = where<ProcessGroup>(
+  (value) => {
+    const { rank, size } = (value as Partial<ProcessGroup> | undefined | null) ?? {}
+    return typeof rank === 'number' && typeof size === 'number'
+  },
+  'a process group, as initProcessGroup() returns, or an axis of a mesh',
+  describe,
+)
+
+/**
+ * Checks an argument that has to be a process group, before anything is created for it.
+ *
+ * @param name - of the argument
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function checkGroup(
+  group: Pick<ProcessGroup, 'rank' | 'size'> | undefined,
+  name = 'group',
+): void {
+  processGroup.check(name, group)
+}
+
+/**
+ * Checks that the backend lets a pass block while it waits for other ranks.
+ *
+ * @param place - what the collective is a part of
+ * @throws ERR_TSR_BACKEND when values can only be read asynchronously
+ */
+export function checkBackendBlocks(place = 'a forward or backward pass'): void {
+  const backend = tf.getBackend()
+  if (backend !== 'webgpu') return
+  const way = 'recordSegments awaits the collectives of columnParallel and rowParallel layers'
+  const reason = `it cannot wait for a collective inside ${place}; in a chain of layers ${way}`
+  throw tsrError('ERR_TSR_BACKEND', { backend, reason })
+}

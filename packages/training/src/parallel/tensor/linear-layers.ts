@@ -1,0 +1,209 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { withLazyGradients } from '../../autograd/tape.ts'
+import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { LocalSegment, Segment } from '../../model/segment.ts'
+import { markPartial } from '../../nn/cross-entropy.ts'
+import type { JointLinear } from '../../nn/linear.ts'
+import type { Linear } from '../../nn/linear.ts'
+import { onRows } from '../../nn/linear.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { runWhile, sum } from './collectives.ts'
+import { copyToRanks, exchange, operations, through, type LayerSegment } from './operations.ts'
+import { inOnePiece } from './record-segments.ts'
+import { shardOf } from './sharding.ts'
+
+export interface ColumnParallelOptions {
+  /**
+   * Whether the slices of the output are gathered: `none` (default) leaves them where they are;
+   * `partial` directly before another columnParallel() layer, `replicated` before any other layer. See
+   * `gatherReplicated` and `gatherPartial`.
+   */
+  readonly gather?: 'none' | 'replicated' | 'partial'
+  /** The input: the whole (`replicated`, default), or this rank's part of each sequence. */
+  readonly input?: 'replicated' | 'sequence'
+}
+
+/** How a layer is shared. */
+export interface LayerContext {
+  /** The layer's name, for labels. */
+  readonly name: string
+  readonly group: ProcessGroup
+}
+
+/** Each rank has some of a layer's outputs: the columns [inputs, ..., outputs / size] of the weight. */
+export class ColumnParallelLinear implements Module {
+  readonly kind = 'column-parallel'
+  readonly parameters: readonly Parameter[]
+  readonly gather: 'none' | 'replicated' | 'partial'
+  readonly input: 'replicated' | 'sequence'
+  /** Whether the layer before gathers `partial`, which sums the gradient of the input. */
+  isBehindPartial = false
+  readonly #weight: Parameter
+  readonly #bias: Parameter
+  readonly #activation: Linear['activation']
+  readonly #context: LayerContext
+
+  constructor(
+    layer: Linear | JointLinear,
+    context: LayerContext,
+    { gather, input }: Required<ColumnParallelOptions>,
+  ) {
+    const { group } = context
+    this.#context = context
+    this.gather = gather
+    this.input = input
+    this.#activation = 'activation' in layer ? layer.activation : 'linear'
+    const grain = 'grain' in layer ? layer.grain : 1
+    const { weight, bias } = layer
+    this.#weight = shardOf(weight, group, weight.shape.length - 1, { grain })
+    this.#bias = shardOf(bias, group, bias.shape.length - 1, { grain })
+    this.parameters = [this.#weight, this.#bias]
+  }
+
+  /** @param x - [..., inputs], the same on all ranks; or [batch, length / size, inputs] */
+  forward(x: Tensor): Tensor {
+    return through(this.#describe('in one piece'), x)
+  }
+
+  segments(): readonly Segment[] {
+    return this.#describe('cut')
+  }
+
+  /**
+   * The segments of the layer. In one piece, the product itself sums the gradient of the input while it
+   * computes that of the weight. When the layer is cut, this sum is a segment before the product.
+   */
+  #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
+    const { group, name } = this.#context
+    const isSequence = this.input === 'sequence'
+    // a gather of sequences, or a partial one of the layer before, sums it as well
+    const isSummed = this.isBehindPartial || isSequence
+    const isCopied = !isSummed && form === 'cut'
+    const product = isSummed || isCopied ? multiply : multiplyAndSum
+    const local: LocalSegment = {
+      parameters: this.parameters,
+      forward: (x) => onRows(x, (rows) => this.#compute(rows, product)),
+    }
+    return [
+      ...(isSequence ? [exchange(operations.gatherSequence, group, `${name}: input`)] : []),
+      ...(isCopied ? [exchange(operations.copyToRanks, group, name, gradientLabel(name))] : []),
+      ...(this.gather === 'none'
+        ? [{ ...local, forward: (x: Tensor) => markPartial(local.forward(x)) }]
+        : [local, exchange(operations[GATHERS[this.gather]], group, `${name}: output`)]),
+    ]
+  }
+
+  #compute(x: Tensor, product: typeof multiplyAndSum): Tensor {
+    const weight = tf.reshape(this.#weight.value, [this.#weight.shape[0]!, -1])
+    const bias = tf.reshape(this.#bias.value, [-1])
+    const y = tf.add(product(x, weight, this.#context), bias)
+    return this.#activation === 'relu' ? tf.relu(y) : y
+  }
+}
+
+const GATHERS = { replicated: 'gatherReplicated', partial: 'gatherPartial' } as const
+
+export function isColumnParallel(module: Module): module is ColumnParallelLinear {
+  return module.kind === 'column-parallel'
+}
+
+export interface RowParallelOptions {
+  /** The input: this rank's slice (`sharded`, default), or the whole, of which it takes its slice. */
+  readonly input?: 'sharded' | 'replicated'
+  /** The output: the whole (`replicated`, default), or this rank's part of each sequence. */
+  readonly output?: 'replicated' | 'sequence'
+}
+
+/** Each rank has some of a layer's inputs: the rows [inputs / size, outputs] of the weight. */
+export class RowParallelLinear implements Module {
+  readonly parameters: readonly Parameter[]
+  readonly #weight: Parameter
+  /** The same on all ranks; added after the sum. */
+  readonly #bias: Parameter
+  readonly #activation: Linear['activation']
+  readonly #context: LayerContext
+  readonly #options: Required<RowParallelOptions>
+
+  constructor(layer: Linear, context: LayerContext, options: Required<RowParallelOptions>) {
+    this.#context = context
+    this.#options = options
+    this.#activation = layer.activation
+    this.#weight = shardOf(layer.weight, context.group, 0)
+    this.#bias = layer.bias
+    this.parameters = [this.#weight, this.#bias]
+  }
+
+  /** @param x - [..., inputs / size], or with `replicated` [..., inputs] */
+  forward(x: Tensor): Tensor {
+    return through(this.#describe(), x)
+  }
+
+  segments(): readonly Segment[] {
+    // inside a pass, the gradient of the bias is summed as well
+    if (this.#options.output === 'sequence') return inOnePiece(this, this.#context.name)
+    return this.#describe()
+  }
+
+  #describe(): readonly LayerSegment[] {
+    const { input, output } = this.#options
+    const { group, name } = this.#context
+    const isSequence = output === 'sequence'
+    const leave = isSequence ? operations.scatterSequence : operations.sumOverRanks
+    const product: LocalSegment = {
+      parameters: [this.#weight],
+      forward: (x) => onRows(x, (rows) => tf.matMul(rows, this.#weight.value)),
+    }
+    const shift: LocalSegment = {
+      parameters: [this.#bias],
+      forward: (x) => {
+        const bias = this.#bias.value
+        // each rank sees the bias at its positions only
+        const seen = isSequence ? copyToRanks(bias, group, `${name}.bias`) : bias
+        const y = tf.add(x, seen)
+        return this.#activation === 'relu' ? tf.relu(y) : y
+      },
+    }
+    return [
+      ...(input === 'sharded'
+        ? []
+        : [exchange(operations.scatterToRanks, group, `${name}: input`)]),
+      product,
+      exchange(leave, group, `${name}: output`),
+      shift,
+    ]
+  }
+}
+
+const gradientLabel = (name: string): string => `${name}: gradient of the input`
+
+const multiply = (x: Tensor, w: Tensor): Tensor => tf.matMul(x, w)
+
+/**
+ * x W. The gradient for x is summed over the ranks while that for W is computed. If the gradient for x
+ * is not wanted, nothing is sent.
+ */
+function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: LayerContext): Tensor {
+  const label = gradientLabel(name)
+  return withLazyGradients(
+    { x, w },
+    {
+      forward: () => tf.matMul(x, w),
+      gradients: (dy, saved) => {
+        const ofWeight = () => tf.matMul(saved.x, dy, true, false)
+        let early: Tensor | undefined
+        return {
+          x: () => {
+            const part = tf.matMul(dy, saved.w, false, true)
+            const { value, result } = runWhile(sum, part, group, label, ofWeight)
+            early = result
+            return value
+          },
+          // tf.grads may have freed it
+          w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
+        }
+      },
+    },
+  )
+}

@@ -1,0 +1,89 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+
+interface Sharding {
+  readonly part: Parameter
+  readonly group: ProcessGroup
+  readonly axis: number
+}
+
+/**
+ * Whole parameters, which users own, and the parts that have replaced them, so that a parameter tied to
+ * several layers is sharded once. Styles get a layer, a group and a name, and may be a user's own
+ * functions: there is no other object that all layers of a model have in common.
+ */
+const shardings = new WeakMap<Parameter, Sharding>()
+
+/** Whether a part has replaced the parameter. */
+export function isSharded(parameter: Parameter): boolean {
+  return shardings.has(parameter)
+}
+
+export interface ShardingOptions {
+  /** Parts are multiples of it; default 1. */
+  readonly grain?: number
+  /** Whether one part may have one more element along the axis than another; default false. */
+  readonly isUneven?: boolean
+}
+
+/**
+ * This rank's part of a parameter along an axis, which replaces the parameter; the rest is freed.
+ *
+ * @throws ERR_TSR_ARGUMENT when it cannot be divided, or is already sharded in another way
+ */
+export function shardOf(
+  parameter: Parameter,
+  group: ProcessGroup,
+  axis: number,
+  options: ShardingOptions = {},
+): Parameter {
+  const { rank, size } = group
+  const { name, shape, value } = parameter
+  const known = shardings.get(parameter)
+  if (known !== undefined) {
+    if (known.axis === axis && known.group === group) return known.part
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'plan',
+      value: `one that shards ${name} along axis ${axis}`,
+      expected: `axis ${known.axis} in the same group, as for the layer that it is tied to`,
+    })
+  }
+  checkExtent(parameter, size, axis, options)
+  const beginOf = (index: number): number => Math.floor((index * shape[axis]!) / size)
+  const offset = beginOf(rank)
+  const extent = beginOf(rank + 1) - offset
+  const own = shape.map((whole, i) => (i === axis ? extent : whole))
+  const inner = sizeOf(shape.slice(axis + 1))
+  const outer = sizeOf(shape.slice(0, axis))
+  const part = new Float32Array(outer * extent * inner)
+  const whole = viewOf(value)
+  for (let i = 0; i < outer; i++) {
+    const from = (i * shape[axis]! + offset) * inner
+    part.set(whole.subarray(from, from + extent * inner), i * extent * inner)
+  }
+  value.dispose()
+  const made = { name, shape: own, shard: { shape, axis, offset }, value: tensorFrom(part, own) }
+  shardings.set(parameter, { part: made, group, axis })
+  return made
+}
+
+function checkExtent(
+  { name, shape }: Parameter,
+  size: number,
+  axis: number,
+  { grain = 1, isUneven = false }: ShardingOptions,
+): void {
+  const extent = shape[axis]!
+  if (isUneven ? extent >= size : extent % (size * grain) === 0) return
+  const each = grain === 1 ? '' : ` times ${String(grain)}`
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `${name} of shape [${shape.join(', ')}]`,
+    value: `${extent} along axis ${axis}`,
+    expected: isUneven
+      ? `at least one for each of the ${size} ranks that share it`
+      : `a multiple of the ${size} ranks that share it${each}`,
+  })
+}

@@ -1,0 +1,75 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+
+/** Bytes of parameters and gradients that this rank holds, sharded and unsharded. */
+export interface StateMemory {
+  readonly parameters: number
+  readonly gradients: number
+  /** The most that both were together since the model was sharded, or since the last `resetPeak`. */
+  readonly peak: number
+  /** Starts a new peak from the current bytes. */
+  resetPeak(): void
+}
+
+type Kind = 'parameters' | 'gradients'
+
+/** Allocates the memory of parameters and gradients in a group's arena, and accounts for its bytes. */
+export class MemoryAccounting implements StateMemory {
+  parameters = 0
+  gradients = 0
+  peak = 0
+  readonly #group: ProcessGroup
+  #spare: { readonly kind: Kind; readonly buffer: Float32Array }[] = []
+
+  constructor(group: ProcessGroup) {
+    this.#group = group
+  }
+
+  /** Accounts for memory that is allocated elsewhere, or with negative `bytes` freed. */
+  count(kind: Kind, bytes: number): void {
+    this[kind] += bytes
+    this.peak = Math.max(this.peak, this.parameters + this.gradients)
+  }
+
+  resetPeak(): void {
+    this.peak = this.parameters + this.gradients
+  }
+
+  /** Allocates zeros in the arena. */
+  alloc(kind: Kind, length: number): Float32Array {
+    const buffer = this.#group.alloc('float32', length)
+    this.count(kind, buffer.byteLength)
+    return buffer
+  }
+
+  free(kind: Kind, buffer: Float32Array): void {
+    this.#group.free(buffer)
+    this.count(kind, -buffer.byteLength)
+  }
+
+  /**
+   * Allocates memory in the arena for a short time, with undefined contents. Memory that was given back
+   * is reused, because the arena zeroes what it allocates. Until `trim`, or until a different length is
+   * needed, it still counts.
+   */
+  borrow(kind: Kind, length: number): Float32Array {
+    const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
+    const [found] = at < 0 ? [] : this.#spare.splice(at, 1)
+    if (found === undefined) {
+      this.trim()
+      return this.alloc(kind, length)
+    }
+    this.count(found.kind, -found.buffer.byteLength)
+    this.count(kind, found.buffer.byteLength)
+    return found.buffer
+  }
+
+  giveBack(kind: Kind, buffer: Float32Array): void {
+    this.#spare.push({ kind, buffer })
+  }
+
+  /** Frees the memory that was given back. */
+  trim(): void {
+    for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
+    this.#spare = []
+  }
+}

@@ -1,0 +1,263 @@
+import type { Work } from '@tsrun/distributed'
+import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
+import { GradientExchange } from '../gradients/exchange.ts'
+import type { GradientOptions } from '../gradients/options.ts'
+import { countRanks } from '../gradients/step-totals.ts'
+import type { MemoryAccounting } from './memory-accounting.ts'
+import { axesOf, type ShardingGroups } from './options.ts'
+
+/** A bucket in the arena. */
+interface Filling {
+  readonly bucket: SharedBucket
+  readonly label: string
+  /** This rank's share: gradients, and in stages 1 and 2 from `step` on the new values. */
+  readonly share: Float32Array
+  /** All of the bucket: always there in stage 1, in which `share` is a part of it. */
+  memory: Float32Array | undefined
+  exchange: BucketExchange | undefined
+}
+
+interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
+  /** Whether whole buckets stay allocated for the next step: stage 1. */
+  readonly keepsBuckets: boolean
+}
+
+/** How many whole buckets may travel while another one fills. */
+const UNDER_WAY = 1
+
+/** Averages gradients over the ranks so that each rank gets its share of them. */
+export class ReduceScatterExchange extends GradientExchange {
+  readonly #groups: ShardingGroups
+  readonly #options: ReduceScatterOptions
+  readonly #accounting: MemoryAccounting
+  readonly #fillings: readonly Filling[]
+  /** How many buckets have left their memory. */
+  #scattered = 0
+  #last: BucketExchange | undefined
+
+  constructor(
+    groups: ShardingGroups,
+    buckets: readonly SharedBucket[],
+    accounting: MemoryAccounting,
+    options: ReduceScatterOptions,
+  ) {
+    super(buckets)
+    this.#groups = groups
+    this.#options = options
+    this.#accounting = accounting
+    const { rank } = groups.shard
+    this.#fillings = buckets.map((bucket, index) => {
+      const { share, padded } = bucket
+      const memory = options.keepsBuckets ? accounting.alloc('gradients', padded) : undefined
+      return {
+        bucket,
+        label: labelOf(bucket, index),
+        memory,
+        share:
+          memory?.subarray(rank * share, (rank + 1) * share) ??
+          accounting.alloc('gradients', share),
+        exchange: undefined,
+      }
+    })
+  }
+
+  /** This rank's share of each bucket. */
+  get shares(): readonly Float32Array[] {
+    return this.#fillings.map(({ share }) => share)
+  }
+
+  /** Stage 1: the memory of a whole bucket, which is free between two steps. */
+  keptMemoryOf(index: number): Float32Array | undefined {
+    return this.#fillings[index]!.memory
+  }
+
+  /** Waits until there is room for another whole bucket. */
+  async makeRoom(): Promise<void> {
+    while (this.started - this.#scattered > UNDER_WAY) {
+      await this.#fillings[this.#scattered]!.exchange!.scattered()
+      this.#reap()
+    }
+  }
+
+  async finished(): Promise<void> {
+    for (const { exchange } of this.#fillings) await exchange!.done
+    this.#reap()
+  }
+
+  /** Ends the step. @returns this rank's part of each average times `factor`, except of `without` */
+  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
+    const gradients = new Map<string, Float32Array>()
+    for (const filling of this.#fillings) {
+      const { bucket, share } = filling
+      if (factor !== 1) for (let i = 0; i < share.length; i++) share[i]! *= factor
+      filling.exchange = undefined
+      for (const { parameter, from, to, at } of ownedRanges(bucket, this.#groups.shard.rank)) {
+        if (without.has(parameter.name)) continue
+        gradients.set(parameter.name, share.subarray(at, at + to - from))
+      }
+    }
+    this.clear()
+    this.#scattered = 0
+    this.#last = undefined
+    return gradients
+  }
+
+  /** Frees the buckets as soon as no values of other ranks can arrive in them. */
+  dispose(): void {
+    for (const { memory, share, exchange } of this.#fillings) {
+      const free = (): void => {
+        if (memory !== undefined) this.#accounting.free('gradients', memory)
+        if (!this.#options.keepsBuckets) this.#accounting.free('gradients', share)
+        exchange?.dispose()
+      }
+      if (exchange === undefined) free()
+      else void exchange.done.then(free, free)
+    }
+  }
+
+  /** Borrows memory for a bucket; if gradients come faster than buckets leave, blocks until one has. */
+  protected override memoryOf(index: number): Float32Array {
+    const filling = this.#fillings[index]!
+    if (filling.memory !== undefined) return filling.memory
+    this.#reap()
+    while (this.started - this.#scattered > UNDER_WAY) {
+      if (!this.#fillings[this.#scattered]!.exchange!.block()) break
+      this.#reap()
+    }
+    filling.memory = this.#accounting.borrow('gradients', filling.bucket.padded)
+    filling.memory.fill(0, filling.bucket.length)
+    return filling.memory
+  }
+
+  protected override start(index: number): void {
+    const { memory, share, label } = this.#fillings[index]!
+    const exchange = new BucketExchange(this.#groups, this.#last, {
+      ...this.#options,
+      memory: memory!,
+      share,
+      label,
+    })
+    this.#fillings[index]!.exchange = exchange
+    this.#last = exchange
+    this.#reap()
+  }
+
+  /** Gives back the memory of buckets that have left it. */
+  #reap(): void {
+    while (this.#scattered < this.started) {
+      const filling = this.#fillings[this.#scattered]!
+      if (!filling.exchange!.isScattered) return
+      filling.exchange!.collect()
+      this.#scattered++
+      if (this.#options.keepsBuckets || filling.memory === undefined) continue
+      this.#accounting.giveBack('gradients', filling.memory)
+      filling.memory = undefined
+    }
+  }
+}
+
+interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
+  /** As many times as long as `share` as ranks share the state. */
+  readonly memory: Float32Array
+  /** Gets this rank's part of the average; may be that part of `memory`. */
+  readonly share: Float32Array
+  readonly label: string
+}
+
+/**
+ * The exchange of one bucket: a reduce-scatter and, if there are other replicas, an all-reduce of the
+ * share with them.
+ */
+class BucketExchange {
+  /** Fulfilled when `share` has the average. */
+  readonly done: Promise<void>
+  readonly #scatter: Work
+  readonly #groups: ShardingGroups
+  readonly #options: BucketExchangeOptions
+  /** What travels in 16 bits. */
+  #encoded: Uint16Array | undefined
+
+  /** @param previous - the bucket before, because replicas must reduce their shares in one order */
+  constructor(
+    groups: ShardingGroups,
+    previous: BucketExchange | undefined,
+    options: BucketExchangeOptions,
+  ) {
+    const { memory, share, wire, deterministic, label } = options
+    const { shard } = groups
+    this.#groups = groups
+    this.#options = options
+    if (wire === 'float32') {
+      this.#scatter = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
+    } else {
+      this.#encoded = shard.alloc(wire, memory.length)
+      // divided before they are summed, because the largest float16 is 65504
+      shard.convert(this.#encoded, memory, 1 / countRanks(axesOf(groups)))
+      this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
+        dtype: wire,
+        deterministic,
+        label,
+      })
+    }
+    this.done = this.#finish(previous)
+    // whoever awaits it gets the error
+    this.done.catch(() => undefined)
+  }
+
+  /** Whether `memory` is free again. */
+  get isScattered(): boolean {
+    return this.#scatter.isCompleted()
+  }
+
+  async scattered(): Promise<void> {
+    await this.#scatter
+  }
+
+  /** Blocks until `memory` is free. @returns false if this thread cannot block */
+  block(): boolean {
+    try {
+      this.#scatter.wait()
+      return true
+    } catch (error) {
+      if ((error as { code?: unknown }).code === 'ERR_TSR_SYNC_UNSUPPORTED') return false
+      throw error
+    }
+  }
+
+  /** After the reduce-scatter: frees what has travelled, unless other replicas need it. */
+  collect(): void {
+    if (this.#groups.replicate === undefined) this.#decode()
+  }
+
+  /** Frees what a failed operation has left. */
+  dispose(): void {
+    if (this.#encoded !== undefined) this.#groups.shard.free(this.#encoded)
+    this.#encoded = undefined
+  }
+
+  async #finish(previous: BucketExchange | undefined): Promise<void> {
+    await this.#scatter
+    const { replicate } = this.#groups
+    if (replicate !== undefined) {
+      await previous?.done
+      const { share, wire, deterministic, label } = this.#options
+      if (this.#encoded === undefined) {
+        await replicate.allReduce(share, { op: 'avg', deterministic, label })
+      } else await replicate.allReduce(this.#part, { dtype: wire, deterministic, label })
+    }
+    this.#decode()
+  }
+
+  /** This rank's part of what travels in 16 bits. */
+  get #part(): Uint16Array {
+    const { rank } = this.#groups.shard
+    const { length } = this.#options.share
+    return this.#encoded!.subarray(rank * length, (rank + 1) * length)
+  }
+
+  #decode(): void {
+    if (this.#encoded === undefined) return
+    this.#groups.shard.convert(this.#options.share, this.#part)
+    this.dispose()
+  }
+}

@@ -1,0 +1,140 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { recordChain } from '../../autograd/chain.ts'
+import { tensorFrom } from '../../backend/host-memory.ts'
+import { ownerOfParameters } from '../../checkpoint/owners.ts'
+import type { Part, Piece } from '../../checkpoint/piece.ts'
+import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { Replicated } from '../gradients/averaging.ts'
+import { ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
+import type { MemoryAccounting } from './memory-accounting.ts'
+import type { ReduceScatterExchange } from './reduce-scatter.ts'
+import { ownerInParameter, ShardParameter } from './shard-parameter.ts'
+import {
+  asModule,
+  type GatheredBucket,
+  type GradientSink,
+  type ShardedRecording,
+  type Values,
+} from './values.ts'
+
+/** How many buckets of new values travel at one time. */
+const UNDER_WAY = 2
+
+/** Stages 1 and 2: every rank has all values, and gets those that other ranks have updated. */
+export class UnshardedValues implements Values {
+  readonly shards: readonly ShardParameter[]
+  readonly #module: Replicated
+  readonly #group: ProcessGroup
+  readonly #parameters: readonly Parameter[]
+  readonly #buckets: readonly SharedBucket[]
+  readonly #gradients: ReduceScatterExchange
+  readonly #accounting: MemoryAccounting
+
+  /** @param gradients - new values travel in its memory */
+  constructor(
+    module: Replicated,
+    group: ProcessGroup,
+    buckets: readonly SharedBucket[],
+    gradients: ReduceScatterExchange,
+    accounting: MemoryAccounting,
+  ) {
+    this.#module = module
+    this.#parameters = [...new Set(module.parameters)]
+    this.#group = group
+    this.#buckets = buckets
+    this.#gradients = gradients
+    this.#accounting = accounting
+    this.shards = buckets.flatMap((bucket, i) =>
+      ownedRanges(bucket, group.rank).map(
+        (range) => new ShardParameter(range, ownerInParameter(range, gradients.shares[i]!)),
+      ),
+    )
+    for (const { value } of this.#parameters) accounting.count('parameters', 4 * value.size)
+  }
+
+  get gathered(): readonly GatheredBucket[] {
+    return this.#buckets.map(({ padded }) => ({ padded, times: 1 }))
+  }
+
+  async record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording> {
+    const recording = await recordChain([asModule(this.#module)], x, options)
+    return {
+      value: recording.value,
+      backward: async (dy) => await recording.backward(dy, sink.onGradient),
+      dispose() {
+        recording.dispose()
+      },
+    }
+  }
+
+  checkPublished(): void {
+    const stepped = this.shards.find(({ isNew }) => isNew)
+    if (stepped === undefined) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the shard of ${stepped.name}`,
+      value: 'one with new values that the parameter does not have',
+      expected: '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
+    })
+  }
+
+  /** Gathers the shares, which hold the new values, a few buckets at a time. */
+  async publish(): Promise<void> {
+    for (const shard of this.shards) await shard.settle()
+    const started: { readonly memory: Float32Array; readonly work: Work }[] = []
+    for (const [i, bucket] of this.#buckets.entries()) {
+      while (started.length < Math.min(i + UNDER_WAY, this.#buckets.length)) {
+        started.push(this.#gather(started.length))
+      }
+      const { memory, work } = started[i]!
+      await work
+      for (const { parameter, offset, length } of bucket.slots) {
+        const values = memory.subarray(offset, offset + length)
+        replaceValue(parameter, tensorFrom(values, parameter.shape))
+      }
+      if (this.#gradients.keptMemoryOf(i) === undefined) {
+        this.#accounting.giveBack('parameters', memory)
+      }
+    }
+  }
+
+  async gather(): Promise<void> {
+    // they are always unsharded
+  }
+
+  release(): void {
+    // they are always unsharded
+  }
+
+  /** This rank's part of the trained parameters, and the frozen ones, which all ranks have. */
+  async pieces(): Promise<Piece[]> {
+    const trained = new Set(
+      this.#buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
+    )
+    const frozen = this.#parameters.filter(({ name }) => !trained.has(name))
+    const pieces: Piece[] = [...(await ownerOfParameters(frozen).pieces())]
+    for (const shard of this.shards) pieces.push(await shard.piece())
+    return pieces
+  }
+
+  parts(): readonly Part[] {
+    return ownerOfParameters(this.#parameters).parts(new Set())
+  }
+
+  async load(pieces: readonly Piece[]): Promise<void> {
+    await ownerOfParameters(this.#parameters).load(pieces)
+  }
+
+  dispose(): void {
+    for (const shard of this.shards) shard.release()
+  }
+
+  #gather(i: number): { memory: Float32Array; work: Work } {
+    const { padded, slots } = this.#buckets[i]!
+    const memory = this.#gradients.keptMemoryOf(i) ?? this.#accounting.borrow('parameters', padded)
+    const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
+    return { memory, work: this.#group.allGather(memory, this.#gradients.shares[i]!, { label }) }
+  }
+}

@@ -1,0 +1,33 @@
+import { errorTable, tsrError, type ErrorDefinition, type TsrErrorCode } from '@tsrun/core'
+
+const table: [string, ErrorDefinition][] = Object.entries(errorTable)
+
+describe.each(table)('%s', (code, definition) => {
+  const names = [...definition.message.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
+
+  it('is well-formed', () => {
+    expect(code).toMatch(/^ERR_TSR_[A-Z]+(_[A-Z]+)*$/)
+    expect(['user', 'infrastructure', 'internal']).toContain(definition.category)
+    expect(definition.message.replaceAll(/\{\w+\}/g, '')).not.toMatch(/[{}]/)
+  })
+
+  it('fills every fact into its message', () => {
+    const facts = Object.fromEntries(names.map((name) => [name, `<${name} $& $1>`]))
+    const error = tsrError(code as TsrErrorCode, facts as never)
+    for (const fact of Object.values(facts)) expect(error.message).toContain(fact)
+    expect(error.message).not.toMatch(/undefined|\{\w+\}/)
+    expect(error.message).toContain(definition.advice)
+    expect(error.message.endsWith(`(${code})`)).toBe(true)
+  })
+})
+
+it('has every code once over all sections', async () => {
+  const sections = await Promise.all(
+    ['core', 'store', 'distributed', 'training', 'launcher'].map(
+      async (name) =>
+        (await import(`../../packages/core/src/errors/${name}.ts`)) as Record<string, object>,
+    ),
+  )
+  const codes = sections.flatMap((section) => Object.values(section).flatMap(Object.keys))
+  expect(codes.toSorted()).toEqual(Object.keys(errorTable).toSorted())
+})

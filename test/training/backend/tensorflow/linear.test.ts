@@ -1,0 +1,150 @@
+import { jest } from '@jest/globals'
+import { runModule } from '../support/process.ts'
+import { hasKernels, tensorflow } from '../support/tensorflow.ts'
+
+jest.setTimeout(120_000)
+
+/** Counts, in `left`, TensorFlow's tensors that are there: TensorFlow.js knows of some only. */
+const counting = `
+  const { Adam, crossEntropy, record, recordLoss, recordModule, SGD, ShardedMLP, sumInto, tf } = training
+  const backend = tf.backend()
+  let left = 0
+  let inPlace
+  const counted = ([name, change]) => {
+    const stock = backend.binding[name].bind(backend.binding)
+    const value = (...args) => {
+      const out = stock(...args)
+      left += change(out)
+      return out
+    }
+    return [name, { value }]
+  }
+  const counts = [['executeOp', (out) => out.length], ['createTensor', () => 1], ['deleteTensor', () => -1]]
+  const kernels = Object.entries(backend.binding.kernels ?? {}).map(([name, kernel]) => [name, (...args) => {
+    const out = kernel(...args)
+    left += out?.length ?? 0
+    // the gradient of the input alone: those of the parameters are in the sums
+    if (name === 'linearBackward' && out.length === 1) inPlace = true
+    return out
+  }])
+  backend.binding = Object.create(backend.binding, {
+    ...Object.fromEntries(counts.map(counted)),
+    kernels: { value: kernels.length > 0 ? Object.fromEntries(kernels) : undefined },
+  })
+`
+
+const problem = `
+  const model = new ShardedMLP({ layers: 3, inputs: 5, hidden: 7, outputs: 4 })
+  const optimizer = new SGD({ learningRate: 0.1, momentum: 0.5 })
+  const x = tf.randomNormal([6, 5], 0, 1, 'float32', 1)
+  const labels = tf.tensor1d([0, 1, 2, 3, 0, 1], 'int32')
+  const one = tf.scalar(1)
+`
+
+/** Compares the gradients of passes in a whole, in halves, added up and from the tape. */
+const compare = `
+  function gradientsOf(recording, dy, halves) {
+    const gradients = new Map()
+    const listener = sumInto(gradients)
+    const dx = halves ? recording.backwardInput(dy) : recording.backward(dy, listener)
+    if (halves) recording.backwardParameters(listener)
+    recording.dispose()
+    return new Map([['', dx], ...gradients])
+  }
+  function step() {
+    const [whole, halved] = [0, 1].map(() => recordModule(model, x, { needsInputGradient: true }))
+    const loss = recordLoss(crossEntropy, whole.value, labels)
+    const dy = loss.backward(one, () => undefined)
+    loss.dispose()
+    const taped = record((h) => crossEntropy(model.forward(h), labels), x, model.parameters, { needsInputGradient: true })
+    const all = [gradientsOf(whole, dy, false), gradientsOf(halved, dy, true), gradientsOf(taped, one, false)]
+    const [a, b, c] = all.map((map) => new Map(Array.from(map, ([name, g]) => [name, g.dataSync()])))
+    const apart = (p, q) => Math.max(...Array.from(p, ([name, v]) => Math.max(...v.map((y, i) => Math.abs(y - q.get(name)[i])))))
+    const [halvesDiffer, worst] = [apart(a, b), apart(a, c)]
+    // of three passes: the clone of the sum of two keeps its values
+    const sums = new Map()
+    let clone, ofTwo
+    for (const i of [0, 1, 2]) {
+      if (i === 2) { clone = tf.clone(sums.values().next().value); ofTwo = clone.dataSync().slice() }
+      const pass = recordModule(model, x, { needsInputGradient: true })
+      pass.backward(dy, sumInto(sums)).dispose()
+      pass.dispose()
+    }
+    const cloneDiffers = Math.max(...clone.dataSync().map((y, i) => Math.abs(y - ofTwo[i])))
+    clone.dispose()
+    const thirds = new Map(Array.from(sums, ([name, sum]) => [name, sum.dataSync().map((y) => y / 3)]))
+    for (const sum of sums.values()) sum.dispose()
+    a.delete('')
+    const summed = apart(a, thirds)
+    const gradients = all.shift()
+    gradients.get('').dispose()
+    gradients.delete('')
+    optimizer.step(model.parameters, gradients)
+    dy.dispose()
+    for (const map of all) for (const g of map.values()) g.dispose()
+    return { halvesDiffer, worst, sums: summed, cloneDiffers }
+  }
+  step()
+  const before = left
+  console.log(JSON.stringify({ ...step(), left: left - before, inPlace }))`
+
+/** Steps of two micro-batches, the second in halves, by both optimizers in turn. */
+const train = `
+  const adam = new Adam({ learningRate: 0.01 })
+  function step(i) {
+    const gradients = new Map()
+    for (const halves of [false, true]) {
+      const pass = recordModule(model, x, { needsInputGradient: true })
+      const loss = recordLoss(crossEntropy, pass.value, labels)
+      const dy = loss.backward(one, () => undefined)
+      const listener = sumInto(gradients)
+      const dx = halves ? pass.backwardInput(dy) : pass.backward(dy, listener)
+      if (halves) pass.backwardParameters(listener)
+      for (const part of [loss, pass, dy, dx]) part.dispose()
+    }
+    const which = i % 2 === 0 ? optimizer : adam
+    which.step(model.parameters, gradients)
+  }
+  for (let i = 0; i < 10; i++) step(i)
+  const [early, known] = [left, tf.memory().numTensors]
+  for (let i = 0; i < 1000; i++) step(i)
+  console.log(JSON.stringify({ left: left - early, known: tf.memory().numTensors - known }))`
+
+async function run(before: string, script: string): Promise<Record<string, number>> {
+  const { code, stdout, stderr } = await runModule(
+    `await training.loadBackend()
+     ${before}
+     ${counting}${problem}${script}`,
+    { ...tensorflow, TSRUN_BACKEND: 'tensorflow' },
+  )
+  expect({ code, stderr }).toMatchObject({ code: 0 })
+  return JSON.parse(stdout.trim().split('\n').at(-1)!) as Record<string, number>
+}
+
+const describeIt = tensorflow === undefined ? describe.skip : describe
+
+if (tensorflow === undefined) {
+  it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
+    expect(tensorflow).toBeUndefined()
+  })
+}
+
+describeIt.each([
+  ['a kernel for each pass', ''],
+  [
+    'an operation after the other',
+    "Object.defineProperty(training.tf.backend().binding, 'kernels', { value: undefined })",
+  ],
+])('linear layers and their loss on tensorflow, computed by %s', (_, before) => {
+  it('have the gradients of the tape', async () => {
+    const found = await run(before, compare)
+    expect(found).toMatchObject({ halvesDiffer: 0, cloneDiffers: 0, left: 0 })
+    expect(found['worst']).toBeLessThan(1e-5)
+    expect(found['sums']).toBeLessThan(1e-5)
+    expect('inPlace' in found).toBe(before === '' && hasKernels)
+  })
+
+  it('leak no tensor in 1,000 steps', async () => {
+    expect(await run(before, train)).toEqual({ left: 0, known: 0 })
+  })
+})

@@ -1,0 +1,25 @@
+import { jest } from '@jest/globals'
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+// processes take long to start when the cores are loaded
+jest.setTimeout(60_000)
+
+const entry = new URL('../../../../packages/training/dist/index.js', import.meta.url)
+
+describe('a process that has loaded the wasm backend', () => {
+  it('ends on an uncaught error like any other: with exit code 1 and only the stack', () => {
+    const program = `
+      const { loadBackend } = await import(${JSON.stringify(entry.href)})
+      await loadBackend('wasm')
+      throw new Error('boom')`
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      ['--input-type=module', '--eval', program],
+      { cwd: fileURLToPath(new URL('../../../..', import.meta.url)), encoding: 'utf8' },
+    )
+    expect(status).toBe(1)
+    expect(stderr).toContain('Error: boom')
+    expect(stderr.length).toBeLessThan(2000)
+  })
+})

@@ -1,0 +1,107 @@
+import { loadBackend, record, tf, type Tensor } from '@tsrun/training'
+
+const shape = [5, 3, 4] as const
+const size = 60
+const values = Float32Array.from({ length: size }, (_, i) => Math.sin(i) * 10 ** (i % 5))
+
+beforeAll(() => loadBackend('wasm'))
+
+describe('sums on wasm', () => {
+  it.each([
+    { axes: [0], keepDims: false },
+    { axes: [0, 1], keepDims: false },
+    { axes: [1, 0], keepDims: true },
+    { axes: [0, 1, 2], keepDims: false },
+    { axes: [1], keepDims: false },
+    { axes: [-1], keepDims: true },
+    { axes: undefined, keepDims: false },
+  ])('over $axes have double precision, keepDims $keepDims', ({ axes, keepDims }) => {
+    const over = (axes ?? [0, 1, 2]).map((axis) => (axis + 3) % 3)
+    const kept = shape.map((extent, axis) => (over.includes(axis) ? 1 : extent))
+    const wanted = new Float64Array(kept.reduce<number>((product, extent) => product * extent, 1))
+    values.forEach((value, i) => {
+      const place = [Math.floor(i / 12), Math.floor(i / 4) % 3, i % 4]
+      const at = place.reduce(
+        (index, p, axis) => index * kept[axis]! + (kept[axis] === 1 ? 0 : p),
+        0,
+      )
+      wanted[at]! += value
+    })
+    const before = tf.memory().numTensors
+    const x = tf.tensor(values, [...shape])
+    const sum = tf.sum(x, axes, keepDims)
+    expect(sum.shape).toEqual(keepDims ? kept : kept.filter((_, axis) => !over.includes(axis)))
+    sum.dataSync().forEach((value, i) => {
+      expect(Math.abs(value - wanted[i]!)).toBeLessThan(2e-3)
+    })
+    tf.dispose([x, sum])
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('are right for integers and for empty tensors', () => {
+    const whole = tf.sum(tf.tensor2d([1, 2, 3, 4], [2, 2], 'int32'), 0)
+    expect([whole.dtype, ...whole.dataSync()]).toEqual(['int32', 4, 6])
+    expect([...tf.sum(tf.zeros([0, 3]), 0).dataSync()]).toEqual([0, 0, 0])
+  })
+})
+
+const randomValues = (rows: number, columns: number) =>
+  tf.randomUniform([rows, columns], -1, 1, 'float32', 5)
+
+describe('an embedding on wasm', () => {
+  const ids = [3, 0, 3, 6, 3, 1]
+
+  it.each([1, 4, 7, 130])('has the right rows and gradient at a width of %i', (columns) => {
+    const table = randomValues(7, columns)
+    const indices = tf.tensor1d(ids, 'int32')
+    const dy = randomValues(ids.length, columns)
+    const rows = tf.gather(table, indices)
+    const lookup = tf.reshape(rows, [-1]).dataSync()
+    const whole = table.dataSync()
+    ids.forEach((id, row) => {
+      const at = (x: ArrayLike<number>, r: number) =>
+        Array.from({ length: columns }, (_, i) => x[r * columns + i])
+      expect(at(lookup, row)).toEqual(at(whole, id))
+    })
+    const recording = record((x) => tf.gather(x, indices), table, [], {
+      needsInputGradient: true,
+    })
+    const gradient = recording.backward(dy, () => undefined)!
+    const oneHot = tf.cast(tf.oneHot(indices, 7), 'float32')
+    const expected = tf.matMul(oneHot, dy, true, false)
+    expect(gradient.shape).toEqual([7, columns])
+    expect(tf.max(tf.abs(tf.sub(gradient, expected))).dataSync()[0]).toBeLessThan(1e-6)
+  })
+
+  it('can be recorded with ids in two dimensions', () => {
+    const table = { name: 'table', shape: [7, 3], value: randomValues(7, 3) }
+    const tokens = tf.tensor2d([3, 0, 3, 6], [2, 2], 'int32')
+    const before = tf.memory().numTensors
+    const recording = record((x) => tf.gather(table.value, x), tokens, [table], {
+      needsInputGradient: false,
+    })
+    const dy = tf.ones([2, 2, 3])
+    let gradient: Tensor | undefined
+    recording.backward(dy, (_, received) => {
+      gradient = received
+    })
+    expect([...tf.sum(gradient!, 1).dataSync()]).toEqual([3, 0, 0, 6, 0, 0, 3])
+    recording.dispose()
+    tf.dispose([dy, gradient!])
+    expect(tf.memory().numTensors).toBe(before + 1)
+  })
+
+  it('sums segments of integers and of any rank, and ignores ids out of range', () => {
+    const x = tf.tensor3d([1, 2, 3, 4, 5, 6, 7, 8], [4, 1, 2], 'int32')
+    const segments = tf.tensor1d([1, -1, 1, 3], 'int32')
+    const sums = tf.unsortedSegmentSum(x, segments, 3)
+    expect(sums.dtype).toBe('int32')
+    expect(sums.shape).toEqual([3, 1, 2])
+    expect([...sums.dataSync()]).toEqual([0, 0, 6, 8, 0, 0])
+  })
+
+  it('refuses ids that do not fit', () => {
+    const ids = tf.tensor1d([0, 1, 2], 'int32')
+    expect(() => tf.unsortedSegmentSum(tf.ones([2, 2]), ids, 3)).toThrow('first axis')
+  })
+})

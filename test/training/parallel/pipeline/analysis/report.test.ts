@@ -1,0 +1,159 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import type { Span } from '@tsrun/telemetry'
+import {
+  loadBackend,
+  measureSchedules,
+  messageTime,
+  parseSchedule,
+  pipeline,
+  pipelineReport,
+  schedule,
+  SGD,
+  shardedMLP,
+  StepMeter,
+  type StepSample,
+} from '@tsrun/training'
+import { exampleBatch } from '../../support/reference.ts'
+
+jest.setTimeout(60_000)
+
+const microbatches = 4
+const plan = schedule('1f1b', { stages: 2, microbatches })
+
+const each = (time: number): number[] => Array<number>(microbatches).fill(time)
+
+function sample(times: Partial<StepSample>): StepSample {
+  const { forward = each(1), backward = each(2), ...rest } = times
+  return {
+    ...{ length: 15, forward, backward, forwardCpu: forward, backwardCpu: backward },
+    ...{ weights: [], weightsCpu: [] },
+    ...{ waiting: 0, transfer: 0, wall: 16, cpu: 8, ...rest },
+  }
+}
+
+describe('pipelineReport', () => {
+  it('agrees with the simulator where nothing is lost', () => {
+    const report = pipelineReport([[sample({})], [sample({ length: 12 })]], plan)
+    expect(report.stepTime).toBe(15)
+    expect(report.bubble).toBeCloseTo(1 / 5, 12)
+    expect(report.predictedStepTime).toBe(15)
+    expect(report.predictedBubble).toBeCloseTo(1 / 5, 12)
+    expect(report.ranks[0]).toMatchObject({
+      forward: 1,
+      backward: 2,
+      compute: 12,
+      idle: 3,
+      cpuShare: 0.5,
+    })
+  })
+
+  it('takes the median of the steps, so that one slow step does not count', () => {
+    const slow = sample({ length: 1500 })
+    const ranks = [0, 1].map(() => [sample({}), slow, sample({})])
+    expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
+  })
+
+  it('simulates lists in which some backwards are whole and some are halved', () => {
+    const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
+    const ranks = [
+      [sample({ forward: [1, 1], backward: [2, 1], weights: [1], weightsCpu: [1] })],
+      [sample({ forward: [1, 1], backward: [1, 2], weights: [4], weightsCpu: [4] })],
+    ]
+    const { predictedStepTime, predictedIdle } = pipelineReport(ranks, mixed)
+    expect(predictedStepTime).toBe(10)
+    expect(predictedIdle).toEqual([0.4, 0.1])
+  })
+
+  it('simulates unequal stages with their own times', () => {
+    const report = pipelineReport(
+      [[sample({ length: 27 })], [sample({ forward: each(2), backward: each(4) })]],
+      plan,
+    )
+    expect(report.predictedStepTime).toBe(4 * 6 + 3)
+    expect(report.predictedBubble).toBeCloseTo(report.bubble, 12)
+    expect(report.predictedIdle[0]).toBeCloseTo(15 / 27, 12)
+  })
+
+  it('counts the CPU times of ranks that share cores, and lets them wait for one', () => {
+    const stretched = { forwardCpu: each(0.5), backwardCpu: each(1) }
+    const samples = [[sample(stretched)], [sample(stretched)]]
+    const shared = pipelineReport(samples, plan, { cores: 1 })
+    expect(shared.predictedStepTime).toBeCloseTo(2 * 6, 12)
+    expect(shared.predictedBubble).toBeCloseTo(0.5, 12)
+    expect(shared.bubble).toBeCloseTo(1 - 12 / 30, 12)
+    expect(shared.ranks[0]).toMatchObject({ forward: 0.5, backward: 1, compute: 6 })
+    expect(pipelineReport(samples, plan, { cores: 2 }).predictedStepTime).toBe(15)
+  })
+})
+
+describe('messageTime', () => {
+  it('is the time from the later of send and receive to the arrival', () => {
+    const span = (rank: number, kind: Span['kind'], peer: number, start: number, end: number) => ({
+      ...{ rank, kind, peer, start, end, microbatch: 0, bytes: 4 },
+    })
+    const early = [span(0, 'send', 1, 10, 12), span(1, 'recv', 0, 2, 13)]
+    const late = [span(1, 'send', 0, 20, 31), span(0, 'recv', 1, 30, 32)]
+    expect(messageTime(early)).toBe(3)
+    expect(messageTime(late)).toBe(2)
+    expect(messageTime([...early, ...late])).toBe(2.5)
+    expect(messageTime([])).toBe(0)
+  })
+
+  it('is added by the simulator to every transfer', () => {
+    const samples = [[sample({})], [sample({})]]
+    const { predictedStepTime } = pipelineReport(samples, schedule('naive', plan), { transfer: 2 })
+    expect(predictedStepTime).toBe(microbatches * (2 * 3 + 2 * 2))
+  })
+})
+
+describe('StepMeter', () => {
+  it('samples every step on every rank, and keeps the spans of the last one', async () => {
+    await loadBackend('wasm')
+    const ranks = await runWorld({ size: 2 }, async (group) => {
+      const optimizer = new SGD({ learningRate: 0.1 })
+      const model = shardedMLP({ layers: 4, inputs: 8, hidden: 8, outputs: 3 })
+      const pipe = pipeline(model, group, { microbatches, optimizer })
+      const meter = new StepMeter(pipe.recorder)
+      for (let step = 0; step < 3; step++) {
+        await meter.time(() => pipe.step({ size: 8, ...exampleBatch(step, 8, 8, 3) }))
+      }
+      const samples = await meter.gather(group)
+      pipe.dispose()
+      return { samples, kinds: meter.lastSpans.map(({ kind }) => kind) }
+    })
+    expect(ranks[1]!.samples).toEqual(ranks[0]!.samples)
+    expect(ranks[0]!.samples.map((steps) => steps.length)).toEqual([3, 3])
+    for (const step of ranks[0]!.samples.flat()) {
+      expect([step.forward.length, step.backward.length]).toEqual([microbatches, microbatches])
+      const compute = [...step.forward, ...step.backward].reduce((sum, time) => sum + time, 0)
+      expect(compute).toBeLessThanOrEqual(step.length)
+      expect(step.length).toBeLessThanOrEqual(step.wall)
+      expect(step.waiting).toBeGreaterThanOrEqual(0)
+    }
+    for (const { kinds } of ranks) {
+      expect(kinds.filter((kind) => kind === 'F')).toHaveLength(microbatches)
+      expect(kinds).toContain('optimizer')
+    }
+  })
+})
+
+describe('measureSchedules', () => {
+  it('reports each schedule, the same on every rank', async () => {
+    await loadBackend('wasm')
+    const schedules = ['naive', 'gpipe', '1f1b', 'zb-h1', 'interleaved', 'looped'] as const
+    const reports = await runWorld({ size: 2 }, (group) =>
+      measureSchedules(group, {
+        ...{ hidden: 16, layers: 4, batch: 10, microbatches, schedules, steps: 2 },
+      }),
+    )
+    expect(reports[1]).toEqual(reports[0])
+    expect(reports[0]!.map(({ schedule: name }) => name)).toEqual(schedules)
+    for (const { steps, bubble, predictedBubble } of reports[0]!) {
+      expect(steps).toBe(2)
+      expect(bubble).toBeGreaterThan(0)
+      expect(bubble).toBeLessThan(1)
+      expect(predictedBubble).toBeGreaterThan(0)
+    }
+  })
+})

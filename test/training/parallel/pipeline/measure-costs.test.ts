@@ -1,0 +1,108 @@
+import { jest } from '@jest/globals'
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import {
+  gpt,
+  loadBackend,
+  measureCosts,
+  pipeline,
+  shardedMLP,
+  tf,
+  type PipelineOptions,
+} from '@tsrun/training'
+import { failure } from '../support/failure.ts'
+import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
+
+jest.setTimeout(60_000)
+
+const model = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
+const batch = { size: 8, ...exampleBatch(0, 8, 8, 3) }
+
+beforeAll(async () => {
+  await loadBackend('wasm')
+})
+
+async function train(size: number, options: PipelineOptions) {
+  const ranks = await runWorld({ size }, async (group) => {
+    const pipe = pipeline(model, group, options)
+    const { gradients } = await pipe.forwardBackward(batch)
+    const taken = values(gradients)
+    tf.dispose([...gradients.values()])
+    pipe.dispose()
+    return { taken, layers: pipe.chunks.map(({ from, to }) => to - from) }
+  })
+  return {
+    gradients: Object.assign({}, ...ranks.map(({ taken }) => taken)) as Values,
+    layers: ranks.map(({ layers }) => layers),
+  }
+}
+
+describe('the split of a pipeline', () => {
+  it('may be unequal, with the gradients of a single process', async () => {
+    const wanted = await train(1, {})
+    const given = await train(3, { split: [1, 4, 1] })
+    expect(given.layers).toEqual([[1], [4], [1]])
+    expect(excess(given.gradients, wanted.gradients)).toBeLessThanOrEqual(0)
+    const weighed = await train(2, { split: { costs: [9, 1, 1, 1, 1, 1] } })
+    expect(weighed.layers).toEqual([[1], [5]])
+    expect(excess(weighed.gradients, wanted.gradients)).toBeLessThanOrEqual(0)
+  })
+
+  it('has a number for each stage if ranks have several', async () => {
+    const { layers } = await train(2, { schedule: 'interleaved', split: [1, 1, 3, 1] })
+    expect(layers).toEqual([
+      [1, 3],
+      [1, 1],
+    ])
+  })
+
+  it('is refused if it does not fit', async () => {
+    for (const split of [[6], [3, 2], [0, 6], [1.5, 4.5], [3, 3, 0]]) {
+      await expect(train(2, { split })).rejects.toEqual(
+        failure('ERR_TSR_ARGUMENT', /2 numbers of layers from 1, 6 together/),
+      )
+    }
+  })
+})
+
+describe('measureCosts', () => {
+  it('gives every rank the same time of each layer, and leaves nothing behind', async () => {
+    const wide = shardedMLP({ layers: 4, inputs: 8, hidden: 10, outputs: 3 })
+    const before = tf.memory().numTensors
+    const ranks = await runWorld({ size: 2 }, (group) => measureCosts(wide, group, batch))
+    expect(ranks[1]).toEqual(ranks[0])
+    expect(ranks[0]).toHaveLength(4)
+    expect(ranks[0]!.every((cost) => cost > 0)).toBe(true)
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('gives all replicas of a mesh the same times, the largest that were measured', async () => {
+    const ranks = await runWorld({ size: 4 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
+      const own = await measureCosts(model, mesh.pp, batch)
+      const costs = await measureCosts(model, mesh.pp, batch, { peers: [mesh.dp] })
+      return { own, costs }
+    })
+    for (const { costs } of ranks) expect(costs).toEqual(ranks[0]!.costs)
+    // two replicas measure one after the other: their times differ
+    expect(ranks[2]!.own).not.toEqual(ranks[0]!.own)
+  })
+
+  it('includes the embeddings in the first layer of a GPT and the loss in the last', async () => {
+    const tokens = {
+      inputs: () => tf.zeros([2, 16], 'int32'),
+      labels: () => tf.zeros([2, 16], 'int32'),
+      size: 2,
+    }
+    const heavy = gpt({ layers: 3, width: 8, heads: 1, block: 16, vocabulary: 20_000 })
+    const [costs] = await runWorld({ size: 1 }, (group) =>
+      measureCosts(heavy, group, tokens, { repeats: 3, microbatches: 1 }),
+    )
+    expect(costs![2]).toBeGreaterThan(costs![1]!)
+  })
+
+  it('refuses invalid counts', async () => {
+    await expect(
+      runWorld({ size: 1 }, (group) => measureCosts(model, group, batch, { repeats: 0 })),
+    ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /repeats/))
+  })
+})

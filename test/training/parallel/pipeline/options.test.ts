@@ -1,0 +1,88 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import {
+  crossEntropy,
+  loadBackend,
+  measureCosts,
+  pipeline,
+  splitLayers,
+  type PipelineModel,
+  type PipelineOptions,
+} from '@tsrun/training'
+import { failure } from '../support/failure.ts'
+import { examples, model } from '../support/small-pipeline.ts'
+
+jest.setTimeout(60_000)
+
+beforeAll(async () => {
+  await loadBackend('wasm')
+})
+
+describe('pipeline() refuses, before it builds a layer,', () => {
+  it.each<[string, object, RegExp]>([
+    ['a split by another name', { split: { cost: [1, 1, 1, 9] } }, /split is an object with cost;/],
+    [
+      'a split without costs',
+      { split: {} },
+      /split is an empty object; expected numbers of layers/,
+    ],
+    ['a split that is a name', { split: 'even' }, /split is "even"; expected numbers/],
+    ['no split', { split: null }, /split is null; expected numbers/],
+    ['the name of a loss', { loss: 'mse' }, /loss is "mse"; expected a sum over examples/],
+    ['a mean', { loss: crossEntropy }, /loss is a mean over examples/],
+    ['an optimizer that is none', { optimizer: {} }, /optimizer is an empty object; expected an/],
+    ['no optimizer', { optimizer: null }, /optimizer is null; expected an optimizer/],
+    ['a limit without its name', { clip: 1 }, /clip is 1; expected an object with maxNorm/],
+    [
+      'a limit by another name',
+      { clip: { max_norm: 1 } },
+      /the unknown key "max_norm"; expected only/,
+    ],
+    ['a limit of zero', { clip: { maxNorm: 0 } }, /maxNorm is 0; expected a number above 0/],
+    ['a limit that is no number', { clip: { maxNorm: NaN } }, /maxNorm is NaN; expected a number/],
+    ['no limit', { clip: {} }, /maxNorm is undefined; expected a number above 0/],
+    ['another norm', { clip: { maxNorm: 1, norm: 1 } }, /norm is 1; expected 2 or Infinity/],
+    ['an answer', { recompute: 'yes' }, /recompute is "yes"; expected true or false/],
+    ['no schedule', { schedule: null }, /schedule is null; expected a name, or lists/],
+    ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an array of 1/],
+    ['chunks where there are none', { chunks: 2 }, /chunks is 2; .* with schedule: 'interleaved'/],
+    ['chunks of 1F1B', { schedule: '1f1b', chunks: 1 }, /chunks is 1; .* or 'looped'/],
+    [
+      'chunks of lists',
+      { schedule: { actions: [['0F0', '0B0']] }, chunks: 1 },
+      /chunks is 1; expected a whole number from 1, with schedule/,
+    ],
+  ])('%s', async (_, options, message) => {
+    const slice = jest.fn<PipelineModel['slice']>()
+    await runWorld({ size: 1 }, async (group) => {
+      await Promise.resolve()
+      expect(() => pipeline({ layers: 4, slice }, group, options as PipelineOptions)).toThrow(
+        failure('ERR_TSR_ARGUMENT', message),
+      )
+    })
+    expect(slice).not.toHaveBeenCalled()
+  })
+
+  it.each<[string, () => unknown, RegExp]>([
+    ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
+    ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
+    ['nothing', () => undefined, /model is undefined; expected a recipe/],
+  ])('%s instead of a recipe, like measureCosts', async (_, make, message) => {
+    const built = make() as PipelineModel
+    await runWorld({ size: 1 }, async (group) => {
+      expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))
+      await expect(measureCosts(built, group, examples(8))).rejects.toEqual(
+        failure('ERR_TSR_ARGUMENT', message),
+      )
+    })
+  })
+})
+
+describe('splitLayers', () => {
+  it('refuses an unknown option', () => {
+    const options = { cost: [1, 1, 1, 9] } as object
+    expect(() => splitLayers(4, 2, options)).toThrow(
+      failure('ERR_TSR_ARGUMENT', /with the unknown key "cost"; expected only costs/),
+    )
+  })
+})

@@ -1,0 +1,121 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import {
+  gpt,
+  loadBackend,
+  parseSchedule,
+  pipeline,
+  schedule,
+  shardedMLP,
+  tf,
+  type Batch,
+  type Module,
+  type PipelineModel,
+  type PipelineOptions,
+} from '@tsrun/training'
+import { exampleBatch, values, type Values } from '../support/reference.ts'
+
+jest.setTimeout(60_000)
+
+const mlp = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
+const rows = { size: 9, ...exampleBatch(0, 9, 8, 3) }
+const writer = gpt({ layers: 4, width: 8, heads: 2, block: 6, vocabulary: 11 })
+const tokens = (shift: number) => () =>
+  tf.tensor2d(
+    Array.from({ length: 24 }, (_, at) => (at * 7 + shift) % 11),
+    [4, 6],
+    'int32',
+  )
+const text: Batch = { size: 4, inputs: tokens(0), labels: tokens(7) }
+
+beforeAll(async () => {
+  await loadBackend('wasm')
+})
+
+interface Passed {
+  readonly gradients: Values
+  readonly loss: number
+  readonly peaks: readonly number[]
+}
+
+async function pass(
+  model: PipelineModel,
+  batch: Batch,
+  size: number,
+  options: PipelineOptions,
+): Promise<Passed> {
+  const ranks = await runWorld({ size, seed: 4 }, async (group) => {
+    const own = typeof options.schedule === 'object'
+    const pipe = pipeline(model, group, own ? options : { microbatches: 3, ...options })
+    const { gradients, loss, peakInFlight } = await pipe.forwardBackward(batch)
+    const taken = values(gradients)
+    tf.dispose([...gradients.values()])
+    pipe.dispose()
+    return { taken, loss, peakInFlight }
+  })
+  return {
+    gradients: Object.assign({}, ...ranks.map(({ taken }) => taken)) as Values,
+    loss: ranks[0]!.loss,
+    peaks: ranks.map(({ peakInFlight }) => peakInFlight),
+  }
+}
+
+/** Counts the forwards of every slice. */
+function counted(model: PipelineModel, counts: Map<number, number>): PipelineModel {
+  const slice = (from: number, to: number): Module => {
+    const module = model.slice(from, to)
+    return {
+      parameters: module.parameters,
+      forward: (x) => {
+        counts.set(from, (counts.get(from) ?? 0) + 1)
+        return module.forward(x)
+      },
+    }
+  }
+  return { layers: model.layers, slice }
+}
+
+describe('recompute', () => {
+  const layouts: [string, number, PipelineOptions][] = [
+    ['one rank', 1, { schedule: 'gpipe' }],
+    ['gpipe', 3, { schedule: 'gpipe' }],
+    ['1f1b', 3, { schedule: '1f1b' }],
+    ['zb-h1, in halves', 3, { schedule: 'zb-h1' }],
+    ['interleaved', 2, { schedule: 'interleaved' }],
+    [
+      'lists of your own',
+      2,
+      { schedule: parseSchedule('0F0 0F1 0I1 0B0 0W1\n1F0 1F1 1I1 1W1 1B0') },
+    ],
+  ]
+  it.each(layouts)('gives the same bits: %s', async (_, size, options) => {
+    const before = tf.memory().numTensors
+    for (const [model, batch] of [
+      [mlp, rows],
+      [writer, text],
+    ] as const) {
+      const wanted = await pass(model, batch, size, options)
+      expect(await pass(model, batch, size, { ...options, recompute: true })).toEqual(wanted)
+    }
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('runs each forward pass again, unless its backward pass follows at once', async () => {
+    const run = async (recompute: boolean): Promise<number[]> => {
+      const counts = new Map<number, number>()
+      await pass(counted(mlp, counts), rows, 3, { schedule: '1f1b', recompute })
+      return [0, 2, 4].map((from) => counts.get(from)!)
+    }
+    expect(await run(false)).toEqual([3, 3, 3])
+    // the last stage of 1F1B goes backward after each forward, the one before it once
+    const { actions } = schedule('1f1b', { stages: 3, microbatches: 3 })
+    const again = actions.map(
+      (list) =>
+        list.filter(
+          ({ kind, microbatch }, at) => kind === 'F' && list[at + 1]?.microbatch !== microbatch,
+        ).length,
+    )
+    expect(await run(true)).toEqual(again.map((count) => 3 + count))
+    expect(again).toEqual([3, 3, 0])
+  })
+})
