@@ -26,6 +26,8 @@ const programs = {
     probe: 'src/doctor/probe.ts',
     'proof-process': 'src/setup/proof-process.ts',
     spawned: 'src/spawn-api/spawned.ts',
+    'typescript-hooks': 'src/typescript/hooks.ts',
+    'typescript-loader': 'src/typescript/loader.ts',
   },
 }
 

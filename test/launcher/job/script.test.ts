@@ -84,7 +84,10 @@ describe('TypeScript', () => {
   it('takes tsx from the first place that has it', () => {
     const places = ['/nowhere/any.js', join(cwd, 'any.js')]
     const loader = pathToFileURL(join(cwd, 'node_modules/tsx/loader.mjs')).href
-    expect(loaderArguments(typescript, old, places)).toEqual(['--import', loader])
+    const [option, ours = ''] = loaderArguments(typescript, old, places)
+    expect(option).toBe('--import')
+    expect(new URL(ours).pathname).toMatch(/\/dist\/typescript-loader\.js$/)
+    expect(new URL(ours).searchParams.get('tsx')).toBe(loader)
     const jsx: Script = { path: '/train.tsx', language: 'tsx' }
     expect(loaderArguments(jsx, { ...old, typescript: 'strip' }, places)).toEqual([
       '--import',

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import { extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
+import { packageFolder } from './package.ts'
 
 export interface Script {
   /** Absolute. */
@@ -90,7 +91,7 @@ const LOADERS =
 
 /**
  * The arguments with which Node runs the script's language: none where Node strips types itself or
- * the user brings a loader, else `--import` of tsx. What else the user preloads (a file of
+ * the user brings a loader, else `--import` of tsx, for TypeScript through our own loader. What else the user preloads (a file of
  * settings, instrumentation) goes beside tsx; where there is no tsx, it may be a loader that we do
  * not know.
  *
@@ -110,12 +111,21 @@ export function loaderArguments(
   if (preloaded.some(isLoader)) return []
   for (const place of places) {
     const loader = resolveFrom(place, 'tsx')
-    if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
+    if (loader === undefined) continue
+    const tsx = pathToFileURL(loader).href
+    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
   }
   if (preloaded.length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
   const reason = `Node ${node.version} does not run ${language} by itself`
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
+}
+
+/** See `typescript/loader.ts`. */
+function ownLoader(tsx: string): string {
+  const url = new URL('dist/typescript-loader.js', packageFolder)
+  url.searchParams.set('tsx', tsx)
+  return url.href
 }
 
 function resolveFrom(from: string, specifier: string): string | undefined {

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import { lstatSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Settings } from './settings.ts'
+
+/** What is used of esbuild. */
+interface Esbuild {
+  transform(source: string, options: object): Promise<{ readonly code: string }>
+}
+
+export interface Compiler {
+  readonly settings: Settings
+  /** What the result depends on besides the source. */
+  readonly identity: string
+  /** Folder of the cache; undefined when there can be none. */
+  readonly cache: string | undefined
+  load(): Promise<Esbuild>
+}
+
+/** The esbuild that tsx uses. It is loaded only for a source that is not in the cache. */
+export function findCompiler(tsx: string, settings: Settings): Compiler {
+  const require = createRequire(createRequire(tsx).resolve('tsx'))
+  const { version } = require('esbuild/package.json') as { readonly version: string }
+  let loading: Promise<Esbuild> | undefined
+  return {
+    settings,
+    identity: JSON.stringify({ version, ...settings }),
+    cache: openCache(),
+    load: () =>
+      (loading ??= import(pathToFileURL(require.resolve('esbuild')).href) as Promise<Esbuild>),
+  }
+}
+
+/** Removes the types of a module. */
+export async function compile(path: string, source: string, compiler: Compiler): Promise<string> {
+  const { cache, identity, settings } = compiler
+  const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
+  const file = cache === undefined ? undefined : join(cache, `${key}.mjs`)
+  const known = file === undefined ? undefined : read(file)
+  if (known !== undefined) return known
+  const esbuild = await compiler.load()
+  const { code } = await esbuild.transform(source, {
+    loader: 'ts',
+    format: 'esm',
+    target: `node${process.versions.node}`,
+    sourcefile: path,
+    sourcemap: 'inline',
+    sourcesContent: false,
+    tsconfigRaw: { compilerOptions: settings },
+  })
+  if (file !== undefined) write(file, code)
+  return code
+}
+
+/** A folder in the one for temporary files that nobody else can write to. */
+function openCache(): string | undefined {
+  const user = process.geteuid?.()
+  if (user === undefined) return undefined
+  const folder = join(tmpdir(), `tsrun-typescript-${user}`)
+  try {
+    mkdirSync(folder, { mode: 0o700, recursive: true })
+    const status = lstatSync(folder)
+    const isOurs = status.isDirectory() && status.uid === user && (status.mode & 0o022) === 0
+    return isOurs ? folder : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function read(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** Renamed when complete: a process that starts meanwhile never reads half a module. */
+function write(file: string, code: string): void {
+  const unfinished = `${file}.${process.pid}`
+  try {
+    writeFileSync(unfinished, code)
+    renameSync(unfinished, file)
+  } catch {
+    // it is compiled again the next time
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * Module hooks, run by Node in a thread of their own. A TypeScript module takes the short way if it is
+ * an ES module that names its imports in full, as Node 22.18 and later require: its types are removed
+ * once and the result is kept in a cache. Anything else, such as imports without an extension, CommonJS
+ * or path aliases, is resolved and loaded by tsx, from then on for the whole process.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
+import { dirname, extname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { compile, findCompiler, type Compiler } from './compile.ts'
+import { readSettings } from './settings.ts'
+
+interface Tsx {
+  initialize(data: object): void | Promise<void>
+  readonly resolve: ResolveHook
+  readonly load: LoadHook
+}
+
+/** The extension that a compiled module is imported by, and that of its source. */
+const sources: Readonly<Record<string, string>> = { '.js': '.ts', '.mjs': '.mts' }
+
+let tsxUrl = ''
+/** The folders of tsx and esbuild. */
+let loaders: string[] = []
+let tsx: Promise<Tsx> | undefined
+let compiler: Compiler | undefined
+
+/** @param url - of the entry of tsx */
+export function initialize(url: string): void {
+  tsxUrl = url
+  const require = createRequire(url)
+  const manifests = ['tsx/package.json', 'esbuild/package.json'].map((name) =>
+    require.resolve(name),
+  )
+  loaders = manifests.map((manifest) => new URL('./', pathToFileURL(manifest)).href)
+  const settings = readSettings(process.cwd(), process.env)
+  if (settings === undefined) tsx = loadTsx()
+  else compiler = findCompiler(url, settings)
+}
+
+export const resolve: ResolveHook = async (specifier, context, next) => {
+  if (isOfLoader(context.parentURL)) return next(specifier, context)
+  if (tsx === undefined) {
+    try {
+      const resolved = await next(sourceOf(specifier, context.parentURL) ?? specifier, context)
+      const kind = kindOf(resolved.url)
+      if (kind === 'typescript') return { ...resolved, format: 'module' }
+      if (kind === 'javascript') return resolved
+    } catch (error) {
+      if (isPackage(specifier)) throw error
+    }
+    tsx ??= loadTsx()
+  }
+  return (await tsx).resolve(specifier, context, next)
+}
+
+export const load: LoadHook = async (url, context, next) => {
+  if (!url.startsWith('file:') || isOfLoader(url)) return next(url, context)
+  if (compiler !== undefined && kindOf(url) === 'typescript') {
+    const path = fileURLToPath(url)
+    const source = await compile(path, readFileSync(path, 'utf8'), compiler)
+    return { format: 'module', source, shortCircuit: true }
+  }
+  return tsx === undefined ? next(url, context) : (await tsx).load(url, context, next)
+}
+
+async function loadTsx(): Promise<Tsx> {
+  const hooks = pathToFileURL(createRequire(tsxUrl).resolve('tsx/esm')).href
+  const loaded = (await import(hooks)) as Tsx
+  await loaded.initialize({})
+  return loaded
+}
+
+/** Node asks these hooks about the imports of this thread, too: tsx cannot wait for itself. */
+function isOfLoader(url: string | undefined): boolean {
+  return url === import.meta.url || loaders.some((folder) => url?.startsWith(folder) === true)
+}
+
+/** A TypeScript source that is imported by the name of what it is compiled to. */
+function sourceOf(specifier: string, parent: string | undefined): string | undefined {
+  const extension = extname(specifier)
+  const source = sources[extension]
+  const isPath = /^\.{0,2}\//.test(specifier)
+  if (source === undefined || !isPath || parent?.startsWith('file:') !== true) return undefined
+  const url = new URL(specifier.slice(0, -extension.length) + source, parent)
+  return existsSync(url) ? url.href : undefined
+}
+
+/** The name of a package or a built-in module: tsx knows no more about these than Node. */
+function isPackage(specifier: string): boolean {
+  return /^(@[^/]+\/)?[^./][^/]*$/.test(specifier)
+}
+
+/** What Node (`javascript`) and the short way (`typescript`) can load; undefined for anything else. */
+function kindOf(url: string): 'typescript' | 'javascript' | undefined {
+  if (!url.startsWith('file:')) return 'javascript'
+  const { pathname, search } = new URL(url)
+  const extension = extname(pathname)
+  if (['.js', '.mjs', '.cjs', '.node', '.wasm'].includes(extension)) return 'javascript'
+  if (search !== '' || pathname.includes('/node_modules/')) return undefined
+  const isModule =
+    extension === '.mts' || (extension === '.ts' && isInModule(dirname(fileURLToPath(url))))
+  return isModule ? 'typescript' : undefined
+}
+
+const folders = new Map<string, boolean>()
+
+/** Whether the nearest package.json says that the files of a folder are ES modules. */
+function isInModule(folder: string): boolean {
+  const known = folders.get(folder)
+  if (known !== undefined) return known
+  const manifest = join(folder, 'package.json')
+  let answer: boolean
+  if (existsSync(manifest)) {
+    const { type } = JSON.parse(readFileSync(manifest, 'utf8')) as { type?: unknown }
+    answer = type === 'module'
+  } else {
+    const parent = dirname(folder)
+    answer = parent !== folder && isInModule(parent)
+  }
+  folders.set(folder, answer)
+  return answer
+}

@@ -1,0 +1,27 @@
+/**
+ * Makes a Node that does not strip types itself (before 22.18) run TypeScript: `node --import` of this
+ * program, with the address of tsx in its query. Modules that follow the rules of newer Nodes take a
+ * short way that costs a process little; all others are given to tsx, see `hooks.ts`.
+ */
+import { createRequire, register } from 'node:module'
+import { extname } from 'node:path'
+
+const tsx = new URL(import.meta.url).searchParams.get('tsx')
+if (tsx !== null) {
+  register('./typescript-hooks.js', import.meta.url, { data: tsx })
+  loadTsxOnRequire(createRequire(tsx))
+}
+
+/** `require` of TypeScript is left to tsx, which replaces these functions when it is loaded. */
+function loadTsxOnRequire(require: NodeJS.Require): void {
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only hook that `require` has in Node 20
+  const { extensions } = require
+  const loadTsx = (module: NodeJS.Module, filename: string): void => {
+    for (const extension of added) Reflect.deleteProperty(extensions, extension)
+    require('tsx/cjs')
+    const load = added.includes(extname(filename)) ? extensions[extname(filename)] : undefined
+    ;(load ?? extensions['.js'])(module, filename)
+  }
+  const added = ['.ts', '.cts', '.mts', '.tsx'].filter((name) => extensions[name] === undefined)
+  for (const extension of added) extensions[extension] = loadTsx
+}

@@ -1,0 +1,83 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+
+/** The compiler options that the short way honours. */
+export interface Settings {
+  /** Imports are kept although nothing uses them. */
+  readonly verbatimModuleSyntax: boolean
+}
+
+type Options = Readonly<Record<string, unknown>>
+
+/** Options that change what a module means at run time and that are left to tsx. */
+const others = [
+  'baseUrl',
+  'experimentalDecorators',
+  'importsNotUsedAsValues',
+  'paths',
+  'preserveValueImports',
+  'useDefineForClassFields',
+]
+
+/** Targets with the class fields of the language; with an older one they are assignments. */
+const TARGETS = /^es(2022|2023|2024|2025|next)$/i
+
+/** Reads the tsconfig.json that holds for a folder; undefined when it needs tsx. */
+export function readSettings(folder: string, env: NodeJS.ProcessEnv): Settings | undefined {
+  if (env['TSX_TSCONFIG_PATH'] !== undefined) return undefined
+  const file = findUpwards(folder, 'tsconfig.json')
+  try {
+    const options = file === undefined ? {} : readOptions(file, 0)
+    if (others.some((name) => options[name] !== undefined)) return undefined
+    const { target = 'esnext', verbatimModuleSyntax } = options
+    if (!TARGETS.test(String(target))) return undefined
+    return { verbatimModuleSyntax: verbatimModuleSyntax === true }
+  } catch {
+    return undefined
+  }
+}
+
+function findUpwards(folder: string, name: string): string | undefined {
+  const file = join(folder, name)
+  if (existsSync(file)) return file
+  return dirname(folder) === folder ? undefined : findUpwards(dirname(folder), name)
+}
+
+const LONGEST_CHAIN = 10
+
+/** The options of a file on top of those of the files that it extends. */
+function readOptions(file: string, depth: number): Options {
+  if (depth > LONGEST_CHAIN) throw new Error('the files extend each other')
+  const { extends: bases = [], compilerOptions = {} } = parse(readFileSync(file, 'utf8'))
+  const inherited = [bases].flat().map((base) => readOptions(pathOf(base, file), depth + 1))
+  return Object.assign({}, ...inherited, compilerOptions) as Options
+}
+
+function pathOf(base: string, file: string): string {
+  const { resolve } = createRequire(file)
+  for (const path of [base, `${base}.json`, `${base}/tsconfig.json`]) {
+    try {
+      return resolve(path)
+    } catch {
+      // the next spelling
+    }
+  }
+  throw new Error(`there is no ${base}`)
+}
+
+interface Config {
+  readonly extends?: string | readonly string[]
+  readonly compilerOptions?: Options
+}
+
+/** JSON with comments and trailing commas. */
+function parse(text: string): Config {
+  const bare = text.replaceAll(
+    /("(?:\\.|[^"\\])*")|\/\/[^\n]*|\/\*[^]*?\*\//g,
+    (_, literal?: string) => literal ?? '',
+  )
+  return JSON.parse(
+    bare.replaceAll(/("(?:\\.|[^"\\])*")|,(?=\s*[}\]])/g, (_, literal?: string) => literal ?? ''),
+  ) as Config
+}

@@ -1,0 +1,132 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { readSettings } from '../../packages/launcher/src/typescript/settings.ts'
+
+const root = new URL('../../', import.meta.url)
+const loader = new URL('packages/launcher/dist/typescript-loader.js', root)
+loader.searchParams.set('tsx', pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href)
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-typescript-test-'))
+})
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+function put(files: Readonly<Record<string, string>>): void {
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true })
+    writeFileSync(join(folder, name), text)
+  }
+}
+
+/** Runs main.ts; says what it printed and which files tsx loaded into the main thread. */
+function run(main = 'main.ts'): { lines: string[]; stderr: string; cached: string[] } {
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    ['--enable-source-maps', '--import', loader.href, join(folder, main)],
+    { cwd: folder, encoding: 'utf8', env: { PATH: process.env['PATH'], TMPDIR: folder } },
+  )
+  const caches = readdirSync(folder).filter((name) => name.startsWith('tsrun-typescript-'))
+  const cached = caches.flatMap((name) => readdirSync(join(folder, name)))
+  return { lines: stdout.trimEnd().split('\n'), stderr, cached }
+}
+
+const module = '{ "type": "module" }'
+
+describe('a program in TypeScript', () => {
+  it('is compiled once, with enums and all, and its errors name the lines of the source', () => {
+    put({
+      'package.json': module,
+      'main.ts': `
+        import { Color, type Name } from './color.ts'
+        import { shade } from './shade.mjs'
+        const name: Name = 'green'
+        console.log(Color[name], shade, (await import('./late.js')).late)
+        throw new Error('here')
+      `,
+      'color.ts': `export type Name = keyof typeof Color\nexport enum Color { red, green }`,
+      'shade.mts': `export const shade: string = 'dark'`,
+      'late.ts': `export const late: number = 7`,
+    })
+    const first = run()
+    expect(first.lines).toEqual(['1 dark 7'])
+    expect(first.stderr).toMatch(/Error: here\n\s+at .*main\.ts:6:15/)
+    expect(first.cached).toHaveLength(4)
+    const second = run()
+    expect(second.lines).toEqual(first.lines)
+    expect(second.cached).toEqual(first.cached)
+  })
+
+  it.each<[string, Record<string, string>]>([
+    ['imports without an extension', { 'main.ts': `import './a'`, 'a.ts': `console.log('good')` }],
+    ['imports of folders', { 'main.ts': `import './a'`, 'a/index.ts': `console.log('good')` }],
+    [
+      'path aliases',
+      {
+        'main.ts': `import '~/a.ts'`,
+        'lib/a.ts': `console.log('good')`,
+        'tsconfig.json': `{ "compilerOptions": { /* ours */ "paths": { "~/*": ["./lib/*"] } } }`,
+      },
+    ],
+    [
+      'JSON',
+      {
+        'main.ts': `import { word } from './a.json'; console.log(word)`,
+        'a.json': `{ "word": "good" }`,
+      },
+    ],
+    [
+      'CommonJS',
+      {
+        'main.ts': `import { word } from './a.cts'; console.log(word)`,
+        'a.cts': `import b = require('./b.cts'); export const word: string = b.word`,
+        'b.cts': `export const word: string = 'good'`,
+      },
+    ],
+    [
+      'require of TypeScript',
+      {
+        'main.ts': `import { createRequire } from 'node:module'
+          createRequire(import.meta.url)('./a.cts')`,
+        'a.cts': `const word: string = 'good'; console.log(word)`,
+      },
+    ],
+  ])('may use what only tsx knows: %s', (_, files) => {
+    put({ 'package.json': module, ...files })
+    expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
+  })
+
+  it('may be CommonJS as a whole', () => {
+    put({
+      'main.ts': `import { word } from './a'\nconsole.log(word)`,
+      'a.ts': `export const word: string = 'good'`,
+    })
+    expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
+  })
+
+  it('gets the error of Node for a package that is not there', () => {
+    put({ 'package.json': module, 'main.ts': `import 'no-such-package'` })
+    expect(run().stderr).toMatch(/ERR_MODULE_NOT_FOUND/)
+  })
+})
+
+describe('the settings of tsconfig.json', () => {
+  it.each<[string, string, object | undefined]>([
+    ['none', '{}', { verbatimModuleSyntax: false }],
+    ['comments and commas', '{ "files": [], // none\n }', { verbatimModuleSyntax: false }],
+    ['a base', '{ "extends": "./base.json" }', { verbatimModuleSyntax: true }],
+    ['decorators', '{ "compilerOptions": { "experimentalDecorators": true } }', undefined],
+    ['class fields of old', '{ "compilerOptions": { "target": "es2020" } }', undefined],
+    ['a base that is not there', '{ "extends": "nobody/base" }', undefined],
+  ])('%s', (_, text, expected) => {
+    const base = '{ "compilerOptions": { "target": "ES2023", "verbatimModuleSyntax": true } }'
+    put({ 'tsconfig.json': text, 'base.json': base, 'src/a.ts': '' })
+    expect(readSettings(join(folder, 'src'), {})).toEqual(expected)
+  })
+})
