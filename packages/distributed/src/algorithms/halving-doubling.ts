@@ -39,7 +39,7 @@ type CornerSteps = (
 ) => Steps
 
 /** An all-reduce on a hypercube, for any number of ranks: two more steps where it is no power of two. */
-export function* allReduceOnHypercube(
+function* allReduceOnHypercube(
   channel: Channel,
   operation: Operation,
   steps: CornerSteps,

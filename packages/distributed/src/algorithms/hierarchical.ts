@@ -140,7 +140,7 @@ function* fetchFromOwners(
 }
 
 /** A channel among some ranks of another, in the order given; this rank is one of them. */
-export function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
+function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,
     kernels: channel.kernels,

@@ -89,7 +89,7 @@ export class Arena {
 }
 
 /** Writes numbers of float32 as 16-bit floats, or the other way; all arrays are of the arena. */
-export function convert(
+function convert(
   kernels: Kernels,
   to: AnyTypedArray,
   from: AnyTypedArray,

@@ -84,7 +84,7 @@ const launchers = [
 ] as const
 
 /** The place that a launcher of MPI programs has given this process; undefined without one. */
-export function placeOf(env: Environment): Place | undefined {
+function placeOf(env: Environment): Place | undefined {
   for (const { rank, worldSize, only } of launchers) {
     if (env[rank] === undefined || (only !== undefined && env[only] === undefined)) continue
     const size = worldSize === undefined ? undefined : numberOf(env[worldSize])
@@ -94,7 +94,7 @@ export function placeOf(env: Environment): Place | undefined {
 }
 
 /** The place that torchrun's variables or the caller give this process. */
-export function expectedPlace(
+function expectedPlace(
   env: Environment,
   given: { readonly rank?: number; readonly worldSize?: number },
 ): Place {
@@ -106,7 +106,7 @@ export function expectedPlace(
 }
 
 /** @throws ERR_TSR_MPI_LAUNCH when libmpi says otherwise */
-export function checkPlace(
+function checkPlace(
   expected: Place,
   actual: { readonly rank: number; readonly worldSize: number },
   library: string,

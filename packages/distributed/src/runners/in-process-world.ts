@@ -171,7 +171,7 @@ export interface Random {
   below(limit: number): number
 }
 
-export function createRandom(seed: number): Random {
+function createRandom(seed: number): Random {
   let state = seed >>> 0
   return {
     below(limit) {

@@ -4,7 +4,7 @@ import { deviceEnvironment, type Devices } from '../job/devices.ts'
 import { packageFolder } from '../job/package.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import type { BackendFacts } from './facts.ts'
-import { resolveFrom, run, type RunOptions } from './gather.ts'
+import { resolveFrom, run, type RunOptions } from './programs.ts'
 
 /** Milliseconds for loading a backend and a step. */
 const LIMIT = 120_000

@@ -1,6 +1,4 @@
-import { execFile } from 'node:child_process'
 import { closeSync, readFileSync, statfsSync, existsSync, readdirSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { availableParallelism, cpus } from 'node:os'
 import { join } from 'node:path'
 import { readTensorFlowManifest } from '@tsrun/core'
@@ -8,6 +6,7 @@ import { isAvailable, createSharedFile } from '@tsrun/native'
 import { findDevices, listGpus, linesOf, type GpuList } from '../job/devices.ts'
 import { nodeAbilities } from '../job/script.ts'
 import { probeBackends } from './backends.ts'
+import { resolveFrom, run } from './programs.ts'
 import type {
   Facts,
   TensorFlowFacts,
@@ -79,18 +78,6 @@ async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   } catch {
     return undefined
   }
-}
-
-/** The file that the first of these places finds the package at. */
-export function resolveFrom(places: readonly string[], specifier: string): string | undefined {
-  for (const place of places) {
-    try {
-      return createRequire(place).resolve(specifier)
-    } catch {
-      // the next place
-    }
-  }
-  return undefined
 }
 
 /** Has another process write into a file of ours that exists in memory only. */
@@ -194,47 +181,4 @@ function mpiIn(folder: string): string[] {
   return readdirSync(folder)
     .filter((name) => mpiNames.includes(name))
     .map((name) => join(folder, name))
-}
-
-export interface RunResult {
-  readonly stdout: string
-  readonly stderr: string
-  /** Why it failed; undefined: exit code 0. */
-  readonly failure: string | undefined
-}
-
-export interface RunOptions {
-  readonly cwd?: string
-  readonly env?: NodeJS.ProcessEnv
-  /** Milliseconds; default 20 s. */
-  readonly limit?: number
-  /** Ends it. */
-  readonly signal?: AbortSignal
-}
-
-/** Runs a program to its end, or as long as it may. */
-export function run(
-  program: string,
-  args: readonly string[],
-  options: RunOptions = {},
-): Promise<RunResult> {
-  const { limit = 20_000, ...rest } = options
-  return new Promise((resolve) => {
-    execFile(
-      program,
-      args,
-      { ...rest, timeout: limit, killSignal: 'SIGKILL' },
-      (error, stdout, stderr) => {
-        const failure =
-          error === null
-            ? undefined
-            : error.killed === true
-              ? `no answer within ${limit / 1000} s`
-              : typeof error.signal === 'string'
-                ? `ended by ${error.signal}`
-                : `exit code ${String(error.code)}`
-        resolve({ stdout, stderr, failure })
-      },
-    )
-  })
 }
