@@ -53,7 +53,7 @@ it('writes a page and a picture an operation from one run, and says what is left
     const page = readFileSync(join(folder, 'benchmarks.md'), 'utf8')
     expect(page).toContain(`| Node.js | ${process.version}`)
     expect(page).toMatch(/\| memory +\| [\d.]+ GiB/)
-    expect(page).toContain('Left out, as it is not installed: torch.')
+    expect(page).toContain('Not measured because it is not installed: torch.')
     expect(page).toContain('Left out, as it is not installed: openmpi.')
     expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
     expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)

@@ -84,7 +84,7 @@ it('writes a file that TSRUN_TUNING takes', async () => {
 
 it.each([
   [['--ops', 'barrier'], '--ops: unknown "barrier"'],
-  [['--engine', 'worker,inline'], '--engine: one of the two'],
+  [['--engine', 'worker,inline'], '--engine takes one name'],
   [['--sizes', '1GiB'], '--sizes: at most 64MiB'],
   [['--sizes', ''], '--sizes needs a value'],
 ])('refuses %j', async (args, message) => {
