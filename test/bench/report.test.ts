@@ -54,7 +54,7 @@ it('writes a page and a picture an operation from one run, and says what is left
     expect(page).toContain(`| Node.js | ${process.version}`)
     expect(page).toMatch(/\| memory +\| [\d.]+ GiB/)
     expect(page).toContain('Not measured because it is not installed: torch.')
-    expect(page).toContain('Left out, as it is not installed: openmpi.')
+    expect(page).toContain('Not measured because it is not installed: openmpi.')
     expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
     expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
     expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
