@@ -39,11 +39,7 @@ type CornerSteps = (
 ) => Steps
 
 /** An all-reduce on a hypercube, for any number of ranks: two more steps where it is no power of two. */
-function* allReduceOnHypercube(
-  channel: Channel,
-  operation: Operation,
-  steps: CornerSteps,
-): Steps {
+function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: CornerSteps): Steps {
   const { rank } = channel
   const { input: at, count } = operation
   const arithmetic = arithmeticOf(channel, operation)

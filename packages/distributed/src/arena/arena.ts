@@ -89,12 +89,7 @@ export class Arena {
 }
 
 /** Writes numbers of float32 as 16-bit floats, or the other way; all arrays are of the arena. */
-function convert(
-  kernels: Kernels,
-  to: AnyTypedArray,
-  from: AnyTypedArray,
-  factor: number,
-): void {
+function convert(kernels: Kernels, to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
   const [target, source] = [dtypeOf(to), dtypeOf(from)]
   if (to.length === from.length) {
     if (source === 'float32' && isHalf(target)) {
