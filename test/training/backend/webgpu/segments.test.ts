@@ -87,7 +87,9 @@ withDriver('layers that ranks share, on webgpu', () => {
     const places = ['a forward or backward pass', 'wte', 'h.0', 'ln_f']
     expect(lines).toHaveLength(places.length)
     lines.forEach((line, i) => {
-      expect(line).toContain(`cannot wait for a collective inside ${places[i]!}; recordSegments`)
+      expect(line).toContain(
+        `cannot wait for a collective inside ${places[i]!}; in a chain of layers recordSegments`,
+      )
       expect(line).toContain('ERR_TSR_BACKEND')
     })
   })
