@@ -2,18 +2,19 @@ import { tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
 import { identityOf } from '../../algorithms/tuning.ts'
 import { Arena } from '../../arena/arena.ts'
-import { createMemory, heapOf } from '../../arena/heap.ts'
+import { createMemory, heapOf, type Heap } from '../../arena/heap.ts'
 import { Diagnosis } from '../../diagnosis/diagnosis.ts'
 import { Journal } from '../../diagnosis/journal.ts'
 import { openStatus } from '../../diagnosis/status.ts'
 import { Engine } from '../../engine/engine.ts'
 import type { ObservedEngine } from '../../engine/observer.ts'
-import type { Runner } from '../../runners/runner.ts'
 import { InlineRunner } from '../../runners/inline-runner.ts'
+import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
+import type { Runner } from '../../runners/runner.ts'
 import { WorkerRunner } from '../../runners/worker-runner.ts'
 import type { Endpoint } from '../../transports/mesh.ts'
-import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
+import type { BlockingTransport } from '../../transports/transport.ts'
 import { exchangeEndpoints } from './endpoints.ts'
 import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
@@ -25,15 +26,15 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const { signal } = joining
   const { ladders } = settings.tuning
   const memory = createMemory(arena)
-  const recorder = new Journal({ rank, worldSize, settings: settings.diagnosis })
-  recorder.publishAt(openStatus(process.env, rank))
-  const journal = recorder.shared
-  const observe = (engine: ObservedEngine): Diagnosis => new Diagnosis(journal, engine)
-  if (worldSize === 1) {
-    const heap = heapOf(memory)
-    const alone = new Engine({ heap, rank, worldSize, transport: undefined, observe, ladders })
-    return new InlineRunner(alone, new Arena(heap, rank), recorder, undefined)
+  const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  journal.publishAt(openStatus(process.env, rank))
+  const runInline = (heap: Heap, transport: BlockingTransport | undefined): InlineRunner => {
+    const { shared } = journal
+    const observe = (engine: ObservedEngine): Diagnosis => new Diagnosis(shared, engine)
+    const inline = new Engine({ heap, rank, worldSize, transport, observe, ladders })
+    return new InlineRunner(inline, new Arena(heap, rank), journal, transport)
   }
+  if (worldSize === 1) return runInline(heapOf(memory), undefined)
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
@@ -50,15 +51,8 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
     }
   }
   if (engine === 'worker') {
-    const worker = new WorkerRunner({
-      memory,
-      rank,
-      worldSize,
-      transport,
-      listen,
-      journal: recorder,
-      ladders,
-    })
+    const place = { rank, worldSize, transport, listen }
+    const worker = new WorkerRunner({ memory, ...place, journal, ladders })
     await worker.start(exchange, signal)
     return worker
   }
@@ -73,15 +67,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
     const reason = 'it cannot block, which the inline engine needs'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
-  const inline = new Engine({
-    heap,
-    rank,
-    worldSize,
-    transport: opened.transport,
-    observe,
-    ladders,
-  })
-  return new InlineRunner(inline, new Arena(heap, rank), recorder, opened.transport)
+  return runInline(heap, opened.transport)
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
