@@ -21,7 +21,7 @@ describe('the bindings', () => {
 })
 
 describeNative('addresses and errors', () => {
-  it('gives a view the address of its first byte', () => {
+  it('returns the address of the first byte of a view', () => {
     const bytes = new Uint8Array(new SharedArrayBuffer(64))
     expect(addressOf(bytes.subarray(8))).toBe(addressOf(bytes) + 8)
     expect(addressOf(new Float64Array(bytes.buffer, 16))).toBe(addressOf(bytes) + 16)
@@ -35,7 +35,7 @@ describeNative('addresses and errors', () => {
     expect(systemCallError('connect', 9999).message).toContain('9999 (unknown error)')
   })
 
-  it('closes what is not open without harm', () => {
+  it('closes descriptors that are not open without harm', () => {
     closeSocket(-1)
   })
 })

@@ -36,7 +36,7 @@ describeNative('poll and eventfd', () => {
     return { ready, readable: watched.filter(isReadable) }
   }
 
-  it('is silent until it is rung, and again once it is drained', () => {
+  it('is readable after a signal, until it is drained', () => {
     const bell = open()
     expect(poll([bell], 0)).toEqual({ ready: 0, readable: [] })
     signalEventfd(bell)
@@ -47,7 +47,7 @@ describeNative('poll and eventfd', () => {
     drainEventfd(bell)
   })
 
-  it('tells which of many were rung', () => {
+  it('reports which of many were signalled', () => {
     const bells = Array.from({ length: 40 }, open)
     signalEventfd(bells[7]!)
     signalEventfd(bells[31]!)
@@ -69,7 +69,7 @@ describeNative('poll and eventfd', () => {
     await worker.terminate()
   }, 30_000)
 
-  it('lets others run', () => {
+  it('lets other threads run', () => {
     expect(yieldCore).not.toThrow()
   })
 })

@@ -8,7 +8,7 @@ import {
 const port = fc.nat(65535)
 
 describe('socket addresses', () => {
-  it('come back as they went, IPv4', () => {
+  it('are decoded as they were encoded, IPv4', () => {
     fc.assert(
       fc.property(fc.ipV4(), port, (host, number) => {
         const bytes = encodeSocketAddress({ host, port: number })
@@ -18,7 +18,7 @@ describe('socket addresses', () => {
     )
   })
 
-  it('come back as the same address, IPv6', () => {
+  it('are decoded as the same address, IPv6', () => {
     fc.assert(
       fc.property(fc.ipV6(), port, (host, number) => {
         const bytes = encodeSocketAddress({ host, port: number })
@@ -43,7 +43,7 @@ describe('socket addresses', () => {
     expect(decodeSocketAddress(encodeSocketAddress({ host, port: 1 })).host).toBe(expanded)
   })
 
-  it('are laid out as the kernel wants them', () => {
+  it('have the layout that the kernel expects', () => {
     expect([...encodeSocketAddress({ host: '127.0.0.1', port: 258 })]).toEqual([
       2, 0, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
     ])

@@ -78,7 +78,7 @@ describeNative('sockets', () => {
     return received
   }
 
-  it('binds a free port and tells which', () => {
+  it('binds a free port and returns it', () => {
     const { fd, endpoint } = listenTcp(loopback)
     keep(fd)
     expect(endpoint.host).toBe('127.0.0.1')
@@ -95,7 +95,7 @@ describeNative('sockets', () => {
     expect(Buffer.compare(transfer(server, client, data), data)).toBe(0)
   })
 
-  it('sends what was announced to be more together with what follows', () => {
+  it('sends data that was announced as incomplete together with what follows', () => {
     const { client, server } = connectPair()
     const data = Uint8Array.of(1, 2, 3, 4)
     expect(sendBytes(client, addressOf(data), 2, true)).toBe(2)
@@ -115,7 +115,7 @@ describeNative('sockets', () => {
     expect(taken).toBe(-EAGAIN)
   })
 
-  it('tells the end of the stream from an empty one', () => {
+  it('distinguishes the end of a stream from an empty one', () => {
     const { client, server } = connectPair()
     const byte = new Uint8Array(1)
     closeSocket(open.splice(open.indexOf(client), 1)[0]!)
@@ -137,7 +137,7 @@ describeNative('sockets', () => {
     expect(errors[1]).toBe(EPIPE)
   })
 
-  it('tells that nobody listens', () => {
+  it('reports that nobody listens', () => {
     const { fd, endpoint } = listenTcp({ host: '127.83.12.1', port: 0 })
     closeSocket(fd)
     const client = keep(connectTcp(endpoint))
@@ -158,7 +158,7 @@ describeNative('sockets', () => {
     })
   })
 
-  it('takes addresses, not names, and leaves nothing open', () => {
+  it('accepts addresses, not names, and leaves nothing open', () => {
     const refused = expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }) as Error
     for (const call of [listenTcp, connectTcp]) {
       expectNothingLeftOpen(() => {

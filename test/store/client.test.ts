@@ -39,7 +39,7 @@ describe('a connection to the store', () => {
     await store.close()
   })
 
-  it('refuses a request that does not fit into a frame, and goes on', async () => {
+  it('refuses a request that does not fit into a frame, and continues', async () => {
     const server = await startStoreServer({ token })
     const store = await connectStore({ ...server.endpoint, token })
     const keys = Array.from({ length: 2100 }, (_, i) => String(i).padEnd(8192, 'x'))
@@ -68,7 +68,7 @@ describe('a connection to the store', () => {
     server.close()
   })
 
-  describe('to a server that has stopped to answer', () => {
+  describe('to a server that has stopped answering', () => {
     beforeEach(() => {
       jest.useFakeTimers({
         doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask', 'performance'],

@@ -5,7 +5,7 @@ import { listen } from './raw-server.ts'
 import { token } from './stores.ts'
 
 describe('connecting to the store', () => {
-  it('tries again until the server is there, and tells of it', async () => {
+  it('tries again until the server is there, and reports the attempts', async () => {
     // An address of its own: nobody else can take the port between the attempts.
     const endpoint = { host: '127.83.11.1', port: 29511 }
     const progress: StoreProgress[] = []
@@ -59,7 +59,7 @@ describe('connecting to the store', () => {
     })
   })
 
-  it('is refused at once with another token', async () => {
+  it('fails at once with another token', async () => {
     const server = await startStoreServer({ token })
     const attempt = connectStore({ ...server.endpoint, token: 'another', timeout: 60_000 })
     await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_STORE_AUTHENTICATION' })
@@ -68,7 +68,7 @@ describe('connecting to the store', () => {
     await server.close()
   })
 
-  it('ends at an abort while it waits for an answer, and hangs up', async () => {
+  it('ends at an abort while it waits for an answer, and disconnects', async () => {
     const abort = new AbortController()
     const hangUps: Promise<void>[] = []
     const { server, port } = await listen((socket) => {
@@ -102,7 +102,7 @@ describe('connecting to the store', () => {
     [
       'another service',
       () => Buffer.alloc(72, 'HTTP/1.1 400 Bad Request\r\n'),
-      /no store of tsrun/,
+      /not a store of tsrun/,
     ],
     ['another version', otherVersion, /another version of tsrun/],
   ])('recognizes %s', async (_, answer, message) => {
@@ -117,7 +117,7 @@ describe('connecting to the store', () => {
     server.close()
   })
 
-  it('gives up a server that accepts and says nothing, and hangs up', async () => {
+  it('gives up a server that accepts and stays silent, and disconnects', async () => {
     const hangUps: Promise<void>[] = []
     const { server, port } = await listen((socket) => hangUps.push(ended(socket)))
     const attempt = connectStore({ host: '127.0.0.1', port, token, timeout: 50 })

@@ -40,6 +40,6 @@ it('knows loopback addresses', () => {
   expect(addresses.filter(isLoopback)).toEqual(addresses.slice(0, 4))
 })
 
-it('knows this host again', () => {
+it('gives this host the same identity again', () => {
   expect(hostIdentity()).toBe(hostIdentity())
 })

@@ -25,7 +25,7 @@ describe('processes and the store', () => {
     return child
   }
 
-  it('keeps a process alive while a call is pending, and no longer', async () => {
+  it('keeps a process alive only while a call is pending', async () => {
     const server = await startStoreServer({ token })
     const { host, port } = server.endpoint
     const child = run('idle-client.ts', host, String(port), token)

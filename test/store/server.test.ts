@@ -42,13 +42,13 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('names an IPv6 endpoint as one writes it', async () => {
+  it('names an IPv6 endpoint in the usual notation', async () => {
     const { port } = server.endpoint
     const attempt = startStoreServer({ host: '2001:db8::1', port, token })
     await expect(attempt).rejects.toThrow(`[2001:db8::1]:${String(port)}`)
   })
 
-  it('says why it cannot listen elsewhere', async () => {
+  it('gives the reason when it cannot listen at an address', async () => {
     await expect(startStoreServer({ host: '192.0.2.1', token })).rejects.toMatchObject({
       code: 'ERR_TSR_STORE_LISTEN',
       message: expect.stringContaining('EADDRNOTAVAIL') as string,
@@ -58,7 +58,7 @@ describe('the store server', () => {
     })
   })
 
-  it('frees its port when it closes, and closes twice without complaint', async () => {
+  it('frees its port when it closes, and may be closed twice', async () => {
     const { host, port } = server.endpoint
     await server.close()
     await server.close()
@@ -67,7 +67,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('drops a connection that sends random bytes, and goes on', async () => {
+  it('drops a connection that sends random bytes, and continues', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 40, maxLength: 5000 }), async (bytes) => {
         const socket = await openSocket(server.endpoint)
@@ -133,7 +133,7 @@ describe('the store server', () => {
     }
   })
 
-  it('lets a client in while silent connections crowd the door', async () => {
+  it('admits a client despite a crowd of silent connections', async () => {
     const crowd = await Promise.all(
       Array.from({ length: 20 }, async () => await openSocket(server.endpoint)),
     )
@@ -172,7 +172,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('checks the limits of a client that does not', async () => {
+  it('checks the limits itself where a client does not', async () => {
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'get', key: 'x'.repeat(8193) }))
     const [answer] = (await once(socket, 'data')) as [Buffer]
@@ -181,7 +181,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('takes frames that come byte by byte', async () => {
+  it('accepts frames that arrive byte by byte', async () => {
     const socket = await openProven(server.endpoint, token)
     for (const byte of frame({ id: 1, op: 'set', key: 'slow', value: Buffer.from('v') })) {
       socket.write(Uint8Array.of(byte))
@@ -192,7 +192,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('forgets the waits and watches of a client that is gone', async () => {
+  it('drops the waits and watches of a client that is gone', async () => {
     const leaver = await connectStore({ ...server.endpoint, token })
     await leaver.watch('k', () => undefined)
     const calls = [leaver.get('k'), leaver.wait(['k', 'l']), leaver.queuePop('q')].map((call) =>
@@ -209,7 +209,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('forgets the keys that were to last as long as their client, and tells who watches', async () => {
+  it('deletes keys that were set while connected, and tells their watchers', async () => {
     const leaving = await connectStore({ ...server.endpoint, token })
     const seen: (string | undefined)[] = []
     for (const key of ['gone', 'taken over']) {
@@ -225,13 +225,13 @@ describe('the store server', () => {
     expect(await store.list()).toEqual(['kept', 'taken over'])
   })
 
-  it('keeps no wait that has timed out', async () => {
+  it('drops waits that have timed out', async () => {
     await expect(store.wait(['a', 'b'], { timeout: 1 })).rejects.toThrow(/missing: a, b/)
     await expect(store.queuePop('q', { timeout: 1 })).rejects.toThrow(/missing: q/)
     expect(server.inspect().waiting).toBe(0)
   })
 
-  it('does not read on from a client that takes no answers', async () => {
+  it('stops reading from a client that does not read its answers', async () => {
     const value = new Uint8Array(8 * 1024 * 1024)
     await store.set('big', value)
     const socket = await openProven(server.endpoint, token)
@@ -249,7 +249,7 @@ describe('the store server', () => {
     await expectToServe()
   }, 60_000)
 
-  it('closes although a client neither reads nor ends', async () => {
+  it('closes even if a client neither reads nor disconnects', async () => {
     await store.set('big', new Uint8Array(8 * 1024 * 1024))
     const socket = await openProven(server.endpoint, token)
     socket.pause()
@@ -265,7 +265,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('needs a real port for itself', async () => {
+  it('refuses an impossible port', async () => {
     const stranger = createServer().listen(0, '127.0.0.1')
     await once(stranger, 'listening')
     const { port } = stranger.address() as { port: number }

@@ -1,6 +1,6 @@
 import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
 
-/** Bytes of a set of 8192 cores, the most that Linux has; the cpu_set_t of libc ends at 1024. */
+/** Bytes of a set of 8192 cores, the most that Linux supports. The cpu_set_t of libc has only 1024. */
 const SET_BYTES = 1024
 const THIS_THREAD = 0
 
@@ -10,7 +10,7 @@ const calls = lazy(() => ({
   current: bindFunction<[], number>('int sched_getcpu()'),
 }))
 
-/** The cores that this thread may run on, ascending. */
+/** The cores that this thread may run on, in ascending order. */
 export function allowedCores(): number[] {
   const set = readSet()
   return Array.from({ length: SET_BYTES * 8 }, (_, core) => core).filter(
@@ -24,9 +24,9 @@ export function currentCore(): number {
 }
 
 /**
- * Moves this thread to a core, once: it stays as free as it was to be moved on by the kernel.
+ * Moves this thread to a core once. The kernel remains free to move it on, as before.
  *
- * @returns false when it may not run there (any more): the cores of a container can change
+ * @returns false when it may not run there, or no longer: the cores of a container can change
  */
 export function moveToCore(core: number): boolean {
   const before = readSet()

@@ -1,13 +1,43 @@
 export { allowedCores, currentCore, moveToCore } from './affinity.ts'
-export * from './errno.ts'
-export { drainEventfd, openEventfd, signalEventfd } from './eventfd.ts'
-export { futexWait, futexWake } from './futex.ts'
-export { addressOf, bindAll, isAvailable, lastErrno, systemCallError } from './libc.ts'
-export { copyMemory, mapFile, mapFileOver, mapPrivateOver, unmapFile } from './mmap.ts'
-export { pollFds, POLLFD_BYTES, POLLIN, POLLOUT, yieldCore } from './poll.ts'
+export {
+  addressOf,
+  bindAll,
+  EADDRINUSE,
+  EAGAIN,
+  ECONNREFUSED,
+  ECONNRESET,
+  EINPROGRESS,
+  EINTR,
+  EPIPE,
+  errnoName,
+  ETIMEDOUT,
+  isAvailable,
+  lastErrno,
+  systemCallError,
+} from './libc.ts'
+export {
+  drainEventfd,
+  openEventfd,
+  pollFds,
+  POLLFD_BYTES,
+  POLLIN,
+  POLLOUT,
+  signalEventfd,
+  yieldCore,
+} from './poll.ts'
 export { leadProcessGroup, setParentDeathSignal } from './process.ts'
-export { createSharedFile, openSharedFile } from './shared-file.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
+export {
+  copyMemory,
+  createSharedFile,
+  futexWait,
+  futexWake,
+  mapFile,
+  mapFileOver,
+  mapPrivateOver,
+  openSharedFile,
+  unmapFile,
+} from './shared-memory.ts'
 export type { Endpoint } from './socket-address.ts'
 export {
   acceptTcp,

@@ -1,10 +1,11 @@
 import { createRequire } from 'node:module'
+import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
 import type * as Koffi from 'koffi'
 
 type KoffiModule = typeof Koffi
 
-/** A function of libc; pointers are passed as plain addresses (numbers), see `addressOf`. */
+/** A function of libc. Pointers are passed as plain addresses (numbers), see `addressOf`. */
 export type NativeFunction<Arguments extends unknown[], Result> = (...args: Arguments) => Result
 
 interface Loaded {
@@ -42,7 +43,7 @@ function loaded(): Loaded {
   return outcome
 }
 
-/** Whether the bindings work here, and if not, why. */
+/** Whether the bindings work here, and why not if they do not. */
 export function isAvailable(): { available: true } | { available: false; reason: string } {
   outcome ??= load()
   return 'reason' in outcome ? { available: false, reason: outcome.reason } : { available: true }
@@ -69,9 +70,25 @@ export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | und
   }
 }
 
-/** Address in this process of the first byte of `view`. The memory must outlive its use. */
+/** The address of the first byte of `view` in this process. The memory must outlive its use. */
 export function addressOf(view: ArrayBufferView): number {
   return Number(loaded().koffi.address(view))
+}
+
+/** The error numbers of Linux that callers compare with. */
+export const EINTR = 4
+export const EAGAIN = 11
+export const EPIPE = 32
+export const EADDRINUSE = 98
+export const ECONNABORTED = 103
+export const ECONNRESET = 104
+export const ETIMEDOUT = 110
+export const ECONNREFUSED = 111
+export const EINPROGRESS = 115
+
+/** The name of an error number: ECONNRESET for 104. */
+export function errnoName(errno: number): string {
+  return getSystemErrorName(-errno)
 }
 
 /** errno of the last call on this thread. */
@@ -79,7 +96,7 @@ export function lastErrno(): number {
   return loaded().koffi.errno()
 }
 
-/** The error for a libc call that failed just now. */
+/** The error for a call of libc that has just failed. */
 export function systemCallError(call: string, errno = lastErrno()): Error {
   const names = Object.entries<number>(loaded().koffi.os.errno)
   const name = names.find(([, value]) => value === errno)?.[0] ?? 'unknown error'
@@ -88,7 +105,7 @@ export function systemCallError(call: string, errno = lastErrno()): Error {
 
 const lazies: (() => unknown)[] = []
 
-/** Runs `make` at the first call only, so that importing this package loads nothing. */
+/** Runs `make` at the first call only, so that this package loads nothing when it is imported. */
 export function lazy<T>(make: () => T): () => T {
   let made: { value: T } | undefined
   const get = (): T => (made ??= { value: make() }).value
@@ -97,8 +114,8 @@ export function lazy<T>(make: () => T): () => T {
 }
 
 /**
- * Binds all that this package binds at the first call. A thread that others may end at any moment
- * does so first: koffi ends the whole process where its thread is ended while it binds.
+ * Binds everything that this package would bind at the first call. A thread that may be terminated at
+ * any moment calls this first: if a thread is terminated while koffi binds, the whole process ends.
  */
 export function bindAll(): void {
   if (!isAvailable().available) return
@@ -106,7 +123,7 @@ export function bindAll(): void {
     try {
       get()
     } catch {
-      // this C library has it not: told where it is called
+      // this C library does not have it: its call says so
     }
   }
 }

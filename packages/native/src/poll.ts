@@ -1,9 +1,8 @@
-import { EINTR } from './errno.ts'
-import { bindFunction, lastErrno, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunction, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
 
 export const POLLIN = 1
 export const POLLOUT = 4
-/** Bytes of one `struct pollfd`: int fd, short events, short revents. */
+/** Bytes of a `struct pollfd`: int fd, short events, short revents. */
 export const POLLFD_BYTES = 8
 
 const calls = lazy(() => ({
@@ -11,7 +10,7 @@ const calls = lazy(() => ({
   schedYield: bindFunction<[], number>('int sched_yield()'),
 }))
 
-/** Waits on `count` pollfds at `address`; returns how many are ready, 0 at the time-out or a signal. */
+/** Waits for `count` pollfds at `address`. Returns how many are ready, or 0 after the time-out or a signal. */
 export function pollFds(address: number, count: number, timeoutMilliseconds: number): number {
   const ready = calls().poll(address, count, timeoutMilliseconds)
   if (ready >= 0) return ready
@@ -20,7 +19,35 @@ export function pollFds(address: number, count: number, timeoutMilliseconds: num
   throw systemCallError('poll', errno)
 }
 
-/** Lets another runnable thread of this core run first. */
+/** Lets another thread that is ready to run on this core run first. */
 export function yieldCore(): void {
   calls().schedYield()
+}
+
+const EFD_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
+
+const eventfdCalls = lazy(() => ({
+  eventfd: bindFunction<[number, number], number>('int eventfd(uint, int)'),
+  read: bindFunction<[number, number, number], number>('int64_t read(int, size_t, size_t)'),
+  write: bindFunction<[number, number, number], number>('int64_t write(int, size_t, size_t)'),
+}))
+
+const one = BigUint64Array.of(1n)
+const sink = new BigUint64Array(1)
+const addresses = lazy(() => ({ one: addressOf(one), sink: addressOf(sink) }))
+
+/** Opens an eventfd, with which another thread can end a `poll`. */
+export function openEventfd(): number {
+  const fd = eventfdCalls().eventfd(0, EFD_NONBLOCK_CLOEXEC)
+  if (fd < 0) throw systemCallError('eventfd')
+  return fd
+}
+
+/** Makes the eventfd readable until `drainEventfd`. Works from any thread. */
+export function signalEventfd(fd: number): void {
+  eventfdCalls().write(fd, addresses().one, 8)
+}
+
+export function drainEventfd(fd: number): void {
+  eventfdCalls().read(fd, addresses().sink, 8)
 }

@@ -10,17 +10,17 @@ const calls = lazy(() => ({
 }))
 
 /**
- * Has the kernel send `signal` (a number) to this process when its parent ends, however it ends.
- * A parent that is already gone sends nothing: compare `process.ppid` afterwards.
+ * Makes the kernel send `signal` (a number) to this process when its parent ends for any reason. A
+ * parent that has ended before has no effect, so compare `process.ppid` afterwards.
  */
 export function setParentDeathSignal(signal: number): void {
   if (calls().prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) !== 0) throw systemCallError('prctl')
 }
 
 /**
- * Makes this process the leader of a process group of its own, in the same session. Where sessions
- * are what the scheduler shares the cores among (autogroups), giving the core away with `yieldCore`
- * reaches only processes of one's own session.
+ * Makes this process the leader of a process group of its own, in the same session. The session stays
+ * because of `yieldCore`: where the scheduler shares the cores among sessions (autogroups), it gives
+ * the core only to processes of the same session.
  */
 export function leadProcessGroup(): void {
   if (calls().setpgid(0, 0) !== 0) throw systemCallError('setpgid')

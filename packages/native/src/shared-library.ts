@@ -1,19 +1,19 @@
 import { loadLibrary, type NativeFunction } from './libc.ts'
 
-/** A library that is found by its file name, as the dynamic linker finds it. */
+/** A library that the dynamic linker finds by its file name. */
 export interface SharedLibrary {
   readonly name: string
   /** Binds a function from its C prototype. */
   bind<Arguments extends unknown[], Result>(prototype: string): NativeFunction<Arguments, Result>
-  /** Address of an exported object; undefined when there is none of this name. */
+  /** The address of an exported object; undefined when there is none of this name. */
   symbol(name: string): number | undefined
 }
 
 /**
- * Opens the first of these libraries that is there. Its symbols become visible to the plug-ins that
- * it loads.
+ * Opens the first of these libraries that exists. Its symbols are visible to the plug-ins that it
+ * loads.
  *
- * @returns undefined when there is none
+ * @returns undefined when none exists
  * @throws ERR_TSR_NATIVE_UNAVAILABLE
  */
 export function openSharedLibrary(names: readonly string[]): SharedLibrary | undefined {

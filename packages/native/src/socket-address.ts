@@ -3,7 +3,7 @@ import { tsrError } from '@tsrun/core/errors'
 
 export const AF_INET = 2
 export const AF_INET6 = 10
-/** Room for the address of either family. */
+/** Bytes that hold an address of either family. */
 export const SOCKET_ADDRESS_BYTES = 28
 
 /** An IP address in its text form and a port. */

@@ -1,6 +1,15 @@
 import { isIPv6 } from 'node:net'
-import { EAGAIN, EINPROGRESS, EINTR } from './errno.ts'
-import { addressOf, bindFunction, lastErrno, lazy, systemCallError } from './libc.ts'
+import {
+  addressOf,
+  bindFunction,
+  EAGAIN,
+  ECONNABORTED,
+  EINPROGRESS,
+  EINTR,
+  lastErrno,
+  lazy,
+  systemCallError,
+} from './libc.ts'
 import {
   AF_INET,
   AF_INET6,
@@ -50,7 +59,7 @@ const calls = lazy(() => ({
   close: bindFunction<[number], number>('int close(int)'),
 }))
 
-/** Results and small arguments of the calls below; kept, so that no pointer outlives its memory. */
+/** Results and small arguments of the calls below, kept so that no pointer outlives its memory. */
 const scratch = lazy(() => {
   const word = new Int32Array(1)
   const length = new Int32Array(1)
@@ -79,9 +88,9 @@ function openSocket(host: string): number {
 }
 
 /**
- * Opens a non-blocking listening TCP socket; port 0 lets the kernel pick one.
+ * Opens a non-blocking listening TCP socket. For port 0 the kernel picks one.
  *
- * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is no IP address
+ * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is not an IP address
  */
 export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; endpoint: Endpoint } {
   const { address, length } = scratch()
@@ -106,14 +115,14 @@ export function acceptTcp(listener: number): number {
   const fd = calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)
   if (fd >= 0) return fd
   const errno = lastErrno()
-  if (errno === EAGAIN || errno === EINTR || errno === 103 /* ECONNABORTED */) return -1
+  if (errno === EAGAIN || errno === EINTR || errno === ECONNABORTED) return -1
   throw systemCallError('accept4', errno)
 }
 
 /**
- * Starts a non-blocking connect; writable means done, then ask `connectError`.
+ * Starts a non-blocking connect. It is done when the socket is writable; `connectError` tells how.
  *
- * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is no IP address
+ * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is not an IP address
  */
 export function connectTcp(endpoint: Endpoint): number {
   const { address } = scratch()
@@ -122,7 +131,7 @@ export function connectTcp(endpoint: Endpoint): number {
   address.view.set(bytes)
   if (calls().connect(fd, address.at, bytes.length) < 0) {
     const errno = lastErrno()
-    // Interrupted by a signal, a connect goes on in the background as well.
+    // a connect that a signal interrupts goes on in the background as well
     if (errno !== EINPROGRESS && errno !== EINTR) {
       closeSocket(fd)
       throw systemCallError('connect', errno)
@@ -131,7 +140,7 @@ export function connectTcp(endpoint: Endpoint): number {
   return fd
 }
 
-/** errno of a finished non-blocking connect, 0 when it succeeded. */
+/** The errno of a finished non-blocking connect, 0 when it has succeeded. */
 export function connectError(fd: number): number {
   const { word, length } = scratch()
   length.view[0] = 4
@@ -140,8 +149,8 @@ export function connectError(fd: number): number {
 }
 
 /**
- * Sets what every data connection has: no Nagle delay, keep-alive probes, and an upper bound in
- * milliseconds for data that nobody acknowledges (a pulled cable).
+ * Sets the options of a data connection: no Nagle delay, keep-alive probes, and `userTimeout`, the
+ * milliseconds that data may remain unacknowledged (after a pulled cable, for example).
  */
 export function tuneTcp(fd: number, userTimeout: number): void {
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1)
@@ -153,7 +162,7 @@ export function tuneTcp(fd: number, userTimeout: number): void {
 }
 
 /**
- * Sends up to `length` bytes from `address`; returns the bytes taken, or the negative errno
+ * Sends up to `length` bytes from `address`. Returns the number of bytes taken, or the negative errno
  * (`-EAGAIN` when the socket is full). `more` announces that another send follows at once.
  */
 export function sendBytes(fd: number, address: number, length: number, more: boolean): number {
@@ -161,7 +170,10 @@ export function sendBytes(fd: number, address: number, length: number, more: boo
   return sent >= 0 ? sent : -lastErrno()
 }
 
-/** Receives up to `length` bytes to `address`; 0 is the end of the stream, negative an errno. */
+/**
+ * Receives up to `length` bytes to `address`. Returns their number, 0 at the end of the stream, or the
+ * negative errno.
+ */
 export function receiveBytes(fd: number, address: number, length: number): number {
   const received = calls().recv(fd, address, length, 0)
   return received >= 0 ? received : -lastErrno()

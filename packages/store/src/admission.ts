@@ -1,18 +1,77 @@
 import type { Socket } from 'node:net'
-import { nameEndpoint } from './endpoint.ts'
-import { greetClient } from './handshake.ts'
+import {
+  CLIENT_HELLO_BYTES,
+  CLIENT_PROOF_BYTES,
+  clientHandshake,
+  SERVER_HELLO_BYTES,
+  serverHandshake,
+  type HandshakeRefusal,
+} from '@tsrun/core'
+import { nameEndpoint } from './addresses.ts'
+
+const PURPOSE = 'store'
+
+/**
+ * The client's side: both ends prove to each other that they know the token.
+ *
+ * @returns why the client refuses the server; undefined when both have proven it
+ */
+export async function greetServer(
+  socket: Socket,
+  token: string,
+): Promise<HandshakeRefusal | undefined> {
+  const handshake = clientHandshake(token, PURPOSE)
+  socket.write(handshake.hello)
+  const answer = handshake.answer(await readExactly(socket, SERVER_HELLO_BYTES))
+  if ('refused' in answer) return answer.refused
+  socket.write(answer.proof)
+  return undefined
+}
+
+/** The server's side: whether the client proves the token. Nothing that it sends before is decoded. */
+async function greetClient(socket: Socket, token: string): Promise<boolean> {
+  const handshake = serverHandshake(token, PURPOSE)
+  const hello = handshake.answer(await readExactly(socket, CLIENT_HELLO_BYTES))
+  if (hello === undefined) return false
+  socket.write(hello)
+  return handshake.accepts(await readExactly(socket, CLIENT_PROOF_BYTES))
+}
+
+/** Reads `length` bytes and leaves what follows in the socket; rejects when the socket ends before. */
+async function readExactly(socket: Socket, length: number): Promise<Uint8Array> {
+  return await new Promise((resolve, reject) => {
+    const read = (): void => {
+      const bytes = socket.read(length) as Buffer | null
+      if (bytes?.byteLength !== length) return
+      finish()
+      resolve(bytes)
+    }
+    const fail = (error?: Error): void => {
+      finish()
+      reject(error ?? new Error('the connection ended during the handshake'))
+    }
+    const end = (): void => {
+      fail()
+    }
+    const finish = (): void => {
+      socket.off('readable', read).off('error', fail).off('end', end).off('close', end)
+    }
+    socket.on('readable', read).on('error', fail).on('end', end).on('close', end)
+    read()
+  })
+}
 
 export interface AdmissionOptions {
   readonly token: string
-  /** Milliseconds that a connection has to prove the token. */
+  /** Milliseconds in which a connection must prove the token. */
   readonly handshakeTimeout: number
-  /** Most connections that may be about to prove it. */
+  /** Largest number of connections that have not proven the token yet. */
   readonly maxUnauthenticated: number
-  /** Told of each connection that was dropped because it did not prove the token. */
+  /** Called for each connection that was dropped because it did not prove the token. */
   readonly onRefused?: ((peer: string, reason: string) => void) | undefined
 }
 
-/** The door of the server: sockets that have not proven the token yet. */
+/** The sockets of a server that have not proven the token yet. */
 export class Admission {
   readonly #options: AdmissionOptions
   readonly #candidates = new Map<Socket, (reason: string) => void>()
@@ -25,7 +84,7 @@ export class Admission {
     return this.#candidates.size
   }
 
-  /** Calls `admit` when the socket has proven the token, else destroys it; never throws. */
+  /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
   receive(socket: Socket, admit: (socket: Socket) => void): void {
     const { token, handshakeTimeout, maxUnauthenticated } = this.#options
     const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
@@ -39,8 +98,8 @@ export class Admission {
     socket.on('error', (error) => {
       refuse(error.message)
     })
-    // The oldest goes, not the newest: who means well proves the token at once, so a crowd of
-    // silent connections cannot lock it out.
+    // The oldest is dropped, not the newest: a proper client proves the token at once, so that a
+    // crowd of silent connections cannot lock it out.
     const [oldest] = this.#candidates.values()
     if (this.#candidates.size > maxUnauthenticated) oldest?.('too many others came after it')
     greetClient(socket, token).then(

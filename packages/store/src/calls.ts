@@ -1,59 +1,65 @@
 import { tsrError } from '@tsrun/core'
-import { checkDuration } from './arguments.ts'
-import { checkRequest } from './limits.ts'
-import { PendingCalls, type Outcome, type PendingCall } from './pending-calls.ts'
-import type {
-  Change,
-  ClientMessage,
-  Operation,
-  Request,
-  Results,
-  ServerMessage,
-} from './requests.ts'
+import { durationRule } from './arguments.ts'
+import {
+  checkRequest,
+  type Answer,
+  type Change,
+  type ClientMessage,
+  type Operation,
+  type Request,
+  type Results,
+  type ServerMessage,
+} from './protocol.ts'
 import type { StoreCallOptions } from './store.ts'
 
 const LONGEST_TIMER = 0x7fffffff
-/** How long the answer to a cancellation may take, in milliseconds. */
+/** Milliseconds that the answer to a cancellation may take. */
 const CANCEL_GRACE = 5000
 const NAMED_KEYS = 16
 
-/** The way to a store: a connection, or the data of this process. */
+/** The link to a store: a connection, or the data of this process. */
 export interface Link {
   /** Where the store is, for error messages. */
   readonly endpoint: string
   send(message: ClientMessage): void
-  /** Called when calls are pending and when none are. */
+  /** Tells whether any calls are pending. */
   setBusy(busy: boolean): void
   close(): Promise<void>
 }
 
-/** Requests and their answers over one link: any number at once, each with its own time-out. */
+/** How a call ended: with an answer, with the link, or because no answer came in time. */
+type Outcome = Answer | { readonly closed: string } | { readonly silent: true }
+
+interface PendingCall {
+  readonly id: number
+  readonly outcome: Promise<Outcome>
+}
+
+/** Requests and their answers over one link. Any number may be pending, each with its own time-out. */
 export class Calls {
   readonly #link: Link
   readonly #timeout: number
-  readonly #pending: PendingCalls
+  /** Of the pending calls, by id. */
+  readonly #settlers = new Map<number, (outcome: Outcome) => void>()
   readonly #watchers = new Map<number, (change: Change) => void>()
+  #lastId = 0
   #closed: string | undefined
 
   constructor(link: Link, timeout: number) {
-    checkDuration('timeout', timeout)
     this.#link = link
     this.#timeout = timeout
-    this.#pending = new PendingCalls((busy) => {
-      link.setBusy(busy)
-    })
   }
 
   receive(message: ServerMessage): void {
     if ('changed' in message) this.#watchers.get(message.id)?.(message)
-    else this.#pending.settle(message.id, message)
+    else this.#settle(message.id, message)
   }
 
-  /** Ends every pending call; only the first reason counts. */
+  /** Ends every pending call. Later calls fail with the first reason that was given. */
   lost(reason: string): void {
     this.#closed ??= reason
     this.#watchers.clear()
-    this.#pending.settleAll({ closed: this.#closed })
+    for (const id of [...this.#settlers.keys()]) this.#settle(id, { closed: this.#closed })
   }
 
   async close(): Promise<void> {
@@ -61,21 +67,21 @@ export class Calls {
     await this.#link.close()
   }
 
-  /** A request that the store answers at once. */
+  /** Makes a request that the store answers at once. */
   async call<Op extends Operation>(request: Request & { op: Op }): Promise<Results[Op]> {
     return this.#finish(request.op, this.#open(request))
   }
 
   /**
-   * A request that may wait. At its time-out and its abort the store is asked to end the wait, and
-   * its answer counts: a value that was just on its way is not lost.
+   * Makes a request that may wait. At its time-out, or when it is aborted, the store is asked to end
+   * the wait. The answer of the store counts, so that a value that was under way is not lost.
    */
   async wait<Op extends 'get' | 'wait' | 'queuePop'>(
     request: Request & { op: Op },
     options: StoreCallOptions = {},
   ): Promise<Results[Op]> {
     const { timeout = this.#timeout, signal } = options
-    checkDuration('timeout', timeout)
+    durationRule.check('timeout', timeout)
     throwIfAborted(request.op, signal)
     const { id, outcome } = this.#open(request)
     let grace: NodeJS.Timeout | undefined
@@ -83,7 +89,7 @@ export class Calls {
       if (grace !== undefined) return
       this.#link.send({ id, op: 'cancel' })
       grace = startTimer(CANCEL_GRACE, () => {
-        this.#pending.settle(id, { silent: true })
+        this.#settle(id, { silent: true })
       })
     }
     const timer = startTimer(timeout, cancel)
@@ -96,12 +102,12 @@ export class Calls {
     return this.#unwrap(request.op, timeout, end)
   }
 
-  /** Every change reaches `listener`, in order; the returned function ends that. */
+  /** Calls `listener` at every change, in order, until the returned function is called. */
   async watch(key: string, listener: (change: Change) => void): Promise<() => Promise<void>> {
     const call = this.#open({ op: 'watch', key })
     const { id } = call
     this.#watchers.set(id, (change) => {
-      // An exception of the listener is its own affair: it must not reach the link.
+      // an exception of the listener must not reach the link
       queueMicrotask(() => {
         if (this.#watchers.has(id)) listener(change)
       })
@@ -116,7 +122,7 @@ export class Calls {
       if (!this.#watchers.delete(id)) return
       const stopped = this.#open({ op: 'unwatch', watch: id })
       const end = await this.#settled(stopped)
-      // A watch does not outlive its connection, so a lost one has ended it too.
+      // a watch ends with its connection
       if (!('closed' in end)) this.#unwrap('unwatch', this.#timeout, end)
     }
   }
@@ -127,7 +133,7 @@ export class Calls {
 
   async #settled({ id, outcome }: PendingCall): Promise<Outcome> {
     const timer = startTimer(this.#timeout, () => {
-      this.#pending.settle(id, { silent: true })
+      this.#settle(id, { silent: true })
     })
     const end = await outcome
     clearTimeout(timer)
@@ -137,14 +143,26 @@ export class Calls {
   #open(request: Request): PendingCall {
     checkRequest(request)
     if (this.#closed !== undefined) throw this.#closedError(this.#closed)
-    const call = this.#pending.open()
+    const id = ++this.#lastId
+    const outcome = new Promise<Outcome>((resolve) => {
+      this.#settlers.set(id, resolve)
+    })
+    if (this.#settlers.size === 1) this.#link.setBusy(true)
     try {
-      this.#link.send({ id: call.id, ...request })
+      this.#link.send({ id, ...request })
     } catch (error) {
-      this.#pending.settle(call.id, { silent: true })
+      this.#settle(id, { silent: true })
       throw error
     }
-    return call
+    return { id, outcome }
+  }
+
+  #settle(id: number, outcome: Outcome): void {
+    const resolve = this.#settlers.get(id)
+    if (resolve === undefined) return
+    this.#settlers.delete(id)
+    if (this.#settlers.size === 0) this.#link.setBusy(false)
+    resolve(outcome)
   }
 
   #unwrap<Op extends Operation>(operation: Op, milliseconds: number, end: Outcome): Results[Op] {

@@ -1,16 +1,30 @@
-import type { Socket } from 'node:net'
-import { Deadline, isTsrError, retry, tsrError } from '@tsrun/core'
-import { argumentError, checkDuration, checkToken } from './arguments.ts'
+import { createConnection, type Socket } from 'node:net'
+import {
+  anything,
+  callback,
+  count,
+  Deadline,
+  declareOptions,
+  isTsrError,
+  retry,
+  text,
+  tsrError,
+  type HandshakeRefusal,
+} from '@tsrun/core'
+import { nameEndpoint } from './addresses.ts'
+import { greetServer } from './admission.ts'
+import { durationRule, tokenRule } from './arguments.ts'
 import { Calls } from './calls.ts'
 import { Connection } from './connection.ts'
-import { dial, reasonOf } from './dial.ts'
-import { nameEndpoint } from './endpoint.ts'
 import { LinkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeMessage } from './protocol.ts'
 import type { Store } from './store.ts'
 
-/** A failed attempt to reach the store; there will be another. */
+/** Milliseconds that one attempt to connect may take. */
+const ATTEMPT_TIMEOUT = 10_000
+
+/** A failed attempt to reach the store, which is followed by another. */
 export interface StoreProgress {
   readonly endpoint: string
   readonly attempt: number
@@ -26,34 +40,37 @@ export interface StoreConnectOptions {
   /** The secret of the job. */
   readonly token: string
   /**
-   * Milliseconds until connecting is given up, and the time-out of calls that give none; default
-   * 300 000.
+   * Milliseconds until connecting is given up, and the default time-out of calls. Default: 300 000.
    */
   readonly timeout?: number
-  /** Ends connecting; the store, once connected, is not affected. */
+  /** Gives up connecting. It has no effect on a store that is connected. */
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: StoreProgress) => void
 }
 
+const readOptions = declareOptions({
+  host: text(),
+  port: count({ from: 1, to: 65535 }),
+  token: tokenRule,
+  timeout: durationRule.default(DEFAULT_TIMEOUT),
+  signal: anything<AbortSignal>(),
+  onProgress: callback<(progress: StoreProgress) => void>().optional(),
+})
+
 /**
- * Connects to the store of a job; tries again while nobody listens there yet. An idle connection
- * does not keep the process alive. A connection that is lost is not made again.
+ * Connects to the store of a job, and tries again while nobody listens there yet. An idle connection
+ * does not keep the process alive. A lost connection is not made again.
  *
  * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_ABORTED,
  * ERR_TSR_ARGUMENT
  */
 export async function connectStore(options: StoreConnectOptions): Promise<Store> {
-  const { host, port, token, timeout = DEFAULT_TIMEOUT, signal, onProgress } = options
-  checkToken(token)
-  checkDuration('timeout', timeout)
-  if (!Number.isInteger(port) || port < 1 || port > 65535) {
-    throw argumentError('port', port, 'an integer from 1 to 65535')
-  }
+  const { host, port, token, timeout, signal, onProgress } = readOptions(options)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   const started = performance.now()
   try {
-    const socket = await retry(async () => await dial({ ...options, endpoint, deadline }), {
+    const socket = await retry(async () => await dial({ host, port, token, endpoint, deadline, signal }), {
       deadline,
       isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
       onFailure: (error, attempt) => {
@@ -106,4 +123,71 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   connection.setBusy(false)
   connection.start()
   return new LinkedStore(calls)
+}
+
+interface DialOptions {
+  readonly host: string
+  readonly port: number
+  readonly token: string
+  /** Host and port, for error messages. */
+  readonly endpoint: string
+  readonly deadline: Deadline
+  readonly signal: AbortSignal | undefined
+}
+
+/**
+ * Makes one attempt to connect, which ends with a socket on which both sides have proven the token.
+ * Fails with an error of tsrun where another attempt would fail as well.
+ */
+async function dial(options: DialOptions): Promise<Socket> {
+  const { host, port, token, endpoint, deadline, signal } = options
+  signal?.throwIfAborted()
+  const socket = createConnection({
+    host,
+    port,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: 10_000,
+  })
+  const limit = Math.min(ATTEMPT_TIMEOUT, deadline.remaining())
+  const timer = setTimeout(() => socket.destroy(new Error('no answer')), limit)
+  const abort = (): void => {
+    socket.destroy(new Error('aborted'))
+  }
+  signal?.addEventListener('abort', abort)
+  socket.on('error', () => undefined)
+  socket.on('connect', () => {
+    // a port of the ephemeral range at which nobody listens can connect to itself
+    if (socket.localPort === port && socket.localAddress === socket.remoteAddress) {
+      socket.destroy(new Error('nobody listens'))
+    }
+  })
+  try {
+    const refusal = await greetServer(socket, token)
+    if (refusal !== undefined) throw refusalError(refusal, endpoint)
+    return socket
+  } catch (error) {
+    socket.destroy()
+    throw error
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', abort)
+  }
+}
+
+function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
+  if (refusal === 'token') return tsrError('ERR_TSR_STORE_AUTHENTICATION', { endpoint })
+  const reason =
+    refusal === 'version'
+      ? 'the store there belongs to another version of tsrun'
+      : 'what answers there is not a store of tsrun'
+  return tsrError('ERR_TSR_STORE_UNREACHABLE', { endpoint, reason })
+}
+
+function reasonOf(error: unknown): string {
+  // a name with several addresses fails with one error for each, and no message of its own
+  if (typeof error === 'object' && error !== null && 'errors' in error) {
+    return (error.errors as unknown[]).map(reasonOf).join(', ')
+  }
+  return error instanceof Error ? error.message : String(error)
 }

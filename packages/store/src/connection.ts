@@ -1,10 +1,12 @@
 import type { Socket } from 'node:net'
-import { FrameReader, frameHeader } from './framing.ts'
+import type { Readable } from 'node:stream'
+import { tsrError } from '@tsrun/core'
+import { FRAME_LIMIT } from './protocol.ts'
 
 export interface ConnectionEvents {
-  /** A whole frame; when it throws, the connection is destroyed with the error as its reason. */
+  /** Takes a whole frame. If it throws, the connection is destroyed for that reason. */
   readonly onFrame: (frame: Uint8Array) => void
-  /** Once, however the connection ends. */
+  /** Called once, however the connection ends. */
   readonly onClose: (reason: string) => void
 }
 
@@ -14,13 +16,13 @@ export class Connection {
   readonly #reader: FrameReader
   readonly #events: ConnectionEvents
   readonly #waitForDrain: boolean
-  /** Resolves when it has ended. */
+  /** Resolves when the connection has ended. */
   readonly closed: Promise<void>
   #reason = 'the other side ended it'
 
   /**
-   * @param waitForDrain - reads nothing more while the peer does not take what was sent. For the
-   * server only: if both sides did it, each could wait for the other.
+   * @param waitForDrain - stop reading while the peer does not take what was sent. For the server
+   * only: if both sides did so, each could wait for the other.
    */
   constructor(socket: Socket, events: ConnectionEvents, waitForDrain: boolean) {
     this.#socket = socket
@@ -42,7 +44,7 @@ export class Connection {
     })
   }
 
-  /** Reads what has come already; the rest follows by itself. */
+  /** Reads what has arrived before; from then on frames are read as they arrive. */
   start(): void {
     this.#read()
   }
@@ -66,7 +68,7 @@ export class Connection {
     else this.#socket.unref()
   }
 
-  /** Ends it once all that was sent is with the kernel. */
+  /** Ends the connection once the kernel has taken all that was sent. */
   end(): void {
     this.#socket.destroySoon()
   }
@@ -86,5 +88,52 @@ export class Connection {
     } catch (error) {
       this.destroy(error instanceof Error ? error.message : String(error))
     }
+  }
+}
+
+/** A frame is its length (4 bytes, little-endian), followed by that many bytes. */
+const FRAME_HEADER_BYTES = 4
+
+function frameHeader(length: number): Uint8Array {
+  const header = new Uint8Array(FRAME_HEADER_BYTES)
+  new DataView(header.buffer).setUint32(0, length, true)
+  return header
+}
+
+/** Takes frames out of a stream in paused mode as they become complete. */
+class FrameReader {
+  readonly #stream: Readable
+  #length: number | undefined
+
+  constructor(stream: Readable) {
+    this.#stream = stream
+  }
+
+  /**
+   * The next frame, or undefined when it has not arrived in full.
+   *
+   * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID from its length alone
+   */
+  next(): Uint8Array | undefined {
+    this.#length ??= this.#readLength()
+    if (this.#length === undefined) return undefined
+    const frame = this.#read(this.#length)
+    if (frame !== undefined) this.#length = undefined
+    return frame
+  }
+
+  #readLength(): number | undefined {
+    const length = this.#read(FRAME_HEADER_BYTES)?.readUInt32LE(0)
+    if (length === 0) throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason: 'it is empty' })
+    if (length !== undefined && length > FRAME_LIMIT) {
+      throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: length, limit: FRAME_LIMIT })
+    }
+    return length
+  }
+
+  /** Undefined unless there are `length` bytes: at its end a stream returns what is left. */
+  #read(length: number): Buffer | undefined {
+    const bytes = this.#stream.read(length) as Buffer | null
+    return bytes?.byteLength === length ? bytes : undefined
   }
 }

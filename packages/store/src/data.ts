@@ -1,13 +1,10 @@
 import { tsrError } from '@tsrun/core'
-import { checkLimit, VALUE_LIMIT } from './limits.ts'
-import { Queues } from './queues.ts'
-import type { Results } from './requests.ts'
-import { KeyWaiters } from './waiters.ts'
+import { checkLimit, VALUE_LIMIT, type Results } from './protocol.ts'
 
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Never changed in place: readers may hold it. */
+  /** Never changed in place, as readers may hold it. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout
@@ -16,8 +13,8 @@ interface Entry {
 type Watcher = (value: Uint8Array | undefined) => void
 
 /**
- * What the store holds, and who waits for it: keys, queues, waits and watches. Knows no sockets;
- * every method runs to its end, so operations are atomic and have one order for all clients.
+ * What the store holds, and who waits for it: keys, queues, waits and watches. It knows no sockets.
+ * Every method runs to its end, so operations are atomic and all clients see them in one order.
  */
 export class StoreData {
   readonly waiters = new KeyWaiters()
@@ -45,7 +42,7 @@ export class StoreData {
     this.#write(key, value, timeToLive === undefined ? undefined : performance.now() + timeToLive)
   }
 
-  /** @throws ERR_TSR_STORE_TYPE when the value is no decimal integer, or the sum no safe one */
+  /** @throws ERR_TSR_STORE_TYPE unless the value is a decimal integer and the sum a safe integer */
   add(key: string, amount: number): number {
     const value = this.value(key)
     const text = value === undefined ? '0' : Buffer.from(value.subarray(0, 20)).toString('latin1')
@@ -99,7 +96,7 @@ export class StoreData {
     return [...this.#entries.keys()].filter((key) => key.startsWith(prefix)).sort()
   }
 
-  /** Calls `watcher` at each change of the key; the returned function ends that. */
+  /** Calls `watcher` at each change of the key, until the returned function is called. */
   watch(key: string, watcher: Watcher): () => void {
     const watchers = this.#watchers.get(key) ?? new Set()
     this.#watchers.set(key, watchers.add(watcher))
@@ -109,13 +106,12 @@ export class StoreData {
     }
   }
 
-  /** Forgets everything. */
   clear(): void {
     for (const { timer } of this.#entries.values()) clearTimeout(timer)
     this.#entries.clear()
   }
 
-  /** A new value for a key that keeps its time to live. */
+  /** Gives a key a new value; its time to live remains. */
   #update(key: string, value: Uint8Array): void {
     this.#write(key, value, this.#entries.get(key)?.expires)
   }
@@ -144,5 +140,133 @@ export class StoreData {
 
   #tell(key: string, value: Uint8Array | undefined): void {
     for (const watcher of [...(this.#watchers.get(key) ?? [])]) watcher(value)
+  }
+}
+
+/** The wait of a client for keys, or for a value of a queue. */
+export interface Wait {
+  /** The keys, or the queue, that are missing. */
+  readonly missing: ReadonlySet<string>
+  /** Ends the wait without an answer. */
+  cancel(): void
+}
+
+interface KeyWait {
+  readonly missing: Set<string>
+  readonly keys: readonly string[]
+  readonly done: () => void
+}
+
+/** The waits for keys. A wait ends when all of its keys exist at the same moment. */
+class KeyWaiters {
+  readonly #byKey = new Map<string, Set<KeyWait>>()
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Calls `done` once all of `missing` exist and none of `keys` has been deleted again. */
+  add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
+    const wait: KeyWait = { keys, missing: new Set(missing), done }
+    for (const key of keys) {
+      const waits = this.#byKey.get(key)
+      if (waits === undefined) this.#byKey.set(key, new Set([wait]))
+      else waits.add(wait)
+    }
+    this.#size++
+    return {
+      missing: wait.missing,
+      cancel: () => {
+        this.#remove(wait)
+      },
+    }
+  }
+
+  appeared(key: string): void {
+    for (const wait of [...(this.#byKey.get(key) ?? [])]) {
+      wait.missing.delete(key)
+      if (wait.missing.size > 0) continue
+      this.#remove(wait)
+      wait.done()
+    }
+  }
+
+  vanished(key: string): void {
+    for (const wait of this.#byKey.get(key) ?? []) wait.missing.add(key)
+  }
+
+  #remove(wait: KeyWait): void {
+    if (this.#byKey.get(wait.keys[0] ?? '')?.has(wait) !== true) return
+    for (const key of wait.keys) {
+      const waits = this.#byKey.get(key)
+      waits?.delete(wait)
+      if (waits?.size === 0) this.#byKey.delete(key)
+    }
+    this.#size--
+  }
+}
+
+type Take = (value: Uint8Array) => void
+
+/** Named first-in first-out queues. Those who wait for a value are served in the order of their waits. */
+class Queues {
+  readonly #values = new Map<string, Uint8Array[]>()
+  readonly #takers = new Map<string, Set<Take>>()
+  #waiting = 0
+
+  get size(): number {
+    return this.#values.size
+  }
+
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  length(queue: string): number {
+    return this.#values.get(queue)?.length ?? 0
+  }
+
+  /** Returns the new length, which is 0 when somebody has waited for the value. */
+  push(queue: string, value: Uint8Array): number {
+    const [taker] = this.#takers.get(queue) ?? []
+    if (taker !== undefined) {
+      this.#remove(queue, taker)
+      taker(value)
+      return 0
+    }
+    const values = this.#values.get(queue)
+    if (values === undefined) this.#values.set(queue, [value])
+    else values.push(value)
+    return this.length(queue)
+  }
+
+  /** Takes the oldest value; undefined when there is none. */
+  take(queue: string): Uint8Array | undefined {
+    const values = this.#values.get(queue)
+    const value = values?.shift()
+    if (values?.length === 0) this.#values.delete(queue)
+    return value
+  }
+
+  /** Hands the next value to `taker`, after those that have waited longer. */
+  await(queue: string, taker: Take): Wait {
+    const takers = this.#takers.get(queue)
+    if (takers === undefined) this.#takers.set(queue, new Set([taker]))
+    else takers.add(taker)
+    this.#waiting++
+    return {
+      missing: new Set([queue]),
+      cancel: () => {
+        this.#remove(queue, taker)
+      },
+    }
+  }
+
+  #remove(queue: string, taker: Take): void {
+    const takers = this.#takers.get(queue)
+    if (takers?.delete(taker) !== true) return
+    if (takers.size === 0) this.#takers.delete(queue)
+    this.#waiting--
   }
 }

@@ -5,10 +5,10 @@ export {
   isLoopback,
   localAddressTowards,
   ownAddresses,
-} from './local-address.ts'
-export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './limits.ts'
+} from './addresses.ts'
 export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
 export { prefixStore } from './prefix-store.ts'
+export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './protocol.ts'
 export {
   startStoreServer,
   type StoreServer,

@@ -1,8 +1,8 @@
-import { checkAmount, checkDuration, checkKey, checkKeys, toBytes } from './arguments.ts'
+import { amountRule, checkKeys, durationRule, keyRule, toBytes } from './arguments.ts'
 import type { Calls } from './calls.ts'
 import type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'
 
-/** The `Store` over a link: checks arguments, turns methods into requests. */
+/** The `Store` over a link: checks the arguments and turns each method into a request. */
 export class LinkedStore implements Store {
   readonly #calls: Calls
 
@@ -15,7 +15,7 @@ export class LinkedStore implements Store {
     value: Uint8Array | string,
     { timeToLive, whileConnected = false }: StoreSetOptions = {},
   ): Promise<void> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     const request = {
       op: 'set',
       key,
@@ -26,12 +26,12 @@ export class LinkedStore implements Store {
       await this.#calls.call(request)
       return
     }
-    checkDuration('timeToLive', timeToLive)
+    durationRule.check('timeToLive', timeToLive)
     await this.#calls.call({ ...request, timeToLive })
   }
 
   async get(key: string, options?: StoreCallOptions): Promise<Uint8Array> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     return copy(await this.#calls.wait({ op: 'get', key }, options))
   }
 
@@ -46,8 +46,8 @@ export class LinkedStore implements Store {
   }
 
   async add(key: string, amount: number): Promise<number> {
-    checkKey('key', key)
-    checkAmount(amount)
+    keyRule.check('key', key)
+    amountRule.check('amount', amount)
     return await this.#calls.call({ op: 'add', key, amount })
   }
 
@@ -56,7 +56,7 @@ export class LinkedStore implements Store {
     expected: Uint8Array | string | undefined,
     desired: Uint8Array | string,
   ): Promise<{ success: boolean; value: Uint8Array | undefined }> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     const request = { op: 'compareSet', key, desired: toBytes('desired', desired) } as const
     const { success, value } = await this.#calls.call(
       expected === undefined ? request : { ...request, expected: toBytes('expected', expected) },
@@ -65,37 +65,37 @@ export class LinkedStore implements Store {
   }
 
   async append(key: string, value: Uint8Array | string): Promise<number> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     return await this.#calls.call({ op: 'append', key, value: toBytes('value', value) })
   }
 
   async delete(key: string): Promise<boolean> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     return await this.#calls.call({ op: 'delete', key })
   }
 
   async list(prefix = ''): Promise<string[]> {
-    checkKey('prefix', prefix)
+    keyRule.check('prefix', prefix)
     return await this.#calls.call({ op: 'list', key: prefix })
   }
 
   async queuePush(queue: string, value: Uint8Array | string): Promise<number> {
-    checkKey('queue', queue)
+    keyRule.check('queue', queue)
     return await this.#calls.call({ op: 'queuePush', key: queue, value: toBytes('value', value) })
   }
 
   async queuePop(queue: string, options?: StoreCallOptions): Promise<Uint8Array> {
-    checkKey('queue', queue)
+    keyRule.check('queue', queue)
     return copy(await this.#calls.wait({ op: 'queuePop', key: queue }, options))
   }
 
   async queueLength(queue: string): Promise<number> {
-    checkKey('queue', queue)
+    keyRule.check('queue', queue)
     return await this.#calls.call({ op: 'queueLength', key: queue })
   }
 
   async watch(key: string, listener: (event: StoreEvent) => void): Promise<() => Promise<void>> {
-    checkKey('key', key)
+    keyRule.check('key', key)
     return await this.#calls.watch(key, ({ value }) => {
       listener({ key, value: value && copy(value) })
     })
@@ -106,7 +106,7 @@ export class LinkedStore implements Store {
   }
 }
 
-/** Plain bytes of the caller's own: what came shares memory with a frame or with the store. */
+/** Plain bytes for the caller alone: the received ones share memory with a frame or with the store. */
 function copy(value: Uint8Array): Uint8Array {
   return new Uint8Array(value)
 }

@@ -1,3 +1,5 @@
+import { declareOptions } from '@tsrun/core'
+import { durationRule } from './arguments.ts'
 import { Calls } from './calls.ts'
 import { StoreData } from './data.ts'
 import { LinkedStore } from './linked-store.ts'
@@ -8,26 +10,28 @@ import type { Store } from './store.ts'
 export const DEFAULT_TIMEOUT = 300_000
 
 export interface MemoryStoreOptions {
-  /** Time-out in milliseconds of calls that give none; default 300 000. */
+  /** Default time-out of calls in milliseconds. Default: 300 000. */
   readonly timeout?: number
 }
 
+const readOptions = declareOptions({ timeout: durationRule.default(DEFAULT_TIMEOUT) })
+
 /**
- * A store in this process alone, for a world of one and for tests.
+ * A store within this process, for a world of one and for tests.
  *
  * @example
  * const store = memoryStore()
  * await store.set('greeting', 'hello')
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
-  return localStore(new StoreData(), 'memory', options.timeout).store
+  return localStore(new StoreData(), 'memory', readOptions(options).timeout).store
 }
 
-/** A store over `data` of this process; `lost` ends it from outside. */
+/** A store over data of this process. `lost` ends it from outside. */
 export function localStore(
   data: StoreData,
   endpoint: string,
-  timeout = DEFAULT_TIMEOUT,
+  timeout: number,
 ): { store: Store; lost: (reason: string) => void } {
   const session = new Session(data, (message) => {
     calls.receive(message)

@@ -1,44 +1,38 @@
-import { checkKey, checkKeys } from './arguments.ts'
+import { checkKeys, keyRule } from './arguments.ts'
 import type { Store } from './store.ts'
 
 /**
- * A view of `store` in which every key and queue starts with `prefix`, which stays invisible:
- * several users of one store that cannot meet. Errors name the whole key; `close` closes `store`.
+ * A view of `store` that puts `prefix` before the name of every key and queue, so that several users
+ * share one store without seeing each other's keys. Errors name the full key; `close` closes `store`.
  *
  * @example
  * const rendezvous = prefixStore(store, 'rendezvous/0/')
  */
 export function prefixStore(store: Store, prefix: string): Store {
-  checkKey('prefix', prefix)
-  const whole = (key: string): string => {
-    checkKey('key', key)
-    return prefix + key
-  }
-  const wholes = (keys: readonly string[]): string[] => {
-    checkKeys(keys)
-    return keys.map(whole)
-  }
+  keyRule.check('prefix', prefix)
+  const fullKey = (key: string): string => prefix + keyRule.check('key', key)
+  const fullKeys = (keys: readonly string[]): string[] => checkKeys(keys).map(fullKey)
   return {
     set: async (key, value, options) => {
-      await store.set(whole(key), value, options)
+      await store.set(fullKey(key), value, options)
     },
-    get: async (key, options) => await store.get(whole(key), options),
+    get: async (key, options) => await store.get(fullKey(key), options),
     wait: async (keys, options) => {
-      await store.wait(wholes(keys), options)
+      await store.wait(fullKeys(keys), options)
     },
-    check: async (keys) => await store.check(wholes(keys)),
-    add: async (key, amount) => await store.add(whole(key), amount),
+    check: async (keys) => await store.check(fullKeys(keys)),
+    add: async (key, amount) => await store.add(fullKey(key), amount),
     compareSet: async (key, expected, desired) =>
-      await store.compareSet(whole(key), expected, desired),
-    append: async (key, value) => await store.append(whole(key), value),
-    delete: async (key) => await store.delete(whole(key)),
+      await store.compareSet(fullKey(key), expected, desired),
+    append: async (key, value) => await store.append(fullKey(key), value),
+    delete: async (key) => await store.delete(fullKey(key)),
     list: async (within = '') =>
-      (await store.list(whole(within))).map((key) => key.slice(prefix.length)),
-    queuePush: async (queue, value) => await store.queuePush(whole(queue), value),
-    queuePop: async (queue, options) => await store.queuePop(whole(queue), options),
-    queueLength: async (queue) => await store.queueLength(whole(queue)),
+      (await store.list(fullKey(within))).map((key) => key.slice(prefix.length)),
+    queuePush: async (queue, value) => await store.queuePush(fullKey(queue), value),
+    queuePop: async (queue, options) => await store.queuePop(fullKey(queue), options),
+    queueLength: async (queue) => await store.queueLength(fullKey(queue)),
     watch: async (key, listener) =>
-      await store.watch(whole(key), ({ value }) => {
+      await store.watch(fullKey(key), ({ value }) => {
         listener({ key, value })
       }),
     close: async () => {

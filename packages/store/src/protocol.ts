@@ -1,7 +1,110 @@
 import { types } from 'node:util'
-import { decode, encode, tsrError } from '@tsrun/core'
-import { checkLimit, FRAME_LIMIT } from './limits.ts'
-import type { ClientMessage, Operation, ServerMessage } from './requests.ts'
+import { decode, encode, tsrError, type TsrError, type TsrErrorCode } from '@tsrun/core'
+
+/*
+ * What clients and the store say to each other, and how long it may be.
+ */
+
+/** Longest key or queue name, in bytes of UTF-8. */
+export const KEY_LIMIT = 8 * 1024
+/** Longest value in bytes. */
+export const VALUE_LIMIT = 8 * 1024 * 1024
+/** Longest frame in bytes: a whole request or answer. */
+export const FRAME_LIMIT = 16 * 1024 * 1024
+
+export function checkLimit(what: string, bytes: number, limit: number): void {
+  if (bytes > limit) throw tsrError('ERR_TSR_STORE_LIMIT', { what, bytes, limit })
+}
+
+/** What a client asks of the store: one variant for each operation. */
+export type Request =
+  | {
+      readonly op: 'set'
+      readonly key: string
+      readonly value: Uint8Array
+      readonly timeToLive?: number
+      readonly whileConnected?: true
+    }
+  | { readonly op: 'get'; readonly key: string }
+  | { readonly op: 'wait'; readonly keys: readonly string[] }
+  | { readonly op: 'check'; readonly keys: readonly string[] }
+  | { readonly op: 'add'; readonly key: string; readonly amount: number }
+  | {
+      readonly op: 'compareSet'
+      readonly key: string
+      readonly expected?: Uint8Array
+      readonly desired: Uint8Array
+    }
+  | { readonly op: 'append'; readonly key: string; readonly value: Uint8Array }
+  | { readonly op: 'delete'; readonly key: string }
+  | { readonly op: 'list'; readonly key: string }
+  | { readonly op: 'queuePush'; readonly key: string; readonly value: Uint8Array }
+  | { readonly op: 'queuePop'; readonly key: string }
+  | { readonly op: 'queueLength'; readonly key: string }
+  /** Events carry the id of this request. */
+  | { readonly op: 'watch'; readonly key: string }
+  | { readonly op: 'unwatch'; readonly watch: number }
+
+export type Operation = Request['op']
+
+/** The result of each operation. */
+export interface Results {
+  set: null
+  get: Uint8Array
+  wait: null
+  check: boolean
+  add: number
+  compareSet: { success: boolean; value: Uint8Array | undefined }
+  append: number
+  delete: boolean
+  list: string[]
+  queuePush: number
+  queuePop: Uint8Array
+  queueLength: number
+  watch: null
+  unwatch: null
+}
+
+/** Client to server: a request, or the cancellation of the wait of an earlier one. */
+export type ClientMessage = { readonly id: number } & (Request | { readonly op: 'cancel' })
+
+/** The one answer to the request `id`. */
+export type Answer =
+  | { readonly result: Results[Operation] }
+  | { readonly code: TsrErrorCode; readonly facts: TsrError['facts'] }
+  /** The wait was cancelled while these keys were missing. */
+  | { readonly missing: readonly string[] }
+
+/** A change of the key that the request `id` watches. Without a value it was deleted or expired. */
+export interface Change {
+  readonly changed: true
+  readonly value?: Uint8Array
+}
+
+/** Server to client. */
+export type ServerMessage = { readonly id: number } & (Answer | Change)
+
+/**
+ * Checks the lengths in a request, first in the client before it is sent, then again in the server.
+ *
+ * @throws ERR_TSR_STORE_LIMIT
+ */
+export function checkRequest(request: Request): void {
+  if ('key' in request) checkKey(request.key)
+  if ('keys' in request) request.keys.forEach(checkKey)
+  if ('value' in request) checkValue(request.value)
+  if ('expected' in request) checkValue(request.expected)
+  if ('desired' in request) checkValue(request.desired)
+}
+
+function checkKey(key: string): void {
+  // UTF-8 takes one to three bytes for each UTF-16 unit, so most keys need no count
+  if (key.length * 3 > KEY_LIMIT) checkLimit('The key', Buffer.byteLength(key), KEY_LIMIT)
+}
+
+function checkValue(value: Uint8Array): void {
+  checkLimit('The value', value.byteLength, VALUE_LIMIT)
+}
 
 type Check = (value: unknown) => boolean
 
@@ -16,7 +119,7 @@ const isOptional =
   (value) =>
     value === undefined || check(value)
 
-/** The fields of each message from a client; anything else in it is an error. */
+/** The fields of each message from a client. Any other field is an error. */
 const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Check>>>> = {
   set: {
     key: isText,
@@ -47,7 +150,7 @@ export function encodeMessage(what: string, message: ClientMessage | ServerMessa
   return bytes
 }
 
-/** @throws ERR_TSR_MESSAGE_INVALID, for which the server drops the connection */
+/** @throws ERR_TSR_MESSAGE_INVALID, on which the server drops the connection */
 export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
   const message = decodeObject(bytes)
   const { id, op, ...fields } = message
@@ -58,7 +161,7 @@ export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
     !Object.entries(shape).every(([name, check]) => check(fields[name])) ||
     !Object.keys(fields).every((name) => Object.hasOwn(shape, name))
   ) {
-    throw invalid(bytes, 'not a request of the store')
+    throw invalid(bytes, 'it is not a request of the store')
   }
   return message as unknown as ClientMessage
 }
@@ -66,7 +169,7 @@ export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
 /** @throws ERR_TSR_MESSAGE_INVALID */
 export function decodeServerMessage(bytes: Uint8Array): ServerMessage {
   const message = decodeObject(bytes)
-  if (!isInteger(message['id'])) throw invalid(bytes, 'not an answer of the store')
+  if (!isInteger(message['id'])) throw invalid(bytes, 'it is not an answer of the store')
   return message as unknown as ServerMessage
 }
 
@@ -76,7 +179,7 @@ function isOperation(op: unknown): op is Operation | 'cancel' {
 
 function decodeObject(bytes: Uint8Array): Record<string, unknown> {
   const message = decode(bytes)
-  if (typeof message !== 'object' || message === null) throw invalid(bytes, 'not an object')
+  if (typeof message !== 'object' || message === null) throw invalid(bytes, 'it is not an object')
   return message as Record<string, unknown>
 }
 

@@ -1,33 +1,39 @@
 import { once } from 'node:events'
-import { createServer, type AddressInfo, type Server } from 'node:net'
-import { tsrError } from '@tsrun/core'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { callback, count, declareOptions, text, tsrError } from '@tsrun/core'
+import { nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
-import { argumentError, checkDuration, checkToken } from './arguments.ts'
-import type { Connection } from './connection.ts'
+import { durationRule, tokenRule } from './arguments.ts'
+import { Connection } from './connection.ts'
 import { StoreData } from './data.ts'
-import { nameEndpoint } from './endpoint.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
-import { serveConnection } from './serving.ts'
+import { decodeClientMessage, encodeMessage } from './protocol.ts'
+import { Session } from './session.ts'
 import type { Store } from './store.ts'
 
 const BACKLOG = 4096
-/** Milliseconds in which clients may take their last answers when the server closes. */
+/** Milliseconds in which clients may read their last answers when the server closes. */
 const FAREWELL = 1000
+/** A client that watches keys but does not read is dropped when this many bytes wait for it. */
+const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 
 export interface StoreServerOptions {
-  /** Address to listen at; default 127.0.0.1. */
+  /** Address to listen at. Default: 127.0.0.1. */
   readonly host?: string
-  /** Default 0: the kernel picks a free one, see `endpoint`. */
+  /** Default: 0, for which the kernel picks a free one; see `endpoint`. */
   readonly port?: number
-  /** The secret that every client must prove. */
+  /** The secret that every client must prove to know. */
   readonly token: string
-  /** Time-out in milliseconds of calls on `local` that give none; default 300 000. */
+  /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
-  /** Milliseconds in which a connection must prove the token; default 5 000. */
+  /** Milliseconds in which a connection must prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
-  /** Most connections that may be about to prove it; when one more comes the oldest is dropped. */
+  /**
+   * Largest number of connections that have not proven the token yet. When there is one more, the
+   * oldest is dropped. Default: 256.
+   */
   readonly maxUnauthenticated?: number
-  /** Told of each connection that was dropped because it did not prove the token. */
+  /** Called for each connection that was dropped because it did not prove the token. */
   readonly onRefused?: (peer: string, reason: string) => void
 }
 
@@ -45,13 +51,23 @@ export interface StoreServerState {
 export interface StoreServer {
   /** Where it listens: the host as given, the port as bound. */
   readonly endpoint: { readonly host: string; readonly port: number }
-  /** The same data without a socket, for the process that hosts it. */
+  /** The same data without a socket, for the process of the server. */
   readonly local: Store
-  /** What it holds at this moment. */
+  /** What the store holds now. */
   inspect(): StoreServerState
-  /** Ends all connections and calls; the data is gone. */
+  /** Ends all connections and calls, and deletes the data. */
   close(): Promise<void>
 }
+
+const readOptions = declareOptions({
+  host: text().default('127.0.0.1'),
+  port: count({ to: 65535 }).default(0),
+  token: tokenRule,
+  timeout: durationRule.default(DEFAULT_TIMEOUT),
+  handshakeTimeout: durationRule.default(5000),
+  maxUnauthenticated: count({ from: 1 }).default(256),
+  onRefused: callback<(peer: string, reason: string) => void>().optional(),
+})
 
 /**
  * Starts the rendezvous store of a job.
@@ -63,16 +79,10 @@ export interface StoreServer {
  * @throws ERR_TSR_STORE_PORT_TAKEN, ERR_TSR_STORE_LISTEN, ERR_TSR_ARGUMENT
  */
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
-  const { host = '127.0.0.1', port = 0, token, timeout = DEFAULT_TIMEOUT } = options
-  const { handshakeTimeout = 5000, maxUnauthenticated = 256, onRefused } = options
-  checkToken(token)
-  checkDuration('handshakeTimeout', handshakeTimeout)
-  if (!Number.isInteger(port) || port < 0 || port > 65535) {
-    throw argumentError('port', port, 'an integer from 0 to 65535')
-  }
+  const { host, port, timeout, ...admissionOptions } = readOptions(options)
   const data = new StoreData()
   const connections = new Set<Connection>()
-  const admission = new Admission({ token, handshakeTimeout, maxUnauthenticated, onRefused })
+  const admission = new Admission(admissionOptions)
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
   server.on('connection', (socket) => {
     admission.receive(socket, () => {
@@ -121,4 +131,31 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
     throw tsrError('ERR_TSR_STORE_LISTEN', { endpoint, reason: message }, { cause })
   }
   return (server.address() as AddressInfo).port
+}
+
+/** Serves an authenticated socket until it closes. One that breaks the protocol is dropped. */
+function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
+  const session = new Session(data, (message) => {
+    const frame = encodeMessage('The answer', message)
+    if ('changed' in message && connection.backlog > EVENT_BACKLOG_LIMIT) {
+      connection.destroy('it does not read the events of its watches')
+    } else {
+      connection.send(frame)
+    }
+  })
+  const connection = new Connection(
+    socket,
+    {
+      onFrame: (frame) => {
+        session.handle(decodeClientMessage(frame))
+      },
+      onClose: () => {
+        session.close()
+        onClose()
+      },
+    },
+    true,
+  )
+  connection.start()
+  return connection
 }

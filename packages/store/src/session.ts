@@ -1,18 +1,23 @@
 import { isTsrError, tsrError } from '@tsrun/core'
-import type { StoreData } from './data.ts'
-import { checkRequest } from './limits.ts'
-import type { Answer, ClientMessage, Request, Results, ServerMessage } from './requests.ts'
-import type { Wait } from './waiters.ts'
+import type { StoreData, Wait } from './data.ts'
+import {
+  checkRequest,
+  type Answer,
+  type ClientMessage,
+  type Request,
+  type Results,
+  type ServerMessage,
+} from './protocol.ts'
 
 type Immediate = Exclude<Request, { op: 'set' | 'get' | 'wait' | 'queuePop' | 'watch' | 'unwatch' }>
 
-/** One client's view of the data: runs its requests and ends its waits and watches with it. */
+/** The requests of one client, whose waits and watches end with it. */
 export class Session {
   readonly #data: StoreData
   readonly #send: (message: ServerMessage) => void
   readonly #waits = new Map<number, Wait>()
   readonly #watches = new Map<number, () => void>()
-  /** Keys that vanish with this client, and the values it gave them. */
+  /** Keys that are deleted when this client ends, and the values that it gave them. */
   readonly #owned = new Map<string, Uint8Array>()
 
   constructor(data: StoreData, send: (message: ServerMessage) => void) {
@@ -40,7 +45,7 @@ export class Session {
     this.#waits.clear()
     this.#watches.clear()
     for (const [key, value] of this.#owned) {
-      // not if somebody else has set it since
+      // not a key that another client has set since
       if (this.#data.value(key) === value) this.#data.delete(key)
     }
     this.#owned.clear()
@@ -81,7 +86,7 @@ export class Session {
     }
   }
 
-  /** The value is copied: it may share memory with a network buffer or with the caller. */
+  /** The value is copied, as it may share memory with a network buffer or with the caller. */
   #set({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }): void {
     const own = new Uint8Array(value)
     this.#data.set(key, own, timeToLive)
@@ -123,7 +128,7 @@ export class Session {
     this.#answer(id, { result: null })
   }
 
-  /** A call that was answered meanwhile is left alone: the answer is on its way. */
+  /** Does nothing for a call that was answered in the meantime: its answer is under way. */
   #cancel(id: number): void {
     const wait = this.#waits.get(id)
     if (wait === undefined) return

@@ -5,7 +5,7 @@ import { errorOf, thrownBy } from '../support/outcome.ts'
 jest.setTimeout(60_000)
 
 describe('initDeviceMesh', () => {
-  it('lays the ranks out with the last axis fastest', async () => {
+  it('arranges the ranks with the last axis fastest', async () => {
     const meshes = await runWorld({ size: 12 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 3, tp: 2 }, world)
       return {
@@ -55,7 +55,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('lies over any group', async () => {
+  it('may divide any group', async () => {
     await runWorld({ size: 4 }, async (world) => {
       const half = await initDeviceMesh({ node: 2, local: 2 }, world)
       const inner = await initDeviceMesh({ x: 2 }, half.local)
@@ -64,7 +64,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('has parts along several axes, flattened and as meshes', async () => {
+  it('has parts along several axes, as flattened groups and as meshes', async () => {
     await runWorld({ size: 8, seed: 3 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
       expect([mesh.axes, mesh.size]).toEqual([['dp', 'pp', 'tp'], 8])
@@ -89,7 +89,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('translates places and ranks', async () => {
+  it('translates between coordinates and ranks', async () => {
     await runWorld({ size: 6 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, tp: 3 }, world)
       for (let rank = 0; rank < 6; rank++) {
@@ -105,7 +105,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('names the axis and the rank that does not come, and can be aborted', async () => {
+  it('names the axis and the rank that does not call it, and can be aborted', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) return
       const error = await errorOf(() => initDeviceMesh({ tp: 2 }, world, { timeout: 50 }))

@@ -30,14 +30,14 @@ describeEveryStore((stores) => {
       },
     )
 
-    it('refuses a sum that it could not hold exactly', async () => {
+    it('refuses a sum that cannot be exact', async () => {
       const { one, other } = stores()
       await one.add('n', Number.MAX_SAFE_INTEGER)
       await expect(other.add('n', 1)).rejects.toMatchObject({ code: 'ERR_TSR_STORE_TYPE' })
       expect(await other.add('n', -1)).toBe(Number.MAX_SAFE_INTEGER - 1)
     })
 
-    it('sets only if the value is the expected one, and says so', async () => {
+    it('sets a key only if its value is the expected one, and returns which it was', async () => {
       const { one, other } = stores()
       const missing = await one.compareSet('k', 'a', 'b')
       expect(missing).toEqual({ success: false, value: undefined })
@@ -54,7 +54,7 @@ describeEveryStore((stores) => {
       expect(text(await one.get('k'))).toBe('d')
     })
 
-    it('lets exactly one of many win', async () => {
+    it('lets exactly one of many callers win', async () => {
       const { one, other } = stores()
       const outcomes = await Promise.all(
         Array.from({ length: 20 }, (_, i) =>

@@ -3,7 +3,7 @@ import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
   describe('keys', () => {
-    it('shows a value to everybody once set has resolved', async () => {
+    it('shows a value to every client once set has resolved', async () => {
       const { one, other } = stores()
       await one.set('k', 'first')
       expect(text(await other.get('k'))).toBe('first')
@@ -11,7 +11,7 @@ describeEveryStore((stores) => {
       expect(await one.get('k')).toEqual(Uint8Array.of(0, 255))
     })
 
-    it('keeps the empty key, the empty value and any text', async () => {
+    it('accepts the empty key, the empty value and any text', async () => {
       const { one, other } = stores()
       await one.set('', '')
       await one.set('schlüssel/🗝', 'wörter ✓')
@@ -32,7 +32,7 @@ describeEveryStore((stores) => {
       expect(Buffer.isBuffer(got)).toBe(false)
     })
 
-    it('takes values of 8 MiB and keys of 8 KiB, and no byte more', async () => {
+    it('accepts values of 8 MiB and keys of 8 KiB, and not a byte more', async () => {
       const { one, other } = stores()
       const room = 8192 - (await longestPrefix(one))
       const value = new Uint8Array(8 * 1024 * 1024).fill(7)
@@ -51,7 +51,7 @@ describeEveryStore((stores) => {
       await expect(tooLong).rejects.toMatchObject({ code: 'ERR_TSR_STORE_LIMIT' })
     })
 
-    it('says whether all keys exist', async () => {
+    it('returns whether all keys exist', async () => {
       const { one, other } = stores()
       await one.set('a', '')
       expect(await other.check(['a'])).toBe(true)
@@ -59,7 +59,7 @@ describeEveryStore((stores) => {
       expect(await other.check([])).toBe(true)
     })
 
-    it('says whether a deleted key existed', async () => {
+    it('returns whether a deleted key existed', async () => {
       const { one, other } = stores()
       await one.set('a', '')
       expect(await other.delete('a')).toBe(true)
@@ -67,7 +67,7 @@ describeEveryStore((stores) => {
       expect(await one.check(['a'])).toBe(false)
     })
 
-    it('lists the keys of a prefix, sorted', async () => {
+    it('lists the keys with a prefix, sorted', async () => {
       const { one, other } = stores()
       for (const key of ['b/2', 'a', 'b/10', 'b', 'c']) await one.set(key, '')
       expect(await other.list('b')).toEqual(['b', 'b/10', 'b/2'])

@@ -3,7 +3,7 @@ import { describeEveryStore, promiseOf, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
   describe('time to live', () => {
-    it('forgets a key and tells those who watch it', async () => {
+    it('deletes a key and tells its watchers', async () => {
       const { one, other } = stores()
       const events: StoreEvent[] = []
       await one.watch('k', (event) => events.push(event))
@@ -14,7 +14,7 @@ describeEveryStore((stores) => {
       expect(events.map(({ value }) => text(value))).toEqual(['v', undefined])
     })
 
-    it('starts again with every set, and ends with one that has none', async () => {
+    it('restarts with every set, and ends with a set without one', async () => {
       const { one, other } = stores()
       await one.set('k', '1', { timeToLive: 1 })
       await one.set('k', '2', { timeToLive: 2 ** 40 })
@@ -26,7 +26,7 @@ describeEveryStore((stores) => {
       expect(await other.check(['k', 'l'])).toBe(true)
     })
 
-    it('goes on when a value is changed by add and append', async () => {
+    it('is kept by add and append', async () => {
       const { one, other } = stores()
       const deletions = [await watchDeletion(one, 'k'), await watchDeletion(other, 'l')]
       await one.set('k', '1', { timeToLive: 20 })
@@ -38,7 +38,7 @@ describeEveryStore((stores) => {
   })
 
   describe('while connected', () => {
-    it('is an ordinary key as long as its owner is there', async () => {
+    it('is an ordinary key as long as its owner is connected', async () => {
       const { one, other } = stores()
       await one.set('k', 'v', { whileConnected: true })
       expect(text(await other.get('k'))).toBe('v')
@@ -47,7 +47,7 @@ describeEveryStore((stores) => {
   })
 
   describe('watching', () => {
-    it('tells every change of a key in order, until it is ended', async () => {
+    it('reports every change of a key in order, until it is ended', async () => {
       const { one, other } = stores()
       const seen: (string | undefined)[] = []
       const stop = await one.watch('k', ({ key, value }) =>
@@ -67,7 +67,7 @@ describeEveryStore((stores) => {
       await stop()
     })
 
-    it('tells everybody who watches', async () => {
+    it('reports changes to every watcher', async () => {
       const { one, other } = stores()
       const deletions = [await watchDeletion(one, 'k'), await watchDeletion(other, 'k')]
       await one.set('k', '')

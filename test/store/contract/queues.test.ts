@@ -2,7 +2,7 @@ import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
   describe('queues', () => {
-    it('hands values out in their order, each to one caller', async () => {
+    it('delivers values in order, each to one caller', async () => {
       const { one, other } = stores()
       expect(await one.queuePush('q', 'a')).toBe(1)
       expect(await other.queuePush('q', 'b')).toBe(2)
@@ -12,7 +12,7 @@ describeEveryStore((stores) => {
       expect(await other.queueLength('q')).toBe(0)
     })
 
-    it('serves those who wait in the order they came', async () => {
+    it('serves waiting callers in the order of their calls', async () => {
       const { one, other } = stores()
       const first = one.queuePop('q')
       await one.check([])
@@ -24,7 +24,7 @@ describeEveryStore((stores) => {
       expect(await one.queueLength('q')).toBe(0)
     })
 
-    it('loses and doubles nothing when many push and pop', async () => {
+    it('neither loses nor duplicates values when many push and pop', async () => {
       const { one, other } = stores()
       const popped = Promise.all(
         Array.from({ length: 60 }, (_, i) => (i % 2 === 0 ? one : other).queuePop('q')),

@@ -2,7 +2,7 @@ import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
   describe('waiting', () => {
-    it('hands a value to those who came before it', async () => {
+    it('gives a value to the calls that have waited for it', async () => {
       const { one, other } = stores()
       const waiting = [one.get('k'), other.get('k'), one.wait(['k', 'l'])] as const
       await other.set('l', '')
@@ -51,7 +51,7 @@ describeEveryStore((stores) => {
       await expect(one.queuePop('tasks', { timeout: 0 })).rejects.toThrow(/missing: \S*tasks\./)
     })
 
-    it('finds what exists even without time to wait', async () => {
+    it('finds existing keys with a time-out of 0', async () => {
       const { one, other } = stores()
       await one.set('k', 'v')
       await one.queuePush('q', 'w')
@@ -81,7 +81,7 @@ describeEveryStore((stores) => {
       await expect(one.get('k', { signal })).rejects.toMatchObject(aborted)
     })
 
-    it('gives what an aborted caller waited for to the next one', async () => {
+    it('gives a value that an aborted call has waited for to the next call', async () => {
       const { one, other } = stores()
       const abort = new AbortController()
       const given = one.queuePop('q', { signal: abort.signal })

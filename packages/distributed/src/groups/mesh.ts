@@ -2,25 +2,28 @@ import { tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
 import { newGroupOf } from './group.ts'
 
-/** Facts and calls of a mesh that are no axes. */
+/** A number for each axis. */
+type Coordinate<Axis extends string> = Readonly<Record<Axis, number>>
+
+/** What a mesh has beside its axes. */
 export interface MeshFacts<Axis extends string> {
-  /** Names of the axes, the last the fastest. */
+  /** Names of the axes. The last axis varies fastest from one rank to the next. */
   readonly axes: readonly Axis[]
   /** Number of ranks along each axis. */
-  readonly shape: Readonly<Record<Axis, number>>
+  readonly shape: Coordinate<Axis>
   /** Number of ranks. */
   readonly size: number
-  /** This rank's place along each axis. */
-  readonly coordinate: Readonly<Record<Axis, number>>
-  /** The group the mesh lies over: all its ranks, the last axis fastest. */
+  /** This rank's position along each axis. */
+  readonly coordinate: Coordinate<Axis>
+  /** The group of all ranks of the mesh. */
   readonly world: ProcessGroup
-  /** The rank in `world` at this place; an axis that is not named: at this rank's own. */
-  rankAt(place: Readonly<Partial<Record<Axis, number>>>): number
-  /** The place of a rank of `world`. */
-  coordinateOf(rank: number): Readonly<Record<Axis, number>>
+  /** The rank in `world` at a coordinate; along axes that are not named it is this rank's own. */
+  rankAt(coordinate: Partial<Coordinate<Axis>>): number
+  /** The coordinate of a rank of `world`. */
+  coordinateOf(rank: number): Coordinate<Axis>
   /**
-   * The part of the mesh that goes through this rank along these axes, in this order. Its `world` is
-   * those axes flattened into one group. All ranks of that part call it; asked again, it is the same.
+   * The part of the mesh along these axes, in this order, that this rank is in. Its `world` is these
+   * axes flattened into one group. All ranks of that part call it; a second call returns the same.
    *
    * @example
    * const shards = await mesh.get('dp', 'tp')
@@ -29,30 +32,30 @@ export interface MeshFacts<Axis extends string> {
   get<Part extends Axis>(...axes: readonly Part[]): Promise<DeviceMesh<Part>>
 }
 
-/** The ranks of a group as a grid with named axes; each axis is this rank's group along it. */
+/** The ranks of a group in a grid with named axes; each axis is this rank's group along it. */
 export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<Axis, ProcessGroup>>
 
-/** `then` would make a promise of the mesh. */
+/** Names that an axis must not have; `then` would make a promise of the mesh. */
 const reserved: ReadonlySet<string> = new Set<keyof MeshFacts<string> | 'then'>([
   ...(['axes', 'shape', 'size', 'coordinate', 'world'] as const),
   ...(['rankAt', 'coordinateOf', 'get', 'then'] as const),
 ])
 
 /**
- * Lays the ranks of `world` out as a grid, the last axis fastest, and makes this rank's group along
- * each axis. All ranks call it with the same shape; an axis of size 1 is a group of one.
+ * Arranges the ranks of `world` in a grid and makes this rank's group along each axis. All ranks call
+ * it with the same shape. An axis of size 1 is a group of one.
  *
  * @throws ERR_TSR_MESH_SHAPE when the sizes do not multiply to the number of ranks
  */
 export async function deviceMeshOf<Axis extends string>(
   world: ProcessGroup,
-  shape: Readonly<Record<Axis, number>>,
+  shape: Coordinate<Axis>,
   options: JoinOptions = {},
 ): Promise<DeviceMesh<Axis>> {
   const axes = checkShape(world, shape)
-  const coordinate = placesOf(shape, world.rank)
+  const coordinate = coordinateIn(shape, world.rank)
   const making = axes.map(async (axis) => {
-    const ranks = strided(shape, coordinate, axis)
+    const ranks = ranksAlong(shape, coordinate, [axis])
     return await newGroupOf(world, ranks, { ...options, name: nameOf(axis, ranks) })
   })
   const made = await Promise.allSettled(making)
@@ -70,12 +73,12 @@ export async function deviceMeshOf<Axis extends string>(
 
 function meshOf<Axis extends string>(
   world: ProcessGroup,
-  shape: Readonly<Record<Axis, number>>,
+  shape: Coordinate<Axis>,
   groups: Readonly<Record<Axis, ProcessGroup>>,
   options: JoinOptions,
 ): DeviceMesh<Axis> {
-  const axes = Object.keys(shape) as Axis[]
-  const coordinate = placesOf(shape, world.rank)
+  const axes = axesOf(shape)
+  const coordinate = coordinateIn(shape, world.rank)
   const parts = new Map<string, Promise<unknown>>()
   const facts: MeshFacts<Axis> = {
     axes,
@@ -83,9 +86,9 @@ function meshOf<Axis extends string>(
     size: world.size,
     coordinate,
     world,
-    rankAt: (place) => rankOf(shape, { ...coordinate, ...place }),
+    rankAt: (given) => rankOf(shape, { ...coordinate, ...given }),
     coordinateOf: (rank) => {
-      if (Number.isInteger(rank) && rank >= 0 && rank < world.size) return placesOf(shape, rank)
+      if (Number.isInteger(rank) && rank >= 0 && rank < world.size) return coordinateIn(shape, rank)
       const facts = { operation: 'coordinateOf', peer: rank, group: world.name, size: world.size }
       throw tsrError('ERR_TSR_RANK_RANGE', facts)
     },
@@ -94,7 +97,7 @@ function meshOf<Axis extends string>(
       const key = wanted.join()
       const part = parts.get(key) ?? partOf(facts, groups, wanted, options)
       parts.set(key, part)
-      // one that failed may be asked for again
+      // after a failure it may be asked for again
       part.catch(() => parts.delete(key))
       return (await part) as DeviceMesh<Part>
     },
@@ -110,7 +113,7 @@ async function partOf<Axis extends string, Part extends Axis>(
 ): Promise<DeviceMesh<Part>> {
   const pick = <T>(record: Readonly<Record<Axis, T>>): Record<Part, T> =>
     Object.fromEntries(wanted.map((axis) => [axis, record[axis]])) as Record<Part, T>
-  const ranks = flattened(shape, coordinate, wanted)
+  const ranks = ranksAlong(shape, coordinate, wanted)
   const flat =
     wanted.length === 1
       ? groups[wanted[0]!]
@@ -124,14 +127,11 @@ function nameOf(axes: string, ranks: readonly number[]): string {
   return `${axes} [${ranks.join(',')}]`
 }
 
-function checkShape<Axis extends string>(
-  world: ProcessGroup,
-  shape: Readonly<Record<Axis, number>>,
-): Axis[] {
-  const axes = Object.keys(shape) as Axis[]
+function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<Axis>): Axis[] {
+  const axes = axesOf(shape)
   const text = JSON.stringify(shape)
   for (const axis of axes) {
-    // an object puts names that are whole numbers first, so they could not be in order
+    // an object puts keys that are whole numbers first, whatever their order was
     if (
       !Number.isInteger(shape[axis]) ||
       shape[axis] < 1 ||
@@ -142,7 +142,7 @@ function checkShape<Axis extends string>(
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'shape', value: text, expected })
     }
   }
-  const product = axes.reduce((all, axis) => all * shape[axis], 1)
+  const product = axes.reduce((product, axis) => product * shape[axis], 1)
   if (product !== world.size) {
     throw tsrError('ERR_TSR_MESH_SHAPE', { shape: text, product, size: world.size })
   }
@@ -156,60 +156,50 @@ function checkAxes(axes: readonly string[], wanted: readonly string[]): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'axes', value: wanted.join(', '), expected })
 }
 
-/*
- * Where ranks are in a grid with named axes, of which the last is the fastest.
- */
-
-type Shape<Axis extends string> = Readonly<Record<Axis, number>>
-
-function axesOf<Axis extends string>(shape: Shape<Axis>): Axis[] {
+function axesOf<Axis extends string>(shape: Coordinate<Axis>): Axis[] {
   return Object.keys(shape) as Axis[]
 }
 
-/** The place of a rank along each axis. */
-function placesOf<Axis extends string>(shape: Shape<Axis>, rank: number): Record<Axis, number> {
-  const places = {} as Record<Axis, number>
+/** The coordinate of a rank. */
+function coordinateIn<Axis extends string>(
+  shape: Coordinate<Axis>,
+  rank: number,
+): Record<Axis, number> {
+  const coordinate = {} as Record<Axis, number>
   let rest = rank
   for (const axis of axesOf(shape).reverse()) {
-    places[axis] = rest % shape[axis]
+    coordinate[axis] = rest % shape[axis]
     rest = Math.floor(rest / shape[axis])
   }
-  return places
+  return coordinate
 }
 
-/** @throws ERR_TSR_ARGUMENT for a place outside, or an axis that does not exist */
+/** @throws ERR_TSR_ARGUMENT for a coordinate outside the mesh, or an axis that does not exist */
 function rankOf<Axis extends string>(
-  shape: Shape<Axis>,
-  places: Readonly<Record<Axis, number>>,
+  shape: Coordinate<Axis>,
+  coordinate: Coordinate<Axis>,
 ): number {
   const axes = axesOf(shape)
-  for (const axis of axesOf(places)) {
-    const place = places[axis]
-    const isInside = Number.isInteger(place) && place >= 0 && place < shape[axis]
+  for (const axis of axesOf(coordinate)) {
+    const at = coordinate[axis]
+    const isInside = Number.isInteger(at) && at >= 0 && at < shape[axis]
     if (isInside && axes.includes(axis)) continue
-    const value = JSON.stringify(places)
-    const expected = `places from 0 to below ${JSON.stringify(shape)}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'place', value, expected })
+    const value = JSON.stringify(coordinate)
+    const expected = `from 0 to below ${JSON.stringify(shape)}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'coordinate', value, expected })
   }
-  return axes.reduce((rank, axis) => rank * shape[axis] + places[axis], 0)
+  return axes.reduce((rank, axis) => rank * shape[axis] + coordinate[axis], 0)
 }
 
-/** The ranks along one axis, through a place. */
-function strided<Axis extends string>(
-  shape: Shape<Axis>,
-  through: Readonly<Record<Axis, number>>,
-  axis: Axis,
-): number[] {
-  return Array.from({ length: shape[axis] }, (_, i) => rankOf(shape, { ...through, [axis]: i }))
-}
-
-/** The ranks of several axes, through a place; the last of `axes` is the fastest. */
-function flattened<Axis extends string>(
-  shape: Shape<Axis>,
-  through: Readonly<Record<Axis, number>>,
+/** The ranks along some axes that have this coordinate along all others; the last axis is fastest. */
+function ranksAlong<Axis extends string>(
+  shape: Coordinate<Axis>,
+  coordinate: Coordinate<Axis>,
   axes: readonly Axis[],
 ): number[] {
   const part = Object.fromEntries(axes.map((axis) => [axis, shape[axis]])) as Record<Axis, number>
-  const size = axes.reduce((all, axis) => all * shape[axis], 1)
-  return Array.from({ length: size }, (_, i) => rankOf(shape, { ...through, ...placesOf(part, i) }))
+  const size = axes.reduce((product, axis) => product * shape[axis], 1)
+  return Array.from({ length: size }, (_, i) =>
+    rankOf(shape, { ...coordinate, ...coordinateIn(part, i) }),
+  )
 }

@@ -1,4 +1,4 @@
-import { choice, count, flag, positive, tsrError, where } from '@tsrun/core'
+import { choice, count, flag, positive, refuseUnknown, tsrError, where } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import {
   dtypeNames,
@@ -13,13 +13,16 @@ import type {
   CallOptions,
   CollectiveOptions,
   JoinOptions,
+  MessageOptions,
+  MonitoredBarrierOptions,
   ReduceOptions,
   Source,
 } from '../../process-group.ts'
 import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
 /*
- * The checks of calls. Most calls have no options, or few: what is left out costs nothing here.
+ * The checks of calls. They are on the path of every call, so an option that is left out costs
+ * nothing.
  */
 
 /** The group that a call is made on, from this rank's side. */
@@ -35,10 +38,30 @@ export interface Named {
   readonly buffer: AnyTypedArray | null
 }
 
+type AnyOptions = MessageOptions & ReduceOptions & MonitoredBarrierOptions
+
+const optionNames = Object.keys({
+  algorithm: true,
+  deterministic: true,
+  dtype: true,
+  label: true,
+  op: true,
+  signal: true,
+  tag: true,
+  timeout: true,
+  waitAllRanks: true,
+} satisfies Record<keyof AnyOptions, true>)
+const knownNames = new Set(optionNames)
+
 const dtypeRule = choice(dtypeNames).optional()
 const tagRule = count({ to: 2 ** 31 - 1 }).default(0)
 const timeoutRule = positive('milliseconds above 0')
 const flagRule = flag()
+
+/** Refuses options that no call has. @throws ERR_TSR_ARGUMENT */
+export function checkOptionNames(options: CallOptions): void {
+  for (const name in options) if (!knownNames.has(name)) refuseUnknown(options, optionNames)
+}
 
 /** @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT */
 export function checkBuffer(

@@ -7,7 +7,7 @@ import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './ar
 import type { Call, Starter } from './operations.ts'
 import type { FollowedWork } from './work.ts'
 
-/** @param tag - checked, or above those of users */
+/** @param tag - checked, or above the tags of users */
 export function sendCall(
   member: Member,
   buffer: AnyTypedArray,
@@ -77,8 +77,7 @@ export function startBatch(
   const signal = AbortSignal.any(signals)
   // one listener for each message
   setMaxListeners(0, signal)
-  // Node 20 holds the sources of `AbortSignal.any` weakly: the caller's time-out would be collected
-  const all = { ...options, signal, signals }
+  const all = { ...options, signal }
   const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
     kindRule.check(`messages[${i}].op`, op)
     const tag = checkTag(given)
@@ -88,7 +87,8 @@ export function startBatch(
   })
   const works: FollowedWork<unknown>[] = []
   try {
-    for (const call of calls) works.push(starter.start<unknown>(call))
+    // Node 20 holds the sources of `AbortSignal.any` weakly: a caller's time-out would be collected
+    for (const call of calls) works.push(starter.start<unknown>({ ...call, held: signals }))
   } catch (error) {
     giveUp.abort()
     for (const work of works) work.then(undefined, () => undefined)

@@ -4,7 +4,7 @@ import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { AlgorithmName, Operation, OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { CallOptions } from '../../process-group.ts'
-import { checkTimeout, type CheckedReduction } from './arguments.ts'
+import { checkOptionNames, checkTimeout, type CheckedReduction } from './arguments.ts'
 import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import { OperationWork, type FollowedWork } from './work.ts'
@@ -23,11 +23,11 @@ export interface Call<T = void> {
   readonly tag?: number
   readonly reduction?: CheckedReduction
   readonly algorithm?: AlgorithmName
-  /** A position that was reserved; default: the next one. */
+  /** A reserved position among the group's collectives. Default: the next one. */
   readonly sequence?: number
   /** Numbers for the engine, and room for its answer; see `Operation.table`. */
   readonly table?: readonly number[]
-  /** Factor of the time-out. */
+  /** The time-out is multiplied by it. */
   readonly patience?: number
   /** What the call resolves to, by what the engine left in the table. Default: undefined. */
   readonly resultOf?: (table: Float64Array) => T
@@ -36,6 +36,8 @@ export interface Call<T = void> {
   /** Called at the end in any case, also when the call is refused. */
   readonly onEnd?: () => void
   readonly options: CallOptions | undefined
+  /** Kept from garbage collection until the operation has ended. */
+  readonly held?: unknown
 }
 
 /** Starts calls. */
@@ -101,6 +103,7 @@ export class Operations implements Starter {
     let staged: StagedBuffers | undefined
     try {
       if (this.#isFinished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })
+      if (options !== undefined) checkOptionNames(options)
       const timeout = checkTimeout(options?.timeout, this.#group.timeout) * (call.patience ?? 1)
       const isMessage = name === 'send' || name === 'recv'
       if (isMessage && call.peer === rank) return this.#self.start(call, timeout)
@@ -141,7 +144,7 @@ export class Operations implements Starter {
     }
   }
 
-  /** Refuses new ones and waits for those under way; what does not end soon is aborted. */
+  /** Refuses further calls and waits for the operations under way; it aborts those that take long. */
   async finish(): Promise<void> {
     this.#isFinished = true
     this.#self.finish()
@@ -159,7 +162,7 @@ export class Operations implements Starter {
   #keep(work: OperationWork<unknown>): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
-    // frees what belongs to operations that have ended and that nobody has asked for
+    // frees what belongs to operations that have ended and that nobody awaits
     for (const each of this.#pending) each.isCompleted()
     this.#sweepAt = 2 * this.#pending.size + 100
   }

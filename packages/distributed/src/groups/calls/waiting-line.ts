@@ -4,8 +4,8 @@ import { packageFolder } from '../../package-folder.ts'
 const ownPlaces = [packageFolder.pathname, fileURLToPath(packageFolder), '(node:', ' node:']
 
 /**
- * Puts the lines of the script that waited first in the stack of an operation's error: the rest of
- * it comes from the engine, which mostly runs in another thread and knows no callers.
+ * Puts the lines of the script that waits at the top of the stack of an operation's error. The stack
+ * itself is that of the engine, which usually runs in another thread and does not know the callers.
  */
 export function showWaitingLine(error: unknown): void {
   if (!hasStack(error)) return
@@ -23,8 +23,8 @@ export function showWaitingLine(error: unknown): void {
 }
 
 /**
- * Rejects with `error`, its stack led by the lines that await this promise: V8 finds them by the
- * promises' reactions, which are there two microtasks later.
+ * Rejects with `error` after adding the lines that await this promise to its stack. V8 finds them
+ * through the reactions of the promises, which are in place two microtasks later.
  */
 export async function failWithWaitingLine(error: unknown): Promise<never> {
   await Promise.resolve()

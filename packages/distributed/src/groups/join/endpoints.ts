@@ -4,9 +4,9 @@ import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-fi
 import type { Endpoint } from '../../transports/dialer.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
-import type { InitSettings } from './options.ts'
-import type { Joining } from './generations.ts'
 import { presenceKey } from '../membership/world.ts'
+import type { Joining } from './generations.ts'
+import type { InitSettings } from './options.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /** Removes what an earlier process of this rank has left. To be called before `announcePresence`. */
@@ -33,7 +33,13 @@ interface Published extends Endpoint {
   readonly tuning: TuningIdentity
 }
 
-/** Publishes where this rank listens, and waits until all other ranks have done the same. */
+/**
+ * Publishes where this rank listens, waits until all other ranks have done the same, and agrees with
+ * them on who shares memory with whom.
+ *
+ * @throws ERR_TSR_TIMEOUT naming the ranks that are missing, ERR_TSR_TRANSPORT_UNAVAILABLE,
+ *   ERR_TSR_LOOPBACK, ERR_TSR_TUNING
+ */
 export async function exchangeEndpoints(
   { rank, worldSize, token, environment, sharedMemory }: InitSettings,
   { store, generation, timeout, signal, incarnation }: Joining,

@@ -4,30 +4,30 @@ import type { Store, StoreCallOptions } from '@tsrun/store'
 import type { Sharing } from '../../transports/shared-memory/neighbours.ts'
 import { openSegment, type SegmentAddress } from '../../transports/shared-memory/segment.ts'
 
-/** What this rank knows about the segments of all ranks. */
+/** The shared-memory segments of all ranks, as this rank knows them. */
 export interface SegmentSurvey {
   readonly rank: number
   /** By rank; undefined where a rank offers none. */
   readonly segments: readonly (SegmentAddress | undefined)[]
-  /** Whether ranks of this host that share no memory are an error; else tcp serves them. */
+  /** Whether it is an error if ranks of this host cannot share memory; otherwise tcp serves them. */
   readonly isRequired: boolean
   readonly wait: StoreCallOptions
 }
 
-/** What a rank says about the segments of the others. */
-interface Opinion {
+/** What a rank tells the others about their segments. */
+interface Report {
   /** Ranks whose segment it has opened. */
   readonly opened: readonly number[]
-  /** Why it does not join, so that the others need not wait for it. */
+  /** Why it cannot join, so that the others do not wait for it. */
   readonly refusal?: string
 }
 
 /**
- * Opens the segments of this host's other ranks, and agrees with all ranks on who shares memory with
- * whom: two ranks do when each could open the other's segment. All ranks must call it.
+ * Opens the segments of the other ranks of this host, and agrees with all ranks on who shares memory
+ * with whom: two ranks do when each could open the segment of the other. All ranks must call it.
  *
  * @returns undefined when no rank shares memory with another
- * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, on all ranks, when memory that one requires cannot be shared
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE on all ranks, when one requires memory that cannot be shared
  */
 export async function agreeOnSharing(
   store: Store,
@@ -54,22 +54,22 @@ export async function agreeOnSharing(
     const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
     const refuses = reasons.length > 0 && isRequired
     if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
-    const own: Opinion = { opened: indicesOf(opened), ...(refuses && { refusal: reason }) }
+    const own: Report = { opened: indicesOf(opened), ...(refuses && { refusal: reason }) }
     const keyOf = (peer: number): string => `sharing/${peer}`
     await store.set(keyOf(rank), JSON.stringify(own))
     await store.wait(
       segments.map((_, peer) => keyOf(peer)),
       wait,
     )
-    const opinions = await Promise.all(
+    const reports = await Promise.all(
       segments.map(async (_, peer) => {
         const text = new TextDecoder().decode(await store.get(keyOf(peer), wait))
-        return JSON.parse(text) as Opinion
+        return JSON.parse(text) as Report
       }),
     )
-    checkRefusals(opinions)
-    const neighbours = opinions.map((opinion, a) =>
-      opinion.opened.filter((b) => opinions[b]?.opened.includes(a) === true),
+    checkRefusals(reports)
+    const neighbours = reports.map((report, a) =>
+      report.opened.filter((b) => reports[b]?.opened.includes(a) === true),
     )
     for (const peer of opened.keys()) if (!neighbours[rank]!.includes(peer)) release(peer)
     return neighbours.every((peers) => peers.length === 0)

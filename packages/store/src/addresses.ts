@@ -7,8 +7,8 @@ import { hostname, networkInterfaces } from 'node:os'
 import { tsrError } from '@tsrun/core'
 
 /**
- * The address of the interface that leads to `host`: the one that peers can reach. Nothing is sent:
- * connecting a UDP socket only asks the routing table.
+ * The address of the interface that leads to `host`, at which peers can reach this process. Nothing
+ * is sent: connecting a UDP socket only consults the routing table.
  */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
   const { address, family } = await lookup(host)
@@ -26,7 +26,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
  * The address that `--iface` names: an address of this host, or the first one of an interface,
  * IPv4 before IPv6.
  *
- * @throws ERR_TSR_INTERFACE naming what there is
+ * @throws ERR_TSR_INTERFACE naming the interfaces that exist
  */
 export function addressOfInterface(name: string): string {
   const interfaces = networkInterfaces()
@@ -40,19 +40,19 @@ export function addressOfInterface(name: string): string {
   throw tsrError('ERR_TSR_INTERFACE', { name, known: known === '' ? 'none' : known })
 }
 
-/** All addresses of this host; any of 127.0.0.0/8 counts as one as well, see `isLoopback`. */
+/** The addresses of this host's interfaces. All of 127.0.0.0/8 lead here too, see `isLoopback`. */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
 }
 
-/** Whether only this host reaches the IP address. */
+/** Whether the IP address can be reached only from this host. */
 export function isLoopback(address: string): boolean {
   return /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address) || address === '::1'
 }
 
 /**
- * The same text for processes that share a network, loopback included: the kernel's boot and the
- * network namespace; without /proc the host name.
+ * A text that is the same for processes that share a network, loopback included: it names the boot of
+ * the kernel and the network namespace, or the host where there is no /proc.
  */
 export function hostIdentity(): string {
   try {
@@ -61,4 +61,9 @@ export function hostIdentity(): string {
   } catch {
     return hostname()
   }
+}
+
+/** Host and port as one text for messages: `node0:29500`, `[::1]:29500`. */
+export function nameEndpoint(host: string, port: number): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${String(port)}`
 }

@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { runWorld } from '@tsrun/distributed'
-import { errorOf } from '../support/outcome.ts'
+import { errorOf } from '../../support/outcome.ts'
 
-it("gives a batch up at the caller's time-out, which nothing else holds", async () => {
+it("gives a batch up at the caller's time-out, which no one else holds", async () => {
   setFlagsFromString('--expose-gc')
   const collecting = setInterval(runInNewContext('gc') as () => void, 20).unref()
   const [error] = await runWorld({ size: 2 }, async (group) => {

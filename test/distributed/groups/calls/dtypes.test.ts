@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { errorOf, thrownBy } from '../support/outcome.ts'
-import { dtypes, fill, newArray, reduced, sameBits } from '../support/values.ts'
+import { errorOf, thrownBy } from '../../support/outcome.ts'
+import { dtypes, fill, newArray, reduced, sameBits } from '../../support/values.ts'
 
 jest.setTimeout(60_000)
 
@@ -14,7 +14,7 @@ const one = { float16: 0x3c00, bfloat16: 0x3f80 } as const
 const two = { float16: 0x4000, bfloat16: 0x4000 } as const
 
 describe('the dtype of a buffer', () => {
-  it.each(dtypes)('is that which the arena gave it, for its parts too: %s', async (dtype) => {
+  it.each(dtypes)('is the one that it was allocated for, for its parts too: %s', async (dtype) => {
     await onTwo(async (group) => {
       const whole = group.alloc(dtype, 40)
       const part = whole.subarray(3, 33)
@@ -29,7 +29,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it.each(['float16', 'bfloat16'] as const)('is told by an option: %s', async (dtype) => {
+  it.each(['float16', 'bfloat16'] as const)('is given by an option: %s', async (dtype) => {
     await onTwo(async (group) => {
       const buffer = Uint16Array.of(one[dtype])
       await group.allReduce(buffer, { dtype })
@@ -37,7 +37,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('of 16-bit words is asked for', async () => {
+  it('of 16-bit words has to be given', async () => {
     await onTwo(async (group) => {
       expect(thrownBy(() => group.allReduce(new Uint16Array(3)))).toMatchObject({
         code: 'ERR_TSR_BUFFER',
@@ -47,7 +47,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('of bytes is uint8, or bool with the option, also where the arena gave another', async () => {
+  it('of bytes is uint8, or bool with the option, also in an array of another dtype', async () => {
     await onTwo(async (group) => {
       const buffer = Uint8Array.of(255, 1, 0)
       await group.allReduce(buffer)
@@ -60,7 +60,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('must fit its array, and exist', async () => {
+  it('must exist and fit the array', async () => {
     await onTwo(async (group) => {
       const wrong = thrownBy(() => group.allReduce(new Float32Array(1), { dtype: 'bfloat16' }))
       expect(wrong).toMatchObject({
@@ -117,7 +117,7 @@ describe('reductions', () => {
     expect(thrownBy(() => premulSum(factor as number))?.code).toBe('ERR_TSR_ARGUMENT')
   })
 
-  it('premulSum by its bare name says how to call it', async () => {
+  it('premulSum as a plain name is refused with a hint', async () => {
     await onTwo(async (group) => {
       const op = 'premulSum' as never
       const error = await errorOf(() => group.allReduce(new Float32Array(1), { op }))

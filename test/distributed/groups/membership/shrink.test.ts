@@ -1,8 +1,12 @@
 import { jest } from '@jest/globals'
 import type { ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { errorOf } from '../support/outcome.ts'
-import { SteppedWorld } from '../support/stepped-world.ts'
+import { errorOf } from '../../support/outcome.ts'
+import { SteppedWorld } from '../../support/stepped-world.ts'
+import {
+  survivorsOf,
+  type Vote,
+} from '../../../../packages/distributed/src/groups/membership/shrink.ts'
 
 jest.setTimeout(120_000)
 
@@ -54,7 +58,7 @@ describe('shrink', () => {
     )
   })
 
-  it('ends the group on ranks that have not seen the loss', async () => {
+  it('ends the group on ranks that have not noticed the loss', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     // it waits for rank 0, and needs nothing of the one that leaves
@@ -84,7 +88,7 @@ describe('shrink', () => {
     expect(third).toMatchObject({ code: 'ERR_TSR_EXCLUDED', facts: { rank: 2 } })
   })
 
-  it('goes on without ranks that do not come in time, who are told so', async () => {
+  it('goes on without ranks that do not call it in time, and tells them so', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const options = { timeout: 200, name: 'rest' }
@@ -109,9 +113,67 @@ describe('shrink', () => {
     ])
   })
 
-  it('leaves nothing to make anew in an in-process world', async () => {
+  it('an in-process world cannot be reconfigured', async () => {
     const world = new SteppedWorld(1)
     const error = await errorOf(() => world.groups[0]!.reconfigure())
     expect(error).toMatchObject({ code: 'ERR_TSR_CANNOT_RECONFIGURE' })
+  })
+})
+
+const votes = fc.integer({ min: 1, max: 8 }).chain((size) => {
+  const ranks = Array.from({ length: size }, (_, rank) => rank)
+  return fc.record({
+    members: fc.shuffledSubarray(ranks, { minLength: size }),
+    votes: fc
+      .subarray(ranks)
+      .chain((voters) =>
+        fc.tuple(...voters.map((rank) => fc.subarray(ranks).map((gone) => ({ rank, gone })))),
+      ),
+  })
+})
+
+describe('survivors', () => {
+  it('have voted, and none has lost another', () => {
+    fc.assert(
+      fc.property(votes, ({ members, votes: cast }) => {
+        const all = cast as readonly Vote[]
+        const left = survivorsOf(members, all)
+        for (const rank of left) {
+          const gone = all.find((vote) => vote.rank === rank)!.gone
+          expect(gone.filter((peer) => peer !== rank && left.includes(peer))).toEqual([])
+        }
+        expect(left).toEqual(members.filter((member) => left.includes(member)))
+        // whoever is nobody's loss and has lost nobody stays
+        for (const { rank, gone } of all) {
+          const isApart = all.some((vote) => vote.gone.includes(rank))
+          if (!isApart && gone.every((peer) => !all.some((vote) => vote.rank === peer))) {
+            expect(left).toContain(rank)
+          }
+        }
+      }),
+    )
+  })
+
+  it('do not depend on the order of the votes', () => {
+    fc.assert(
+      fc.property(votes, ({ members, votes: cast }) => {
+        const all = cast as readonly Vote[]
+        expect(survivorsOf(members, [...all].reverse())).toEqual(survivorsOf(members, all))
+      }),
+    )
+  })
+
+  it('are all others where one rank has lost everybody', () => {
+    const gone = [0, 1, 3]
+    const all = [0, 1, 2, 3].map((rank) => ({ rank, gone: rank === 2 ? gone : [2] }))
+    expect(survivorsOf([3, 2, 1, 0], all)).toEqual([3, 1, 0])
+  })
+
+  it('include the lower of two ranks that have lost each other', () => {
+    const all = [
+      { rank: 0, gone: [1] },
+      { rank: 1, gone: [0] },
+    ]
+    expect(survivorsOf([0, 1], all)).toEqual([0])
   })
 })

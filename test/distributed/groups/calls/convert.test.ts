@@ -1,6 +1,6 @@
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { decode, encode } from '../support/arithmetic.ts'
-import { thrownBy } from '../support/outcome.ts'
+import { decode, encode } from '../../support/arithmetic.ts'
+import { thrownBy } from '../../support/outcome.ts'
 
 const alone = (run: (group: ProcessGroup) => void) =>
   runWorld({ size: 1 }, async (group) => {
@@ -9,7 +9,7 @@ const alone = (run: (group: ProcessGroup) => void) =>
   })
 
 describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
-  it('gives each of its 65,536 values as float32, and takes it back', async () => {
+  it('converts each of its 65,536 values to float32 and back', async () => {
     await alone((group) => {
       const halves = group.alloc(dtype, 65_536)
       for (let i = 0; i < halves.length; i++) halves[i] = i

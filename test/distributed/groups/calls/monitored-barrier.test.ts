@@ -1,12 +1,12 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import { errorOf, eventually } from '../support/outcome.ts'
-import { SteppedWorld } from '../support/stepped-world.ts'
+import { errorOf, eventually } from '../../support/outcome.ts'
+import { SteppedWorld } from '../../support/stepped-world.ts'
 
 jest.setTimeout(60_000)
 
 describe('a monitored barrier', () => {
-  it('lets nobody go on before the last has come', async () => {
+  it('lets no rank go on before the last has come', async () => {
     let entered = 0
     await runWorld({ size: 5, seed: 1 }, async (group) => {
       for (let round = 1; round <= 10; round++) {
@@ -38,7 +38,7 @@ describe('a monitored barrier', () => {
     }
   })
 
-  it('says so when it is rank 0 that is missing', async () => {
+  it('names rank 0 when it is the one that is missing', async () => {
     const errors = await runWorld({ size: 2 }, async (group) =>
       group.rank === 0 ? undefined : await errorOf(() => group.monitoredBarrier({ timeout: 50 })),
     )

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { errorOf, thrownBy } from '../support/outcome.ts'
+import { errorOf, thrownBy } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -116,7 +116,7 @@ describe('arguments of exchanges', () => {
     }
   })
 
-  it('detached buffers are refused, and found out when they are detached meanwhile', async () => {
+  it('detached buffers are refused, also when they are detached during the operation', async () => {
     const detached = floats(4)
     detach(detached)
     expect(await amongThree((group) => group.allReduce(detached))).toMatchObject({
@@ -143,7 +143,7 @@ describe('arguments of exchanges', () => {
     expect(errors[1]).toEqual([undefined, undefined])
   })
 
-  it('all are refused after the group was destroyed', async () => {
+  it('all calls are refused after the group was destroyed', async () => {
     await runWorld({ size: 1 }, async (group) => {
       await group.destroy()
       for (const call of [
@@ -161,7 +161,7 @@ describe('arguments of exchanges', () => {
     })
   })
 
-  it('leave no memory taken when they are refused', async () => {
+  it('refused calls leave no memory allocated', async () => {
     await runWorld({ size: 1, memory: 4 * 1024 * 1024 }, async (group) => {
       for (let i = 0; i < 20; i++) {
         thrownBy(() => group.allReduceCoalesced([floats(100_000)], { timeout: -1 }))

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import { errorOf } from '../support/outcome.ts'
+import { errorOf } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -39,7 +39,7 @@ describe('objects', () => {
     })
   })
 
-  it('are sent in order, apart by tag and apart from arrays', async () => {
+  it('are sent in order, separated by tag and from arrays', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       if (group.rank === 0) {
         const sends = values.map((value, i) => group.sendObject(value, 1, { tag: i % 2 }))
@@ -98,7 +98,7 @@ describe('objects', () => {
     })
   })
 
-  it('that do not come time out, and the next receive gets the next object', async () => {
+  it('that do not arrive time out, and the next receive gets the next object', async () => {
     await runWorld({ size: 2, seed: 6 }, async (group) => {
       if (group.rank === 0) {
         const error = await errorOf(() => group.recvObject(1, { timeout: 30 }))
@@ -112,7 +112,7 @@ describe('objects', () => {
     })
   })
 
-  it('are awaited with a time-out and a signal like all else', async () => {
+  it('are awaited with a time-out and a signal like other operations', async () => {
     const aborted = { signal: AbortSignal.abort() }
     const errors = await runWorld({ size: 2 }, async (group) => {
       if (group.rank === 1) return undefined

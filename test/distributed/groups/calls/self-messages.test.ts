@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { errorOf, thrownBy } from '../support/outcome.ts'
+import { errorOf, thrownBy } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -12,8 +12,8 @@ async function asSecond<T>(run: (group: ProcessGroup) => Promise<T>): Promise<T 
   return results[1]
 }
 
-describe('a message to oneself', () => {
-  it('meets its other half, in either order, by tag', async () => {
+describe('a message of a rank to itself', () => {
+  it('matches its send and its receive, in either order, by tag', async () => {
     await asSecond(async (group) => {
       const buffers = [1, 2, 3].map(() => new Float64Array(2))
       const receives = [
@@ -30,7 +30,7 @@ describe('a message to oneself', () => {
     })
   })
 
-  it('may be of objects and of buffers in the arena', async () => {
+  it('may carry objects and buffers of the arena', async () => {
     await asSecond(async (group) => {
       const value = { text: 'x'.repeat(50_000) }
       const received = group.recvObject(1)
@@ -44,7 +44,7 @@ describe('a message to oneself', () => {
     })
   })
 
-  it('fails at once where it would block for good, and leaves nothing behind', async () => {
+  it('fails at once where it would block forever, and leaves nothing behind', async () => {
     await asSecond(async (group) => {
       const buffer = new Int32Array(1)
       expect(
@@ -76,7 +76,7 @@ describe('a message to oneself', () => {
     })
   })
 
-  it('without its other half times out, can be aborted, and ends with the group', async () => {
+  it('that is not matched times out, can be aborted, and ends with the group', async () => {
     await asSecond(async (group) => {
       const options = { timeout: 10, label: 'weights' }
       expect(await errorOf(() => group.send(new Float32Array(1), 1, options))).toMatchObject({
@@ -99,7 +99,7 @@ describe('a message to oneself', () => {
 })
 
 describe('a batch of messages', () => {
-  it('goes round a ring, to oneself too, and says where each came from', async () => {
+  it('works around a ring, includes a rank itself, and returns the sources', async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const { rank, size } = group
       const incoming = Array.from({ length: size }, () => new Int32Array(20_000))
@@ -120,7 +120,7 @@ describe('a batch of messages', () => {
     })
   })
 
-  it('is refused as a whole: nothing of it is started', async () => {
+  it('is refused as a whole, so that none of its messages is started', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       const peer = 1 - group.rank
       const buffer = new Int32Array(1)

@@ -5,7 +5,7 @@ import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
 import { initProcessGroup, type InitOptions } from '@tsrun/distributed'
-import { errorOf } from '../support/outcome.ts'
+import { errorOf } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -64,7 +64,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('gives up when its signal is aborted while a rank that it has called is silent', async () => {
+  it('gives up when its signal is aborted while a rank that it has connected to is silent', async () => {
     const before = openSockets()
     const silent = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1')
     await once(silent, 'listening')
@@ -87,7 +87,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('fails at once when another rank cannot do without shared memory', async () => {
+  it('fails at once when another rank requires shared memory that cannot be had', async () => {
     const store = memoryStore()
     const options = { ...way, arena, store, rank: 0, worldSize: 2 }
     const joining = errorOf(() => initProcessGroup(options))
@@ -101,7 +101,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('names who is missing when its time is up', async () => {
+  it('names the missing ranks when its time is up', async () => {
     const store = memoryStore()
     const options = { ...way, arena, store, rank: 1, worldSize: 3, timeout: 100 }
     const error = await errorOf(() => initProcessGroup(options))

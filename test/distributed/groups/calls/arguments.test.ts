@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { thrownBy } from '../support/outcome.ts'
+import { thrownBy } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -155,6 +155,26 @@ describe('options', () => {
     })
   })
 
+  it('that no call has are refused, naming the nearest', async () => {
+    const options = untyped({ timout: 5 })
+    for (const call of [
+      (group: ProcessGroup) => group.allReduce(floats(1), options),
+      (group: ProcessGroup) => group.barrier(options),
+      (group: ProcessGroup) => group.send(floats(1), 0, options),
+      (group: ProcessGroup) => group.sendObject(1, 0, options),
+    ]) {
+      expect(await amongThree(call)).toMatchObject({
+        code: 'ERR_TSR_ARGUMENT',
+        message: expect.stringContaining('did you mean timeout?'),
+      })
+    }
+    const text = untyped('sum')
+    expect(await amongThree((group) => group.allReduce(floats(1), text))).toMatchObject({
+      code: 'ERR_TSR_ARGUMENT',
+      message: expect.stringContaining('options is "sum"; expected an object'),
+    })
+  })
+
   it('a refused call leaves the group as it was', async () => {
     await runWorld({ size: 2 }, async (group) => {
       if (group.rank === 0) {
@@ -199,7 +219,7 @@ describe('the arena', () => {
     })
   })
 
-  it('says when it is full, and takes again what is freed', async () => {
+  it('fails when it is full, and reuses what is freed', async () => {
     await runWorld({ size: 1, memory: 4 * 1024 * 1024 }, async (group) => {
       const big = group.alloc('float32', 400_000)
       expect(thrownBy(() => group.alloc('float32', 400_000))).toMatchObject({
@@ -223,7 +243,7 @@ describe('the arena', () => {
     })
   })
 
-  it('refuses to free what it did not give, and what is free', async () => {
+  it('refuses to free what it has not allocated, and what is free already', async () => {
     await alone((group) => {
       const buffer = group.alloc('float32', 64)
       for (const wrong of [floats(4), buffer.subarray(1), untyped(undefined)]) {

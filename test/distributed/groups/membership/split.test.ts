@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { getGlobalRank, getGroupRank, newGroup, runWorld, splitGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { errorOf, thrownBy } from '../support/outcome.ts'
+import { errorOf, thrownBy } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
@@ -42,7 +42,7 @@ describe('split', () => {
     )
   })
 
-  it('cuts a group of a group', async () => {
+  it('divides a group of a group', async () => {
     await runWorld({ size: 6 }, async (world) => {
       const even = (await splitGroup(world.rank % 2, -world.rank, { parent: world }))!
       expect(even.ranks).toEqual(world.rank % 2 === 0 ? [4, 2, 0] : [5, 3, 1])

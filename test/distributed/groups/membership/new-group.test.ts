@@ -1,11 +1,11 @@
 import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { errorOf, thrownBy } from '../support/outcome.ts'
+import { errorOf, thrownBy } from '../../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
 describe('newGroup', () => {
-  it('may be tried again by a rank that did not want to wait so long', async () => {
+  it('may be called again by a rank that has timed out', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const word = new Int32Array(1)
       if (world.rank === 1) {
@@ -20,7 +20,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('is called by its members only, who keep working with the world meanwhile', async () => {
+  it('is called by its members only, which keep using the world in the meantime', async () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const isEven = world.rank % 2 === 0
       const members = isEven ? [0, 2] : [1, 3]
@@ -62,7 +62,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('of the same members gives groups that know nothing of each other', async () => {
+  it('of the same members gives groups that are independent of each other', async () => {
     await runWorld({ size: 2, seed: 5 }, async (world) => {
       const [a, b] = await Promise.all([
         newGroup([0, 1], { parent: world }),
@@ -105,7 +105,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('refuses another order on another rank', async () => {
+  it('refuses different orders on different ranks', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const members = world.rank === 0 ? [0, 1] : [1, 0]
       const error = await errorOf(() => newGroup(members, { parent: world }))
@@ -114,7 +114,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('of another order on another rank fails for the members that have it already', async () => {
+  it('with different orders fails for the members that already have the group', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const members = world.rank === 2 ? [2, 1, 0] : [0, 1, 2]
       const making = newGroup(members, { parent: world })
@@ -128,7 +128,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('with names may be made in different orders, also of the same members', async () => {
+  it('with names may be called in different orders, even for the same members', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const names = world.rank === 0 ? ['a', 'b'] : ['b', 'a']
       const groups = new Map<string, ProcessGroup>()
@@ -139,7 +139,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('names the groups that the other rank has made, where none is the one it waits for', async () => {
+  it('names the groups that the other rank has made, if none is the expected one', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
       await world.barrier()
@@ -197,7 +197,7 @@ describe('newGroup', () => {
 })
 
 describe('destroy', () => {
-  it('refuses what is called later, and leaves other groups alone', async () => {
+  it('refuses later calls, and does not affect other groups', async () => {
     await runWorld({ size: 2, seed: 2 }, async (world) => {
       const group = await newGroup([0, 1], { parent: world, name: 'short-lived' })
       const last = group.allReduce(new Float32Array(50_000))
@@ -223,7 +223,7 @@ describe('destroy', () => {
     })
   })
 
-  it('of the world tells the others, who finish what needs it no more', async () => {
+  it('of the world is noticed by the others, which finish what does not need this rank', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const pair = world.rank === 0 ? undefined : await newGroup([1, 2], { parent: world })
       if (world.rank === 0) {
@@ -237,7 +237,7 @@ describe('destroy', () => {
     })
   })
 
-  it('lets what was sent arrive', async () => {
+  it('does not lose messages that were sent before', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) {
         await world.send(new Float32Array(10).fill(6), 1)
@@ -253,7 +253,7 @@ describe('destroy', () => {
     })
   })
 
-  it('fails what other members still wait for, and nothing that has come', async () => {
+  it('fails what other members still wait for, and nothing that has arrived', async () => {
     await runWorld({ size: 3, seed: 4 }, async (world) => {
       const group = await newGroup([0, 1, 2], { parent: world, name: 'brief' })
       if (world.rank === 0) {
@@ -288,7 +288,7 @@ describe('destroy', () => {
     })
   })
 
-  it('of the world ends what runs on its other groups', async () => {
+  it('of the world ends the operations of its other groups', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const pair = await newGroup([0, 1], { parent: world })
       const pending = errorOf(() => pair.recv(new Float32Array(1), 1 - world.rank))

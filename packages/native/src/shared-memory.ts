@@ -1,0 +1,114 @@
+import { closeSync, ftruncateSync, openSync } from 'node:fs'
+import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+
+const CLOSE_ON_EXEC = 1
+
+const fileCalls = lazy(() => ({
+  create: bindFunction<[string, number], number>('int memfd_create(const char *, unsigned int)'),
+}))
+
+/**
+ * Creates a file of `bytes` bytes that exists only in memory (memfd_create(2)). It has no name, and
+ * ends with its last descriptor and mapping, however the processes end.
+ */
+export function createSharedFile(name: string, bytes: number): number {
+  const fd = fileCalls().create(name, CLOSE_ON_EXEC)
+  if (fd < 0) throw systemCallError('memfd_create')
+  try {
+    ftruncateSync(fd, bytes)
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
+  return fd
+}
+
+/**
+ * Opens a shared file that process `pid` has open as `fd`. Both processes must see the same /proc and
+ * belong to the same user.
+ */
+export function openSharedFile(pid: number, fd: number): number {
+  return openSync(`/proc/${pid}/fd/${fd}`, 'r+')
+}
+
+const PROT_READ_WRITE = 3
+const MAP_SHARED = 0x01
+const MAP_SHARED_FIXED = 0x11
+const MAP_PRIVATE_ANONYMOUS_FIXED = 0x32
+
+const calls = lazy(() => ({
+  mmap: bindFunction<[number, number, number, number, number, number], number>(
+    'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
+  ),
+  munmap: bindFunction<[number, number], number>('int munmap(size_t, size_t)'),
+  memmove: bindFunction<[number, number, number], number>(
+    'intptr_t memmove(size_t, size_t, size_t)',
+  ),
+}))
+
+/**
+ * Maps `length` bytes of the open file `fd` over the pages at `address` (both page-aligned), shared
+ * with every process that maps them. The memory below must not be freed or grown in the meantime.
+ */
+export function mapFileOver(fd: number, address: number, length: number, fileOffset = 0): void {
+  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, fileOffset)
+  if (at !== address) throw systemCallError('mmap')
+}
+
+/** Ends a `mapFileOver`: puts new private pages of zeros over `address`. */
+export function mapPrivateOver(address: number, length: number): void {
+  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
+  if (at !== address) throw systemCallError('mmap')
+}
+
+/** Maps the first `length` bytes of the open file `fd`. Returns the address. */
+export function mapFile(fd: number, length: number): number {
+  const at = calls().mmap(0, length, PROT_READ_WRITE, MAP_SHARED, fd, 0)
+  if (at === -1) throw systemCallError('mmap')
+  return at
+}
+
+/** Ends a `mapFile`. */
+export function unmapFile(address: number, length: number): void {
+  if (calls().munmap(address, length) !== 0) throw systemCallError('munmap')
+}
+
+/** Copies between any addresses of this process. The ranges may overlap. */
+export function copyMemory(to: number, from: number, bytes: number): void {
+  calls().memmove(to, from, bytes)
+}
+
+const SYS_FUTEX = process.arch === 'arm64' ? 98 : 202
+const FUTEX_WAIT = 0
+const FUTEX_WAKE = 1
+
+const futexCalls = lazy(() => ({
+  futex: bindFunction<[number, number, number, number, number, number, number], number>(
+    'long syscall(long, size_t, int, int, size_t, size_t, int)',
+  ),
+}))
+
+const timespec = new BigInt64Array(2)
+const timespecAddress = lazy(() => addressOf(timespec))
+
+/**
+ * Sleeps while the 32-bit word at `address` holds `value`, at most `milliseconds`. Unlike
+ * `Atomics.wait` it works between processes on shared pages. It may return early: test the word again.
+ *
+ * @param milliseconds - Infinity for no limit
+ */
+export function futexWait(address: number, value: number, milliseconds: number): void {
+  futexCalls().futex(SYS_FUTEX, address, FUTEX_WAIT, value | 0, timeoutAddress(milliseconds), 0, 0)
+}
+
+/** Wakes all threads that sleep on the word at `address`. */
+export function futexWake(address: number): void {
+  futexCalls().futex(SYS_FUTEX, address, FUTEX_WAKE, 0x7fffffff, 0, 0, 0)
+}
+
+function timeoutAddress(milliseconds: number): number {
+  if (milliseconds === Infinity) return 0
+  timespec[0] = BigInt(Math.floor(milliseconds / 1000))
+  timespec[1] = BigInt(Math.floor((milliseconds % 1000) * 1e6))
+  return timespecAddress()
+}
