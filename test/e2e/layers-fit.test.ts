@@ -78,7 +78,9 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     const fixture = 'test/fixtures/training/layers-fit.mjs'
     const { code, stderr } = await tsrun(['--nproc', '2', fixture, 'sgd', 'other'], { cwd })
     expect(code).toBe(1)
-    expect(stderr).toMatch(/Rank 1 has different parameters from rank 0: number 0 is .*\[6, 9\], not/)
+    expect(stderr).toMatch(
+      /Rank 1 has different parameters from rank 0: number 0 is .*\[6, 9\], not/,
+    )
     expect(stderr).toContain('ERR_TSR_REPLICA')
   })
 

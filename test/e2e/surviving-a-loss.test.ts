@@ -55,7 +55,9 @@ describe.each(worlds)('shrink ($name)', ({ env: world }) => {
     job.ranks[1]!.child.kill('SIGUSR1')
     const refused = await job.ranks[1]!.hear('refused')
     expect(refused).toMatchObject({ code: 'ERR_TSR_EXCLUDED' })
-    expect(refused.message).toContain('the others (0, 2) lost the connection to it, or it called shrink() too late')
+    expect(refused.message).toContain(
+      'the others (0, 2) lost the connection to it, or it called shrink() too late',
+    )
     await finish(job, [0, 2])
   })
 })
