@@ -55,7 +55,7 @@ describe('what reaches the console', () => {
     expect(stderr).toContain('[rank 1] plain on stderr\n')
   })
 
-  it('shows the lines of the library’s own logger for people', async () => {
+  it('shows the lines of the library’s own logger in a human-readable form', async () => {
     const { stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
     expect(stderr).toContain('[rank 1] WARN engine: rank 3 is silent peer=3\n')
   })
@@ -133,7 +133,7 @@ describe('what reaches the console', () => {
     expect(pieces.join('').replaceAll('[rank 0] ', '')).toBe('y'.repeat(999_999))
   })
 
-  it('ends the job quietly when nobody reads any more', async () => {
+  it('ends the job quietly when its output is not read any more', async () => {
     const run = new Run(['--nproc', '2', 'flood.mjs'])
     const ranks = await run.announced(2)
     run.child.stdout!.destroy()
@@ -171,16 +171,16 @@ describe('--log-dir', () => {
     expect(readFileSync(join(own, 'stderr.log'), 'utf8')).toMatch(/^plain on stderr\n\{"level":40/)
   })
 
-  it('has a directory for each life, which the report names', async () => {
+  it('has a directory for each attempt, which the report names', async () => {
     const args = ['--nproc', '2', '--max-restarts', '1', '--log-dir', directory, 'flaky.mjs', '9']
     const { code, stderr } = await tsrun(args)
     expect(code).toBe(4)
     const [runId] = readdirSync(directory)
-    const lives = readdirSync(join(directory, runId!)).sort()
-    expect(lives).toEqual(['attempt_0', 'attempt_1'])
-    for (const life of lives) expect(stderr).toContain(join(directory, runId!, life))
+    const attempts = readdirSync(join(directory, runId!)).sort()
+    expect(attempts).toEqual(['attempt_0', 'attempt_1'])
+    for (const attempt of attempts) expect(stderr).toContain(join(directory, runId!, attempt))
     const log = readFileSync(join(directory, runId!, 'attempt_1', '0', 'stdout.log'), 'utf8')
-    expect(log).toContain('rank 0 in life 1')
+    expect(log).toContain('rank 0 in attempt 1')
   })
 })
 

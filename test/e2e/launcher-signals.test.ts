@@ -111,7 +111,7 @@ it('Ctrl-Z stops the ranks too, and fg lets them go on', async () => {
   expect((await run.finished).code).toBe(130)
 })
 
-it('a rank that somebody stopped (SIGSTOP) does not keep the job from ending', async () => {
+it('a rank that was stopped (SIGSTOP) does not keep the job from ending', async () => {
   const run = new Run(['--nproc', '2', 'wait.mjs'])
   const ranks = await run.announced(2)
   process.kill(ranks[0]!.pid, 'SIGSTOP')

@@ -122,8 +122,8 @@ describe('--max-restarts', () => {
       '1',
     ])
     expect(code).toBe(0)
-    expect(stdout).toMatch(/rank 1 in life 1/)
-    expect(stdout).not.toMatch(/in life 2/)
+    expect(stdout).toMatch(/rank 1 in attempt 1/)
+    expect(stdout).not.toMatch(/in attempt 2/)
     expect(stderr).toContain('first cause  rank 0 of 2 called process.exit(4)')
     expect(stderr).toContain('tsrun: starting all ranks again (restart 1 of 3)\n')
   })
@@ -131,12 +131,12 @@ describe('--max-restarts', () => {
   it('gives up when the budget is spent, with the code of the last failure', async () => {
     const { code, stdout } = await tsrun(['--nproc', '2', '--max-restarts', '2', 'flaky.mjs', '9'])
     expect(code).toBe(4)
-    expect(stdout).toContain('rank 0 in life 2')
-    expect(stdout).not.toContain('in life 3')
+    expect(stdout).toContain('rank 0 in attempt 2')
+    expect(stdout).not.toContain('in attempt 3')
   })
 
   it('uses the same port again when it was asked for one', async () => {
-    // An address of this test alone: nobody else takes its port.
+    // An address of this test alone: no other process takes its port.
     const store = ['--master-addr', '127.83.41.7', '--master-port', '29533']
     const { code, stdout } = await tsrun([...store, '--max-restarts', '2', 'flaky.mjs', '2'])
     expect(code).toBe(0)

@@ -115,7 +115,7 @@ onHosts('all ranks of all hosts start again after a failure', async () => {
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, args))
   for (const { code, stdout, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
     expect(code).toBe(0)
-    expect(stdout).toContain('in life 1')
+    expect(stdout).toContain('in attempt 1')
     expect(stderr).toContain('starting all ranks again (restart 1 of 2)')
   }
 })

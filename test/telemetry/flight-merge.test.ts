@@ -44,7 +44,7 @@ it('names ranks without a dump', () => {
     dumpOf(rank, 3, [...done(1), { sequence: 1, state: 'failed' }]),
   )
   expect(found(dumps)).toEqual([
-    'rank 2 left no record: nobody knows if it entered allReduce #1 of group world; waiting for it: 0, 1',
+    'rank 2 left no record, so it is unknown whether it entered allReduce #1 of group world; waiting for it: 0, 1',
   ])
 })
 
@@ -72,7 +72,7 @@ it('names a message that waits, and what the other end did', () => {
     error: 'ERR_TSR_OPERATION_TIMEOUT',
   } as const
   expect(found([dumpOf(0, 2, [receive]), dumpOf(1, 2, [])])).toEqual([
-    'rank 0 waits in recv int32[1] from rank 1, tag 0 of group world; there no op of group world so far',
+    'rank 0 waits in recv int32[1] from rank 1, tag 0 of group world; rank 1: no op of group world so far',
   ])
 })
 

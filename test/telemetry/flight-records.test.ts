@@ -25,8 +25,8 @@ it('replaces the dump of before, and leaves nothing else', () => {
 
 it.each([
   ['nothing', () => '', 'Unexpected end of JSON input'],
-  ['something else', () => '{"hello":1}\n', 'no dump of a flight recorder'],
-  ['null', () => 'null\n', 'no dump of a flight recorder'],
+  ['something else', () => '{"hello":1}\n', 'not a dump of a flight recorder'],
+  ['null', () => 'null\n', 'not a dump of a flight recorder'],
   ['another version', (text: string) => text.replace('"version":1', '"version":9'), 'version 9'],
   ['no groups', (text: string) => text.replace('"groups"', '"grapes"'), 'the header is damaged'],
   ['half a line', (text: string) => text.slice(0, -20), 'JSON'],

@@ -7,7 +7,7 @@ const identity = { runId: 'run-1', script: '/a/train.ts', worldSize: 4, restartC
 
 const itOnLinux = process.platform === 'linux' ? it : it.skip
 
-itOnLinux('is found under its path while its owner lives, and holds what was written', () => {
+itOnLinux('can be read under its path while its owner runs', () => {
   const page = new StatusPage(identity)
   const local = new StatusSlot(new SharedArrayBuffer(statusBytes(2)), 1)
   local.set('pid', 77)
@@ -43,7 +43,7 @@ it('refuses other files', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
   const path = join(folder, 'other')
   writeFileSync(path, 'something else')
-  expect(() => readStatusPage(path)).toThrow('this is no status page')
+  expect(() => readStatusPage(path)).toThrow('this is not a status page')
   rmSync(folder, { recursive: true })
 })
 

@@ -1,11 +1,11 @@
-/** What the dumps of all ranks say together. Ranks are ranks of the world. */
+/** What the comparison of all ranks' dumps shows. Ranks are ranks of the world. */
 export type FlightFinding =
   MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding | SlowFinding
 
 interface AboutOperation {
   readonly group: string
   readonly sequence: number
-  /** As `allReduce`. */
+  /** For example `allReduce`. */
   readonly name: string
   readonly operation: string
   readonly label?: string
@@ -15,18 +15,18 @@ interface AboutOperation {
 export interface MissingFinding extends AboutOperation {
   readonly kind: 'missing'
   readonly missing: readonly RankPlace[]
-  /** Ranks that are in it. */
+  /** The ranks that have entered it and not left it. */
   readonly waiting: readonly number[]
-  /** Members that left no dump. */
+  /** The members that left no dump. */
   readonly unknown: readonly number[]
 }
 
 /** What a rank did instead. */
 export interface RankPlace {
   readonly rank: number
-  /** Its last collective of the group, for people; undefined: none so far. */
+  /** Its last collective of the group, human-readable; undefined: none so far. */
   readonly last: string | undefined
-  /** What it was in, in another group or as a message; undefined: nothing. */
+  /** The operation that it was in, also of another group, or a message; undefined: none. */
   readonly running: string | undefined
   /** It called the operation, but only after the group had failed. */
   readonly late: boolean
@@ -37,7 +37,7 @@ export interface MismatchFinding {
   readonly kind: 'mismatch'
   readonly group: string
   readonly sequence: number
-  /** Each operation, with the ranks that ran it and where they called it. */
+  /** Each operation, with the ranks that ran it and the places where they called it. */
   readonly calls: readonly {
     readonly operation: string
     readonly label?: string
@@ -46,7 +46,7 @@ export interface MismatchFinding {
   }[]
 }
 
-/** A message that one end waits for, or that nobody took. */
+/** A message that one end waits for, or that was not received. */
 export interface MessageFinding {
   readonly kind: 'message'
   readonly group: string
@@ -54,10 +54,10 @@ export interface MessageFinding {
   readonly name: string
   readonly operation: string
   readonly label?: string
-  /** Undefined: a receive from whoever sends. */
+  /** Undefined: a receive from any rank. */
   readonly peer: number | undefined
   readonly tag: number
-  /** What the other end did; undefined: it left no dump. */
+  /** What the other end was doing; undefined: it left no dump. */
   readonly place: RankPlace | undefined
 }
 
@@ -68,7 +68,7 @@ export interface UnfinishedFinding extends AboutOperation {
   readonly unknown: readonly number[]
   /** The codes of its errors, if it failed. */
   readonly errors: readonly string[]
-  /** Whom each waits for. */
+  /** The ranks for whose messages they wait. */
   readonly waitsFor: readonly number[]
 }
 
@@ -77,15 +77,15 @@ export interface SlowFinding {
   readonly kind: 'slow'
   readonly group: string
   readonly rank: number
-  /** Collectives that all ranks of one host have entered. */
+  /** The number of collectives that all ranks of its host have entered. */
   readonly collectives: number
-  /** Of these, those to which it came last. */
+  /** The number of those that it entered last. */
   readonly last: number
-  /** Median of how much later than the first it came to these, in milliseconds. */
+  /** How much later than the first rank it entered those, in milliseconds: the median. */
   readonly behind: number
 }
 
-/** A sentence for each finding. */
+/** The finding as a sentence. */
 export function describeFinding(finding: FlightFinding): string {
   switch (finding.kind) {
     case 'missing':
@@ -118,7 +118,7 @@ function describeMessage(finding: MessageFinding): string {
   const what = `${operation.replace('send/recv', name)} ${name === 'send' ? 'to' : 'from'} ${other}`
   const waits = `rank ${rank} waits in ${what}, tag ${tag}${inBrackets(label)} of group ${group}`
   if (peer === undefined) return waits
-  return `${waits}; ${place === undefined ? `rank ${peer} left no record` : `there ${doing(place, group)}`}`
+  return `${waits}; ${place === undefined ? `rank ${peer} left no record` : `rank ${peer}: ${doing(place, group)}`}`
 }
 
 /** `rank 2 never entered allReduce #17 (layer4.weight) of group world; last op ...; waiting for it: 0, 1` */
@@ -133,7 +133,7 @@ function describeMissing(finding: MissingFinding): string {
   })
   if (unknown.length > 0) {
     const it = parts.length > 0 ? 'it' : operation
-    parts.push(`${ranksText(unknown)} left no record: nobody knows if it entered ${it}`)
+    parts.push(`${ranksText(unknown)} left no record, so it is unknown whether it entered ${it}`)
   }
   return `${parts.join('; ')}; waiting for ${missing.length + unknown.length > 1 ? 'them' : 'it'}: ${waiting.join(', ')}`
 }

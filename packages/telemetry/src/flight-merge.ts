@@ -1,12 +1,12 @@
 import type { FlightFinding, MessageFinding, RankPlace, SlowFinding } from './flight-findings.ts'
 import type { FlightDump, FlightEntry } from './flight-records.ts'
 
-/** A group as the dumps know it, with the collectives of its members. */
+/** A group of the dumps, with the collectives of its members. */
 export interface MergedGroup {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
-  /** Collectives by sequence, then by rank; refused ones are not among them. */
+  /** The collectives by sequence number, then by rank, without those that were refused. */
   readonly collectives: ReadonlyMap<number, ReadonlyMap<number, FlightEntry>>
 }
 
@@ -17,15 +17,16 @@ interface GrowingGroup extends MergedGroup {
 const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name === 'recv'
 
 /**
- * Compares the dumps of a job: for each group the first collective that did not end, and who is
- * missing there or runs another; messages that wait; ranks that are always last.
+ * Compares the dumps of a job. For each group it finds the first collective that did not end, and the ranks
+ * that are missing there or run a different one; it also finds messages that wait, and ranks that are
+ * usually last.
  */
 export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   const byRank = new Map(dumps.map((dump) => [dump.header.rank, dump]))
   const groups = mergeGroups(dumps)
   const collectives = groups.flatMap((group) => examineGroup(group, byRank))
   const messages = findMessages(groups, byRank)
-  // a rank that waits for a message because another is elsewhere: the mismatch comes first
+  // A mismatch often explains why a rank waits for a message, so it comes first.
   const rank = ({ kind }: FlightFinding): number =>
     ['mismatch', 'missing', 'message', 'unfinished', 'slow'].indexOf(kind)
   return [...collectives, ...messages, ...groups.flatMap((group) => findSlowRanks(group, byRank))]
@@ -119,7 +120,7 @@ function findMessages(
   )
 }
 
-/** Still under way, or ended by its own time-out; what failed for another reason says nothing. */
+/** Whether a message is unfinished or has timed out. Other failures do not show a missing message. */
 function isPendingMessage(entry: FlightEntry): boolean {
   if (!isMessage(entry)) return false
   return entry.state === 'running' || entry.error === 'ERR_TSR_OPERATION_TIMEOUT'
@@ -162,16 +163,16 @@ function nameOf(entry: FlightEntry): string {
   return label === undefined ? what : `${what} (${label})`
 }
 
-/** Collectives below which nothing is said. */
+/** The number of collectives from which on ranks are compared. */
 const ENOUGH = 10
-/** Share of the collectives to which a slow rank comes last. */
+/** The share of the collectives that a slow rank enters last. */
 const MOSTLY = 0.6
-/** Milliseconds behind the first that matter. */
+/** The delay behind the first rank that matters, in milliseconds. */
 const NOTABLE = 1
 
 /**
- * Ranks that come last to most collectives of a group. Only ranks of one host are compared: clocks
- * of hosts differ.
+ * The ranks that enter most collectives of a group last. Only ranks of the same host are compared, because
+ * the clocks of hosts differ.
  */
 function findSlowRanks(
   { name, collectives, ranks }: MergedGroup,

@@ -1,13 +1,13 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The first word of a dump's header, and the version of what follows. */
+/** The first word in the header of a dump, and the version of the format. */
 export const FLIGHT_FORMAT = 'tsrun-flight'
 export const FLIGHT_VERSION = 1
 
 /**
- * `running` when it was dumped, `done`, `failed`, or `refused` because its group had failed before:
- * then the other ranks never met it.
+ * The state when it was dumped. `refused`: its group had failed before, so the other ranks did not take
+ * part in it.
  */
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
 export type FlightState = (typeof flightStates)[number]
@@ -15,11 +15,11 @@ export type FlightState = (typeof flightStates)[number]
 export interface FlightGroup {
   readonly id: number
   readonly name: string
-  /** World rank of each member. */
+  /** The world rank of each member. */
   readonly ranks: readonly number[]
 }
 
-/** Whose dump it is, and why it was written. */
+/** The rank and job of a dump, and why it was written. */
 export interface FlightHeader {
   readonly format: typeof FLIGHT_FORMAT
   readonly version: number
@@ -30,46 +30,46 @@ export interface FlightHeader {
   readonly runId: string
   readonly restartCount: number
   readonly reason: string
-  /** Date and time, ISO 8601. */
+  /** The date and time, in ISO 8601. */
   readonly time: string
-  /** The same moment in milliseconds of the host's monotonic clock, as all times of the entries. */
+  /** The same moment in milliseconds of the host's monotonic clock, like the times of the entries. */
   readonly at: number
   readonly groups: readonly FlightGroup[]
 }
 
 /** One operation that a rank has called. */
 export interface FlightEntry {
-  /** Position among the operations of the rank, from 1. */
+  /** The position among the operations of the rank, from 1. */
   readonly number: number
-  /** Group id. */
+  /** The id of the group. */
   readonly group: number
-  /** Position among the collectives of the group; for messages, among the rank's own of the group. */
+  /** The position among the collectives of the group; for a message, among the rank's messages in the group. */
   readonly sequence: number
   /** `allReduce`, `send`, ... */
   readonly name: string
-  /** With all that ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
+  /** The operation with all that the ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
   readonly operation: string
-  /** What the caller named it. */
+  /** The name that the caller has given it. */
   readonly label?: string
   /** Where it was called; recorded under TSRUN_DEBUG=detail. */
   readonly site?: string
-  /** World rank of the other end of a message; absent for a receive from whoever sends. */
+  /** The world rank of the other end of a message; absent for a receive from any rank. */
   readonly peer?: number
-  /** Of a message. */
+  /** The tag of a message. */
   readonly tag?: number
   readonly bytes: number
-  /** Milliseconds of the host's monotonic clock; 0: not yet. */
+  /** Milliseconds of the host's monotonic clock; 0: it has not happened yet. */
   readonly posted: number
   readonly started: number
   readonly completed: number
   readonly state: FlightState
-  /** Code of the error that ended it. */
+  /** The code of the error that ended it. */
   readonly error?: string
-  /** World ranks that it waits for, or waited for when it failed. */
+  /** The world ranks that it waits for, or waited for when it failed. */
   readonly waitsFor?: readonly number[]
 }
 
-/** What the flight recorder of one rank held. */
+/** The contents of the flight recorder of one rank. */
 export interface FlightDump {
   readonly header: FlightHeader
   /** In the order of the calls. */
@@ -77,8 +77,8 @@ export interface FlightDump {
 }
 
 /**
- * Writes `<directory>/rank-<rank>.jsonl`: the header, then a line for each operation. It replaces
- * the dump that this rank has written before; readers see the one or the other, whole.
+ * Writes `<directory>/rank-<rank>.jsonl`: the header, then a line for each operation. It replaces an earlier
+ * dump of this rank; readers see either the whole old one or the whole new one.
  *
  * @returns the path of the file
  */
@@ -95,11 +95,11 @@ export function writeFlightDump(directory: string, { header, entries }: FlightDu
 export interface FlightFolder {
   /** In the order of ranks. */
   readonly dumps: readonly FlightDump[]
-  /** Files that are no dump, and why: a sentence each. */
+  /** The files that cannot be used, and why: a sentence for each. */
   readonly problems: readonly string[]
 }
 
-/** Reads the dumps of all ranks in a folder. Files that cannot be used are named, not thrown. */
+/** Reads the dumps of all ranks in a folder. It lists files that cannot be used, instead of throwing. */
 export function readFlightFolder(directory: string): FlightFolder {
   const dumps: FlightDump[] = []
   const problems: string[] = []
@@ -115,14 +115,14 @@ export function readFlightFolder(directory: string): FlightFolder {
   return { dumps, problems }
 }
 
-/** @throws Error when it is no dump, or one of another version */
+/** @throws Error when it is not a dump, or one of another version */
 function parseFlightDump(text: string): FlightDump {
   const [first = '', ...rest] = text.split('\n').filter((line) => line !== '')
   const header = JSON.parse(first) as Partial<FlightHeader> | null
-  if (header?.format !== FLIGHT_FORMAT) throw new Error('no dump of a flight recorder')
+  if (header?.format !== FLIGHT_FORMAT) throw new Error('not a dump of a flight recorder')
   if (header.version !== FLIGHT_VERSION) {
     throw new Error(
-      `a dump of version ${String(header.version)}; this is tsrun with ${FLIGHT_VERSION}`,
+      `a dump of version ${String(header.version)}, while this tsrun reads version ${FLIGHT_VERSION}`,
     )
   }
   if (!isHeader(header)) throw new Error('the header is damaged')

@@ -1,8 +1,8 @@
-import { tsrError } from '@tsrun/core'
+import { count, declareOptions } from '@tsrun/core'
 
 /**
- * What a rank did: compute (`F` forward, `B` backward, its halves `I` and `W`, `optimizer`),
- * messages under way (`send`, `recv`, `collective`), or standing still until one arrives (`wait`).
+ * What a rank did: computing (`F` forward, `B` backward, its halves `I` and `W`, `optimizer`), transferring
+ * a message (`send`, `recv`, `collective`), or waiting for one (`wait`).
  */
 export const spanKinds = [
   'F',
@@ -19,21 +19,21 @@ export const spanKinds = [
 export type SpanKind = (typeof spanKinds)[number]
 
 export interface SpanFacts {
-  /** Pipeline stage, where there is one. */
+  /** The pipeline stage, where there is one. */
   readonly stage?: number | undefined
-  /** Micro-batch, where there is one. */
+  /** The micro-batch, where there is one. */
   readonly microbatch?: number | undefined
-  /** Size of the message. */
+  /** The size of the message. */
   readonly bytes?: number | undefined
-  /** Rank at the other end of the message. */
+  /** The rank at the other end of the message. */
   readonly peer?: number | undefined
-  /** Milliseconds of the span until the peer was there: the rest is transfer. */
+  /** The milliseconds until the peer was ready; the rest of the span is the transfer. */
   readonly waited?: number | undefined
-  /** Milliseconds of CPU time that the process used, all its threads together. */
+  /** The CPU time of all threads of the process, in milliseconds. */
   readonly cpu?: number | undefined
 }
 
-/** One thing that a rank did; times in milliseconds of `monotonicNow()`, which all processes of a host share. */
+/** One thing that a rank did. Times are milliseconds of `monotonicNow()`, which all processes of a host share. */
 export interface Span extends SpanFacts {
   readonly rank: number
   readonly kind: SpanKind
@@ -42,20 +42,23 @@ export interface Span extends SpanFacts {
 }
 
 export interface SpanRecorderOptions {
-  /** Rank that the spans belong to. */
+  /** The rank of the spans. */
   readonly rank: number
-  /** Spans that are kept, the newest ones; default 4096. */
+  /** The number of spans that are kept; default 4096. */
   readonly capacity?: number
 }
 
+const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
+
+/** Stands for a fact that was not given. */
 const NONE = -1
 
 const factNames = ['stage', 'microbatch', 'bytes', 'peer', 'waited', 'cpu'] as const
 const FACTS = factNames.length
 
 /**
- * Keeps the newest spans of a rank in a ring of fixed size, in typed arrays: recording one
- * allocates nothing.
+ * Keeps the newest spans of a rank in a ring buffer of fixed size. The buffer consists of typed arrays, so
+ * recording allocates nothing.
  *
  * @example
  * const recorder = new SpanRecorder({ rank: 0 })
@@ -72,15 +75,9 @@ export class SpanRecorder {
   readonly #facts: Float64Array
   #recorded = 0
 
-  /** @throws ERR_TSR_ARGUMENT when the capacity is no whole number from 1 */
-  constructor({ rank, capacity = 4096 }: SpanRecorderOptions) {
-    if (!Number.isSafeInteger(capacity) || capacity < 1) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'capacity',
-        value: capacity,
-        expected: 'a whole number from 1',
-      })
-    }
+  /** @throws ERR_TSR_ARGUMENT when the capacity is not a whole number from 1 */
+  constructor(options: SpanRecorderOptions) {
+    const { rank, capacity } = readOptions(options)
     this.rank = rank
     this.capacity = capacity
     this.#kinds = new Uint8Array(capacity)
@@ -88,7 +85,7 @@ export class SpanRecorder {
     this.#facts = new Float64Array(FACTS * capacity)
   }
 
-  /** Number of spans recorded so far, those that have left the ring included. */
+  /** The number of spans recorded so far, including those that have left the buffer. */
   get recorded(): number {
     return this.#recorded
   }
@@ -106,7 +103,7 @@ export class SpanRecorder {
     }
   }
 
-  /** The spans from the `since`-th recorded one on that are still kept, in the order of recording. */
+  /** The spans that are still kept, from the `since`-th recorded one on, in the order of recording. */
   spans(since = 0): Span[] {
     const first = Math.max(since, this.#recorded - this.capacity, 0)
     const spans: Span[] = []
@@ -114,7 +111,7 @@ export class SpanRecorder {
     return spans
   }
 
-  /** Forgets all spans. */
+  /** Removes all spans. */
   clear(): void {
     this.#recorded = 0
   }

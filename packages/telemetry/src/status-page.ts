@@ -21,16 +21,16 @@ export interface StatusIdentity {
   readonly script: string
   readonly worldSize: number
   readonly restartCount: number
-  /** Ranks of this host. */
+  /** The number of ranks of this host. */
   readonly slots: number
 }
 
-/** What one rank publishes. */
+/** The status that one rank publishes. */
 export interface RankStatus {
   readonly rank: number
   readonly pid: number
   readonly state: RankState
-  /** The current operation, or the last; undefined: none so far. */
+  /** The current operation, or the last one; undefined: none so far. */
   readonly operation: string | undefined
   readonly group: string | undefined
   readonly sequence: number
@@ -39,30 +39,30 @@ export interface RankStatus {
   readonly since: number
   readonly running: number
   readonly ended: number
-  /** Ranks of the world. */
+  /** Ranks of the world for whose messages it waits. */
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
   readonly loss: number | undefined
 }
 
-/** What a status page says. */
+/** The contents of a status page. */
 export interface StatusSnapshot extends StatusIdentity {
   readonly launcherPid: number
-  /** The rank whose end ends the job. */
+  /** The rank whose end stops the job. */
   readonly abortedBy: number | undefined
   readonly ranks: readonly RankStatus[]
 }
 
 /**
- * The page of this host, for its launcher. It is a file without a name: nothing is left behind,
- * whatever ends the processes.
+ * The status page of this host, for its launcher. It is a file without a name, so nothing is left behind,
+ * however the processes end.
  */
 export class StatusPage {
-  /** Under which ranks and `tsrun ps` find it, as long as this process lives. */
+  /** The path for ranks and `tsrun ps`. It exists as long as this process. */
   readonly path: string
   readonly #fd: number
 
-  /** @throws Error saying why there can be none */
+  /** @throws Error where no page can be made */
   constructor(identity: StatusIdentity) {
     if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
     const bytes = statusBytes(identity.slots)
@@ -84,7 +84,7 @@ export class StatusPage {
     writeSync(this.#fd, header, 0, header.length, 0)
   }
 
-  /** Tells the engines of all ranks of the host that this rank's end ends the job. */
+  /** Tells the engines of all ranks of the host that the end of this rank stops the job. */
   abort(rank: number): void {
     const word = Buffer.alloc(4)
     word.writeInt32LE(rank + 1)
@@ -100,7 +100,7 @@ export class StatusPage {
   }
 }
 
-/** Reads the page of any launcher. @throws Error when it is none */
+/** Reads the page of any launcher. @throws Error when it is not a status page */
 export function readStatusPage(path: string): StatusSnapshot {
   const fd = openSync(path, 'r')
   try {
@@ -116,7 +116,7 @@ function readDescriptor(fd: number): StatusSnapshot {
   const word = (name: keyof typeof headerWord): number => header.readInt32LE(headerWord[name] * 4)
   const slots = word('slots')
   if (word('magic') !== STATUS_MAGIC || slots < 0 || slots > 65536) {
-    throw new Error('this is no status page')
+    throw new Error('this is not a status page')
   }
   const body = Buffer.alloc(slots * SLOT_BYTES)
   readSync(fd, body, 0, body.length, HEADER_BYTES)
@@ -156,7 +156,7 @@ function readSlot(slot: Buffer): RankStatus {
   }
 }
 
-/** A rank may be writing it now: a length out of range is no text. */
+/** A length out of range means that a rank is just writing the text. */
 function readText(
   bytes: Buffer,
   { at, bytes: room }: { readonly at: number; readonly bytes: number },
@@ -166,7 +166,7 @@ function readText(
   return bytes.toString('utf8', at + 4, at + 4 + length)
 }
 
-/** Without koffi: a file whose name is taken away at once. */
+/** Without koffi: a file whose name is removed at once. */
 function nameless(bytes: number): number {
   const path = join(tmpdir(), `${STATUS_NAME}-${process.pid}-${Date.now()}`)
   const fd = openSync(path, 'wx+', 0o600)

@@ -1,61 +1,61 @@
 /*
- * The status page: a file of one host that its launcher creates and all its ranks map. Little-endian;
- * a header, then a slot for each rank of the host. Ranks write plain words, so the page can be read
- * while a rank is stuck, and after it is gone.
+ * The status page is a file that the launcher of a host creates and all its ranks map. It is little-endian
+ * and has a header, then a slot for each rank of the host. Ranks write plain words without locks, so
+ * the page can be read while a rank is blocked, and after it has ended.
  */
 
-/** Name of the file, by which `tsrun ps` finds it among the open files of a launcher. */
+/** The name by which `tsrun ps` finds the file among the open files of a launcher. */
 export const STATUS_NAME = 'tsrun-status'
 /** "TSP1". */
 export const STATUS_MAGIC = 0x31505354
 
 export const HEADER_BYTES = 4096
 export const SLOT_BYTES = 1024
-/** What a WebAssembly.Memory, over which ranks map the file, is made of. */
+/** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
 
-/** Bytes of a page with this many slots. */
+/** The size in bytes of a page with this many slots. */
 export function statusBytes(slots: number): number {
   return Math.ceil((HEADER_BYTES + slots * SLOT_BYTES) / PAGE_BYTES) * PAGE_BYTES
 }
 
-/** Words (32 bits) of the header. */
+/** The words (32 bits) of the header. */
 export const headerWord = {
   magic: 0,
   slots: 1,
   launcherPid: 2,
   worldSize: 3,
   restartCount: 4,
-  /** The abort word: 1 + the rank whose end ends the job; 0: the job goes on. */
+  /** The abort word: 1 + the rank whose end stops the job; 0 while the job goes on. */
   abort: 5,
 } as const
 
-/** Texts of the header: a 32-bit length, then UTF-8. */
+/** The texts of the header: a 32-bit length, then UTF-8. */
 export const headerText = {
   runId: { at: 64, bytes: 128 },
   script: { at: 256, bytes: 512 },
 } as const
 
-/** Doubles of a slot. */
+/** The doubles of a slot. */
 export const slotNumber = {
   pid: 0,
   rank: 1,
-  /** Index in `rankStates`. */
+  /** An index of `rankStates`. */
   state: 2,
-  /** Of the current operation, or the last. */
+  /** The sequence number of the current operation, or of the last one. */
   sequence: 3,
   bytes: 4,
   /** `monotonicNow()` when the state began. */
   since: 5,
-  /** Operations under way. */
+  /** The number of running operations. */
   running: 6,
-  /** Operations that have ended. */
+  /** The number of operations that have ended. */
   ended: 7,
   step: 8,
   loss: 9,
 } as const
 
-/** Texts of a slot: a 32-bit length, then UTF-8. */
+/** The texts of a slot: a 32-bit length, then UTF-8. */
 export const slotText = {
   operation: { at: 128, bytes: 256 },
   group: { at: 384, bytes: 128 },
@@ -68,7 +68,7 @@ export type RankState = (typeof rankStates)[number]
 
 const encoder = new TextEncoder()
 
-/** The slot of one rank, for the rank itself: its threads write what they know, without locks. */
+/** The slot of one rank, to which the threads of that rank write without locks. */
 export class StatusSlot {
   readonly buffer: SharedArrayBuffer
   readonly index: number
@@ -83,7 +83,7 @@ export class StatusSlot {
     this.#numbers = new Float64Array(buffer, at, Object.keys(slotNumber).length)
   }
 
-  /** The rank whose end ends the job, as its launcher says; undefined while it goes on. */
+  /** The rank whose end stops the job, as the launcher says; undefined while the job goes on. */
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1
@@ -102,7 +102,7 @@ export class StatusSlot {
     this.setBytes(name, encoder.encode(text))
   }
 
-  /** A text that was encoded before; cut to its room. */
+  /** Writes an encoded text, cut to the size of its field. */
   setBytes(name: keyof typeof slotText, text: Uint8Array): void {
     const { at, bytes } = slotText[name]
     const start = HEADER_BYTES + this.index * SLOT_BYTES + at

@@ -1,11 +1,11 @@
 import type { Span, SpanKind } from './spans.ts'
 
 export interface TimelineOptions {
-  /** Characters for the time axis; default 100. */
+  /** The width of the time axis in characters; default 100. */
   readonly width?: number
 }
 
-/** How a span is drawn after its label; kinds without an entry are not drawn. */
+/** The character that fills a span after its label. Kinds without an entry are not drawn. */
 const fills: Partial<Record<SpanKind, string>> = {
   F: '-',
   B: '=',
@@ -18,9 +18,9 @@ const fills: Partial<Record<SpanKind, string>> = {
 const labelled: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 /**
- * Draws spans of all ranks on one time axis, a row for each rank: `F3--` forward and `B3==`
- * backward of micro-batch 3, `o` optimizer, `c` collective, `.` waiting for a message, blank the
- * rest. A span gets at least one character.
+ * Draws the spans of all ranks on one time axis, with a row for each rank: `F3--` is the forward and `B3==`
+ * the backward pass of micro-batch 3, `o` the optimizer, `c` a collective, and `.` waiting for a message.
+ * The rest is blank. A span has at least one character.
  */
 export function drawTimeline(
   spans: readonly Span[],

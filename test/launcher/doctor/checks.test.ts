@@ -57,7 +57,7 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     'another system',
     checkNode,
     { node: { ...healthy.node, system: 'darwin-arm64' } },
-    { state: 'note', advice: expect.stringContaining('On Linux') },
+    { state: 'note', advice: expect.stringContaining('only on Linux') },
   ],
   ['tsx', checkTypeScript, {}, { ...ok, found: 'through tsx' }],
   [
@@ -187,12 +187,12 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     { backends: [{ name: 'webgpu', ...failed }] },
     { state: 'note', advice: expect.stringContaining('TSRUN_WEBGPU_ADAPTER') },
   ],
-  ['no GPU', checkGpus, {}, { ...ok, found: 'none of NVIDIA (no nvidia-smi here)' }],
+  ['no GPU', checkGpus, {}, { ...ok, found: 'no NVIDIA GPU (there is no nvidia-smi)' }],
   [
     'GPUs',
     checkGpus,
     { gpus: { nvidia: ['GPU 0: a', 'GPU 1: b'], topology: ['GPU0 GPU1'], problem: undefined } },
-    { ...ok, found: '2 of NVIDIA', details: ['GPU 0: a', 'GPU 1: b', 'GPU0 GPU1'] },
+    { ...ok, found: '2 NVIDIA GPUs', details: ['GPU 0: a', 'GPU 1: b', 'GPU0 GPU1'] },
   ],
   [
     'a driver that does not answer',
@@ -200,7 +200,7 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     { gpus: { nvidia: [], topology: [], problem: 'nvidia-smi: no devices' } },
     { state: 'note', advice: expect.stringContaining('driver') },
   ],
-  ['no MPI', checkMpi, {}, { ...ok, found: 'none, not needed' }],
+  ['no MPI', checkMpi, {}, { ...ok, found: 'none; it is not needed' }],
   [
     'MPI',
     checkMpi,

@@ -33,7 +33,7 @@ describe('the doctor, on TensorFlow', () => {
     expect(check({ problem: 'it is no JSON' })).toMatchObject([
       {
         ...{ state: 'note', found: 'it is no JSON' },
-        advice: 'npx tsrun setup tensorflow makes a new one.',
+        advice: 'npx tsrun setup tensorflow installs it again.',
       },
     ])
   })
@@ -56,7 +56,7 @@ describe('the doctor, on TensorFlow', () => {
         state: 'note',
         found,
         advice:
-          '/home/setup.log says why; --wheel names another TensorFlow, and without /home/x the next set-up tries again.',
+          '/home/setup.log says why. --wheel names another TensorFlow; remove /home/x to try again.',
       },
     ])
     // those of --official are without by choice

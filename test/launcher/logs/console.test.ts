@@ -38,7 +38,7 @@ it('has ranks wait while the reader is slow, and go on afterwards', async () => 
   })
 })
 
-it('tells once that nobody reads, then drops what is written', async () => {
+it('reports once that its reader is gone, then drops the output', async () => {
   const stdout = new PassThrough()
   let told = 0
   const console = new Console({ stdout, stderr: new PassThrough() }, () => told++)

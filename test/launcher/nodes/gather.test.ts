@@ -16,7 +16,7 @@ describe('the next node that joins', () => {
     await store.close()
   })
 
-  it('is nobody when the time is up', async () => {
+  it('is undefined when the time is up', async () => {
     const store = memoryStore()
     await store.queuePush(keys.joining, 'gone')
     expect(await nextNode(store, Deadline.after(20), never)).toBeUndefined()

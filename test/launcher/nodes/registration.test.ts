@@ -28,7 +28,7 @@ const joined = new Map([
   [1, node(1)],
 ])
 
-it('takes whoever fits, however many ranks it has and wherever its script lies', () => {
+it('accepts a node with any number of ranks, and with its script in any place', () => {
   const newcomer = node(2, { nproc: 7, script: '/elsewhere/train.ts', node: 'v22.0.0' })
   expect(findMismatch(newcomer, zero, joined)).toBeUndefined()
 })

@@ -7,7 +7,7 @@ const lost = (at: number, peer: number) =>
 const left = (at: number, peer: number) =>
   errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer] })
 
-it('is nobody when all went well', () => {
+it('is undefined when no rank failed', () => {
   expect(findRootCause([exited(0, 0), exited(1, 0)])).toBeUndefined()
 })
 
@@ -79,7 +79,7 @@ it('is presumed where only consequences are known', () => {
   })
 })
 
-it('is a rank killed by somebody else in the moment in which it was to be stopped', () => {
+it('is a rank that another process kills just when it is to be stopped', () => {
   const killedMeanwhile = stopped(1, { signal: 'SIGKILL', stopSignal: 'SIGTERM', stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), killedMeanwhile])?.culprit.rank).toBe(1)
 })

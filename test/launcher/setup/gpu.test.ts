@@ -10,7 +10,7 @@ jest.setTimeout(120_000)
 const fake = new FakeSetUp()
 const setUp = fake.run.bind(fake)
 beforeEach(() => {
-  // whoever runs the tests may hide GPUs
+  // The tests may run with GPUs hidden.
   delete process.env['CUDA_VISIBLE_DEVICES']
 })
 
@@ -33,22 +33,24 @@ describe('tsrun setup tensorflow --gpu', () => {
     const broken = await setUp({ ...host, BINDING: 'no-driver' }, '--gpu')
     expect(broken.code).toBe(1)
     expect(broken.stderr).toMatch(
-      /computes on the CPU \(Could not find cuda drivers on your machine, GPU will not be used\): see that nvidia-smi .* --wheel or --python/,
+      /computes on the CPU \(Could not find cuda drivers on your machine, GPU will not be used\): check that nvidia-smi .* --wheel or --python/,
     )
     expect(readTensorFlowManifest(fake.env)).toEqual(before)
     expect(readdirSync(join(fake.env['TSRUN_HOME']!, 'tensorflow'))).toHaveLength(3)
     const silent = await setUp(host, '--gpu')
-    expect(silent.stderr).toContain('TensorFlow does not say why: it may be without CUDA')
+    expect(silent.stderr).toContain(
+      'TensorFlow does not say why; it may have been built without CUDA',
+    )
   })
 
-  it('comes to its end where GPUs are hidden on purpose', async () => {
+  it('succeeds where GPUs are hidden on purpose', async () => {
     const hidden = { ...host, BINDING: 'gpu', CUDA_VISIBLE_DEVICES: '' }
     expect((await setUp(hidden, '--gpu')).code).toBe(0)
     expect((await setUp(hidden, '--check')).code).toBe(0)
     expect((await setUp(hidden, '--gpu')).stdout).toContain('there is nothing to do')
   })
 
-  it('comes to its end where an image is built without GPUs, which --check tells', async () => {
+  it('succeeds where an image is built without GPUs, which --check reports', async () => {
     const image = { BINDING: 'no-driver' }
     const first = await setUp(image, '--gpu')
     expect(first.code).toBe(0)
@@ -88,7 +90,7 @@ it.each([
     "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file: No such file or directory",
     "Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file: No such file or directory",
   ],
-  ['silence', 'TensorFlow does not say why: it may be without CUDA'],
+  ['silence', 'TensorFlow does not say why; it may have been built without CUDA'],
 ])('knows from the log of TensorFlow why it takes no GPU: %#', (log, reason) => {
   expect(whyCpu(log)).toBe(reason)
 })

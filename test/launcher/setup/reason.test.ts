@@ -116,6 +116,6 @@ describe('a failure of pip', () => {
 })
 
 it('says how much room a set-up needs', () => {
-  expect(roomAdvice(false, '/f')).toContain('some 2 GB in /f')
-  expect(roomAdvice(true, '/f')).toContain('some 7 GB in /f')
+  expect(roomAdvice(false, '/f')).toContain('about 2 GB in /f')
+  expect(roomAdvice(true, '/f')).toContain('about 7 GB in /f')
 })

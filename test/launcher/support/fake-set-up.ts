@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fakeTools } from './fake-tools.ts'
-import { killLeftovers, tsrun } from './tsrun.ts'
+import { tsrunHere } from './in-process.ts'
 
 /** For each test of a file an empty home, and tools to set TensorFlow up with that are played. */
 export class FakeSetUp {
@@ -15,13 +15,12 @@ export class FakeSetUp {
       this.env = fakeTools(folder, ['npm', 'python3', 'g++'])
     })
     afterEach(() => {
-      killLeftovers()
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
     })
   }
 
   /** `tsrun setup tensorflow`, with these changes of the environment. */
   run(changes: NodeJS.ProcessEnv, ...flags: string[]) {
-    return tsrun(['setup', 'tensorflow', ...flags], { env: { ...this.env, ...changes } })
+    return tsrunHere(['setup', 'tensorflow', ...flags], { env: { ...this.env, ...changes } })
   }
 }

@@ -1,31 +1,61 @@
 import { Writable } from 'node:stream'
 import { runCommandLine } from '../../../packages/launcher/src/commands/command-line.ts'
 import { Console } from '../../../packages/launcher/src/logs/console.ts'
-import { fixtures } from './tsrun.ts'
+import { cleanEnvironment, fixtures } from './tsrun.ts'
 
-/** Runs a `tsrun` that starts no rank in this process. */
-export async function tsrunHere(
-  args: readonly string[],
-  { env = {}, cwd = fixtures }: { readonly env?: NodeJS.ProcessEnv; readonly cwd?: string } = {},
-): Promise<{ code: number; stdout: string; stderr: string }> {
-  const printed = { stdout: '', stderr: '' }
-  const collect = (name: 'stdout' | 'stderr'): Writable =>
-    new Writable({
-      write: (chunk: Buffer, _encoding, done) => {
-        printed[name] += chunk.toString()
-        done()
+export interface HereOptions {
+  readonly env?: NodeJS.ProcessEnv
+  readonly cwd?: string
+}
+
+export interface HereFinished {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A `tsrun` that runs in this process. Only its ranks, if there are any, are processes. */
+export class RunHere {
+  stdout = ''
+  stderr = ''
+  readonly finished: Promise<HereFinished>
+  readonly #stop = new AbortController()
+
+  constructor(args: readonly string[], { env = {}, cwd = fixtures }: HereOptions = {}) {
+    const collect = (name: 'stdout' | 'stderr'): Writable =>
+      new Writable({
+        write: (chunk: Buffer, _encoding, done) => {
+          this[name] += chunk.toString()
+          done()
+        },
+      })
+    const outputs = { stdout: collect('stdout'), stderr: collect('stderr') }
+    const running = runCommandLine(args, {
+      env: { ...cleanEnvironment(), ...env },
+      cwd,
+      console: new Console(outputs, () => undefined),
+      interrupts: {
+        stop: this.#stop.signal,
+        kill: new AbortController().signal,
+        interrupt: (interruption) => {
+          this.#stop.abort(interruption)
+        },
+        force: () => undefined,
       },
     })
-  const console = new Console(
-    { stdout: collect('stdout'), stderr: collect('stderr') },
-    () => undefined,
-  )
-  const never = new AbortController().signal
-  const code = await runCommandLine(args, {
-    env: { PATH: process.env['PATH'], ...env },
-    cwd,
-    console,
-    interrupts: { stop: never, kill: never, interrupt: () => undefined, force: () => undefined },
-  })
-  return { code, ...printed }
+    this.finished = running.then((code) => ({ code, stdout: this.stdout, stderr: this.stderr }))
+  }
+
+  /** Does what Ctrl-C does. */
+  interrupt(): void {
+    this.#stop.abort({ exitCode: 130, reason: 'Ctrl-C' })
+  }
+}
+
+/** Runs `tsrun` to its end in this process. */
+export async function tsrunHere(
+  args: readonly string[],
+  options?: HereOptions,
+): Promise<HereFinished> {
+  return await new RunHere(args, options).finished
 }

@@ -1,6 +1,7 @@
 import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import { Run, type Finished, type Options, type RankLine } from './tsrun.ts'
+import { RunHere, type HereOptions } from './in-process.ts'
+import { Run, type Options, type RankLine } from './tsrun.ts'
 
 export const token = 'c0ffee'.repeat(8)
 export let port: number
@@ -14,7 +15,7 @@ beforeEach(async () => {
 
 const collector = new URL('../../fixtures/launcher/collect.mjs', import.meta.url)
 
-/** A launcher that collects garbage all the time: what nobody holds is gone at once. */
+/** A launcher that collects garbage all the time, so that objects without references are gone at once. */
 export const collecting: Options = { env: { NODE_OPTIONS: `--import ${collector.href}` } }
 
 /** One launcher of a job whose hosts are all this one. */
@@ -24,15 +25,35 @@ export function node(
   args: readonly string[],
   options: Options = {},
 ): Run {
-  const endpoint = ['--rdzv-endpoint', `127.0.0.1:${port}`]
-  return new Run(['--nnodes', String(nnodes), '--node-rank', String(rank), ...endpoint, ...args], {
+  return new Run(argumentsOf(rank, nnodes, args), {
     ...options,
     env: { TSRUN_TOKEN: token, ...options.env },
   })
 }
 
-export async function allFinished(runs: readonly Run[]): Promise<Finished[]> {
-  return await Promise.all(runs.map(({ finished }) => finished))
+/** The same in this process. */
+export function nodeHere(
+  rank: number,
+  nnodes: number,
+  args: readonly string[],
+  options: HereOptions = {},
+): RunHere {
+  return new RunHere(argumentsOf(rank, nnodes, args), {
+    ...options,
+    env: { TSRUN_TOKEN: token, ...options.env },
+  })
+}
+
+function argumentsOf(rank: number, nnodes: number, args: readonly string[]): string[] {
+  const endpoint = ['--rdzv-endpoint', `127.0.0.1:${port}`]
+  return ['--nnodes', String(nnodes), '--node-rank', String(rank), ...endpoint, ...args]
+}
+
+/** How all of these launchers end, in their order. */
+export async function allFinished<Run extends { readonly finished: Promise<unknown> }>(
+  runs: readonly Run[],
+): Promise<Awaited<Run['finished']>[]> {
+  return (await Promise.all(runs.map(({ finished }) => finished))) as Awaited<Run['finished']>[]
 }
 
 /** The ranks of all launchers, once `count` of each are there. */

@@ -3,7 +3,7 @@ import { isTsrError, nearestName } from '@tsrun/core'
 import { usageError } from '../args/job-options.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
-import { listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
+import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'
@@ -30,12 +30,12 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
   return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts })
 }
 
-/** The same with the given streams and signals. */
+/** Runs a command line with the given streams and signals. */
 export async function runCommandLine(
   argv: readonly string[],
-  surroundings: Omit<CommandContext, 'exitCode'>,
+  given: Omit<CommandContext, 'exitCode'>,
 ): Promise<number> {
-  const context: CommandContext = { ...surroundings, exitCode: 0 }
+  const context: CommandContext = { ...given, exitCode: 0 }
   const { console, interrupts } = context
   const commands = [
     addRun((values, command) => startJob(values, command, context)),
@@ -132,13 +132,4 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   const name = nearestName(unknown.replaceAll('_', '-'), names)
   const hint = name === undefined ? '' : ` (the nearest is --${name})`
   return `Unknown flag ${flag}${page}${hint}`
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    signal.addEventListener('abort', () => {
-      resolve()
-    })
-  })
 }

@@ -1,19 +1,16 @@
-import { formatBytes } from '@tsrun/core'
 import { dirname, join } from 'node:path'
-import type { Facts, Finding, Check } from './facts.ts'
-
-/** Oldest Node that tsrun runs on. */
-const OLDEST = [20, 19] as const
+import { formatBytes } from '@tsrun/core'
+import { isOldNode, OLDEST_NODE } from '../job/package.ts'
+import type { Check, Facts, Finding } from './facts.ts'
 
 export function checkNode({ node }: Facts): Finding[] {
   const found = `${node.version} on ${node.system}`
-  const [major = 0, minor = 0] = node.version.replace(/^v/, '').split('.').map(Number)
-  if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
-    const advice = `Install Node ${OLDEST.join('.')} or later.`
+  if (isOldNode(node.version)) {
+    const advice = `Install Node ${OLDEST_NODE} or later.`
     return [{ name: 'Node', state: 'problem', found, advice }]
   }
   if (!node.system.startsWith('linux')) {
-    const advice = 'On Linux ranks share memory, and libc sockets and the inline engine are there.'
+    const advice = 'Shared memory, libc sockets and the inline engine are available only on Linux.'
     return [{ name: 'Node', state: 'note', found, advice }]
   }
   return [{ name: 'Node', state: 'ok', found }]
@@ -28,10 +25,10 @@ export function checkTypeScript({ node }: Facts): Finding[] {
   return [{ name, state: 'note', found: 'only JavaScript runs', advice }]
 }
 
-/** Since npm 12, and before with ignore-scripts, dependencies are installed without their scripts. */
+/** From npm 12 on, or with ignore-scripts, npm installs dependencies without running their scripts. */
 export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   const name = 'install scripts'
-  if (npm === undefined) return [{ name, state: 'ok', found: 'no npm here that could block them' }]
+  if (npm === undefined) return [{ name, state: 'ok', found: 'there is no npm here to block them' }]
   const [major = 0, minor = 0] = npm.version.split('.').map(Number)
   const asks = major > 11 || (major === 11 && minor >= 19)
   if (!npm.ignoresScripts && !asks) {
@@ -41,14 +38,14 @@ export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   const found = `npm ${npm.version} skips them (${why}); tsrun needs none`
   if (native.available) {
     const advice =
-      'TensorFlow’s own package needs its script: tsrun setup tensorflow does without it.'
+      'The package of TensorFlow needs its script; tsrun setup tensorflow works without it.'
     return [{ name, state: 'ok', found, advice }]
   }
   const advice = 'If koffi is missing for that reason: npm rebuild koffi --ignore-scripts=false.'
   return [{ name, state: 'note', found, advice }]
 }
 
-/** Descriptors that a rank with a few dozen neighbours needs, and its script. */
+/** The open files that a rank with a few dozen peers, and its script, need. */
 const FILES = 1024
 
 export function checkNative({ native }: Facts): Finding[] {
@@ -57,8 +54,8 @@ export function checkNative({ native }: Facts): Finding[] {
     return [{ name, state: 'ok', found: 'calls of the C library work' }]
   }
   const advice =
-    'Without it messages take Node’s sockets: slower, and no inline engine. ' +
-    'npm install koffi (its binary is an optional package: do not omit those); unset TSRUN_NATIVE.'
+    'Without koffi, messages use the sockets of Node, which are slower, and there is no inline engine. ' +
+    'Run npm install koffi (its binary is an optional package, so do not omit those), and unset TSRUN_NATIVE.'
   return [{ name, state: 'note', found: native.reason, advice }]
 }
 
@@ -67,26 +64,26 @@ export function checkSharedMemory({ sharedMemory, native }: Facts): Finding[] {
   const { problem, size, free } = sharedMemory
   if (problem !== undefined) {
     const advice = native.available
-      ? 'Ranks of this host talk over TCP. They need memfd_create and /proc/PID/fd of each other: ' +
-        'one user, one /proc, no seccomp rule against it.'
-      : 'Ranks of this host talk over TCP. It needs koffi.'
+      ? 'The ranks of this host use TCP. Shared memory needs memfd_create and access to /proc/PID/fd of ' +
+        'the other ranks: the same user, the same /proc, and no seccomp rule against it.'
+      : 'The ranks of this host use TCP. Shared memory needs koffi.'
     return [{ name, state: 'note', found: problem, advice }]
   }
   const room =
     size === undefined || free === undefined
-      ? 'no /dev/shm, not needed'
+      ? 'no /dev/shm, which is not needed'
       : `/dev/shm: ${formatBytes(free)} of ${formatBytes(size)} free`
   const found = `memfd and /proc/PID/fd work; ${room}`
   if (size !== undefined && size < 256 * 2 ** 20) {
-    const advice = 'tsrun does without /dev/shm, but MPI may not: docker run --shm-size=1g.'
+    const advice = 'tsrun does not need /dev/shm, but MPI may: docker run --shm-size=1g.'
     return [{ name, state: 'ok', found, advice }]
   }
   return [{ name, state: 'ok', found }]
 }
 
 /**
- * With autogroups the kernel shares the cores among sessions: ranks with a session each cannot give
- * the core to each other. Those that koffi serves stay in the session of their launcher.
+ * With autogroups the kernel divides the CPU time among sessions, so ranks in sessions of their own cannot
+ * yield the core to each other. With koffi, ranks stay in the session of their launcher.
  */
 export function checkScheduler({ autogroups, native }: Facts): Finding[] {
   const name = 'scheduler'
@@ -95,16 +92,16 @@ export function checkScheduler({ autogroups, native }: Facts): Finding[] {
     return [{ name, state: 'ok', found: 'autogroups, and all ranks in one session' }]
   }
   const found = 'autogroups, and ranks would be in sessions of their own'
-  const advice = 'Install koffi, or, as root: sysctl kernel.sched_autogroup_enabled=0.'
+  const advice = 'Install koffi, or run as root: sysctl kernel.sched_autogroup_enabled=0.'
   return [{ name, state: 'note', found, advice }]
 }
 
 export function checkOpenFiles({ openFiles }: Facts): Finding[] {
   const name = 'open files'
   if (openFiles === undefined) return [{ name, state: 'ok', found: 'limit unknown' }]
-  const found = openFiles === Infinity ? 'no limit' : `up to ${openFiles} a process`
+  const found = openFiles === Infinity ? 'no limit' : `up to ${openFiles} per process`
   if (openFiles >= FILES) return [{ name, state: 'ok', found }]
-  const advice = `ulimit -n ${FILES * 4} before tsrun, or nofile in /etc/security/limits.conf.`
+  const advice = `Run ulimit -n ${FILES * 4} before tsrun, or set nofile in /etc/security/limits.conf.`
   return [{ name, state: 'note', found, advice }]
 }
 
@@ -115,11 +112,11 @@ export function checkThreads({ cores }: Facts): Finding[] {
   const found = `${allowed}${of} ${all === 1 ? 'core' : 'cores'}; --nproc auto starts ${allowed}`
   if (quota === undefined || quota >= allowed) return [{ name, state: 'ok', found }]
   const time = Number(quota.toFixed(2))
-  const advice = `This container gets the time of ${time} cores: --nproc ${Math.max(1, Math.floor(quota))} is enough.`
+  const advice = `This container may use the CPU time of ${time} cores: --nproc ${Math.max(1, Math.floor(quota))} is enough.`
   return [{ name, state: 'note', found, advice }]
 }
 
-/** What `auto` takes where nothing is set up: without it nothing trains. */
+/** The backend that `auto` chooses where no other is set up. */
 const DEFAULT = 'wasm'
 
 export function checkBackends({ backends, gpus }: Facts): Finding[] {
@@ -147,22 +144,22 @@ function adviceFor(name: string, missing: boolean, hasGpu: boolean): string {
   }
   if (name === 'webgpu') {
     return missing
-      ? 'npm install webgpu @tensorflow/tfjs-backend-webgpu, for GPUs of any maker.'
-      : 'See docs/webgpu.md: it needs a driver for Vulkan, and TSRUN_WEBGPU_ADAPTER may choose one.'
+      ? 'For GPUs of any vendor: npm install webgpu @tensorflow/tfjs-backend-webgpu.'
+      : 'It needs a driver for Vulkan; TSRUN_WEBGPU_ADAPTER chooses one: see docs/webgpu.md.'
   }
   return missing
     ? 'npm install @tsrun/training'
-    : 'npm ci, or take node_modules away and install again.'
+    : 'Run npm ci, or remove node_modules and install again.'
 }
 
 export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   const name = 'TensorFlow'
   if ('problem' in tensorflow) {
-    const advice = 'npx tsrun setup tensorflow makes a new one.'
+    const advice = 'npx tsrun setup tensorflow installs it again.'
     return [{ name, state: 'note', found: tensorflow.problem, advice }]
   }
   const { manifest } = tensorflow
-  // the line of the backend says it
+  // The line of the backend says that it is not set up.
   if (manifest === undefined) return []
   const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
   const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, on ${devices.join(', ')}`
@@ -173,9 +170,9 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   }
   if (kernels !== false) return [finding]
   const found = `${set}, without the kernels of tsrun: small layers are slower`
-  // --official never has them
+  // An installation with --official never has them.
   if (request.official) return [{ ...finding, found }]
-  const advice = `${join(dirname(folder), 'setup.log')} says why; --wheel names another TensorFlow, and without ${folder} the next set-up tries again.`
+  const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
   return [{ ...finding, state: 'note', found, advice }]
 }
 
@@ -184,13 +181,13 @@ export function checkGpus({ gpus }: Facts): Finding[] {
   const { nvidia, topology, problem } = gpus
   if (problem !== undefined) {
     const advice =
-      'The driver of the GPU does not answer: see nvidia-smi, or give the container GPUs.'
+      'The driver of the GPU does not answer: check nvidia-smi, or give the container access to the GPUs.'
     return [{ name, state: 'note', found: problem, advice }]
   }
   if (nvidia.length === 0) {
-    return [{ name, state: 'ok', found: 'none of NVIDIA (no nvidia-smi here)' }]
+    return [{ name, state: 'ok', found: 'no NVIDIA GPU (there is no nvidia-smi)' }]
   }
-  const found = nvidia.length === 1 ? '1 of NVIDIA' : `${nvidia.length} of NVIDIA`
+  const found = nvidia.length === 1 ? '1 NVIDIA GPU' : `${nvidia.length} NVIDIA GPUs`
   return [{ name, state: 'ok', found, details: [...nvidia, ...topology] }]
 }
 
@@ -198,18 +195,18 @@ export function checkMpi({ mpi, native }: Facts): Finding[] {
   const name = 'MPI'
   const { libraries, mpirun } = mpi
   if (libraries.length === 0) {
-    const advice = 'TSRUN_LIBMPI names the library where there is one: docs/mpi.md.'
+    const advice = 'If there is one, name it in TSRUN_LIBMPI: see docs/mpi.md.'
     if (mpirun !== undefined) {
       return [{ name, state: 'note', found: `${mpirun}, but no libmpi`, advice }]
     }
-    return [{ name, state: 'ok', found: 'none, not needed' }]
+    return [{ name, state: 'ok', found: 'none; it is not needed' }]
   }
   const found = [mpirun ?? 'no mpirun', ...libraries].join(', ')
   if (native.available) return [{ name, state: 'ok', found }]
   return [{ name, state: 'note', found, advice: 'The transport mpi needs koffi.' }]
 }
 
-/** In the order of the page. */
+/** All checks, in the order of the report. */
 export const checks: readonly Check[] = [
   checkNode,
   checkTypeScript,

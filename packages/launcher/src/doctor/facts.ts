@@ -1,15 +1,15 @@
 import type { TensorFlowManifest } from '@tsrun/core'
 import type { NodeAbilities } from '../job/script.ts'
 
-/** What the doctor knows of this host; every check judges a part of it. */
+/** The facts about this host, of which each check judges a part. */
 export interface Facts {
   readonly node: NodeFacts
   readonly npm: NpmFacts | undefined
   readonly native: { readonly available: true } | { readonly available: false; reason: string }
   readonly sharedMemory: SharedMemoryFacts
-  /** Whether the kernel shares the cores among sessions first; undefined where it cannot. */
+  /** Whether the kernel divides the CPU time among sessions first; undefined where it cannot. */
   readonly autogroups: boolean | undefined
-  /** Files that a process may have open. */
+  /** The number of files that a process may have open. */
   readonly openFiles: number | undefined
   readonly cores: CoreFacts
   readonly backends: readonly BackendFacts[]
@@ -19,36 +19,36 @@ export interface Facts {
 }
 
 export interface NodeFacts extends NodeAbilities {
-  /** As in `linux-x64`. */
+  /** For example `linux-x64`. */
   readonly system: string
-  /** Where the package tsx is, if it is installed. */
+  /** The path of the package tsx, if it is installed. */
   readonly tsx: string | undefined
 }
 
 export interface NpmFacts {
   readonly version: string
-  /** `ignore-scripts` of its configuration. */
+  /** `ignore-scripts` in its configuration. */
   readonly ignoresScripts: boolean
 }
 
 export interface SharedMemoryFacts {
-  /** Why two processes cannot share a file in memory; undefined: they can. */
+  /** Why two processes cannot share a file in memory; undefined if they can. */
   readonly problem: string | undefined
-  /** Bytes of /dev/shm; undefined where there is none. */
+  /** The size of /dev/shm in bytes; undefined where there is none. */
   readonly size: number | undefined
   readonly free: number | undefined
 }
 
 export interface CoreFacts {
-  /** That this process may run on. */
+  /** The cores on which this process may run. */
   readonly allowed: number
-  /** Of the machine. */
+  /** All cores of the machine. */
   readonly all: number
-  /** How many a container may use at a time, in cores; undefined: no limit. */
+  /** The CPU time that the container may use, in cores; undefined: no limit. */
   readonly quota: number | undefined
 }
 
-/** What came of training a step in a fresh process. */
+/** The result of training a step in a new process. */
 export type BackendFacts = { readonly name: string } & (
   | {
       readonly works: true
@@ -63,34 +63,34 @@ export type TensorFlowFacts =
   { readonly manifest: TensorFlowManifest | undefined } | { readonly problem: string }
 
 export interface GpuFacts {
-  /** A line for each, as `nvidia-smi -L` prints it. */
+  /** The lines of `nvidia-smi -L`, one for each GPU. */
   readonly nvidia: readonly string[]
-  /** Lines of `nvidia-smi topo -m`. */
+  /** The lines of `nvidia-smi topo -m`. */
   readonly topology: readonly string[]
-  /** Why nvidia-smi says nothing; undefined where there is no nvidia-smi, or it works. */
+  /** Why nvidia-smi fails; undefined where it works, or is not installed. */
   readonly problem: string | undefined
 }
 
 export interface MpiFacts {
-  /** Files of libmpi. */
+  /** The files of libmpi. */
   readonly libraries: readonly string[]
-  /** First line of `mpirun --version`. */
+  /** The first line of `mpirun --version`. */
   readonly mpirun: string | undefined
 }
 
-/** What a check found. */
+/** The result of a check. */
 export interface Finding {
   readonly name: string
   /**
-   * `ok`; `note`: the default trains without it, `advice` says how to get more; `problem`: the default
-   * does not train until `advice` is followed.
+   * `ok`; `note`: the default backend trains without it, and `advice` says how to get it; `problem`: the
+   * default backend cannot train until `advice` is followed.
    */
   readonly state: 'ok' | 'note' | 'problem'
-  /** What is there, in a few words. */
+  /** What was found, in a few words. */
   readonly found: string
   /** What to do. */
   readonly advice?: string
-  /** More lines, as a tool printed them. */
+  /** Lines that a tool has printed. */
   readonly details?: readonly string[]
 }
 

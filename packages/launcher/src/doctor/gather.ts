@@ -1,27 +1,28 @@
-import { closeSync, readFileSync, statfsSync, existsSync, readdirSync } from 'node:fs'
-import { availableParallelism, cpus } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readTensorFlowManifest } from '@tsrun/core'
-import { isAvailable, createSharedFile } from '@tsrun/native'
-import { findDevices, listGpus, linesOf, type GpuList } from '../job/devices.ts'
-import { nodeAbilities } from '../job/script.ts'
-import { probeBackends } from './backends.ts'
-import { resolveFrom, run } from './programs.ts'
-import type {
-  Facts,
-  TensorFlowFacts,
-  NodeFacts,
-  NpmFacts,
-  CoreFacts,
-  SharedMemoryFacts,
-  GpuFacts,
-  MpiFacts,
-} from './facts.ts'
+import { isAvailable } from '@tsrun/native'
+import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/devices.ts'
+import { packageFolder } from '../job/package.ts'
+import { nodeAbilities, resolveFrom } from '../job/script.ts'
+import { LONGEST_START } from '../setup/proof.ts'
+import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
+import {
+  findMpi,
+  readAutogroups,
+  readCores,
+  readGpus,
+  readNpm,
+  readOpenFiles,
+  run,
+  trySharedMemory,
+  type RunOptions,
+} from './machine.ts'
 
 /**
- * Looks at this host; processes that do not answer are given up.
+ * Collects the facts about this host. Programs that do not answer in time are killed.
  *
- * @param signal - ends the slow part of it
+ * @param signal - ends the tests of the backends, which take most of the time
  */
 export async function gatherFacts(
   env: NodeJS.ProcessEnv,
@@ -40,7 +41,7 @@ export async function gatherFacts(
     autogroups: readAutogroups(),
     openFiles: readOpenFiles(),
     cores: readCores(),
-    backends: await probeBackends(env, cwd, {
+    backends: await tryBackends(env, cwd, {
       hasTensorFlow,
       devices: findDevices(env, list),
       signal,
@@ -67,118 +68,71 @@ function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
   }
 }
 
-async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
-  const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
-  if (failure !== undefined) return undefined
-  try {
-    const config = JSON.parse(stdout) as Record<string, unknown>
-    const version = /npm\/(\S+)/.exec(String(config['user-agent']))?.[1]
-    if (version === undefined) return undefined
-    return { version, ignoresScripts: config['ignore-scripts'] === true }
-  } catch {
-    return undefined
-  }
+/** Milliseconds for loading a backend and a step. */
+const LIMIT = 120_000
+/** On a GPU TensorFlow may have to compile its kernels first. */
+const limitOf = (name: string, gpus: readonly string[]): number =>
+  name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
+const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
+
+interface ProbeOptions {
+  readonly hasTensorFlow: boolean
+  readonly devices: Devices
+  readonly signal: AbortSignal
 }
 
-/** Has another process write into a file of ours that exists in memory only. */
-async function trySharedMemory(): Promise<SharedMemoryFacts> {
-  return { problem: await sharingProblem(), ...sizeOfShm() }
-}
-
-async function sharingProblem(): Promise<string | undefined> {
-  const native = isAvailable()
-  if (!native.available) return `not tried: ${native.reason}`
-  let fd: number | undefined
-  try {
-    fd = createSharedFile('tsrun-doctor', 4096)
-    const path = `/proc/${process.pid}/fd/${fd}`
-    const script = `require('node:fs').writeFileSync(process.argv[1], 'here', { flag: 'r+' })`
-    const { failure, stderr } = await run(process.execPath, ['-e', script, path])
-    if (failure !== undefined) return `another process cannot open ${path}: ${firstError(stderr)}`
-    return readFileSync(path, 'latin1').startsWith('here') ? undefined : `${path} is not shared`
-  } catch (error) {
-    return (error as Error).message
-  } finally {
-    if (fd !== undefined) closeSync(fd)
-  }
-}
-
-function firstError(stderr: string): string {
-  return /^\w*Error: .*$/m.exec(stderr)?.[0] ?? 'it failed'
-}
-
-function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
-  try {
-    const { blocks, bavail, bsize } = statfsSync('/dev/shm')
-    return { size: blocks * bsize, free: bavail * bsize }
-  } catch {
-    return { size: undefined, free: undefined }
-  }
-}
-
-function readAutogroups(): boolean | undefined {
-  const text = read('/proc/sys/kernel/sched_autogroup_enabled')
-  return text === undefined ? undefined : text.trim() === '1'
-}
-
-/** The limit of this process, which Node has raised as far as it may; ranks have the same. */
-function readOpenFiles(): number | undefined {
-  const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
-  return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
-}
-
-function readCores(): CoreFacts {
-  // cgroup v2: time in microseconds, and the period in which it may be used
-  const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
-  const quota = (time ?? NaN) / (period ?? NaN)
-  return {
-    allowed: availableParallelism(),
-    all: cpus().length,
-    quota: Number.isFinite(quota) ? quota : undefined,
-  }
-}
-
-function read(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'latin1')
-  } catch {
-    return undefined
-  }
-}
-
-async function readGpus(
-  { lines: nvidia, problem }: GpuList,
+/** Trains a step with every backend that is installed, one after the other, each in a process of its own. */
+async function tryBackends(
   env: NodeJS.ProcessEnv,
-): Promise<GpuFacts> {
-  const topology =
-    nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
-  return { nvidia, topology, problem }
-}
-
-const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
-
-/** The files that the dynamic linker would find; they are not loaded. */
-async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
-  const [version, cache] = await Promise.all([
-    run('mpirun', ['--version'], { env }),
-    run('ldconfig', ['-p'], { env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` } }),
-  ])
-  const cached = cache.stdout.matchAll(/^\s+(\S+) \(.*\) => (\S+)$/gm)
-  const named = env['TSRUN_LIBMPI'] ?? ''
-  const libraries = [
-    ...(named === '' ? [] : [named]),
-    ...(env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean).flatMap(mpiIn),
-    ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
-  ].filter((path) => path !== '' && existsSync(path))
-  return {
-    libraries: [...new Set(libraries)],
-    mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
+  cwd: string,
+  { hasTensorFlow, devices, signal }: ProbeOptions,
+): Promise<BackendFacts[]> {
+  const places = [join(cwd, 'any.js'), import.meta.url]
+  const training = resolveFrom(places, '@tsrun/training')
+  if (training === undefined) {
+    const reason = 'the package @tsrun/training is not installed'
+    return [{ name: 'wasm', works: false, reason, missing: true }]
   }
+  // The environment that the only rank of a host gets.
+  const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
+  const facts: BackendFacts[] = []
+  for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
+    const reason = missingPart(name, training, places, hasTensorFlow)
+    facts.push(
+      reason === undefined
+        ? await tryBackend(name, training, {
+            env: rank,
+            limit: limitOf(name, devices.gpus),
+            signal,
+          })
+        : { name, works: false, reason, missing: true },
+    )
+  }
+  return facts
 }
 
-function mpiIn(folder: string): string[] {
-  if (!existsSync(folder)) return []
-  return readdirSync(folder)
-    .filter((name) => mpiNames.includes(name))
-    .map((name) => join(folder, name))
+function missingPart(
+  name: string,
+  training: string,
+  places: readonly string[],
+  hasTensorFlow: boolean,
+): string | undefined {
+  if (name === 'tensorflow' && !hasTensorFlow) return 'not set up'
+  if (name !== 'webgpu') return undefined
+  const found = resolveFrom([training, ...places], 'webgpu')
+  return found === undefined ? 'the package webgpu is not installed' : undefined
+}
+
+async function tryBackend(
+  name: string,
+  training: string,
+  options: RunOptions,
+): Promise<BackendFacts> {
+  const args = [probe, name, pathToFileURL(training).href]
+  const { stdout, stderr, failure } = await run(process.execPath, args, options)
+  const line = stdout.split('\n').findLast((text) => text.startsWith('{'))
+  if (line !== undefined) return { name, ...(JSON.parse(line) as object) } as BackendFacts
+  const lastLine = stderr.trim().split('\n').at(-1) ?? ''
+  const reason = [failure ?? 'it printed nothing', lastLine].filter(Boolean).join(': ')
+  return { name, works: false, reason, missing: false }
 }

@@ -1,10 +1,10 @@
-/** A process of its own: `node probe.js BACKEND URL-OF-TRAINING` trains a step and prints a line. */
+/** A program: `node probe.js BACKEND URL-OF-TRAINING` trains a step and prints the result as a line of JSON. */
 
 interface Tensor {
   data(): Promise<Float32Array>
 }
 
-/** The part of @tsrun/training that a step needs; the launcher itself does not depend on it. */
+/** The part of @tsrun/training that a step needs. The launcher does not depend on that package. */
 interface Training {
   loadBackend(name: string): Promise<{ readonly device?: string; readonly threads?: number }>
   readonly tf: {

@@ -5,16 +5,16 @@ import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** What the ranks of this host share. */
+/** The cores and GPUs that the ranks of this host share. */
 export interface Devices {
   readonly cores: number
   /** As CUDA_VISIBLE_DEVICES names them: indices, or UUIDs. */
   readonly gpus: readonly string[]
-  /** Of the TensorFlow that is set up. */
+  /** The library folders of the TensorFlow that is set up. */
   readonly libraryFolders: readonly string[]
 }
 
-/** @param list - of the GPUs, where somebody has asked for it already */
+/** @param list - the list of GPUs, where it is known already */
 export function findDevices(env: Environment, list?: GpuList): Devices {
   return {
     cores: availableParallelism(),
@@ -24,9 +24,10 @@ export function findDevices(env: Environment, list?: GpuList): Devices {
 }
 
 /**
- * What a rank is told about its share: cores / local ranks threads, and its GPU. Ranks take the GPUs
- * in turn. TensorFlow takes a GPU's memory as it needs it, instead of all at once: others may use it as
- * well, ranks of this job or of another one. What `env` says already stays.
+ * The variables that give a rank its share: as many threads as there are cores per local rank, and a GPU.
+ * The GPUs go to the ranks in turn. TensorFlow allocates GPU memory when it needs it instead of all at
+ * once, because other ranks of this job, or of another one, may use the same GPU. Variables that `env`
+ * sets stay as they are.
  */
 export function deviceEnvironment(
   { cores, gpus, libraryFolders }: Devices,
@@ -40,7 +41,8 @@ export function deviceEnvironment(
     TF_NUM_INTRAOP_THREADS: threads,
     TF_NUM_INTEROP_THREADS: threads,
     ...(gpus.length > 0
-      ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', TF_FORCE_GPU_ALLOW_GROWTH: 'true' } // the order of nvidia-smi
+      ? // PCI_BUS_ID is the order of nvidia-smi.
+        { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', TF_FORCE_GPU_ALLOW_GROWTH: 'true' }
       : {}),
   }
   const unset = Object.entries(given).filter(([name]) => (env[name] ?? '') === '')
@@ -51,7 +53,7 @@ export function deviceEnvironment(
   }
 }
 
-/** As CUDA_VISIBLE_DEVICES names them: those that it leaves, else those of this host. */
+/** The GPUs that CUDA_VISIBLE_DEVICES names, else those of this host, in the form of that variable. */
 export function findGpus(env: Environment, list?: GpuList): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']
   if (visible !== undefined) {
@@ -63,7 +65,7 @@ export function findGpus(env: Environment, list?: GpuList): string[] {
   return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
 }
 
-/** Indices of the cards or, where cards are cut into MIG parts, the UUIDs of those. */
+/** The indices of the GPUs or, where they are divided into MIG instances, the UUIDs of those. */
 function parseGpuList(text: string): string[] {
   const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
   if (parts.length > 0) return parts
@@ -83,24 +85,24 @@ function findLibraryFolders(env: Environment): readonly string[] {
     const manifest = readTensorFlowManifest(env)
     return manifest?.system === thisSystem ? manifest.libraryFolders : []
   } catch {
-    return [] // the ranks that want it will say so
+    return [] // The ranks that load the backend report the problem.
   }
 }
 
-/** What `nvidia-smi -L` says. */
+/** The output of `nvidia-smi -L`. */
 export interface GpuList {
-  /** A line for each card, and for each part of one. */
+  /** A line for each GPU and each MIG instance. */
   readonly lines: readonly string[]
-  /** False where there is no nvidia-smi, or it does not come to its end. */
+  /** False where there is no nvidia-smi, or it does not end in time. */
   readonly answered: boolean
-  /** Why it lists none; undefined where there is no nvidia-smi, or it works. */
+  /** Why it fails; undefined where it works, or is not installed. */
   readonly problem: string | undefined
 }
 
-/** Milliseconds; a driver without persistence mode takes seconds. */
+/** Milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
-export function listGpus(env: Readonly<Record<string, string | undefined>>): GpuList {
+export function listGpus(env: Environment): GpuList {
   const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
   const { error, status, stdout, stderr } = spawnSync('nvidia-smi', ['-L'], options)
   if (error !== undefined) {
@@ -114,7 +116,7 @@ export function listGpus(env: Readonly<Record<string, string | undefined>>): Gpu
   return { lines: [], answered: true, problem: `nvidia-smi: ${says}` }
 }
 
-/** The lines that say something. */
+/** The lines that are not empty. */
 export function linesOf(text: string): string[] {
   return text
     .split('\n')

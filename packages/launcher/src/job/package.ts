@@ -9,3 +9,12 @@ export const packageFolder = new URL('./', pathToFileURL(require.resolve(manifes
 
 /** The version of tsrun. */
 export const { version } = require(manifest) as { readonly version: string }
+
+/** The oldest Node that tsrun supports. */
+export const OLDEST_NODE = '20.19'
+
+/** Whether a version of Node, with or without `v`, is older than that. */
+export function isOldNode(nodeVersion: string): boolean {
+  const [major = 0, minor = 0] = nodeVersion.replace(/^v/, '').split('.').map(Number)
+  return major < 20 || (major === 20 && minor < 19)
+}

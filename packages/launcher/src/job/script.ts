@@ -6,7 +6,7 @@ import { tsrError } from '@tsrun/core'
 import { packageFolder } from './package.ts'
 
 export interface Script {
-  /** Absolute. */
+  /** An absolute path. */
   readonly path: string
   readonly language: 'javascript' | 'typescript' | 'tsx'
 }
@@ -63,14 +63,14 @@ function refuse(script: string, problem: string, cause?: unknown): Error {
 }
 
 export interface NodeAbilities {
-  /** `process.features.typescript`: what Node itself does with TypeScript. */
+  /** `process.features.typescript`: how Node itself handles TypeScript. */
   readonly typescript: unknown
   readonly version: string
-  /** NODE_OPTIONS of the ranks, and more arguments of theirs. */
+  /** NODE_OPTIONS of the ranks, and their further arguments. */
   readonly nodeOptions: string
 }
 
-/** What the Node that runs us can do; ranks run the same one. */
+/** The abilities of the Node that runs this process. Ranks run the same one. */
 export function nodeAbilities(
   env: NodeJS.ProcessEnv,
   execArgv: readonly string[] = [],
@@ -85,17 +85,17 @@ export function nodeAbilities(
 /** `--loader x`, `--import x`, `-r x`, each also with `=`. */
 const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
 
-/** Packages that run TypeScript, as a name, as a path and as a URL. */
+/** The packages that run TypeScript, named by name, path or URL. */
 const LOADERS =
   /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
 
 /**
- * The arguments with which Node runs the script's language: none where Node strips types itself or
- * the user brings a loader, else `--import` of tsx, for TypeScript through our own loader. What else the user preloads (a file of
- * settings, instrumentation) goes beside tsx; where there is no tsx, it may be a loader that we do
- * not know.
+ * The arguments with which Node runs the language of the script: none where Node strips types itself or
+ * the user has a loader, else `--import` of tsx, for TypeScript through our own loader. Other modules
+ * that the user preloads (settings, instrumentation) go together with tsx. Where tsx is not installed,
+ * one of them may be a loader that this function does not know.
  *
- * @param places - files or URLs from where to look for tsx, in this order
+ * @param places - the files or URLs from which tsx is resolved, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
  */
 export function loaderArguments(
@@ -109,9 +109,8 @@ export function loaderArguments(
   const isLoader = ([, option = '', name = '']: readonly string[]) =>
     option.endsWith('loader') || LOADERS.test(name)
   if (preloaded.some(isLoader)) return []
-  for (const place of places) {
-    const loader = resolveFrom(place, 'tsx')
-    if (loader === undefined) continue
+  const loader = resolveFrom(places, 'tsx')
+  if (loader !== undefined) {
     const tsx = pathToFileURL(loader).href
     return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
   }
@@ -128,10 +127,14 @@ function ownLoader(tsx: string): string {
   return url.href
 }
 
-function resolveFrom(from: string, specifier: string): string | undefined {
-  try {
-    return createRequire(from).resolve(specifier)
-  } catch {
-    return undefined
+/** The file of a package, as the first of these places that finds the package resolves it. */
+export function resolveFrom(places: readonly string[], specifier: string): string | undefined {
+  for (const place of places) {
+    try {
+      return createRequire(place).resolve(specifier)
+    } catch {
+      // Try the next place.
+    }
   }
+  return undefined
 }

@@ -3,8 +3,8 @@ import type { LogFormat } from '../args/job-options.ts'
 import type { StreamName } from './lines.ts'
 
 /**
- * The launcher's own standard output and error. When their reader is slow, the ranks' streams wait;
- * when it is gone (`| head`), what is written is dropped and `onClosed` is told once.
+ * The standard output and standard error of the launcher. While their reader is slow, the streams of the
+ * ranks wait. When the reader is gone (`| head`), output is dropped, and `onClosed` is called.
  */
 export class Console {
   readonly #outputs: Readonly<Record<StreamName, Writable>>
@@ -35,21 +35,21 @@ export class Console {
     }
   }
 
-  /** Has `source` wait whenever the reader of this output is slow. */
+  /** Pauses `source` while the reader of this output is slow. */
   throttle(name: StreamName, source: Readable): void {
     this.#sources[name].add(source)
     source.once('close', () => this.#sources[name].delete(source))
     if (this.#outputs[name].writableNeedDrain && !this.#closed.has(name)) source.pause()
   }
 
-  /** Whether the ranks' output waits for a slow reader of ours. */
+  /** Whether the output of the ranks waits for a slow reader. */
   isWaiting(): boolean {
     return (['stdout', 'stderr'] as const).some(
       (name) => !this.#closed.has(name) && this.#outputs[name].writableNeedDrain,
     )
   }
 
-  /** Resolves when everything is written, or cannot be. */
+  /** Resolves when everything is written, or when that is not possible. */
   async flush(): Promise<void> {
     const names = ['stdout', 'stderr'] as const
     await Promise.all(
@@ -72,7 +72,7 @@ export class Console {
   }
 }
 
-/** What the launcher itself says: sentences for people, events for programs. */
+/** The messages of the launcher itself: sentences, or events for programs. */
 export class Announcer {
   readonly #console: Console
   readonly #format: LogFormat
@@ -82,12 +82,12 @@ export class Announcer {
     this.#format = format
   }
 
-  /** A sentence; under `--log-format json` an event that carries it as `message`. */
+  /** Writes a sentence; with `--log-format json`, an event that has it as `message`. */
   say(event: string, message: string, facts: object = {}): void {
     this.show(event, `tsrun: ${message}\n`, { message, ...facts })
   }
 
-  /** A finished text on stderr; under `--log-format json` an event with the facts alone. */
+  /** Writes a text to stderr; with `--log-format json`, an event with the facts alone. */
   show(event: string, text: string, facts: object): void {
     if (this.#format === 'json') {
       const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })

@@ -6,14 +6,14 @@ export type StreamName = 'stdout' | 'stderr'
 /** A piece of output that ends where its writer ended it. */
 export interface Line {
   readonly text: string
-  /** `\r`: the writer goes back and writes over it; '': cut at the cap, the line goes on. */
+  /** `\r`: the writer goes back and overwrites the line; '': the line was cut and goes on. */
   readonly end: '\n' | '\r' | ''
 }
 
-/** Longest piece in characters; a longer line comes in several, so that memory stays bounded. */
+/** The longest piece in characters. A longer line comes in several pieces, so that memory stays bounded. */
 const LINE_LIMIT = 64 * 1024
 
-/** Cuts a byte stream into lines; a partial line waits for its end. */
+/** Cuts a stream of bytes into lines. A partial line waits for its end. */
 export class LineSplitter {
   readonly #decoder = new StringDecoder('utf8')
   readonly #limit: number
@@ -27,7 +27,7 @@ export class LineSplitter {
     return this.#split(this.#rest + this.#decoder.write(chunk))
   }
 
-  /** What is left at the end of the stream, as if it had ended its line. */
+  /** The rest at the end of the stream, as if its line had ended. */
   flush(): Line[] {
     const lines = this.#split(this.#rest + this.#decoder.end())
     if (this.#rest !== '') lines.push({ text: this.#rest, end: '\n' })
@@ -63,8 +63,8 @@ export class LineSplitter {
 const PAUSE = 1000
 
 /**
- * Makes whole lines of output that writes over itself, as a terminal would leave them: of the
- * states of a progress bar (`10 %\r20 %\r…`) the last one stays, and now and then one on the way.
+ * Makes whole lines of output that overwrites itself. Of the states of a progress bar
+ * (`10 %\r20 %\r…`) it shows the last one, as a terminal does, and about one per second before that.
  */
 export class ProgressCollapser {
   readonly #now: () => number
@@ -76,7 +76,7 @@ export class ProgressCollapser {
     this.#now = now
   }
 
-  /** The line to show for this piece; undefined if none. */
+  /** The line to show for this piece; undefined if there is none. */
   push({ text, end }: Line): string | undefined {
     if (end !== '\r') {
       const line = text === '' ? this.#state : text
@@ -90,7 +90,7 @@ export class ProgressCollapser {
     return text
   }
 
-  /** The last state, if its line was never ended. */
+  /** The last state, if its line has not ended. */
   flush(): string | undefined {
     const state = this.#state
     this.#state = ''
@@ -104,7 +104,7 @@ const KEPT_CHARACTERS = 2000
 /** The last lines of a rank's standard error, for the failure report. */
 export class StderrTail {
   readonly #lines: string[] = []
-  /** V8 said so, before so many lines of a native stack that the tail has lost it. */
+  /** V8 has printed this. Many lines of a native stack follow, so the line itself may be lost. */
   heapExhausted = false
 
   push({ text, end }: Line): void {

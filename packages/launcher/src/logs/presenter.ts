@@ -1,12 +1,13 @@
+import { styleText } from 'node:util'
 import type { LogFormat } from '../args/job-options.ts'
-import { type Line, type StreamName, ProgressCollapser } from './lines.ts'
+import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
 
-/** Turns the pieces of one stream of one rank into what the console gets; '' for nothing. */
+/** Turns the pieces of one stream of a rank into the text for the console; '' for no text. */
 export interface Presenter {
-  /** Where it goes: JSON is one stream for both. */
+  /** Where the text goes; JSON of both streams goes to stdout. */
   readonly output: StreamName
   present(line: Line): string
-  /** What is still held back at the end of the stream. */
+  /** The rest at the end of the stream. */
   end(): string
 }
 
@@ -16,22 +17,23 @@ export interface Presentation {
   readonly colour: Readonly<Record<StreamName, boolean>>
 }
 
-/** How the output of `rank` appears under `--log-format`. */
+/** Presents the output of `rank` as `--log-format` says. */
 export function makePresenter(how: Presentation, rank: number, stream: StreamName): Presenter {
   if (how.format === 'json') return inWholeLines('stdout', (text) => jsonLine(rank, stream, text))
   const make = how.format === 'raw' ? (text: string) => text : libraryLines(stream)
-  // A single rank has the console to itself: progress bars may move in place.
+  // A single rank has the console to itself, so its progress bars may move in place.
   if (how.worldSize === 1) return asWritten(stream, make)
   if (how.format === 'raw') return inWholeLines(stream, (text) => `${text}\n`)
   const prefix = rankPrefix(rank, how.worldSize, how.colour[stream])
   return inWholeLines(stream, (text) => `${prefix}${make(text).replaceAll('\n', `\n${prefix}`)}\n`)
 }
 
-/** `[rank 3]  `: all prefixes of a job are equally wide. */
+/** `[rank 3]  `. All prefixes of a job have the same width. */
 export function rankPrefix(rank: number, worldSize: number, colour: boolean): string {
   const tag = `[rank ${rank}]`
   const padding = ' '.repeat(String(worldSize - 1).length - String(rank).length + 1)
-  return (colour ? inRankColour(tag, rank) : tag) + padding
+  const format = rankColours[rank % rankColours.length]!
+  return (colour ? styleText(format, tag, { validateStream: false }) : tag) + padding
 }
 
 function libraryLines(stream: StreamName): (text: string) => string {
@@ -65,12 +67,12 @@ const levels: Readonly<Record<number, string>> = {
   60: 'FATAL',
 }
 
-/** Fields of every line of the library's logger, which a person need not see. */
+/** The fields of every line of the library's logger, which the human-readable form leaves out. */
 const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId', 'msg', 'err']
 
 /**
- * Makes a line for people of a JSON line that the library's logger wrote (`WARN engine: …`);
- * undefined for any other line, also for JSON of the user's own logger.
+ * The human-readable form (`WARN engine: …`) of a JSON line that the library's logger wrote; undefined
+ * for any other line, also for JSON of the user's own logger.
  */
 function prettyLibraryLine(text: string): string | undefined {
   if (!text.startsWith('{"level":')) return undefined
@@ -101,30 +103,36 @@ function parse(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** Colours of the rank prefixes; red is kept for errors. */
-const rankColours = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94] as const
+/** The colours of the rank prefixes. Red is for errors. */
+const rankColours = [
+  'cyan',
+  'yellow',
+  'green',
+  'magenta',
+  'blue',
+  'cyanBright',
+  'yellowBright',
+  'greenBright',
+  'magentaBright',
+  'blueBright',
+] as const
 
 interface Output {
   readonly isTTY?: boolean
   getColorDepth?(env?: object): number
 }
 
-/** Whether to colour this stream: terminals only, unless NO_COLOR or FORCE_COLOR say otherwise. */
+/** Whether to colour this stream: only on a terminal, unless NO_COLOR or FORCE_COLOR says otherwise. */
 export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
   if (isSet(env['NO_COLOR'])) return false
   if (isSet(env['FORCE_COLOR'])) return env['FORCE_COLOR'] !== '0' && env['FORCE_COLOR'] !== 'false'
   return output.isTTY === true && env['TERM'] !== 'dumb'
 }
 
-/** FORCE_COLOR for ranks, which write to pipes: what this terminal can show. */
+/** FORCE_COLOR for the ranks, which write to pipes: the colours that this terminal can show. */
 export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
   const depth = output.getColorDepth?.(env) ?? 4
   return depth >= 24 ? '3' : depth >= 8 ? '2' : '1'
-}
-
-/** The text in the colour that belongs to the rank. */
-function inRankColour(text: string, rank: number): string {
-  return `\x1b[${rankColours[rank % rankColours.length]!}m${text}\x1b[39m`
 }
 
 function isSet(value: string | undefined): boolean {

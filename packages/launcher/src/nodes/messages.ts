@@ -51,7 +51,8 @@ export async function shareInterrupts(
   interrupts: Interrupts,
 ): Promise<void> {
   const tell = (now: boolean): void => {
-    const { exitCode, reason = 'nobody reads the output' } = interrupts.stop.reason as Interruption
+    const { exitCode, reason = 'the output is not read any more' } = interrupts.stop
+      .reason as Interruption
     const where = ` on node ${own.nodeRank} (${own.host})`
     const message: SharedInterrupt = { by: own.nodeRank, exitCode, reason: reason + where, now }
     if (!foreign) post(store, keys.interrupt, message).catch(() => undefined)

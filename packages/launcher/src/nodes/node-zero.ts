@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
+import { aborted } from '../processes/interrupts.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { JobStore } from './endpoint.ts'
 import type { ArrivedNode, Gathered } from './gather.ts'
@@ -136,13 +137,4 @@ export class NodeZero implements Nodes {
       )
     return monitor
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    signal.addEventListener('abort', () => {
-      resolve()
-    })
-  })
 }

@@ -4,16 +4,16 @@ import type { RankProcess } from './rank-process.ts'
 
 /** Why a job is stopped from outside. */
 export interface Interruption {
-  /** What the launcher exits with. */
+  /** The exit code of the launcher. */
   readonly exitCode: number
-  /** For the message; undefined when nothing should be said. */
+  /** For the message; undefined if there should be none. */
   readonly reason: string | undefined
 }
 
 export interface Interrupts {
-  /** Aborted, with an `Interruption` as reason, when the job has to stop. */
+  /** Aborted when the job has to stop; the reason is an `Interruption`. */
   readonly stop: AbortSignal
-  /** Aborted when it has to stop without grace: a second Ctrl-C. */
+  /** Aborted when it has to stop without grace, as at a second Ctrl-C. */
   readonly kill: AbortSignal
   /** Stops the job, as a first signal does. */
   interrupt(interruption: Interruption): void
@@ -21,21 +21,21 @@ export interface Interrupts {
   force(): void
 }
 
-/** Milliseconds: npx passes the terminal's Ctrl-C on a second time; that is no second Ctrl-C. */
+/** Milliseconds. npx passes the Ctrl-C of the terminal on, so it arrives twice; that is no second Ctrl-C. */
 const SAME_PRESS = 300
 
 const handled = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 
-/** Ends the job quietly: nobody reads its output any more (exit code as if by SIGPIPE). */
+/** Stops the job without a message when its output is not read any more. The exit code is that of SIGPIPE. */
 export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefined }
 
-/** Turns the signals that ask a program to stop into abort signals, as long as the process lives. */
+/** Turns the signals that ask a program to stop into abort signals, until the process ends. */
 export function listenForInterrupts(): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
   let signalled = false
   const interrupt = (interruption: Interruption): void => {
-    // A pipeline's reader may die of the same Ctrl-C, and be noticed first: no second Ctrl-C.
+    // The reader of a pipeline may end with the same Ctrl-C, and be noticed first.
     if (signalled) kill.abort(interruption)
     else stop.abort(interruption)
     signalled = true
@@ -63,8 +63,8 @@ export function listenForInterrupts(): Interrupts {
 }
 
 /**
- * Lets Ctrl-Z and `fg` reach the ranks, which the terminal does not know because they are in
- * process groups of their own. The returned function ends it.
+ * Passes Ctrl-Z and `fg` on to the ranks, which the terminal does not reach because they are in process
+ * groups of their own. The returned function ends that.
  */
 export function relayJobControl(ranks: readonly RankProcess[]): () => void {
   const suspend = (): void => {
@@ -78,4 +78,14 @@ export function relayJobControl(ranks: readonly RankProcess[]): () => void {
   return () => {
     process.off('SIGTSTP', suspend).off('SIGCONT', resume)
   }
+}
+
+/** Resolves when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => {
+      resolve()
+    })
+  })
 }

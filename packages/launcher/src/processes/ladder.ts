@@ -7,16 +7,16 @@ export interface LadderOptions {
   readonly grace: number
   /** Ends the grace at once. */
   readonly kill: AbortSignal
-  /** Told which ranks get SIGKILL because the grace is over. */
+  /** Called with the ranks that get SIGKILL because the grace is over. */
   readonly onGraceOver: (ranks: number[]) => void
 }
 
-/** Milliseconds after which the kernel has had its time to end a killed process. */
+/** Milliseconds that the kernel has to end a killed process. */
 const KILL_TIME = 5000
 
 /**
- * Stops all processes of the ranks' groups: SIGTERM, then after the grace SIGKILL. Returns when no
- * process is left.
+ * Stops all processes of the ranks' groups: with SIGTERM, and after the grace with SIGKILL. Returns when
+ * no process is left.
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],
@@ -31,7 +31,7 @@ export async function stopGroups(
   await untilGone(left, Deadline.after(KILL_TIME), new AbortController().signal)
 }
 
-/** Polls, because the kernel tells of the end of a child, but not of a group. */
+/** Polls, because the kernel reports the end of a child but not that of a group. */
 async function untilGone(
   ranks: readonly RankProcess[],
   deadline: Deadline,
@@ -45,7 +45,7 @@ async function untilGone(
   }
 }
 
-/** The ranks of whose groups some process still runs. */
+/** The ranks whose groups have a running process. */
 function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   const left = ranks.filter((rank) => rank.groupAlive)
   if (left.length === 0 || left.some((rank) => rank.end === undefined)) return left
@@ -53,13 +53,13 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
 }
 
-/** Milliseconds that the real culprit gets to be seen before its victims' end stops the job. */
+/** Milliseconds in which the culprit can be noticed before the end of its victims stops the job. */
 const SETTLING_TIME = 300
 
 /**
- * Waits until it is clear who failed first: while the only failures so far may be the consequence
- * of another rank's, here or on another host, or a rank that has reported an error is still on its
- * way out.
+ * Waits until it is clear which rank failed first. It is not clear while all failures so far may be
+ * consequences of another one, here or on another host, or while a rank that has reported an error is
+ * still running.
  */
 export async function settle(
   ranks: readonly RankProcess[],

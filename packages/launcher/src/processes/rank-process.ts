@@ -25,31 +25,31 @@ export interface RankPlan {
 
 /** How a rank ended. */
 export interface RankEnd {
-  /** On the host's monotonic clock. */
+  /** On the monotonic clock of the host. */
   readonly at: number
   readonly exitCode: number | null
   readonly signal: NodeJS.Signals | null
 }
 
-/** Milliseconds that the reports of a rank may arrive after its end. */
+/** Milliseconds after its end in which the reports of a rank may still arrive. */
 const REPORT_TIME = 200
 
-/** A running copy of the script: the leader of a process group of its own. */
+/** A running copy of the script, which leads a process group of its own. */
 export class RankProcess {
   readonly rank: number
   readonly pid: number
   readonly startedAt = monotonicNow()
   readonly stdout: Readable
   readonly stderr: Readable
-  /** Resolves when the process has ended and all it reported has arrived. */
+  /** Resolves when the process has ended and its reports have arrived. */
   readonly ended: Promise<RankEnd>
   end: RankEnd | undefined
   error: ErrorReport | undefined
   onError: (report: ErrorReport) => void = () => undefined
   exitReport: ExitReport | undefined
-  /** The last look at /proc, for ranks that cannot report their usage. */
+  /** The usage read from /proc, for ranks that cannot report it themselves. */
   sampledUsage: ResourceUsage | undefined
-  /** The signals that the launcher sent, strongest last. */
+  /** The last signal with which the launcher stopped the rank. */
   stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
   stoppedAt = Infinity
   readonly #child: ChildProcess
@@ -77,7 +77,7 @@ export class RankProcess {
     const [program, ...args] = plan.command
     try {
       const child = spawn(program, args, {
-        // a session of its own, but a rank that can, makes a group only: see `leadProcessGroup`
+        // Makes a session. Where koffi works, the rank makes only a group: see `leadProcessGroup`.
         detached: !isAvailable().available,
         env: {
           ...env,
@@ -87,7 +87,7 @@ export class RankProcess {
         },
         stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       })
-      // Without a process number there will be an error event that says why.
+      // Without a process id there is an error event that says why.
       if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
       return new RankProcess(plan.rank, child.pid, child)
     } catch (cause) {
@@ -96,7 +96,7 @@ export class RankProcess {
     }
   }
 
-  /** Resolves when the process has ended and nobody holds its output streams any more. */
+  /** Resolves when the process has ended and no other process holds its output streams. */
   get closed(): Promise<void> {
     const open = [this.stdout, this.stderr].filter((stream) => !stream.closed)
     return Promise.all(open.map((stream) => onceClosed(stream))).then(() => undefined)
@@ -106,9 +106,9 @@ export class RankProcess {
     return this.exitReport?.usage ?? this.sampledUsage
   }
 
-  /** Whether any process of the rank's group is left; once gone, it is never signalled again. */
+  /** Whether any process of the rank's group is left. A group that is gone is never signalled again. */
   get groupAlive(): boolean {
-    // one that has just started may have no group yet
+    // A process that has just started may have no group yet.
     this.#groupGone ||= this.#hasExited && !groupExists(this.pid)
     return !this.#groupGone
   }
@@ -121,16 +121,16 @@ export class RankProcess {
       this.stopSignal = signal
     }
     this.#signal(signal)
-    // A stopped (SIGSTOP) process sees SIGTERM only when it goes on.
+    // A process that was stopped (SIGSTOP) gets SIGTERM only when it continues.
     if (signal === 'SIGTERM') this.#signal('SIGCONT')
   }
 
-  /** Passes job control on: Ctrl-Z and fg. */
+  /** Passes Ctrl-Z and `fg` on. */
   relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
     if (this.groupAlive) this.#signal(signal)
   }
 
-  /** Lets go of the streams, whoever else holds them. */
+  /** Closes the streams, even if another process still holds them. */
   release(): void {
     this.stdout.destroy()
     this.stderr.destroy()
@@ -160,7 +160,7 @@ export class RankProcess {
         resolve({ at: monotonicNow(), exitCode, signal })
       })
     })
-    // Only the rank holds the other end, unless it forked without exec.
+    // Only the rank holds the other end, unless it has forked without exec.
     await Promise.race([reported, pause(REPORT_TIME)])
     this.end = end
     return end
@@ -174,7 +174,7 @@ function onceClosed(stream: Readable): Promise<void> {
   })
 }
 
-/** Reads the control pipe of a rank; what is no message of ours is ignored. */
+/** Reads the control pipe of a rank, and ignores anything but our messages. */
 function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
@@ -183,7 +183,7 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
       if (message !== undefined) onMessage(message)
     }
   })
-  // A reset connection says nothing that the end of the process does not.
+  // A connection reset adds nothing to the end of the process.
   pipe.on('error', () => undefined)
 }
 
@@ -201,22 +201,20 @@ function signalGroup(group: number, signal: NodeJS.Signals): boolean {
   return kill(group, signal)
 }
 
-/** Whether any process (also one not yet reaped) belongs to the group. */
+/** Whether any process belongs to the group, including those whose exit code was not read yet. */
 function groupExists(group: number): boolean {
   return kill(group, 0)
 }
 
 /**
- * The groups that have a member which is not dead: unlike `groupExists`, this leaves out orphans
- * that wait for a slow init to fetch their exit code. Undefined where there is no /proc.
+ * The groups that have a running member. Unlike `groupExists`, this leaves out orphans whose exit code a
+ * slow init has not read yet. Undefined where there is no /proc.
  */
 export function livingGroups(): Set<number> | undefined {
   const groups = new Set<number>()
   try {
     for (const name of readdirSync('/proc')) {
-      const stat = /^\d+$/.test(name) ? readStat(name) : undefined
-      // The name, in parentheses, may hold blanks; state, parent and group follow.
-      const [state, , group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ', 3) ?? []
+      const [state, , group] = /^\d+$/.test(name) ? (statFields(name) ?? []) : []
       if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
     }
   } catch {
@@ -225,9 +223,12 @@ export function livingGroups(): Set<number> | undefined {
   return groups
 }
 
-function readStat(pid: string): string | undefined {
+/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined for a process that is gone. */
+export function statFields(pid: number | string): string[] | undefined {
   try {
-    return readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    // The name, in parentheses, may contain blanks.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   } catch {
     return undefined
   }
@@ -238,7 +239,7 @@ function kill(group: number, signal: NodeJS.Signals | 0): boolean {
     process.kill(-group, signal)
     return true
   } catch (error) {
-    // EPERM: it exists, but belongs to somebody else now.
+    // EPERM: it exists, but belongs to another user now.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

@@ -1,22 +1,22 @@
-/** What the preload of a rank writes to the control pipe: one JSON object a line. */
+/** What the preload of a rank writes to the control pipe: one JSON object per line. */
 export type ControlMessage = ErrorReport | ExitReport
 
 /** An uncaught error, written before the rank dies of it. */
 export interface ErrorReport {
   readonly kind: 'error'
-  /** Milliseconds of the host's monotonic clock: reports of ranks of one host can be compared. */
+  /** Milliseconds of the monotonic clock, which all ranks of the host share. */
   readonly at: number
   readonly name: string
   readonly message: string
   /** The error as Node prints it: stack, properties, causes. */
   readonly text: string
-  /** Code of the error, or of the first of its causes that is one of ours. */
+  /** The code of the error, or of the first of its causes that is an error of this library. */
   readonly code?: string
-  /** The rank that this error is about (the lost peer, the one that left). */
+  /** The ranks that this error is about: the lost peer, or the one that has left. */
   readonly peers: readonly number[]
   /** The error only follows from another rank's failure. */
   readonly consequence: boolean
-  /** The rank prints it as one line; the whole is for its log file. */
+  /** The rank prints it as one line; its log file gets the whole text. */
   readonly brief: boolean
 }
 
@@ -29,11 +29,11 @@ export interface ExitReport {
 }
 
 export interface ResourceUsage {
-  /** Seconds of CPU time of all threads, user and system. */
+  /** The CPU time of all threads in seconds, user and system. */
   readonly cpuSeconds: number
-  /** Largest resident set in bytes. */
+  /** The largest resident set in bytes. */
   readonly peakBytes: number
 }
 
-/** Number of the descriptor that a rank finds its control pipe at. */
+/** The file descriptor of the control pipe in a rank. */
 export const CONTROL_FD = 3

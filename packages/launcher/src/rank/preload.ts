@@ -1,6 +1,6 @@
 /**
- * What runs in a rank before the script (`node --import`). Worker threads and forked children
- * inherit `--import`; they find no variable, or are no main thread, and nothing happens.
+ * What runs in a rank before the script (`node --import`). Worker threads and forked children inherit
+ * `--import`. Nothing happens in them: they are not a main thread, or do not have the variable.
  */
 import module from 'node:module'
 import { isMainThread } from 'node:worker_threads'

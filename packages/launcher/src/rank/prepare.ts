@@ -3,13 +3,13 @@ import { Worker } from 'node:worker_threads'
 import { isAvailable, leadProcessGroup, setParentDeathSignal } from '@tsrun/native'
 import { reportToLauncher } from './reporter.ts'
 
-/** Ties this process to its launcher: it reports errors and usage, and dies with the launcher. */
+/** Connects this process to its launcher: it reports errors and usage, and ends when the launcher ends. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
   const controlFd = Number(env['TSRUN_CONTROL_FD'])
   const launcherPid = Number(env['TSRUN_LAUNCHER_PID'])
   delete env['TSRUN_CONTROL_FD']
   delete env['TSRUN_LAUNCHER_PID']
-  // else the launcher has made a session for it
+  // Without koffi the launcher has made a session for this process.
   if (isAvailable().available) leadProcessGroup()
   reportToLauncher(controlFd)
   writeSynchronously(process.stdout)
@@ -18,8 +18,8 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
 }
 
 /**
- * Pipes of Node are asynchronous: without this, what a rank prints just before process.exit() is
- * lost when the launcher is busy.
+ * Pipes are asynchronous in Node. Without this, what a rank prints just before process.exit() would be lost
+ * while the launcher is busy.
  */
 function writeSynchronously(stream: NodeJS.WriteStream): void {
   const { _handle: handle } = stream as { _handle?: { setBlocking?: (on: boolean) => void } }
@@ -27,13 +27,13 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * Has this process killed when the launcher ends, however it ends, even while it is stuck in native
- * code: by the kernel's parent-death signal, or, where that is missing, by a thread that watches
- * the control pipe.
+ * Makes sure that this process is killed when the launcher ends, however it ends, even while this process
+ * is blocked in native code: by the kernel's parent-death signal or, where that is not available, by a
+ * thread that watches the control pipe.
  */
 function dieWithLauncher(launcherPid: number, controlFd: number): void {
   if (!askKernel()) watchPipe(controlFd)
-  // The launcher may have died before the kernel was asked.
+  // The launcher may have ended before the signal was set.
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')
 }
 
@@ -55,7 +55,7 @@ const watcher = `
   pipe.on('error', die).on('end', die).resume()
 `
 
-/** In a thread of its own: the main thread may block for long. */
+/** Watches the pipe in a thread, because the main thread may be blocked for a long time. */
 function watchPipe(controlFd: number): void {
   new Worker(watcher, { eval: true, workerData: controlFd, execArgv: [], env: {} }).unref()
 }

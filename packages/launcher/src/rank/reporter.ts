@@ -6,8 +6,8 @@ import type { ControlMessage, ErrorReport } from './control-message.ts'
 
 /**
  * Writes uncaught errors and, at the end, the usage of this process to the control pipe. An error that
- * only follows from another rank's failure is printed as one line: the first cause should not be
- * buried under what many ranks say of it.
+ * only follows from another rank's failure is printed as one line, so that the first cause stays visible
+ * among the errors of many ranks.
  */
 export function reportToLauncher(controlFd: number): void {
   let failed = false
@@ -26,14 +26,14 @@ export function reportToLauncher(controlFd: number): void {
   })
 }
 
-/** Whether the process will end of an uncaught error: nobody but Node looks at it. */
+/** Whether an uncaught error will end the process, because nothing handles it. */
 function isFatal(): boolean {
   const isCaught =
     process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()
   return !isCaught
 }
 
-/** What Node does with an error that nobody caught, in fewer words. */
+/** Ends the process as Node does at an uncaught error, with a shorter message. */
 function dieBriefly(error: unknown): void {
   process.stderr.write(`${summarizeError(error)}\n`)
   process.exit(Number(process.exitCode ?? 0) || 1)
@@ -55,7 +55,7 @@ function send(controlFd: number, message: ControlMessage): void {
     try {
       sent += writeSync(controlFd, bytes, sent)
     } catch (error) {
-      // The launcher is gone, or the pipe is full and not in blocking mode.
+      // At EAGAIN the pipe is full and not in blocking mode; otherwise the launcher is gone.
       if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return
     }
   }
@@ -65,7 +65,7 @@ const LONGEST_TEXT = 32 * 1024
 
 type Description = Omit<ErrorReport, 'kind' | 'at' | 'brief'>
 
-/** The facts of whatever was thrown; never throws itself. */
+/** The facts of a thrown value. This function itself never throws. */
 export function describeError(thrown: unknown): Description {
   try {
     const own = causes(thrown).find(isTsrError)
@@ -85,7 +85,7 @@ export function describeError(thrown: unknown): Description {
   }
 }
 
-/** In one line. */
+/** The error and its causes in one line. */
 function summarizeError(thrown: unknown): string {
   const chain = causes(thrown).map((error) => {
     const { name, message } = Object(error) as Record<string, unknown>
@@ -94,7 +94,7 @@ function summarizeError(thrown: unknown): string {
   return chain.join(' [cause] ').replaceAll(/\s*\n\s*/g, ' ')
 }
 
-/** As Node does; an error of ours without its facts, which its message holds already. */
+/** Prints as Node does, but an error of this library without its facts, which are in the message. */
 function print(thrown: unknown): string {
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
   return thrown.cause === undefined
@@ -112,7 +112,7 @@ function causes(thrown: unknown): unknown[] {
   return chain
 }
 
-/** Reads the table by code: an error that crossed a thread has lost its getters. */
+/** Looks the code up in the table, because an error from another thread has lost its getters. */
 function isConsequence({ code }: TsrError): boolean {
   return new TsrError(code, '', {}).isConsequence
 }

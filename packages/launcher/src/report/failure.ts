@@ -172,7 +172,7 @@ function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): 
 
 function describeMissing(ranks: readonly number[]): string[] {
   if (ranks.length === 0) return []
-  return [`${formatRanks(ranks)}: not known, the host is gone`]
+  return [`${formatRanks(ranks)}: unknown, because the host is gone`]
 }
 
 /** The call of process.exit() in the form of an error with its stack. */

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { RankProcess } from '../processes/rank-process.ts'
+import { statFields, type RankProcess } from '../processes/rank-process.ts'
 import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
 import type { ResourceUsage } from '../rank/control-message.ts'
 import type { RankOutcome } from './outcome.ts'
@@ -68,12 +68,11 @@ export function sample(rank: RankProcess): void {
 /** The usage of a process of this host; undefined without /proc, or where there is no such process. */
 export function readUsage(pid: number): ResourceUsage | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const fields = statFields(pid)
     const status = readFileSync(`/proc/${pid}/status`, 'latin1')
-    // The name, in parentheses, may contain blanks; utime and stime are fields 14 and 15.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]
-    if (kibibytes === undefined) return undefined
+    if (fields === undefined || kibibytes === undefined) return undefined
+    // utime and stime are the fields 14 and 15 of the file.
     const ticks = Number(fields[11]) + Number(fields[12])
     return { cpuSeconds: ticks / TICKS, peakBytes: Number(kibibytes) * 1024 }
   } catch {

@@ -7,31 +7,31 @@ import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.t
 import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
-/** Of what we add to the binding: a set-up of another revision is made anew. */
+/** The revision of what we add to the binding. An installation of another revision is made again. */
 export const BINDING_REVISION = 3
 
-/** What we compile beside the binding, and with it. */
+/** The sources that are compiled with the binding, and beside it. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))
 const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
-/** Sets of instructions for which the kernels are compiled; `native/load.h` takes the first that fits. */
+/** The instruction sets for which the kernels are compiled. `native/load.h` takes the first that the CPU has. */
 const INSTRUCTIONS = {
   avx512: ['-mavx512f', '-mavx512dq', '-mavx512vl', '-mavx512bw', '-mavx2', '-mfma'],
   avx2: ['-mavx2', '-mfma'],
   any: [],
 }
 const GENERAL = ['-O2', '-DNDEBUG', '-std=c++17', '-fPIC', '-shared', '-w']
-/** The same bits for the same values, whatever the instructions. */
+/** These give the same results with every instruction set. */
 const EXACT = ['-ffp-contract=off', '-DEIGEN_FAST_MATH=0']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
 /**
- * Compiles the sources of the binding that the npm package brings, against a wheel, to where the
- * package looks for it, with what is in `native` added.
+ * Compiles the sources of the binding in the npm package, together with those in `native`, against a wheel,
+ * to the place where the package looks for the binding.
  *
- * @param folder - of the npm package
- * @param headers - the folder of Node's
- * @returns why it has no kernels of ours; undefined: it has them
+ * @param folder - the folder of the npm package
+ * @param headers - the folder of Node's headers
+ * @returns why the binding has no kernels of ours; undefined if it has them
  * @throws ERR_TSR_SETUP
  */
 export async function compileBinding(
@@ -55,7 +55,7 @@ export async function compileBinding(
     ],
     { cwd: target },
   )
-  // A wheel of another version may lack that function: then it stays talkative.
+  // A wheel of another version may lack the function that quiet.cc calls. It then prints its messages.
   const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
   const compile = (...added: readonly string[]) =>
@@ -78,18 +78,18 @@ export async function compileBinding(
     ),
     compileKernels(context, command, include, target),
   ])
-  // TensorFlow's own headers change between versions: without kernels it computes as well.
+  // The headers of TensorFlow change between versions. The binding also works without our kernels.
   const output = whole?.ok === true ? whole : await compile()
   if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
   const reason = failureOf(output)!
   throw setupError(
-    `${command} could not compile the binding (${reason}): the wheel may be of a version that it ` +
-      'does not fit (2.16 to 2.21 do), or the compiler too old for C++17: name others with --wheel ' +
+    `${command} could not compile the binding (${reason}): the version of the wheel may not fit ` +
+      '(2.16 to 2.21 do), or the compiler may be too old for C++17: name others with --wheel ' +
       `and CXX; all output is in ${context.log}`,
   )
 }
 
-/** Leaves out sets of instructions that the compiler does not know; what came of one that it knows. */
+/** Skips instruction sets that the compiler does not know. @returns the output for one that it knows */
 async function compileKernels(
   context: ToolContext,
   command: string,

@@ -18,11 +18,11 @@ import {
 import { gpuAdvice, prove } from './proof.ts'
 import { setupError, type ToolContext } from './tool.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
-import { bringWheel, libraryFoldersOf, needsPython } from './wheel.ts'
+import { getWheel, libraryFoldersOf, needsPython } from './wheel.ts'
 
 /**
- * Sets TensorFlow up in a new folder; the manifest then points there. Until it does, what was set up
- * before stays as it is.
+ * Installs TensorFlow in a new folder, to which the manifest points at the end. Until then, the previous
+ * installation stays as it is.
  *
  * @throws ERR_TSR_SETUP; the reason of the context's signal
  */
@@ -54,47 +54,47 @@ async function build(
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
   const { npm, compiler, tools } = await findTools(context, request)
-  say(`1/5 the tools are there: ${Object.entries(tools).map(describe).join(', ')}`)
+  say(`1/5 found the tools: ${Object.entries(tools).map(describe).join(', ')}`)
 
-  say(`2/5 npm installs ${name} ${TFJS_VERSION}, without its install script`)
+  say(`2/5 installing ${name} ${TFJS_VERSION} with npm, without its install script`)
   await installPackages(context, npm.command, folder, name)
   const source = folderOfPackage(folder, name)
   const libraryFolders: string[] = []
   let kernels = false
   if (compiler === undefined) {
-    say('3/5 its install script downloads its own TensorFlow')
+    say('3/5 running its install script, which downloads TensorFlow')
     await installOfficially(context, folder, name)
     libraryFolders.push(join(source, 'deps/lib'))
-    say('4/5 its install script has brought the binding')
+    say('4/5 the install script has provided the binding')
   } else {
-    say(`3/5 TensorFlow comes as a wheel${gpu ? ', with CUDA: some 3 GB' : ''}`)
-    const wheel = await bringWheel(context, request, folder)
+    say(`3/5 getting TensorFlow as a wheel${gpu ? ', with CUDA: about 3 GB' : ''}`)
+    const wheel = await getWheel(context, request, folder)
     libraryFolders.push(...libraryFoldersOf(wheel.folder))
-    say(`4/5 ${compiler.command} compiles the binding against ${wheel.origin}`)
+    say(`4/5 compiling the binding with ${compiler.command} against ${wheel.origin}`)
     const headers = join(folder, 'node_modules/node-api-headers/include')
     const problem = await compileBinding(context, compiler, source, headers, wheel)
     kernels = problem === undefined
     if (!kernels) {
       say(
-        `the kernels that tsrun adds do not compile (${problem}): small layers take TensorFlow's own ` +
-          `operations, which is slower; all output is in ${context.log}`,
+        `the kernels that tsrun adds do not compile (${problem}): small layers use TensorFlow's own ` +
+          `operations, which are slower; all output is in ${context.log}`,
       )
     }
   }
 
-  say('5/5 a fresh process multiplies, differentiates and lists the devices')
+  say('5/5 testing the result in a new process')
   const draft = { folder, package: name, libraryFolders } as const
   const proof = await prove(context, draft)
   if (!proof.works) {
     throw setupError(
-      `what was built does not compute (${proof.problem}): the wheel may be of another system or ` +
+      `the result does not work (${proof.problem}): the wheel may be for another system or ` +
         `version; name another one with --wheel or --python, or try --official; see ${context.log}`,
     )
   }
   const { idleGpus } = proof
   if (idleGpus?.listed === true) {
     throw setupError(
-      `this host has GPUs, and what was built computes on the CPU (${idleGpus.reason}): ${gpuAdvice}; ` +
+      `this host has GPUs, but the result computes on the CPU (${idleGpus.reason}): ${gpuAdvice}; ` +
         `all output is in ${context.log}`,
     )
   }
@@ -113,12 +113,12 @@ async function build(
   }
 }
 
-/** All that will be needed, before anything is downloaded. */
+/** Finds all that is needed, before anything is downloaded. */
 async function findTools(context: ToolContext, request: TensorFlowRequest) {
   checkNode(process.versions)
   if (!request.official && process.platform !== 'linux') {
     throw setupError(
-      `a binding can be built on Linux only, and this is ${thisSystem}: try --official`,
+      `the binding can be built only on Linux, and this is ${thisSystem}: try --official`,
     )
   }
   const npm = await findNpm(context)
@@ -147,24 +147,24 @@ function makeHome({ env, log }: ToolContext): string {
   }
 }
 
-/** One by one: with `recursive` Node goes round for ever where /proc has no such folder. */
+/** Makes one folder after the other. With `recursive`, Node never returns for a missing folder in /proc. */
 function makeFolders(path: string): void {
   if (existsSync(path)) return
   makeFolders(dirname(path))
   try {
     mkdirSync(path)
   } catch (error) {
-    // another set-up has been faster
+    // Another set-up has made it first.
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
 }
 
-/** Begins the name of the folder that this process builds in: host and process say whose it is. */
+/** The prefix of the folder in which this process builds. It names the host and the process. */
 function draftPrefix(): string {
   return `${ownPrefix()}${process.pid}-`
 }
 
-/** Removes what set-ups on this host have left half done: their processes are gone. */
+/** Removes the folders of set-ups on this host that were killed. */
 export function removeAbandoned(home: string, inUse: string | undefined): void {
   for (const name of readdirSync(home)) {
     const folder = join(home, name)
@@ -174,7 +174,7 @@ export function removeAbandoned(home: string, inUse: string | undefined): void {
   }
 }
 
-/** Removes the folder of the set-up before this one, unless it lies elsewhere. */
+/** Removes the folder of the previous installation, unless it is somewhere else. */
 function removeReplaced(home: string, folder: string | undefined): void {
   if (folder === undefined || dirname(folder) !== home) return
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })

@@ -4,10 +4,10 @@ import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
-/** The last release; the binding's sources fit TensorFlow 2.9 to 2.21. */
+/** The last release. The sources of its binding work with TensorFlow 2.9 to 2.21. */
 export const TFJS_VERSION = '4.22.0'
 
-/** Where npm puts the package. */
+/** The folder into which npm installs the package. */
 export function folderOfPackage(folder: string, name: TensorFlowManifest['package']): string {
   return join(folder, 'node_modules', name)
 }
@@ -26,7 +26,7 @@ export async function installPackages(
   const manifest = {
     private: true,
     dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
-    // The one that the package asks for has known vulnerabilities.
+    // The version that the package asks for has known vulnerabilities.
     overrides: { tar: '^7.5.16' },
   }
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest, null, 2))
@@ -40,7 +40,7 @@ export async function installPackages(
     failure?.kind === 'full'
       ? roomAdvice(name === '@tensorflow/tfjs-node-gpu', folder)
       : failure?.kind === 'offline'
-        ? 'this host does not reach the registry of your npm configuration: see npm config get registry'
+        ? 'this host cannot reach the registry of your npm configuration: see npm config get registry'
         : 'check the registry of your npm configuration, and run the command again'
   throw setupError(
     `npm could not install ${name} ${TFJS_VERSION} (${failure?.reason ?? 'it does not start'}): ` +
@@ -72,8 +72,8 @@ export async function installOfficially(
   if (output?.ok === true) return
   const reason = output === undefined ? 'it does not start' : reasonOf(output)
   throw setupError(
-    `the install script of ${name} failed (${reason}): its downloads need the network and a system ` +
-      `that they are made for (this is ${thisSystem}); leave out --official to build with ` +
-      `a wheel, which pip brings; all output is in ${context.log}`,
+    `the install script of ${name} failed (${reason}): it needs the network, and a system for which ` +
+      `there is a download (this is ${thisSystem}); without --official, the binding is built ` +
+      `with a wheel from pip; all output is in ${context.log}`,
   )
 }

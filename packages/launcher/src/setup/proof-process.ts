@@ -1,4 +1,4 @@
-// Computes with the binding that was set up, in a process of its own: node proof-process.js FOLDER PACKAGE
+// A program that computes with an installed binding: node proof-process.js FOLDER PACKAGE
 
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ interface Tensor {
   dataSync(): ArrayLike<number>
 }
 
-/** The part of TensorFlow.js that the proof uses; the launcher does not depend on it. */
+/** The part of TensorFlow.js that this program uses. The launcher does not depend on that package. */
 interface TensorFlow {
   getBackend(): string
   backend(): {

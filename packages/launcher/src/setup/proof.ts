@@ -9,15 +9,15 @@ export type Proof =
       readonly works: true
       readonly tensorflow: string
       readonly devices: readonly string[]
-      /** What keeps a binding for GPUs from them. */
+      /** Why a binding for GPUs does not use them; undefined if it does, or need not. */
       readonly idleGpus: IdleGpus | undefined
     }
   | { readonly works: false; readonly problem: string }
 
-/** Milliseconds: an H100 without kernels of its own in the wheel compiles for minutes at first. */
+/** Milliseconds. Where the wheel has no kernels for a GPU, as for an H100, it first compiles for minutes. */
 export const LONGEST_START = 600_000
 
-/** Multiplies, differentiates and lists the devices, in a fresh process. */
+/** Tests a binding in a new process: it multiplies, differentiates and lists the devices. */
 export async function prove(
   context: ToolContext,
   {
@@ -32,7 +32,7 @@ export async function prove(
     env: {
       LD_LIBRARY_PATH: libraryPath({ libraryFolders }, context.env),
       NODE_OPTIONS: '',
-      // The log names the devices; with memory growth a GPU that others use is enough.
+      // The log names the devices. With memory growth, the GPU may be in use by other processes.
       TF_CPP_MIN_LOG_LEVEL: '0',
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',
     },
@@ -45,7 +45,7 @@ export async function prove(
   return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
-/** What TensorFlow logs about each: `Created device …/device:GPU:0 with … name: NVIDIA H200, pci …`. */
+/** The names in TensorFlow's log, which has a line for each: `Created device …/device:GPU:0 with … name: NVIDIA H200, pci …`. */
 export function gpusIn(log: string): string[] {
   const created = /Created device \S*\/device:GPU:\d+ with .*?\bname: ([^,\n]+)/g
   const names = Array.from(log.matchAll(created), ([, name]) => name!.trim())
@@ -56,10 +56,10 @@ function problemOf(output: ToolOutput | undefined): string {
   if (output === undefined) return 'Node did not start'
   const lines = output.stderr.split('\n').map((line) => line.trim())
   const error = lines.find((line) => /^\w*Error\b.*:/.test(line)) ?? lines.findLast(Boolean)
-  return error ?? 'the process died without a word'
+  return error ?? 'the process ended without a message'
 }
 
-/** What TensorFlow logs where it takes no GPU, what says most first. */
+/** What TensorFlow logs where it uses no GPU, with the most specific message first. */
 const causes = [
   /failed call to cuInit/,
   /Could not load dynamic library/,
@@ -67,17 +67,17 @@ const causes = [
   /Could not find cuda drivers/,
 ]
 
-/** A binding that has computed on the CPU although it is for GPUs. */
+/** Why a binding for GPUs has computed on the CPU. */
 export interface IdleGpus {
-  /** As TensorFlow logs it. */
+  /** The message in TensorFlow's log. */
   readonly reason: string
-  /** Whether this host has GPUs; an image may be built where there are none. */
+  /** Whether this host has GPUs. An image may be built on a host without. */
   readonly listed: boolean
 }
 
 /**
- * Why a set-up for GPUs computes on the CPU; undefined where it may: on GPUs, with those hidden on
- * purpose, or made for the CPU.
+ * Why an installation for GPUs computes on the CPU; undefined if it computes on a GPU, if the GPUs are
+ * hidden on purpose, or if it is for the CPU.
  */
 function findIdleGpus(
   name: TensorFlowManifest['package'],
@@ -88,18 +88,18 @@ function findIdleGpus(
   return { reason: whyCpu(log), listed: findGpus(env).length > 0 }
 }
 
-/** What to do about GPUs that are there, as the end of a sentence. */
+/** What to do where the GPUs of a host are not used, as the end of a sentence. */
 export const gpuAdvice =
-  'see that nvidia-smi works and the driver is new enough, name a TensorFlow with CUDA with --wheel or ' +
+  'check that nvidia-smi works and the driver is new enough, name a TensorFlow with CUDA with --wheel or ' +
   '--python, or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU'
 
-/** Without the prefix of the log, as far as the first sentence goes. */
+/** The first sentence of the message, without the prefix of the log. */
 export function whyCpu(log: string): string {
   const lines = log.split('\n')
   const line = causes
     .map((cause) => lines.find((text) => cause.test(text)))
     .find((found) => found !== undefined)
-  if (line === undefined) return 'TensorFlow does not say why: it may be without CUDA'
+  if (line === undefined) return 'TensorFlow does not say why; it may have been built without CUDA'
   const [sentence = ''] = line.replace(/^.*?\.cc:\d+\] /, '').split('. ')
   return sentence.replace(/\.$/, '').trim().slice(0, 200)
 }

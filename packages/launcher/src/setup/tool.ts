@@ -4,16 +4,16 @@ import { basename } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
-/** Where a set-up takes place. */
+/** What a set-up gets from the process that runs it. */
 export interface ToolContext {
   readonly env: NodeJS.ProcessEnv
   /** Aborted when the user interrupts. */
   readonly signal: AbortSignal
-  /** Takes all that the tools print. */
+  /** The file to which all output of the tools is written. */
   readonly log: string
-  /** Tells the user one sentence. */
+  /** Prints a sentence for the user. */
   readonly say: (sentence: string) => void
-  /** Milliseconds between two sentences about a tool that is at work; default 10 s. */
+  /** Milliseconds between two sentences about a tool that is still running; default 10 s. */
   readonly reminderInterval?: number
 }
 
@@ -28,16 +28,18 @@ interface ToolOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Milliseconds. */
   readonly limit?: number
-  /** What it is at work on, for those who wait while it prints nothing. */
+  /** What the tool is working on, for the messages while it prints nothing. */
   readonly work?: string
 }
 
-/** Half an hour: a slow network brings 3 GB of CUDA libraries in that time. */
+/** Half an hour, in which a slow network downloads 3 GB of CUDA libraries. */
 const LONGEST = 30 * 60_000
 
 /**
- * Runs a program to its end; undefined when there is no such program. Its children end with it. What
- * takes long says again and again how far it is.
+ * Runs a program to its end, and its children with it. While it runs for a long time, messages say how far it
+ * is.
+ *
+ * @returns undefined if there is no such program
  *
  * @throws the reason of the context's signal
  */
@@ -55,7 +57,7 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
-  /** The end of what came last, of both. */
+  /** The end of the last output, of both streams. */
   let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
@@ -73,7 +75,7 @@ export async function runTool(
     kill()
   }, limit)
   const start = performance.now()
-  const atWork = `${basename(command)} is at work${work === undefined ? '' : ` on ${work}`}`
+  const atWork = `${basename(command)} is working${work === undefined ? '' : ` on ${work}`}`
   const reminder = setInterval(() => {
     const seconds = Math.round((performance.now() - start) / 1000)
     say(`… ${seconds} s: ${lastLineOf(printed) ?? atWork}`)
@@ -97,7 +99,7 @@ export async function runTool(
   }
 }
 
-/** Without colours and pip's bars of progress, as long as a line of a terminal. */
+/** The last line without colours, at most 100 characters; pip's progress bars do not count. */
 function lastLineOf(text: string): string | undefined {
   const lines = stripVTControlCharacters(text).split(/[\r\n]/)
   return lines
@@ -110,19 +112,19 @@ export function setupError(problem: string): Error {
   return tsrError('ERR_TSR_SETUP', { problem })
 }
 
-/** Why npm or pip failed, for advice: the network, the disk, a wheel that there is not, or else. */
+/** Why npm or pip failed, by which the advice is chosen. */
 interface Failure {
   readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other'
-  /** In a few words of the tool. */
+  /** A line of the tool's output. */
   readonly reason: string
 }
 
-/** What npm says beside the reason. */
+/** Lines of npm that do not give the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
 const npmOffline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
 
-/** The line of a failed tool's output that says most: npm's and pip's errors, else the last. */
+/** The line of a failed tool's output that says most: an error of npm or pip, else the last line. */
 export function reasonOf(output: ToolOutput): string {
   const lines = textOf(output)
     .split('\n')
@@ -142,8 +144,8 @@ export function npmFailure(output: ToolOutput): Failure {
 }
 
 /**
- * Pip ends with the same two lines when no version fits and when it has seen no index: the lines
- * before them tell which it was.
+ * Pip ends with the same two lines when no version fits and when it could not read the index. The lines
+ * before them tell the two apart.
  */
 export function pipFailure(output: ToolOutput): Failure {
   const text = textOf(output)
@@ -159,11 +161,11 @@ export function pipFailure(output: ToolOutput): Failure {
   return { kind: unfit ? 'no wheel' : 'other', reason }
 }
 
-/** What to do where the disk is full; measured with TensorFlow 2.21. */
+/** What to do when the disk is full. The sizes were measured with TensorFlow 2.21. */
 export function roomAdvice(gpu: boolean, folder: string): string {
   return (
-    `a set-up needs some ${gpu ? 7 : 2} GB in ${folder}, and for a while as much in TMPDIR (/tmp): make ` +
-    'room, or name other folders in TSRUN_HOME and TMPDIR'
+    `an installation needs about ${gpu ? 7 : 2} GB in ${folder}, and for a while as much in TMPDIR (/tmp): ` +
+    'free some space, or name other folders in TSRUN_HOME and TMPDIR'
   )
 }
 

@@ -1,22 +1,20 @@
+import { isOldNode, OLDEST_NODE } from '../job/package.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
-/** A program that has been tried. */
+/** A program that was found to work. */
 export interface Tool {
   readonly command: string
   readonly version: string
 }
 
-/** Node-API of the binding; Node 20.19 is what tsrun itself needs. */
+/** The version of Node-API that the binding needs. */
 const NODE_API = 8
-const OLDEST_NODE = [20, 19] as const
 
 /** @throws ERR_TSR_SETUP */
 export function checkNode(versions: { readonly node: string; readonly napi?: string }): void {
-  const [major = 0, minor = 0] = versions.node.split('.').map(Number)
-  const old = major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])
-  if (!old && Number(versions.napi) >= NODE_API) return
+  if (!isOldNode(versions.node) && Number(versions.napi) >= NODE_API) return
   throw setupError(
-    `this is Node ${versions.node}, and the binding needs Node ${OLDEST_NODE.join('.')} or later: ` +
+    `this is Node ${versions.node}, and the binding needs Node ${OLDEST_NODE} or later: ` +
       'install a newer Node and run the command with it',
   )
 }
@@ -31,7 +29,7 @@ export async function findNpm(context: ToolContext): Promise<Tool> {
 const compilers = ['g++', 'c++', 'clang++'] as const
 const probe = '#include <string>\nstd::string text;\n'
 
-/** A compiler that finds its standard library. @throws ERR_TSR_SETUP */
+/** Finds a compiler with a standard library. @throws ERR_TSR_SETUP */
 export async function findCompiler(context: ToolContext): Promise<Tool> {
   const named = context.env['CXX'] ?? ''
   const candidates = named === '' ? compilers : [named]
@@ -55,12 +53,12 @@ export async function findCompiler(context: ToolContext): Promise<Tool> {
 
 const pythons = ['python3', 'python'] as const
 
-/** A Python that can make virtual environments. @throws ERR_TSR_SETUP */
+/** Finds a Python that can make virtual environments. @throws ERR_TSR_SETUP */
 export async function findPython(context: ToolContext, named: string | null): Promise<Tool> {
   let problem =
     named === null
       ? `there is no Python (${pythons.join(', ')}) on the PATH`
-      : `${named} (--python) is no Python that runs`
+      : `${named} (--python) is not a Python that runs`
   for (const command of named === null ? pythons : [named]) {
     const script = 'import sys; print(sys.version.split()[0]); import venv, ensurepip'
     const found = await runTool(context, command, ['-c', script], { limit: 60_000 })
@@ -73,6 +71,6 @@ export async function findPython(context: ToolContext, named: string | null): Pr
   }
   throw setupError(
     `${problem}: install Python 3.10 or later with venv (Debian and Ubuntu: apt-get install ` +
-      'python3-venv), name one with --python PATH, or take --official, which needs none',
+      'python3-venv), name one with --python PATH, or use --official, which needs none',
   )
 }

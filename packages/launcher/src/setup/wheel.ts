@@ -5,19 +5,19 @@ import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
 
-/** A TensorFlow that a wheel has installed. */
+/** A TensorFlow that was installed from a wheel. */
 export interface Wheel {
   /** The folder of its libraries and of `include`. */
   readonly folder: string
-  /** In one sentence, for the user. */
+  /** Where it comes from, for a message. */
   readonly origin: string
 }
 
 const libraries = ['libtensorflow_cc.so.2', 'libtensorflow_framework.so.2'] as const
 const header = 'include/tensorflow/c/eager/c_api.h'
 
-/** TensorFlow as a wheel: the one that the user names, else installed by pip. @throws ERR_TSR_SETUP */
-export async function bringWheel(
+/** The TensorFlow that the user names, else one that pip installs. @throws ERR_TSR_SETUP */
+export async function getWheel(
   context: ToolContext,
   { wheel, python, gpu }: TensorFlowRequest,
   folder: string,
@@ -31,14 +31,14 @@ export async function bringWheel(
   return check(await installWheel(context, interpreter, { archives, gpu }, folder))
 }
 
-/** Whether pip will run, and so a Python is needed. @throws ERR_TSR_SETUP when --wheel has no wheel */
+/** Whether pip, and so Python, is needed. @throws ERR_TSR_SETUP when there is no wheel in --wheel */
 export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
   if (official || (wheel !== null && unpackedIn(wheel) !== undefined)) return false
   if (wheel !== null) archivesIn(wheel)
   return true
 }
 
-/** Folders of libraries that TensorFlow looks for at run time: its own, then those of CUDA wheels. */
+/** The folders of the libraries that TensorFlow loads at run time: its own, then those of CUDA wheels. */
 export function libraryFoldersOf(tensorflow: string): string[] {
   const nvidia = join(dirname(tensorflow), 'nvidia')
   const parts = existsSync(nvidia) ? readdirSync(nvidia).sort() : []
@@ -85,7 +85,7 @@ async function installWheel(
   }
   const interpreter = join(venv, 'bin/python')
   const what = archives ?? (gpu ? 'tensorflow[and-cuda]' : 'tensorflow-cpu')
-  // The libraries of tensorflow-cpu stand alone: what else its Python part needs is of no use here.
+  // The libraries of tensorflow-cpu need nothing else. The dependencies of its Python part are not used here.
   const dependencies = gpu && archives === undefined ? [] : ['--no-deps']
   const source =
     archives === undefined ? [`${what}>=2.16,<3`] : ['--no-index', ...wheelsOf(archives)]
@@ -97,8 +97,10 @@ async function installWheel(
     throw setupError(`pip could not install ${what} ${whyNot(output, place)}`)
   }
   const tensorflow = await tensorflowOf(context, interpreter)
-  if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what}, by pip` }
-  throw setupError(`pip has installed ${what}, but no module tensorflow: it is another wheel`)
+  if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what} from pip` }
+  throw setupError(
+    `pip has installed ${what}, but there is no module tensorflow: it is a different wheel`,
+  )
 }
 
 /** TensorFlow and, for GPUs, the CUDA libraries beside it. */
@@ -114,20 +116,20 @@ interface Place {
   readonly log: string
 }
 
-/** The reason, and what to do. */
+/** The reason why pip failed, and what to do. */
 function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Place): string {
   if (output === undefined) return `(it does not start): see ${log}`
   const { kind, reason } = pipFailure(output)
   const advice = {
     full: roomAdvice(gpu, folder),
     offline:
-      'this host does not reach the index of your pip configuration: see pip config list, or name a ' +
+      'this host cannot reach the index of your pip configuration: see pip config list, or name a ' +
       'folder with the wheel with --wheel',
     'no wheel':
-      `it finds no wheel for Python ${python.version} on ${thisSystem}: name another Python with ` +
-      '--python, or a folder with such a wheel with --wheel; or the index of your pip configuration is ' +
-      'not the right one: see pip config list',
-    damaged: 'name another folder with the wheel with --wheel, or none to fetch it anew',
+      `there is no wheel for Python ${python.version} on ${thisSystem}: name another Python with ` +
+      '--python, or a folder with such a wheel with --wheel; or check the index of your pip configuration ' +
+      'with pip config list',
+    damaged: 'name another folder with --wheel, or leave out --wheel to download the wheel',
     other: 'check the index of your pip configuration, and run the command again',
   }[kind]
   return `(${reason}): ${advice}; all output is in ${log}`
@@ -137,7 +139,7 @@ function check(wheel: Wheel): Wheel {
   const missing = [...libraries, header].find((name) => !existsSync(join(wheel.folder, name)))
   if (missing === undefined) return wheel
   throw setupError(
-    `the TensorFlow in ${wheel.folder} has no ${missing}: take the wheel of TensorFlow 2.16 or later ` +
+    `the TensorFlow in ${wheel.folder} has no ${missing}: use the wheel of TensorFlow 2.16 or later ` +
       `for ${thisSystem}, with its headers`,
   )
 }

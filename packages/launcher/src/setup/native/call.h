@@ -1,4 +1,4 @@
-// A call from JavaScript: the tensors and numbers that it gives, and the tensors that it gets.
+// A call from JavaScript: its arguments (tensors and numbers), and the tensors that it returns.
 #pragma once
 #include <node_api.h>
 
@@ -17,10 +17,10 @@ inline void Check(bool holds, const char* expected) {
   if (!holds) throw std::invalid_argument(expected);
 }
 
-// Of a tensor's memory, by all who share it.
+// The reference count of a tensor's memory.
 inline int64_t References(const tensorflow::Tensor& tensor) { return tensor.buf_->RefCount(); }
 
-// How many of them a handle has by itself: it also protects its memory from being passed on.
+// The number of references that one handle holds: it also protects the memory from being forwarded.
 inline int64_t ReferencesOfHandle() {
   static const int64_t count = [] {
     auto* handle = tensorflow::TensorHandle::CreateLocalHandle(tensorflow::Tensor(tensorflow::DT_FLOAT, {1}));
@@ -32,14 +32,14 @@ inline int64_t ReferencesOfHandle() {
   return count;
 }
 
-// A tensor's memory; the last dimension counts the columns, and a vector is one row.
+// The memory of a tensor. The last dimension is the number of columns; a vector is one row.
 struct Matrix {
   const tensorflow::Tensor* tensor;
   float* data;
   int64_t rows, columns;
 
   int64_t size() const { return rows * columns; }
-  // Whether nobody else sees what is written into it.
+  // Whether no other tensor shares the memory, so that it may be written.
   bool IsAlone() const {
     tensorflow::TensorBuffer* buffer = tensor->buf_;
     if (buffer == nullptr || buffer->root_buffer() != buffer || !buffer->OwnsMemory()) return false;
@@ -47,7 +47,7 @@ struct Matrix {
   }
 };
 
-// The arguments of a call from JavaScript, and what it makes.
+// The arguments of a call from JavaScript, and its results.
 class Call {
  public:
   const Kernels* const kernels = FindKernels();
@@ -64,7 +64,7 @@ class Call {
     handles_ = static_cast<const int32_t*>(handles);
   }
 
-  // How many tensors were given.
+  // The number of tensors among the arguments.
   size_t count() const { return count_; }
   int32_t handle(size_t i) const { return handles_[i]; }
 
@@ -76,7 +76,7 @@ class Call {
     return static_cast<float*>(data);
   }
 
-  // Whatever device has it.
+  // On any device.
   TFE_TensorHandle* Handle(size_t i) const {
     Check(i < count_, "more tensors");
     const auto found = backend_->tfe_handle_map_.find(handles_[i]);
@@ -87,7 +87,7 @@ class Call {
   Matrix Tensor(size_t i) const {
     const tensorflow::Tensor* tensor = nullptr;
     auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(Handle(i)));
-    // TensorFlow's name for the CPU of this process is no device; elsewhere data() is no address of ours.
+    // For the CPU of this process TensorFlow has no device; on any other, data() is not an address of this process.
     Check(handle->device() == nullptr, "tensors of the CPU");
     Check(handle->Tensor(&tensor).ok() && tensor->dtype() == tensorflow::DT_FLOAT, "float32 in memory");
     const int dims = tensor->dims();
@@ -102,7 +102,7 @@ class Call {
     return matrix;
   }
 
-  // A tensor among the results.
+  // Adds a tensor to the results.
   float* Create(const tensorflow::TensorShape& shape) {
     tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
     if (!tensor.IsInitialized()) throw std::bad_alloc();
@@ -111,7 +111,7 @@ class Call {
     return data;
   }
 
-  // Of each layer.
+  // The flags of the layers.
   std::vector<bool> Flags(size_t argument) const {
     void* data = nullptr;
     size_t length = 0;
@@ -133,7 +133,7 @@ class Call {
     return static_cast<float>(value);
   }
 
-  // The handles of the results, in their order.
+  // The handles of the results, in order.
   napi_value Results() {
     napi_value array;
     napi_create_array_with_length(env_, results_.size(), &array);

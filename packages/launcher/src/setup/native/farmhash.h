@@ -1,5 +1,5 @@
-// In place of the header of FarmHash, which TensorFlow's headers include and its wheels lack: what
-// they mention of it. None of it is called.
+// Replaces the header of FarmHash, which TensorFlow's headers include and its wheels do not contain. It
+// declares what those headers mention; none of it is called.
 #pragma once
 #include <cstddef>
 #include <cstdint>

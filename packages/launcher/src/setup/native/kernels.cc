@@ -1,5 +1,5 @@
-// The kernels by Eigen, in one thread. This file is compiled once for each set of instructions, to a
-// library of its own: what Eigen's templates become under one name would differ between them.
+// The kernels with Eigen, in one thread. This file is compiled once for each instruction set, to a library
+// of its own, because Eigen's templates compile to different code under the same names.
 #include "kernels.h"
 
 #include <Eigen/Core>
@@ -20,7 +20,7 @@ void Forward(Product p, const float* x, const float* w, const float* bias, bool 
   out.noalias() = In<Matrix>(x, p.rows, p.inputs) * In<Matrix>(w, p.inputs, p.outputs);
   const In<Row> added(bias, p.outputs);
   if (relu) {
-    // what is not a number stays so, as in TensorFlow's
+    // NaN stays NaN, as in TensorFlow.
     out = (out.rowwise() + added).cwiseMax<Eigen::PropagateNaN>(0.0f);
   } else {
     out.rowwise() += added;
@@ -28,7 +28,7 @@ void Forward(Product p, const float* x, const float* w, const float* bias, bool 
 }
 
 void Mask(int64_t size, const float* dy, const float* y, float* dz) {
-  // a product, so that what is not finite shows
+  // A product, so that infinity and NaN are not hidden.
   Out<Values>(dz, size) = In<Values>(dy, size) * (In<Values>(y, size) > 0.0f).cast<float>();
 }
 
@@ -40,7 +40,7 @@ void InputGradient(Product p, const float* dz, const float* w, float* dx) {
 void ParameterGradients(Product p, const float* x, const float* dz, float* dw, float* db) {
   Out<Matrix>(dw, p.inputs, p.outputs).noalias() =
       In<Matrix>(x, p.rows, p.inputs).transpose() * In<Matrix>(dz, p.rows, p.outputs);
-  // row by row: Eigen's sum of columns adds in an order that depends on where their memory begins
+  // Row by row: the order in which Eigen sums columns depends on the alignment of their memory.
   Out<Values> sum(db, p.outputs);
   sum.setZero();
   for (int64_t row = 0; row < p.rows; row++) sum += In<Values>(dz + row * p.outputs, p.outputs);

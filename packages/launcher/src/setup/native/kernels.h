@@ -1,4 +1,4 @@
-// What the passes of small linear layers and small optimizers compute. Matrices are row by row.
+// The computations of small linear layers and small optimizers. Matrices are stored row by row.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@ struct Product {
   int64_t rows, inputs, outputs;
 };
 
-// The powers are those of the betas, by the number of the step.
+// The powers are those of the betas, with the number of the step as the exponent.
 struct AdamFactors {
   float power1, power2, learning_rate, beta1, beta2, epsilon;
 };
@@ -23,8 +23,8 @@ struct Kernels {
   // sum += values
   void (*add)(int64_t size, const float* values, float* sum);
 
-  // These round as TensorFlow's operations of these names do, whichever processor and wherever in a
-  // vector an element is.
+  // These round as the operations of TensorFlow named here, on every processor and at every position of an
+  // element in a vector.
 
   // ResourceApplyGradientDescent: value -= rate gradient
   void (*descend)(int64_t size, float rate, const float* gradient, float* value);

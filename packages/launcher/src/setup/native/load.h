@@ -1,4 +1,4 @@
-// What a process and its threads need for the kernels: their library, and a stack for signals.
+// What a process and its threads need for the kernels: the library, and a stack for signal handlers.
 #pragma once
 #include <dlfcn.h>
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 #include "kernels.h"
 
-// A process whose TensorFlow runs the operation MatMul under V8's CPU profiler dies of a broken heap, but
-// not where signals have a stack of their own: as it seems, products use the stack pointer for something
-// else for a while. It serves handlers that ask for it (SA_ONSTACK), as the profiler's does.
+// A process in which TensorFlow runs the operation MatMul under V8's CPU profiler crashes with a corrupted
+// heap, but not where signal handlers have a stack of their own: the products seem to use the stack pointer
+// for another purpose for a while. Handlers that ask for this stack (SA_ONSTACK) get it; the profiler's does.
 class SignalStack {
  public:
   SignalStack() {
@@ -38,7 +38,7 @@ class SignalStack {
   void* memory_ = nullptr;
 };
 
-// The library for the widest instructions that this machine has, of those that could be compiled.
+// The library for the widest instruction set of this machine, among those that could be compiled.
 inline const Kernels* LoadKernels() {
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&LoadKernels), &self) == 0) return nullptr;
@@ -61,7 +61,7 @@ inline const Kernels* LoadKernels() {
   return nullptr;
 }
 
-// Of this process, once.
+// Loads the kernels once per process.
 inline const Kernels* FindKernels() {
   static const Kernels* const found = LoadKernels();
   return found;

@@ -1,7 +1,7 @@
-// Adds `kernels` to the binding of @tensorflow/tfjs-node, and is compiled with it: functions that compute
-// at once, in the calling thread, on the memory of tensors. Nothing of TensorFlow's is called but to
-// allocate and to resolve a handle: where ranks share cores, its ways through an operation have left the
-// caches at each turn.
+// Adds `kernels` to the binding of @tensorflow/tfjs-node, with which it is compiled: functions that compute
+// immediately, in the calling thread, on the memory of tensors. They call TensorFlow only to allocate and to
+// resolve handles. Where ranks share cores, the code of TensorFlow's own operations would have left the
+// caches each time.
 #include <node_api.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 #include "call.h"
 
-// The command line renames the binding's own entry to BINDING_ENTRY: this file has Node's.
+// The command line renames the entry point of the binding to BINDING_ENTRY; this file defines the one that Node calls.
 #undef napi_register_module_v1
 extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
 
 namespace {
 
-// copyOut([tensor], target), from any device: what is not in memory is brought there first
+// copyOut([tensor], target): from any device; what is not in memory is copied there first
 napi_value CopyOut(Call& call) {
   const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(), TF_DeleteStatus);
   const std::unique_ptr<TF_Tensor, decltype(&TF_DeleteTensor)> tensor(
@@ -63,10 +63,10 @@ napi_value LinearForward(Call& call) {
   return call.Results();
 }
 
-// Where the gradients of weights and biases go, in this order: to new tensors, or to sums that are there.
+// The destination of the gradients of weights and biases, in this order: new tensors, or existing sums.
 class ParameterSink {
  public:
-  // `first`: of the sums among the tensors of the call, where there are any.
+  // `first`: the index of the first sum among the tensors of the call, where there are sums.
   ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first)
       : call_(call), adds_(call.count() > first) {
     const size_t layers = weights.size();
@@ -91,7 +91,7 @@ class ParameterSink {
     return !adds_ || std::all_of(targets_.begin(), targets_.end(), [](const Matrix& sum) { return sum.IsAlone(); });
   }
 
-  // A gradient is whole before it is added, so that its bits are those of one that is not added.
+  // A gradient is computed completely before it is added, so that it has the same bits as without a sum.
   void Take(size_t layer, Product product, const float* x, const float* dz) const {
     const Matrix& weight = targets_[layer];
     const Matrix& bias = targets_[targets_.size() / 2 + layer];
@@ -114,8 +114,8 @@ class ParameterSink {
 };
 
 // linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient)
-//   -> gradients of the weights, of the biases, of x if that is needed; where sums are given, the
-//      gradients are added to them: then only that of x; or false, if somebody else sees the sums too
+//   -> gradients of the weights, of the biases, of x if that is needed. Where sums are given, the gradients
+//      are added to them, and the result is only that of x; or false, if other tensors share the sums
 napi_value LinearBackward(Call& call) {
   const std::vector<bool> relu = call.Flags(1);
   const bool needs_input_gradient = call.Flag(2);
@@ -165,7 +165,7 @@ napi_value LinearBackwardInput(Call& call) {
     Check(i == 0 || weights[i].rows == weights[i - 1].columns, "layers that fit one another");
     dz.push_back(call.Create({rows, weights[i].columns}));
   }
-  // of the output of a layer
+  // The gradient of the output of a layer.
   const float* gradient = call.Tensor(0, rows, weights.back().columns).data;
   for (size_t i = layers; i-- > 0;) {
     const Product product = {rows, weights[i].rows, weights[i].columns};
@@ -204,7 +204,7 @@ napi_value LinearBackwardParameters(Call& call) {
   return call.Results();
 }
 
-// Of an optimizer: the first `changed` tensors are written into; the last is the gradient.
+// The tensors of an optimizer: the first `changed` ones are written, and the last one is the gradient.
 bool ReadUpdate(const Call& call, size_t changed, std::vector<Matrix>& tensors) {
   const Matrix gradient = call.Tensor(changed);
   for (size_t i = 0; i < changed; i++) {
@@ -216,7 +216,7 @@ bool ReadUpdate(const Call& call, size_t changed, std::vector<Matrix>& tensors) 
   return true;
 }
 
-// descend([value, gradient], rate) -> whether it was done: false if somebody else sees the value too
+// descend([value, gradient], rate) -> whether it was done: false if another tensor shares the value
 napi_value Descend(Call& call) {
   std::vector<Matrix> t;
   if (!ReadUpdate(call, 1, t)) return call.Boolean(false);

@@ -1,5 +1,8 @@
-import { LineSplitter } from '../../../packages/launcher/src/logs/lines.ts'
-import type { Line } from '../../../packages/launcher/src/logs/lines.ts'
+import {
+  LineSplitter,
+  ProgressCollapser,
+  type Line,
+} from '../../../packages/launcher/src/logs/lines.ts'
 
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })
@@ -44,4 +47,36 @@ it('gives the same whole text however it is cut into chunks', () => {
     const joined = lines.map((piece) => piece.text + piece.end).join('')
     expect(joined.replaceAll('\r\n', '\n')).toBe(text.replaceAll('\r\n', '\n') + '\n')
   }
+})
+
+describe('a progress bar', () => {
+  it('is shown now and then, and in its last state', () => {
+    let now = 0
+    const collapser = new ProgressCollapser(() => now)
+    const bar = (percent: number): string | undefined =>
+      collapser.push({ text: `${percent} %`, end: '\r' })
+    expect(bar(0)).toBe('0 %')
+    now = 999
+    expect(bar(10)).toBeUndefined()
+    now = 1000
+    expect(bar(20)).toBe('20 %')
+    expect(bar(100)).toBeUndefined()
+    expect(collapser.push({ text: '', end: '\n' })).toBe('100 %')
+    expect(collapser.push({ text: '', end: '\n' })).toBe('')
+  })
+
+  it('is overwritten by what follows it, as on a terminal', () => {
+    const collapser = new ProgressCollapser(() => 0)
+    collapser.push({ text: '40 %', end: '\r' })
+    expect(collapser.push({ text: '50 %', end: '\r' })).toBeUndefined()
+    expect(collapser.push({ text: 'done', end: '\n' })).toBe('done')
+  })
+
+  it('keeps its state if it never ends', () => {
+    const collapser = new ProgressCollapser(() => 0)
+    expect(collapser.flush()).toBeUndefined()
+    collapser.push({ text: '50 %', end: '\r' })
+    collapser.push({ text: '', end: '\r' })
+    expect(collapser.flush()).toBe('50 %')
+  })
 })

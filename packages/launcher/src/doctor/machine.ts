@@ -1,0 +1,166 @@
+import { execFile } from 'node:child_process'
+import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
+import { availableParallelism, cpus } from 'node:os'
+import { join } from 'node:path'
+import { createSharedFile, isAvailable } from '@tsrun/native'
+import { linesOf, type GpuList } from '../job/devices.ts'
+import type { CoreFacts, GpuFacts, MpiFacts, NpmFacts, SharedMemoryFacts } from './facts.ts'
+
+export interface RunResult {
+  readonly stdout: string
+  readonly stderr: string
+  /** Why it failed; undefined if its exit code is 0. */
+  readonly failure: string | undefined
+}
+
+export interface RunOptions {
+  readonly cwd?: string
+  readonly env?: NodeJS.ProcessEnv
+  /** Milliseconds; default 20 s. */
+  readonly limit?: number
+  /** Kills the program. */
+  readonly signal?: AbortSignal
+}
+
+/** Runs a program to its end, or until the limit. */
+export function run(
+  program: string,
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const { limit = 20_000, ...rest } = options
+  return new Promise((resolve) => {
+    execFile(
+      program,
+      args,
+      { ...rest, timeout: limit, killSignal: 'SIGKILL' },
+      (error, stdout, stderr) => {
+        const failure =
+          error === null
+            ? undefined
+            : error.killed === true
+              ? `no answer within ${limit / 1000} s`
+              : typeof error.signal === 'string'
+                ? `ended by ${error.signal}`
+                : `exit code ${String(error.code)}`
+        resolve({ stdout, stderr, failure })
+      },
+    )
+  })
+}
+
+export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
+  const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
+  if (failure !== undefined) return undefined
+  try {
+    const config = JSON.parse(stdout) as Record<string, unknown>
+    const version = /npm\/(\S+)/.exec(String(config['user-agent']))?.[1]
+    if (version === undefined) return undefined
+    return { version, ignoresScripts: config['ignore-scripts'] === true }
+  } catch {
+    return undefined
+  }
+}
+
+/** Has another process write into a file of this one that exists only in memory. */
+export async function trySharedMemory(): Promise<SharedMemoryFacts> {
+  return { problem: await sharingProblem(), ...sizeOfShm() }
+}
+
+async function sharingProblem(): Promise<string | undefined> {
+  const native = isAvailable()
+  if (!native.available) return `not tried: ${native.reason}`
+  let fd: number | undefined
+  try {
+    fd = createSharedFile('tsrun-doctor', 4096)
+    const path = `/proc/${process.pid}/fd/${fd}`
+    const script = `require('node:fs').writeFileSync(process.argv[1], 'here', { flag: 'r+' })`
+    const { failure, stderr } = await run(process.execPath, ['-e', script, path])
+    if (failure !== undefined) return `another process cannot open ${path}: ${firstError(stderr)}`
+    return readFileSync(path, 'latin1').startsWith('here') ? undefined : `${path} is not shared`
+  } catch (error) {
+    return (error as Error).message
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+function firstError(stderr: string): string {
+  return /^\w*Error: .*$/m.exec(stderr)?.[0] ?? 'it failed'
+}
+
+function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
+  try {
+    const { blocks, bavail, bsize } = statfsSync('/dev/shm')
+    return { size: blocks * bsize, free: bavail * bsize }
+  } catch {
+    return { size: undefined, free: undefined }
+  }
+}
+
+export function readAutogroups(): boolean | undefined {
+  const text = read('/proc/sys/kernel/sched_autogroup_enabled')
+  return text === undefined ? undefined : text.trim() === '1'
+}
+
+/** The limit of this process, which Node has raised as far as possible. Ranks have the same limit. */
+export function readOpenFiles(): number | undefined {
+  const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
+  return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
+}
+
+export function readCores(): CoreFacts {
+  // cgroup v2: the CPU time in microseconds that may be used in each period, and the period.
+  const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
+  const quota = (time ?? NaN) / (period ?? NaN)
+  return {
+    allowed: availableParallelism(),
+    all: cpus().length,
+    quota: Number.isFinite(quota) ? quota : undefined,
+  }
+}
+
+function read(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'latin1')
+  } catch {
+    return undefined
+  }
+}
+
+export async function readGpus(
+  { lines: nvidia, problem }: GpuList,
+  env: NodeJS.ProcessEnv,
+): Promise<GpuFacts> {
+  const topology =
+    nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
+  return { nvidia, topology, problem }
+}
+
+const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
+
+/** Finds the files that the dynamic linker would find, without loading them. */
+export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
+  const [version, cache] = await Promise.all([
+    run('mpirun', ['--version'], { env }),
+    run('ldconfig', ['-p'], { env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` } }),
+  ])
+  const cached = cache.stdout.matchAll(/^\s+(\S+) \(.*\) => (\S+)$/gm)
+  const named = env['TSRUN_LIBMPI'] ?? ''
+  const libraries = [
+    ...(named === '' ? [] : [named]),
+    ...(env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean).flatMap(mpiIn),
+    ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
+  ].filter((path) => path !== '' && existsSync(path))
+  return {
+    libraries: [...new Set(libraries)],
+    mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
+  }
+}
+
+function mpiIn(folder: string): string[] {
+  if (!existsSync(folder)) return []
+  return readdirSync(folder)
+    .filter((name) => mpiNames.includes(name))
+    .map((name) => join(folder, name))
+}

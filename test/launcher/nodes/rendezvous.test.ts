@@ -1,0 +1,129 @@
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { tsrunHere } from '../support/in-process.ts'
+import { allFinished, nodeHere, token } from '../support/nodes.ts'
+import { fixtures, until } from '../support/tsrun.ts'
+
+describe('the nodes of a job', () => {
+  it('say for which nodes they wait, on every host that has come', async () => {
+    const [zero, two] = [nodeHere(0, 3, ['hello.mjs']), nodeHere(2, 3, ['hello.mjs'])]
+    await until(() => zero.stderr.includes('waiting for node 1 '), 'node 0 says so')
+    await until(() => / waiting for node 1; \d+ s\n/.test(two.stderr), 'node 2 says so')
+    const one = nodeHere(1, 3, ['hello.mjs'])
+    expect((await allFinished([zero, one, two])).map(({ code }) => code)).toEqual([0, 0, 0])
+  })
+
+  it('give up after --rdzv-timeout, and name the missing node', async () => {
+    const limit = ['--rdzv-timeout', '1.5', 'hello.mjs']
+    const ends = await allFinished([nodeHere(0, 3, limit), nodeHere(1, 3, limit)])
+    expect(ends.map(({ code }) => code)).toEqual([2, 2])
+    expect(ends[0]!.stderr).toContain('node 2')
+    for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
+  })
+
+  it('say that there is no answer, and why that may be', async () => {
+    const { code, stderr } = await nodeHere(1, 2, ['--rdzv-timeout', '1', 'hello.mjs']).finished
+    expect(code).toBe(2)
+    expect(stderr).toContain('did not come together within 1 s: node 0 at 127.0.0.1')
+    expect(stderr).toContain('ECONNREFUSED')
+    expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')
+  })
+
+  it('take the place of one that left while others were missing', async () => {
+    const zero = nodeHere(0, 3, ['hello.mjs'])
+    const leaving = nodeHere(1, 3, ['hello.mjs'])
+    await until(() => zero.stderr.includes('waiting for node 2 '), 'node 1 has come')
+    leaving.interrupt()
+    expect((await leaving.finished).code).toBe(130)
+    const rest = [nodeHere(1, 3, ['hello.mjs']), nodeHere(2, 3, ['hello.mjs'])]
+    expect((await allFinished([zero, ...rest])).map(({ code }) => code)).toEqual([0, 0, 0])
+  })
+})
+
+describe('nodes that do not fit are refused, on all hosts', () => {
+  it.each<[string, string[], string[], string]>([
+    ['other numbers of nodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],
+    ['the same node rank', ['--node-rank', '0'], [], 'another process has taken the port'],
+  ])('%s', async (_, mine, theirs, problem) => {
+    const zero = nodeHere(0, 2, ['--rdzv-timeout', '20', ...theirs, 'hello.mjs'])
+    await until(() => zero.stderr.includes('waiting'), 'node 0 waits')
+    const other = nodeHere(1, 2, [...mine, 'hello.mjs'])
+    const { code, stderr } = await other.finished
+    expect(code).toBe(2)
+    expect(stderr).toContain(problem)
+    if (mine.includes('--node-rank')) zero.interrupt()
+    else expect((await zero.finished).stderr).toContain(problem)
+    await zero.finished
+  })
+
+  it('two nodes 1', async () => {
+    const runs = [0, 1, 1].map((rank) => nodeHere(rank, 3, ['hello.mjs']))
+    for (const { code, stderr } of await allFinished(runs)) {
+      expect(code).toBe(2)
+      expect(stderr).toContain('are both node 1. Start the same command')
+    }
+  })
+
+  it('another script', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-script-'))
+    try {
+      copyFileSync(join(fixtures, 'hello.mjs'), join(folder, 'hello.mjs'))
+      const same = [nodeHere(0, 2, ['hello.mjs']), nodeHere(1, 2, ['hello.mjs'], { cwd: folder })]
+      expect((await allFinished(same)).map(({ code }) => code)).toEqual([0, 0])
+      writeFileSync(join(folder, 'hello.mjs'), 'console.log("old")')
+      const other = [nodeHere(0, 2, ['hello.mjs']), nodeHere(1, 2, ['hello.mjs'], { cwd: folder })]
+      for (const { code, stderr } of await allFinished(other)) {
+        expect(code).toBe(2)
+        expect(stderr).toContain('has a different script')
+      }
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
+  it('another token; the job goes on without it', async () => {
+    const zero = nodeHere(0, 2, ['hello.mjs'])
+    const stranger = nodeHere(1, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: 'ab'.repeat(16) } })
+    const { code, stderr } = await stranger.finished
+    expect(code).toBe(2)
+    expect(stderr).toContain('have different tokens')
+    await until(
+      () => zero.stderr.includes('refused a connection from 127.0.0.1:'),
+      'node 0 says so',
+    )
+    expect(
+      (await allFinished([zero, nodeHere(1, 2, ['hello.mjs'])])).map((end) => end.code),
+    ).toEqual([0, 0])
+  })
+
+  it('no token', async () => {
+    const { code, stderr } = await nodeHere(0, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: '' } })
+      .finished
+    expect(code).toBe(2)
+    expect(stderr).toContain('needs a secret that all of them share')
+    expect(stderr).toContain('openssl rand -hex 32')
+  })
+})
+
+it('--dry-run shows what comes from where, and the ranks of this host', async () => {
+  const slurm = { SLURM_NODEID: '1', SLURM_NNODES: '2', SLURM_NTASKS: '2', SLURM_STEP_ID: '0' }
+  const env = { ...slurm, SLURM_JOB_NODELIST: 'n[1-2]', TSRUN_TOKEN: token }
+  const args = ['--nproc', '2', '--dry-run', 'hello.mjs']
+  const { code, stdout, stderr } = await tsrunHere(args, { env })
+  expect(code).toBe(0)
+  expect(stderr).toBe(
+    'tsrun: from the environment: nnodes=2 (SLURM_NNODES), node-rank=1 (SLURM_NODEID), ' +
+      'master-addr=n1 (SLURM_JOB_NODELIST)\n',
+  )
+  for (const line of [
+    'rank 2\n',
+    'MASTER_ADDR=n1',
+    'MASTER_PORT=29500',
+    'WORLD_SIZE=4',
+    'NODE_RANK=1',
+  ]) {
+    expect(stdout).toContain(line)
+  }
+  expect(stdout).not.toContain(token)
+})
