@@ -51,7 +51,8 @@ const forbidden = [
   {
     name: 'declared',
     comment: "What a package imports is in its package.json, and not only among the repository's.",
-    from: { path: '^packages/' },
+    // launcher/src/typescript requires the tsx of the user's project, and the esbuild of that tsx.
+    from: { path: '^packages/', pathNot: '^packages/launcher/src/typescript/' },
     to: {
       dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'],
       dependencyTypesNot: ['npm', 'npm-optional', 'npm-peer'],

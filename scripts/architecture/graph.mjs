@@ -43,7 +43,7 @@ export function folderCycles(imports) {
  * @param {string} folder
  * @returns {Edge[]}
  */
-function entryEdges(imports, folder) {
+export function entryEdges(imports, folder) {
   const inside = `${folder}/`
   const entryOf = (/** @type {string} */ file) => file.slice(inside.length).replace(/\/.*/, '/')
   const edges = new Map()
@@ -120,8 +120,8 @@ function shortestCycle(component) {
 /**
  * @param {readonly Edge[]} edges
  * @param {string} start
- * @param {string} end reachable from `start`
- * @returns {Edge[]}
+ * @param {string} end
+ * @returns {Edge[] | undefined} undefined if there is no path
  */
 function shortestPath(edges, start, end) {
   const paths = new Map([[start, []]])
@@ -131,4 +131,44 @@ function shortestPath(edges, start, end) {
     }
   }
   return paths.get(end)
+}
+
+/**
+ * The edges without those that a longer path makes superfluous (transitive reduction).
+ *
+ * @param {readonly Edge[]} edges
+ * @returns {Edge[]}
+ */
+export function withoutShortcuts(edges) {
+  let kept = [...edges]
+  for (const edge of edges) {
+    const others = kept.filter((other) => other !== edge)
+    if (shortestPath(others, edge.from, edge.to) !== undefined) kept = others
+  }
+  return kept
+}
+
+/**
+ * The nodes by layers: what imports nothing is in the last one, and each node is in the lowest layer that
+ * is above all that it imports.
+ *
+ * @param {readonly string[]} nodes
+ * @param {readonly Edge[]} edges without cycles
+ * @returns {string[][]}
+ */
+export function layersOf(nodes, edges) {
+  /** @type {Map<string, number>} */
+  const heights = new Map()
+  const heightOf = (/** @type {string} */ node) => {
+    const known = heights.get(node)
+    if (known !== undefined) return known
+    heights.set(node, 0)
+    const below = edges.filter(({ from }) => from === node).map(({ to }) => heightOf(to) + 1)
+    heights.set(node, Math.max(0, ...below))
+    return heights.get(node)
+  }
+  const highest = Math.max(...nodes.map(heightOf))
+  return Array.from({ length: highest + 1 }, (_, i) =>
+    nodes.filter((node) => heightOf(node) === highest - i),
+  )
 }

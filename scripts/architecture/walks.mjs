@@ -1,0 +1,238 @@
+// Two walks through the sources: the files that data passes on its way to a socket, in the order of the
+// calls. check-walk.mjs compares them with the sources; page.mjs shows them in docs/architecture.md.
+//
+// A walk has every file whose functions are on the call stack between its first call and the system call,
+// on either thread, and every file that copies, cuts, queues or encodes the data on the way. Functions
+// that only check the data, look something up or allocate memory, and interfaces, are not steps.
+
+/**
+ * @typedef {object} Step
+ * @property {string} file
+ * @property {readonly string[]} functions `name` or `Class.name`; the first is called by an earlier step
+ * @property {string} does
+ * @property {string} [calledBy] the file of that step; default: the step before
+ * @property {string} [calledAs] the name by which it is called; default: that of the first function
+ * @property {{ file: string, name: string }} [contract] what the caller imports instead of the file: an
+ *   interface or a data structure that both know
+ *
+ * @typedef {object} Walk
+ * @property {string} name
+ * @property {string} title
+ * @property {number} bound the number of files that it may pass
+ * @property {readonly Step[]} steps
+ */
+
+const training = (/** @type {string} */ name) => `packages/training/src/${name}.ts`
+const distributed = (/** @type {string} */ name) => `packages/distributed/src/${name}.ts`
+const group = { file: distributed('process-group'), name: 'ProcessGroup' }
+
+/** @type {Step[]} */
+const fromTensorToMemory = [
+  {
+    file: training('backend/host-memory'),
+    functions: ['writeTo'],
+    does: 'asks the current backend for the values of the tensor',
+  },
+  {
+    file: training('backend/wasm/backend'),
+    functions: ['wasmBackend.writeTo'],
+    contract: { file: training('tfjs/backend'), name: 'TensorBackend' },
+    does: 'copies the values to the memory that ranks exchange',
+  },
+]
+
+/** @type {Step[]} */
+const fromCallToEngine = [
+  {
+    file: distributed('groups/calls/operations'),
+    functions: ['Operations.start'],
+    does: 'gives the operation its position in the group, and starts it',
+  },
+  {
+    file: distributed('groups/calls/staging'),
+    functions: ['StagedBuffers.constructor', 'StagedBuffers.#place'],
+    calledAs: 'StagedBuffers',
+    does: 'copies the buffer into the arena, unless it is there already',
+  },
+  {
+    file: distributed('runners/worker-runner'),
+    functions: ['WorkerRunner.submit', 'WorkerRunner.#command'],
+    calledBy: distributed('groups/calls/operations'),
+    contract: { file: distributed('runners/runner'), name: 'Runner' },
+    does: 'writes a command, and wakes the thread of the engine',
+  },
+  {
+    file: distributed('runners/worker-memory'),
+    functions: ['writeOperation', 'readOperation'],
+    does: 'encodes the operation in memory that both threads share',
+  },
+  {
+    file: distributed('runners/worker-main'),
+    functions: ['runBlocking', 'takeCommands', 'runCommand'],
+    calledBy: distributed('runners/worker-runner'),
+    calledAs: 'commands',
+    contract: { file: distributed('runners/worker-memory'), name: 'SharedState' },
+    does: 'runs in the thread of the engine: takes the command',
+  },
+  {
+    file: distributed('runners/driven-engine'),
+    functions: ['DrivenEngine.runUntil'],
+    does: 'lets the thread take commands and move messages in turn',
+  },
+  {
+    file: distributed('engine/engine'),
+    functions: ['Engine.start', 'Engine.#run', 'Engine.progress'],
+    calledBy: distributed('runners/worker-main'),
+    does: 'starts a task, and resumes it whenever its messages have moved',
+  },
+  {
+    file: distributed('algorithms/select'),
+    functions: ['resolveAlgorithm', 'findAlgorithm'],
+    does: 'chooses the algorithm by operation, size and tuning table',
+  },
+]
+
+/**
+ * @param {string} algorithm the file that sends
+ * @returns {Step[]}
+ */
+const fromTaskToSocket = (algorithm) => [
+  {
+    file: distributed('engine/task'),
+    functions: ['Task.send', 'TaskTransfer.constructor'],
+    calledBy: algorithm,
+    contract: { file: distributed('algorithms/channel'), name: 'Channel' },
+    does: 'is the channel of the algorithm: makes a transfer of each message',
+  },
+  {
+    file: distributed('engine/messages/link'),
+    functions: ['Link.stream', 'Link.move', 'Link.#onFrame'],
+    does: 'is the connection with one peer: moves its messages',
+  },
+  {
+    file: distributed('engine/messages/stream'),
+    functions: ['createStream', 'takeIndex'],
+    does: 'keeps the messages of one operation in order',
+  },
+  {
+    file: distributed('engine/messages/sends'),
+    functions: ['Sends.start', 'Sends.onClearToSend'],
+    calledBy: distributed('engine/messages/link'),
+    calledAs: 'sends',
+    does: 'asks the peer for clear-to-send if the message is large',
+  },
+  {
+    file: distributed('engine/messages/frame-reader'),
+    functions: ['FrameReader.read'],
+    calledBy: distributed('engine/messages/link'),
+    does: "reads the peer's clear-to-send",
+  },
+  {
+    file: distributed('engine/messages/frame-writer'),
+    functions: ['FrameWriter.writeData', 'FrameWriter.flush'],
+    calledBy: distributed('engine/messages/sends'),
+    does: 'queues the frame, and sends what the socket takes',
+  },
+  {
+    file: distributed('engine/messages/frame'),
+    functions: ['writeHeader'],
+    does: 'encodes the header of the frame',
+  },
+  {
+    file: distributed('transports/tcp-transport'),
+    functions: ['TcpTransport.trySend'],
+    calledBy: distributed('engine/messages/frame-writer'),
+    contract: { file: distributed('transports/transport'), name: 'Transport' },
+    does: 'knows the socket of the peer',
+  },
+  {
+    file: 'packages/native/src/sockets.ts',
+    functions: ['sendBytes'],
+    does: 'calls `send` of libc, which reads the arena itself',
+  },
+]
+
+/** @type {readonly Walk[]} */
+export const walks = [
+  {
+    name: 'gradient',
+    title: 'The files that a bucket of gradients passes from dataParallel to the socket',
+    bound: 30,
+    steps: [
+      {
+        file: training('parallel/data/data-parallel'),
+        functions: ['dataParallel', 'Replica.onGradient'],
+        does: 'gets each gradient from the backward pass',
+      },
+      {
+        file: training('parallel/gradients/exchange'),
+        functions: ['GradientExchange.add', 'GradientExchange.#startComplete'],
+        does: 'finds its place in a bucket, and starts complete buckets',
+      },
+      ...fromTensorToMemory,
+      {
+        file: training('parallel/data/all-reduce'),
+        functions: ['AllReduceExchange.start'],
+        calledBy: training('parallel/gradients/exchange'),
+        contract: { file: training('parallel/gradients/exchange'), name: 'GradientExchange' },
+        does: 'averages a complete bucket over the ranks',
+      },
+      {
+        file: distributed('groups/calls/collectives'),
+        functions: ['Collectives.allReduce'],
+        contract: group,
+        does: 'checks the arguments of the collective',
+      },
+      ...fromCallToEngine,
+      {
+        file: distributed('algorithms/ring'),
+        functions: ['ringAllReduce'],
+        does: 'says which part of the buffer is sent to which rank, step by step',
+      },
+      {
+        file: distributed('algorithms/pieces'),
+        functions: ['cutIntoChunks', 'cutIntoSegments'],
+        does: 'cuts the buffer into chunks and these into segments',
+      },
+      ...fromTaskToSocket(distributed('algorithms/ring')),
+    ],
+  },
+  {
+    name: 'activation',
+    title: 'The files that an activation passes from the executor of the pipeline to the socket',
+    bound: 26,
+    steps: [
+      {
+        file: training('parallel/pipeline/executor'),
+        functions: ['StageWorker.train', 'StageWorker.#forward', 'StageWorker.#sendForward'],
+        does: 'runs the actions of the schedule',
+      },
+      {
+        file: training('parallel/pipeline/activations'),
+        functions: ['Activations.send', 'Activations.#sendBuffer'],
+        does: 'takes a buffer, and sends it to the rank of the next stage',
+      },
+      ...fromTensorToMemory,
+      {
+        file: distributed('groups/group'),
+        functions: ['EngineProcessGroup.isend', 'EngineProcessGroup.send'],
+        calledBy: training('parallel/pipeline/activations'),
+        contract: group,
+        does: 'starts the message',
+      },
+      {
+        file: distributed('groups/calls/messages'),
+        functions: ['sendCall'],
+        does: 'checks the arguments of the message',
+      },
+      { ...fromCallToEngine[0], calledBy: distributed('groups/group') },
+      ...fromCallToEngine.slice(1),
+      {
+        file: distributed('algorithms/direct'),
+        functions: ['sendMessage'],
+        does: 'sends the buffer as one message',
+      },
+      ...fromTaskToSocket(distributed('algorithms/direct')),
+    ],
+  },
+]

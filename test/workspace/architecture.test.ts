@@ -1,0 +1,103 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { operationCodes } from '../../packages/distributed/src/operation.ts'
+import { problemsOf } from '../../scripts/architecture/check-walk.mjs'
+import { placesOf } from '../../scripts/architecture/declarations.mjs'
+import { walks } from '../../scripts/architecture/walks.mjs'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+
+it('the page, its drawings and its walks agree with the sources', () => {
+  const script = join(root, 'scripts/architecture/main.mjs')
+  const { status, stderr } = spawnSync(process.execPath, [script, '--check'], { encoding: 'utf8' })
+  // Out of date? `npm run docs` writes them anew.
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+})
+
+it('a gradient reaches the socket in at most 30 files, an activation in at most 26', () => {
+  expect(walks.map(({ name, bound }) => [name, bound])).toEqual([
+    ['gradient', 30],
+    ['activation', 26],
+  ])
+})
+
+describe('a collective', () => {
+  const folder = 'packages/distributed/src'
+  const files = readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(folder, name))
+  const collectives = Object.keys(operationCodes).filter((name) => !/send|recv/i.test(name))
+
+  it.each(collectives)('%s is declared in three places', (name) => {
+    expect(placesOf(root, files, name)).toHaveLength(3)
+  })
+})
+
+describe('the check of a walk', () => {
+  let folder: string
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tsrun-walk-'))
+    const write = (name: string, text: string) => {
+      writeFileSync(join(folder, name), text)
+    }
+    write('caller.ts', 'export function start(runner: Runner) { prepare(); runner.run() }')
+    write('helper.ts', 'export function prepare() {}')
+    write('runner.ts', 'export interface Runner { run(): void }')
+    write(
+      'thread.ts',
+      'export class Thread implements Runner { run() { this.#post() } #post() {} }',
+    )
+  })
+  afterEach(() => {
+    rmSync(folder, { recursive: true })
+  })
+
+  const imports = [
+    { from: 'caller.ts', to: 'helper.ts', typeOnly: false },
+    { from: 'caller.ts', to: 'runner.ts', typeOnly: true },
+    { from: 'thread.ts', to: 'runner.ts', typeOnly: true },
+  ]
+  const contract = { file: 'runner.ts', name: 'Runner' }
+  const caller = { file: 'caller.ts', functions: ['start'], does: '' }
+  const helper = { file: 'helper.ts', functions: ['prepare'], does: '' }
+  const thread = {
+    ...{ file: 'thread.ts', functions: ['Thread.run', 'Thread.#post'], does: '' },
+    ...{ calledBy: 'caller.ts', contract },
+  }
+  const check = (steps: (typeof caller)[], bound = 3) =>
+    problemsOf(folder, { name: 'test', title: '', bound, steps }, imports)
+
+  it('accepts steps that lead to each other, directly or through a contract', () => {
+    expect(check([caller, helper, thread])).toEqual([])
+  })
+
+  it('refuses what the sources do not say', () => {
+    expect(check([caller, { ...helper, file: 'gone.ts' }])).toEqual([
+      'gone.ts does not declare prepare',
+      'caller.ts does not import gone.ts',
+    ])
+    expect(check([caller, { ...helper, functions: ['other'] }])).toEqual([
+      'helper.ts does not declare other',
+      'caller.ts does not use other',
+    ])
+    expect(check([helper, caller])).toEqual([
+      'helper.ts does not import caller.ts',
+      'helper.ts does not use start',
+    ])
+    expect(check([helper, thread])).toEqual([
+      'caller.ts, which calls thread.ts, is not an earlier step',
+    ])
+    const other = { ...thread, contract: { file: 'helper.ts', name: 'Runner' } }
+    expect(check([caller, other])).toEqual([
+      'helper.ts does not declare Runner',
+      'thread.ts does not import helper.ts',
+    ])
+  })
+
+  it('refuses a walk that is too long', () => {
+    expect(check([caller, helper, thread], 2)).toEqual(['it passes 3 files; at most 2 are allowed'])
+  })
+})
