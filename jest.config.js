@@ -23,22 +23,22 @@ export const shared = {
   },
 }
 
-/** @type {import('jest').Config} */
-export default {
+/** What all sets of tests share. */
+export const limits = {
   maxWorkers: 2,
   // A limit for what hangs: on a loaded machine five seconds are short.
   testTimeout: 60_000,
   testSequencer: '<rootDir>/test/sequencer.js',
-  projects: [
-    {
-      ...shared,
-      displayName: 'unit',
-      testMatch: ['<rootDir>/test/!(e2e|interop|chaos|docs|hosts)/**/*.test.ts'],
-    },
-    {
-      ...shared,
-      displayName: 'e2e',
-      testMatch: ['<rootDir>/test/{e2e,interop,chaos,docs}/**/*.test.ts'],
-    },
-  ],
+}
+
+/**
+ * What `npm test` runs: all but the sets with a configuration of their own.
+ *
+ * @type {import('jest').Config}
+ */
+export default {
+  ...shared,
+  ...limits,
+  testMatch: ['<rootDir>/test/**/*.test.ts'],
+  testPathIgnorePatterns: ['/node_modules/', '\\.slow\\.test\\.ts$', '<rootDir>/test/hosts/'],
 }

@@ -1,19 +1,21 @@
 import Sequencer from '@jest/test-sequencer'
 
-/** Tests that take a minute or more: started last, one would go on alone. */
+/** Tests that take half a minute or more. If one of them started last, it would run alone at the end. */
 const longest = [
-  'docs/snippets',
-  'parity/run',
-  'e2e/distributed-failures',
-  'e2e/gpt-example',
-  'e2e/distributed',
-  'e2e/pipeline-examples',
-  'e2e/examples',
-  'e2e/surviving-a-loss',
-  'e2e/fsdp-example',
+  'parity/run.slow',
+  'docs/snippets.slow',
+  'examples/pipelines.slow',
+  'examples/gpt.slow',
+  'e2e/distributed-failures.slow',
+  'e2e/surviving-a-loss.slow',
+  'e2e/distributed.slow',
+  'examples/steps.slow',
+  'examples/fsdp.slow',
+  'bench/measuring.slow',
+  'distributed/engine/streams',
 ]
 
-/** Jest knows how long tests take only where they have run before; a fresh clone has not. */
+/** Starts the longest tests first. Jest knows how long tests take only where they have run before. */
 export default class LongestFirst extends Sequencer {
   /** @param {Parameters<Sequencer['sort']>[0]} tests */
   sort(tests) {

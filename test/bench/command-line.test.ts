@@ -1,17 +1,20 @@
-import { jest } from '@jest/globals'
-import { bench } from './support/bench.ts'
-
-jest.setTimeout(60_000)
+import { bench, benchHere } from './support/bench.ts'
 
 it('says what it can do', async () => {
   const { code, stdout } = await bench(['--help'])
   expect(code).toBe(0)
   for (const name of ['collectives', 'schedules', 'launcher']) {
     expect(stdout).toContain(name)
-    const help = await bench([name, '--help'])
+    const help = await benchHere([name, '--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
     expect(help.stdout).toContain('--json')
   }
+})
+
+it('ends with exit code 2 when it is called wrongly', async () => {
+  const { code, stdout, stderr } = await bench(['colectives'])
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(stderr).toBe('bench: unknown command "colectives"; did you mean collectives?\n')
 })
 
 it.each([
@@ -33,8 +36,29 @@ it.each([
     /node transport runs with the worker/,
   ],
   [['launcher', '--runs', 'many'], /--runs must be an integer from 1 to 100, not "many"/],
+  [['ping-pong', '--bytes', 'few'], '"few" is not a size'],
+  [['kernels', '--sizes', '2GiB'], '--sizes: at most 1GiB'],
+  [['overlap', '--size', '3B'], '--size: float32, up to 512MiB'],
+  [['memory', '--operations', '1'], '--operations must be an integer from 1000'],
+  [['report', '--also', 'weather'], '--also: unknown "weather"'],
+  [['tune', '--ops', 'barrier'], '--ops: unknown "barrier"'],
+  [['tune', '--engine', 'worker,inline'], '--engine: one of the two'],
+  [['tune', '--sizes', '1GiB'], '--sizes: at most 64MiB'],
+  [['tune', '--sizes', ''], '--sizes needs a value'],
+  [['steps', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],
+  [['steps', '--workloads', ''], '--workloads needs a value'],
+  [['steps', '--peers', 'openmpi'], '--peers: unknown "openmpi"'],
+  [['steps', '--runs', '0'], '--runs must be an integer from 1'],
+  [['training', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],
+  [['training', '--workloads', 'matmul-1024'], '--workloads: unknown "matmul-1024"'],
+  [['training', '--ranks', '3'], '--ranks: unknown "3"'],
+  [['training', '--link', 'fast'], '--link must be like 500mbit or 4gbit, not "fast"'],
+  [['training', '--batch', 'all'], '--batch must be an integer from 8 to 65536, not "all"'],
+  [['training', '--bucket', '0'], '--bucket must be an integer from 1'],
+  [['training', '--repeats', '0'], '--repeats must be an integer from 1'],
+  [['training', '--peers', 'openmpi'], '--peers: unknown "openmpi"'],
 ])('refuses %j with exit code 2', async (args, message) => {
-  const { code, stdout, stderr } = await bench(args)
+  const { code, stdout, stderr } = await benchHere(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toMatch(message)
 })

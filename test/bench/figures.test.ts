@@ -1,64 +1,87 @@
-import { jest } from '@jest/globals'
-import { bench } from './support/bench.ts'
+import {
+  markdownTable,
+  median,
+  parseSize,
+  percentile,
+  significant,
+} from '../../scripts/bench/figures.mjs'
 
-jest.setTimeout(240_000)
+describe('parseSize', () => {
+  it.each([
+    ['4KiB', 4096],
+    ['1MiB', 1048576],
+    ['64 mib', 67108864],
+    ['1.5KiB', 1536],
+    ['1MB', 1000000],
+    ['12', 12],
+    ['8B', 8],
+  ])('reads %s', (text, bytes) => {
+    expect(parseSize(text)).toBe(bytes)
+  })
 
-/** Runs a command of the benchmarks with --json; its rows. */
-async function rowsOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<object[]> {
-  const { code, stdout, stderr } = await bench([...args, '--json'], env)
-  expect({ code, stderr }).toEqual({ code: 0, stderr })
-  return stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as object)
-}
-
-const number: unknown = expect.any(Number)
-
-it('ping-pong measures ours, and C where there is a compiler', async () => {
-  const few = ['ping-pong', '--runs', '1', '--repeats', '50']
-  const rows = await rowsOf([...few, '--transport', 'tcp,shared-memory'])
-  const ours = rows.slice(-2)
-  expect(ours).toMatchObject([
-    { system: 'tsrun tcp inline', bytes: 64, p50Us: number },
-    { system: 'tsrun shared-memory inline', bytes: 64, p50Us: number },
-  ])
-  const without = await rowsOf(few, { PATH: '/nonexistent' })
-  expect(without).toMatchObject([{ system: 'tsrun tcp inline', timesC: null }])
+  it.each(['', 'KiB', '4 parsecs', '-1KiB', '0', '0.3B', '1e3', 'NaN', '99999999999GiB'])(
+    'refuses "%s" with an example',
+    (text) => {
+      expect(() => parseSize(text)).toThrow(/is not a size; write 4KiB/)
+    },
+  )
 })
 
-it('kernels measures ours without a compiler too', async () => {
-  const few = ['kernels', '--runs', '1', '--sizes', '64KiB']
-  expect(await rowsOf(few)).toMatchObject([{ array: '64 KiB', kernelGBs: number }])
-  expect(await rowsOf(few, { PATH: '/nonexistent' })).toMatchObject([
-    { array: '64 KiB', kernelGBs: number, cGBs: null, ratio: null },
-  ])
+describe('percentile', () => {
+  it('is a sample: the smallest one that reaches the share', () => {
+    const samples = Array.from({ length: 100 }, (_, i) => 100 - i)
+    expect(percentile(samples, 0.5)).toBe(50)
+    expect(percentile(samples, 0.99)).toBe(99)
+    expect(percentile(samples, 0)).toBe(1)
+    expect(percentile(samples, 1)).toBe(100)
+  })
+
+  it('is the largest of few samples at 0.99', () => {
+    expect(percentile([3, 1, 2], 0.99)).toBe(3)
+  })
+
+  it('leaves its input as it was and refuses none', () => {
+    const samples = [10, 9, 100]
+    percentile(samples, 0.5)
+    expect(samples).toEqual([10, 9, 100])
+    expect(() => percentile([], 0.5)).toThrow(RangeError)
+  })
 })
 
-it('overlap gives the share of the communication that is hidden', async () => {
-  const few = ['overlap', '--runs', '1', '--repeats', '2', '--size', '1MiB']
-  const rows = await rowsOf([...few, '--transport', 'tcp'])
-  expect(rows).toMatchObject([
-    { transport: 'tcp', ranks: 2, communicationMs: number, bothMs: number, hidden: number },
-  ])
+describe('median', () => {
+  it('is the middle sample, or the mean of the middle two', () => {
+    expect(median([9, 10, 1])).toBe(9)
+    expect(median([4, 1, 3, 2])).toBe(2.5)
+    expect(median([7])).toBe(7)
+    expect(() => median([])).toThrow(RangeError)
+  })
 })
 
-it('memory gives growth, and what peers cost', async () => {
-  const rows = await rowsOf(['memory', '--operations', '1000', '--peers', '2'])
-  expect(rows).toMatchObject([
-    { transport: 'shared-memory', growthMiB: number, peers: 2, peersMiB: number },
-    { transport: 'tcp', growthMiB: number, peers: 2, peersMiB: number },
-  ])
+describe('significant', () => {
+  it('rounds to four digits', () => {
+    expect(significant(123456)).toBe(123500)
+    expect(significant(0.000123456)).toBe(0.0001235)
+    expect(significant(0.4567, 2)).toBe(0.46)
+  })
 })
 
-it.each([
-  [['ping-pong', '--bytes', 'few'], '"few" is not a size'],
-  [['kernels', '--sizes', '2GiB'], '--sizes: at most 1GiB'],
-  [['overlap', '--size', '3B'], '--size: float32, up to 512MiB'],
-  [['memory', '--operations', '1'], '--operations must be an integer from 1000'],
-  [['report', '--also', 'weather'], '--also: unknown "weather"'],
-])('refuses %j', async (args, message) => {
-  const { code, stderr } = await bench(args)
-  expect({ code, stderr }).toEqual({ code: 2, stderr })
-  expect(stderr).toContain(message)
+describe('markdownTable', () => {
+  it('aligns words to the left and numbers to the right', () => {
+    const rows = [
+      ['allReduce', 17.5],
+      ['barrier', 250],
+    ]
+    expect(markdownTable(['operation', 'us'], rows)).toBe(
+      [
+        '| operation |   us |',
+        '| --------- | ---: |',
+        '| allReduce | 17.5 |',
+        '| barrier   |  250 |',
+      ].join('\n'),
+    )
+  })
+
+  it('prints the headings of an empty table', () => {
+    expect(markdownTable(['a'], [])).toBe('| a   |\n| --- |')
+  })
 })

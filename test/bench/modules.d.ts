@@ -121,3 +121,7 @@ declare module '*/curves.mjs' {
 declare module '*/training/link.mjs' {
   export function whyNoLink(rate: string): string | undefined
 }
+
+declare module '*/bench/commands.mjs' {
+  export function runBench(args: readonly string[]): Promise<number>
+}

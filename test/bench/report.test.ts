@@ -1,11 +1,7 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { drawCurves } from '../../scripts/bench/report/curves.mjs'
-import { bench } from './support/bench.ts'
-
-jest.setTimeout(240_000)
+import { summarize as summarizeSteps } from '../../scripts/bench/steps/report.mjs'
+import { workloads } from '../../scripts/bench/steps/workloads.mjs'
+import { summarize as summarizeTraining } from '../../scripts/bench/training/report.mjs'
 
 const series = (name: string, isPeer: boolean, times: readonly number[]) => ({
   ...{ name, isPeer },
@@ -32,37 +28,40 @@ describe('curves', () => {
   })
 })
 
-it('writes a page and a picture an operation from one run, and says what is left out', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'tsrun-report-'))
-  try {
-    const what = [
-      '--ops',
-      'allReduce,sendRecv',
-      '--sizes',
-      '4KiB,64KiB',
-      '--engine',
-      'worker',
-      '--also',
-      'kernels',
-    ]
-    const { code, stderr } = await bench(
-      ['report', '--ranks', '2', '--runs', '1', '--output', folder, ...what],
-      { TSRUN_BENCH_PYTHON: '', PATH: '/nonexistent' },
-    )
-    expect({ code, stderr }).toEqual({ code: 0, stderr })
-    const page = readFileSync(join(folder, 'benchmarks.md'), 'utf8')
-    expect(page).toContain(`| Node.js | ${process.version}`)
-    expect(page).toMatch(/\| memory +\| [\d.]+ GiB/)
-    expect(page).toContain('Not measured because it is not installed: torch.')
-    expect(page).toContain('Not measured because it is not installed: openmpi.')
-    expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
-    expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
-    expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
-    expect(stderr).toContain('skipped: the comparison with a C program')
-    const pictures = readdirSync(join(folder, 'images')).sort()
-    expect(pictures).toEqual(['bench-all-reduce.svg', 'bench-send-recv.svg'])
-    for (const picture of pictures) expect(page).toContain(`(images/${picture})`)
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
+describe('the summary', () => {
+  it('of steps has medians, as multiples of torch', () => {
+    const product = workloads.find(({ name }) => name === 'matmul-1024')!
+    const round = (...ms: number[]) => ({
+      device: 'CPU',
+      threads: 1,
+      samples: [{ workload: product.name, times: ms.map((time) => [time, 0, 0] as const) }],
+    })
+    const rounds = new Map([
+      ['wasm', [round(80, 60, 1000), round(90), round(50)]],
+      ['torch', [round(40)]],
+    ])
+    const [wasm, torch] = summarizeSteps(rounds, [product])
+    expect(wasm).toMatchObject({ system: 'wasm', stepMs: 80, backwardMs: null, ratioToTorch: 2 })
+    expect(wasm!['gflops']).toBeCloseTo((2 * 1024 ** 3) / 0.08 / 1e9, 1)
+    expect(torch).toMatchObject({ system: 'torch', stepMs: 40, ratioToTorch: 1 })
+  })
+
+  it('of training has medians: multiples of torch, speedup, and what the gradients add', () => {
+    const round = (system: string, ranks: number, ...steps: [mode: string, ...ms: number[]][]) => {
+      const samples = steps.map(([mode, ...ms]) => ({ workload: 'net', mode, ms }))
+      return { system, ranks, device: 'CPU', threads: 1, samples }
+    }
+    const rows = summarizeTraining([
+      round('wasm', 1, ['alone', 40, 42, 900]),
+      round('wasm', 2, ['ddp', 30], ['ddp-silent', 20]),
+      round('wasm', 2, ['ddp', 26], ['ddp-silent', 22]),
+      round('torch', 2, ['ddp', 56]),
+    ])
+    expect(rows).toMatchObject([
+      { mode: 'alone', stepMs: 42, speedup: 1, ratioToTorch: null, exposedMs: null },
+      { mode: 'ddp', stepMs: 28, speedup: 1.5, ratioToTorch: 0.5, exposedMs: 7 },
+      { mode: 'ddp-silent', stepMs: 21, speedup: 2, ratioToTorch: null, exposedMs: null },
+      { system: 'torch', mode: 'ddp', stepMs: 56, speedup: null, ratioToTorch: 1, exposedMs: null },
+    ])
+  })
 })

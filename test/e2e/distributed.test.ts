@@ -2,24 +2,15 @@ import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { jest } from '@jest/globals'
 import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
-import { worlds } from '../distributed/support/worlds.ts'
+import { usualWorlds, worlds } from '../distributed/support/worlds.ts'
+import { describeProcesses } from './support/processes.ts'
 
 jest.setTimeout(120_000)
 afterEach(endJobs)
 
+describeProcesses(usualWorlds)
+
 describe('ranks in processes of their own', () => {
-  it.each(worlds)('run every operation: $name', async ({ env }) => {
-    const job = await Job.start({ size: 3, program: 'everything.mjs', env })
-    await job.succeed()
-    for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
-  })
-
-  it.each(worlds)('gather, scatter and exchange: $name', async ({ env }) => {
-    const job = await Job.start({ size: 3, program: 'operations.mjs', env })
-    await job.succeed()
-    for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
-  })
-
   it('of different transports and engines work together', async () => {
     const envOf = (rank: number) => worlds[rank]!.env
     const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })
@@ -110,17 +101,5 @@ describe('ranks in processes of their own', () => {
   it('are not fooled by a wake-up that comes too early', async () => {
     const job = await Job.start({ size: 2, program: 'spurious.mjs' })
     await job.succeed()
-  })
-
-  it.each(worlds)('do not grow over many small operations: $name', async ({ env }) => {
-    // a small young generation: what the engine's thread drops is collected within a few rounds
-    const flags = ['--expose-gc', '--max-semi-space-size=1']
-    const job = await Job.start({ size: 2, program: 'many.mjs', env, flags })
-    await job.succeed()
-    for (const rank of job.ranks) {
-      const { growth } = await rank.hear('done')
-      // what leaks grows in every round; a heap that settles does not
-      expect(Math.min(...(growth as number[]))).toBeLessThan(1024 * 1024)
-    }
   })
 })

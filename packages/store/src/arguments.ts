@@ -8,7 +8,7 @@ export const keyRule = where<string>(
   (key) => typeof key === 'string' && !LONE_SURROGATE.test(key),
   'a string without lone surrogates',
 )
-export const keysRule = where<readonly string[]>(
+const keysRule = where<readonly string[]>(
   (keys) => Array.isArray(keys),
   'an array of strings',
 )

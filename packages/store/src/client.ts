@@ -70,15 +70,18 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
   const deadline = Deadline.after(timeout)
   const started = performance.now()
   try {
-    const socket = await retry(async () => await dial({ host, port, token, endpoint, deadline, signal }), {
-      deadline,
-      isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
-      onFailure: (error, attempt) => {
-        const elapsed = performance.now() - started
-        onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
+    const socket = await retry(
+      async () => await dial({ host, port, token, endpoint, deadline, signal }),
+      {
+        deadline,
+        isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
+        onFailure: (error, attempt) => {
+          const elapsed = performance.now() - started
+          onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
+        },
+        ...(signal && { signal }),
       },
-      ...(signal && { signal }),
-    })
+    )
     return storeOver(socket, endpoint, timeout)
   } catch (error) {
     if (signal?.aborted === true) {

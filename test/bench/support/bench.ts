@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { runBench } from '../../../scripts/bench/commands.mjs'
 
 const main = fileURLToPath(new URL('../../../scripts/bench/main.mjs', import.meta.url))
 
@@ -17,4 +19,23 @@ export function bench(args: string[], env: NodeJS.ProcessEnv = {}): Promise<Outc
       resolve({ code: child.exitCode ?? -1, stdout, stderr })
     })
   })
+}
+
+/** Runs a command in this process: for what it says before it starts ranks. */
+export async function benchHere(args: string[]): Promise<Outcome> {
+  const [stdout, stderr] = [spyOn('log'), spyOn('error')]
+  try {
+    const code = await runBench(args)
+    return { code, stdout: linesOf(stdout), stderr: linesOf(stderr) }
+  } finally {
+    jest.restoreAllMocks()
+  }
+}
+
+function spyOn(method: 'log' | 'error') {
+  return jest.spyOn(console, method).mockImplementation(() => undefined)
+}
+
+function linesOf({ mock }: ReturnType<typeof spyOn>): string {
+  return mock.calls.map((words) => `${words.join(' ')}\n`).join('')
 }

@@ -1,0 +1,13 @@
+import { limits, shared } from './jest.config.js'
+
+/**
+ * What is slow by nature: examples and documentation that train, all layouts of training, faults in
+ * every transport, long random programs. See `npm run test:slow`.
+ *
+ * @type {import('jest').Config}
+ */
+export default {
+  ...shared,
+  ...limits,
+  testMatch: ['<rootDir>/test/**/*.slow.test.ts'],
+}

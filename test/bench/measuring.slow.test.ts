@@ -1,0 +1,264 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
+import { whyNoLink } from '../../scripts/bench/training/link.mjs'
+import { bench } from './support/bench.ts'
+
+jest.setTimeout(240_000)
+
+/** The rows that a command prints with --json. */
+function parse(stdout: string): Record<string, unknown>[] {
+  const lines = stdout.trimEnd().split('\n')
+  return lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+}
+
+/** Runs a command of the benchmarks with --json; its rows. */
+async function rowsOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<object[]> {
+  const { code, stdout, stderr } = await bench([...args, '--json'], env)
+  expect({ code, stderr }).toEqual({ code: 0, stderr })
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as object)
+}
+
+const number: unknown = expect.any(Number)
+
+it('ping-pong measures ours, and C where there is a compiler', async () => {
+  const few = ['ping-pong', '--runs', '1', '--repeats', '50']
+  const rows = await rowsOf([...few, '--transport', 'tcp,shared-memory'])
+  const ours = rows.slice(-2)
+  expect(ours).toMatchObject([
+    { system: 'tsrun tcp inline', bytes: 64, p50Us: number },
+    { system: 'tsrun shared-memory inline', bytes: 64, p50Us: number },
+  ])
+  const without = await rowsOf(few, { PATH: '/nonexistent' })
+  expect(without).toMatchObject([{ system: 'tsrun tcp inline', timesC: null }])
+})
+
+it('kernels measures ours without a compiler too', async () => {
+  const few = ['kernels', '--runs', '1', '--sizes', '64KiB']
+  expect(await rowsOf(few)).toMatchObject([{ array: '64 KiB', kernelGBs: number }])
+  expect(await rowsOf(few, { PATH: '/nonexistent' })).toMatchObject([
+    { array: '64 KiB', kernelGBs: number, cGBs: null, ratio: null },
+  ])
+})
+
+it('overlap gives the share of the communication that is hidden', async () => {
+  const few = ['overlap', '--runs', '1', '--repeats', '2', '--size', '1MiB']
+  const rows = await rowsOf([...few, '--transport', 'tcp'])
+  expect(rows).toMatchObject([
+    { transport: 'tcp', ranks: 2, communicationMs: number, bothMs: number, hidden: number },
+  ])
+})
+
+it('memory gives growth, and what peers cost', async () => {
+  const rows = await rowsOf(['memory', '--operations', '1000', '--peers', '2'])
+  expect(rows).toMatchObject([
+    { transport: 'shared-memory', growthMiB: number, peers: 2, peersMiB: number },
+    { transport: 'tcp', growthMiB: number, peers: 2, peersMiB: number },
+  ])
+})
+
+it('writes a page and a picture an operation from one run, and says what is left out', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-report-'))
+  try {
+    const what = [
+      '--ops',
+      'allReduce,sendRecv',
+      '--sizes',
+      '4KiB,64KiB',
+      '--engine',
+      'worker',
+      '--also',
+      'kernels',
+    ]
+    const { code, stderr } = await bench(
+      ['report', '--ranks', '2', '--runs', '1', '--output', folder, ...what],
+      { TSRUN_BENCH_PYTHON: '', PATH: '/nonexistent' },
+    )
+    expect({ code, stderr }).toEqual({ code: 0, stderr })
+    const page = readFileSync(join(folder, 'benchmarks.md'), 'utf8')
+    expect(page).toContain(`| Node.js | ${process.version}`)
+    expect(page).toMatch(/\| memory +\| [\d.]+ GiB/)
+    expect(page).toContain('Not measured because it is not installed: torch.')
+    expect(page).toContain('Not measured because it is not installed: openmpi.')
+    expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
+    expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
+    expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
+    expect(stderr).toContain('skipped: the comparison with a C program')
+    const pictures = readdirSync(join(folder, 'images')).sort()
+    expect(pictures).toEqual(['bench-all-reduce.svg', 'bench-send-recv.svg'])
+    for (const picture of pictures) expect(page).toContain(`(images/${picture})`)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+})
+
+it('measures ranks of ours and skips absent peers, one JSON object a line', async () => {
+  const what = ['--ops', 'allReduce,allToAll,sendRecv', '--sizes', '4KiB', '--runs', '1']
+  const over = ['--transport', 'shared-memory,tcp']
+  const { code, stdout, stderr } = await bench(
+    ['collectives', '--json', '--ranks', '2', '--peers', 'torch,openmpi', ...what, ...over],
+    { TSRUN_BENCH_PYTHON: '', PATH: '/nonexistent' },
+  )
+  expect(stderr).toContain('skipped: no torch (set TSRUN_BENCH_PYTHON)\n')
+  expect(stderr).toContain('skipped: no Open MPI')
+  expect(code).toBe(0)
+
+  const rows = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  expect(rows.map((row) => [row['transport'], row['op']])).toEqual([
+    ['shared-memory', 'allReduce'],
+    ['shared-memory', 'allToAll'],
+    ['shared-memory', 'sendRecv'],
+    ['tcp', 'allReduce'],
+    ['tcp', 'allToAll'],
+    ['tcp', 'sendRecv'],
+  ])
+  for (const row of rows) {
+    const keys = 'op bytes ranks transport engine system p50Us p99Us algbwGBs busbwGBs'
+    expect(Object.keys(row)).toEqual(keys.split(' '))
+    expect(row).toMatchObject({ bytes: 4096, ranks: 2, engine: 'worker' })
+    expect(row['p50Us']).toBeGreaterThan(0)
+    expect(row['p99Us']).toBeGreaterThanOrEqual(row['p50Us'] as number)
+  }
+})
+
+it('says what failed, and how, when the ranks do', async () => {
+  const env = { TSRUN_ARENA: 'nonsense' }
+  const what = ['--ranks', '2', '--ops', 'allReduce', '--sizes', '4KiB', '--runs', '2']
+  const { code, stderr } = await bench(['collectives', ...what], env)
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/tsrun shared-memory worker failed \(exit code \d+\)\n[^]*TSRUN_ARENA/)
+  expect(stderr).not.toContain('round 2')
+})
+
+it('writes a file that TSRUN_TUNING takes', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-tune-'))
+  try {
+    const file = join(folder, 'tuning.json')
+    const few = ['--ranks', '2', '--runs', '1', '--ops', 'allReduce,scatter']
+    const what = [...few, '--sizes', '1MiB,256KiB', '--output', file]
+    const { code, stdout } = await bench(['tune', ...what])
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/\| allReduce +\| shared-memory \| 256 KiB +\|/)
+    expect(stdout).toMatch(/\| scatter +\| tcp +\| 1 MiB +\|/)
+    const { about } = JSON.parse(readFileSync(file, 'utf8')) as { about: object }
+    expect(about).toMatchObject({ ranks: 2, engine: 'worker', node: process.version })
+    const { sockets, sharedMemory } = readTuning(file).table
+    expect(sockets.allReduce.at(-1)!.upTo).toBe(Infinity)
+    expect(Object.keys(sharedMemory)).toEqual(expect.arrayContaining(['allReduce', 'scatter']))
+
+    const small = ['--ranks', '2', '--runs', '1', '--sizes', '4KiB', '--ops', 'allReduce']
+    const used = await bench(['collectives', ...small], { TSRUN_TUNING: file })
+    expect(used.code).toBe(0)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+})
+
+it('measures steps on each backend that loads, and skips the others with the reason', async () => {
+  // A home without a set-up.
+  const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
+  try {
+    const what = ['--workloads', 'mlp-16x128', '--backends', 'tensorflow,wasm,cpu', '--runs', '1']
+    const { code, stdout, stderr } = await bench(['steps', '--json', '--peers', 'torch', ...what], {
+      TSRUN_HOME: home,
+      TSRUN_BENCH_PYTHON: '',
+    })
+    expect(stderr).toContain('skipped: no torch (set TSRUN_BENCH_PYTHON)\n')
+    expect(stderr).toMatch(/skipped: no tensorflow \(.*tsrun setup tensorflow/)
+    expect(code).toBe(0)
+    const rows = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    expect(rows).toMatchObject(
+      ['wasm', 'cpu'].map((system) => ({
+        workload: 'mlp-16x128',
+        system,
+        device: 'CPU',
+        threads: 1,
+        ratioToTorch: null,
+      })),
+    )
+    for (const row of rows) {
+      for (const key of ['forwardMs', 'backwardMs', 'updateMs', 'stepMs', 'gflops']) {
+        expect(row[key]).toBeGreaterThan(0)
+      }
+    }
+  } finally {
+    rmSync(home, { recursive: true })
+  }
+})
+
+describe('training', () => {
+  const few = ['--workloads', 'mlp-16x128', '--runs', '1', '--repeats', '2']
+
+  it('measures each way of training on as many ranks, and skips what is not there', async () => {
+    // A home without a set-up.
+    const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
+    try {
+      const what = ['--json', '--peers', 'torch', '--ranks', '1,2', ...few]
+      const env = { TSRUN_HOME: home, TSRUN_BENCH_PYTHON: '' }
+      const { code, stdout, stderr } = await bench(['training', ...what], env)
+      expect(stderr).toContain('skipped: no torch (set TSRUN_BENCH_PYTHON)\n')
+      expect(stderr).toMatch(/skipped: no tensorflow \(.*tsrun setup tensorflow/)
+      expect(code).toBe(0)
+      const rows = parse(stdout)
+      const modes = ['alone', 'ddp', 'ddp-sequential', 'ddp-silent', '1f1b']
+      expect(rows).toMatchObject(
+        modes.map((mode) => ({
+          ...{ workload: 'mlp-16x128', mode, ranks: mode === 'alone' ? 1 : 2 },
+          ...{ system: 'wasm', device: 'CPU', threads: 1, ratioToTorch: null },
+        })),
+      )
+      for (const row of rows) {
+        expect(row['stepMs']).toBeGreaterThan(0)
+        expect(row['speedup']).toBeGreaterThan(0)
+        const travels = row['mode'] === 'ddp' || row['mode'] === 'ddp-sequential'
+        expect(typeof row['exposedMs']).toBe(travels ? 'number' : 'object')
+      }
+    } finally {
+      rmSync(home, { recursive: true })
+    }
+  })
+
+  it('measures torch in the same run, where there is one', async () => {
+    if ((process.env['TSRUN_BENCH_PYTHON'] ?? '') === '') {
+      console.log('skipped: no torch (set TSRUN_BENCH_PYTHON)')
+      return
+    }
+    const what = ['--json', '--peers', 'torch', '--backends', 'wasm', '--ranks', '2', ...few]
+    const { code, stdout, stderr } = await bench(['training', ...what])
+    expect({ code, stderr }).toEqual({ code: 0, stderr })
+    const rows = parse(stdout).filter(({ mode }) => mode === 'ddp' || mode === '1f1b')
+    expect(rows.map(({ system, mode }) => `${String(system)} ${String(mode)}`)).toEqual([
+      'wasm ddp',
+      'wasm 1f1b',
+      'torch ddp',
+      'torch 1f1b',
+    ])
+    for (const row of rows) expect(row['ratioToTorch']).toBeGreaterThan(0)
+  })
+
+  it('measures over a link that is slower than memory', async () => {
+    const reason = whyNoLink('100mbit')
+    if (reason !== undefined) {
+      console.log(`skipped: no link (${reason})`)
+      return
+    }
+    // 16 layers of 128 x 128 are 1 MiB, which two ranks send twice, and the first of it passes at once
+    const what = ['--json', '--backends', 'wasm', '--ranks', '2', '--link', '200mbit', ...few]
+    const { code, stdout, stderr } = await bench(['training', ...what])
+    expect({ code, stderr }).toEqual({ code: 0, stderr })
+    const row = parse(stdout).find(({ mode }) => mode === 'ddp-sequential')!
+    expect(row).toMatchObject({ link: '200mbit', ranks: 2 })
+    expect(row['exposedMs']).toBeGreaterThan(40)
+  })
+})

@@ -1,0 +1,31 @@
+import { Job } from '../../distributed/support/job.ts'
+import type { World } from '../../distributed/support/worlds.ts'
+
+/** What ranks in processes of their own can do. */
+export function describeProcesses(worlds: readonly World[]): void {
+  describe.each(worlds)('ranks in processes of their own ($name)', ({ env }) => {
+    it('run every operation', async () => {
+      const job = await Job.start({ size: 3, program: 'everything.mjs', env })
+      await job.succeed()
+      for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
+    })
+
+    it('gather, scatter and exchange', async () => {
+      const job = await Job.start({ size: 3, program: 'operations.mjs', env })
+      await job.succeed()
+      for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
+    })
+
+    it('do not grow over many small operations', async () => {
+      // a small young generation: what the engine's thread drops is collected within a few rounds
+      const flags = ['--expose-gc', '--max-semi-space-size=1']
+      const job = await Job.start({ size: 2, program: 'many.mjs', env, flags })
+      await job.succeed()
+      for (const rank of job.ranks) {
+        const { growth } = await rank.hear('done')
+        // what leaks grows in every round; a heap that settles does not
+        expect(Math.min(...(growth as number[]))).toBeLessThan(1024 * 1024)
+      }
+    })
+  })
+}
