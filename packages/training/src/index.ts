@@ -45,3 +45,5 @@ export {
   type HostDType,
 } from './tfjs/host-arrays.ts'
 export { tf, type Tensor } from './tfjs/tfjs.ts'
+export * from './trainer/index.ts'
+export type { MetricLog } from './metrics/metric-log.ts'
