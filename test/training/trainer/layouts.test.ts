@@ -81,12 +81,12 @@ const language: Problem = {
 }
 
 /** The losses of the loop that is written by hand, in a single process. */
-function alone({ recipe, batch }: Problem): number[] {
-  const model: Module = recipe.build()
+function alone(problem: Problem): number[] {
+  const model: Module = problem.recipe.build()
   const optimizer = new Adam({ learningRate: 0.01 })
   const one = tf.scalar(1)
   const losses = Array.from({ length: STEPS }, (_, step) => {
-    const { inputs, labels } = batch(step, 0, EXAMPLES)
+    const { inputs, labels } = problem.batch(step, 0, EXAMPLES)
     const [x, y] = [inputs(), labels()]
     const outputs = recordModule(model, x, { needsInputGradient: false })
     const loss = recordLoss(crossEntropy, outputs.value, y)
@@ -179,18 +179,15 @@ describe.each([
     expected = alone(problem)
   })
 
-  it.each(all)(
-    'trains as in a single process, and leaves no tensor: %s',
-    async (...layout) => {
-      const before = tf.memory().numTensors
-      const ranks = await together(problem, layout as unknown as Layout)
-      for (const losses of ranks) {
-        expect(losses).toEqual(ranks[0])
-        losses.slice(0, STEPS).forEach((loss, step) => {
-          expect(Math.abs(loss - expected[step]!)).toBeLessThan(2e-5)
-        })
-      }
-      expect(tf.memory().numTensors).toBe(before)
-    },
-  )
+  it.each(all)('trains as in a single process, and leaves no tensor: %s', async (...layout) => {
+    const before = tf.memory().numTensors
+    const ranks = await together(problem, layout as unknown as Layout)
+    for (const losses of ranks) {
+      expect(losses).toEqual(ranks[0])
+      losses.slice(0, STEPS).forEach((loss, step) => {
+        expect(Math.abs(loss - expected[step]!)).toBeLessThan(2e-5)
+      })
+    }
+    expect(tf.memory().numTensors).toBe(before)
+  })
 })

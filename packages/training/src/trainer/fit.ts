@@ -183,11 +183,12 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
 
   try {
+    let empty = 0
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
-      let isEmpty = true
+      empty++
       for await (const batch of source.batches()) {
-        isEmpty = false
+        empty = 0
         const step = await run.step(batch)
         const signal = await interruption.agree(run)
         losses.push(step.loss)
@@ -215,7 +216,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         }
         if (end !== undefined || run.steps >= limit) break
       }
-      if (isEmpty) throw noBatches()
+      // The first one may be: training may go on at the end of an epoch.
+      if (empty > 1) throw noBatches()
       const isThrough = source.epoch > epoch
       if (isThrough && evaluating?.every === undefined && end === undefined) await evaluate()
     }
@@ -351,7 +353,7 @@ function endless(): Error {
 function noBatches(): Error {
   return tsrError('ERR_TSR_ARGUMENT', {
     name: 'data',
-    value: 'without any batch in this epoch',
+    value: 'without any batch',
     expected: 'at least one; a generator can be used only once: pass a function or a loader',
   })
 }

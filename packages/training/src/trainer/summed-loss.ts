@@ -41,11 +41,9 @@ export function summed(loss: Loss): Loss {
 
 /** Whether a loss is the mean over the examples or their sum. */
 function tryReduction(loss: Loss, outputs: Tensor, labels: Tensor): 'mean' | 'sum' {
-  const [once, twice] = tf.tidy(() => {
-    const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
-    return [loss(outputs, labels), loss(double(outputs), double(labels))]
-  }) as [Tensor, Tensor]
-  const [a, b] = [takeScalar(once), takeScalar(twice)]
+  const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
+  const a = takeScalar(tf.tidy(() => loss(outputs, labels)))
+  const b = takeScalar(tf.tidy(() => loss(double(outputs), double(labels))))
   if (typeof a !== 'number' || typeof b !== 'number') {
     return refuse('a loss without reduction, on a backend whose values have to be fetched')
   }

@@ -114,14 +114,16 @@ function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): P
 }
 
 /** Divides sequences over `cp`, and layers over `tp`. */
-function divide<M extends Module | PipelineModel>(
-  model: M,
+function divide(model: Module, options: CheckedOptions, layout: Layout): Module
+function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
+function divide(
+  model: Module | PipelineModel,
   { plan }: CheckedOptions,
   { cp, tp }: Layout,
-): M {
-  let divided: Module | PipelineModel = model
-  if (cp.size > 1) divided = contextParallel(divided as Module, cp)
-  if (tp.size === 1) return divided as M
+): Module | PipelineModel {
+  // Both functions take either, and return what they have got.
+  const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
+  if (tp.size === 1) return divided
   if (plan === undefined) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'plan',
@@ -129,7 +131,7 @@ function divide<M extends Module | PipelineModel>(
       expected: `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
     })
   }
-  return parallelize(divided as Module, plan, tp) as Module as M
+  return parallelize(divided, plan, tp)
 }
 
 async function replicate(
