@@ -281,13 +281,13 @@ export class Trainer {
     options: SaveOptions & { readonly data?: unknown } = {},
   ): Promise<SavedCheckpoint> {
     const { data, ...others } = options
-    const state = { ...this.#state(), step: this.#steps, ...(data !== undefined && { data }) }
+    const state = { ...this.state, step: this.#steps, ...(data !== undefined && { data }) }
     return await saveCheckpoint(directory, state, this.layout.world, others)
   }
 
   /** Loads a checkpoint that was saved in any layout: see `loadCheckpoint`. */
   async load(directory: string): Promise<LoadedCheckpoint> {
-    const loaded = await loadCheckpoint(directory, this.#state(), this.layout.world)
+    const loaded = await loadCheckpoint(directory, this.state, this.layout.world)
     this.#steps = loaded.step
     return loaded
   }
@@ -352,7 +352,8 @@ export class Trainer {
     this.layout.world.free(this.#totals)
   }
 
-  #state(): CheckpointState {
+  /** What a checkpoint takes: this rank's part of the model, and of the optimizer's state. */
+  get state(): CheckpointState {
     const { optimizer } = this
     const replica = this.#replica
     if (replica !== undefined && 'stateOf' in replica) {
