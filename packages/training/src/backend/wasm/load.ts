@@ -5,6 +5,7 @@ import { guardMemory } from './memory-guard.ts'
 import { installSegmentSum, installSharedIdentity, installSum } from './replaced-kernels.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
+import { installWindowGradients } from './windows.ts'
 
 /** Kernels are replaced in the registry of this process, once. */
 let isInstalled = false
@@ -21,6 +22,7 @@ export async function loadWasm(): Promise<BackendFacts> {
     installSegmentSum()
     installSum()
     installSharedIdentity()
+    installWindowGradients()
     trackPacking()
   }
   isInstalled = true

@@ -1,0 +1,409 @@
+import { record, tf, type Tensor } from '@tsrun/training'
+
+/** An operation, and inputs at which it is differentiable. */
+export interface Case {
+  /** The kernel whose gradient is tried. */
+  readonly kernel: string
+  /** What is special about this case. */
+  readonly note?: string
+  readonly inputs: readonly (readonly number[])[]
+  /** The range of the values of the inputs; default [-1, 1]. */
+  readonly range?: readonly [number, number]
+  readonly compute: (...inputs: Tensor[]) => Tensor
+}
+
+const unary = (
+  kernel: string,
+  compute: (x: Tensor) => Tensor,
+  range?: readonly [number, number],
+): Case => ({ kernel, inputs: [[2, 3, 4]], compute, ...(range && { range }) })
+
+const binary = (
+  kernel: string,
+  compute: (a: Tensor, b: Tensor) => Tensor,
+  range?: readonly [number, number],
+): Case[] => [
+  { kernel, inputs: [[2, 3, 4], [2, 3, 4]], compute, ...(range && { range }) },
+  { kernel, note: 'broadcast', inputs: [[2, 3, 4], [3, 1]], compute, ...(range && { range }) },
+]
+
+/** The type that an operation asks for. The tests know the shapes. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+const as = (x: Tensor): any => x
+const ids = (...values: number[]) => tf.tensor1d(values, 'int32')
+/** A condition of any shape. */
+const alternating = (...shape: number[]) =>
+  tf.tensor(
+    Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => i % 3 > 0),
+    shape,
+    'bool',
+  )
+
+/** Constant or piecewise constant: the gradient is zero. */
+const flat: readonly Case[] = [
+  unary('Ceil', tf.ceil),
+  unary('Floor', tf.floor),
+  unary('Round', tf.round),
+  unary('Sign', tf.sign),
+  unary('Step', (x) => tf.step(x, 0.25)),
+  unary('IsFinite', (x) => tf.mul(tf.cast(tf.isFinite(x), 'float32'), x)),
+  unary('IsInf', (x) => tf.mul(tf.cast(tf.isInf(x), 'float32'), x)),
+  unary('IsNan', (x) => tf.mul(tf.cast(tf.isNaN(x), 'float32'), x)),
+  unary('ArgMax', (x) => tf.cast(tf.argMax(x, 1), 'float32')),
+  unary('ArgMin', (x) => tf.cast(tf.argMin(x, 2), 'float32')),
+  unary('OnesLike', (x) => tf.mul(tf.onesLike(x), x)),
+  unary('ZerosLike', (x) => tf.add(tf.zerosLike(x), x)),
+  unary('OneHot', (x) => tf.mul(tf.oneHot(tf.cast(x, 'int32'), 4, 1, 0, 'float32'), 2)),
+  ...binary('GreaterEqual', (a, b) => tf.mul(tf.cast(tf.greaterEqual(a, b), 'float32'), a)),
+  ...binary('FloorDiv', (a, b) => tf.floorDiv(a, b), [1, 4]),
+]
+
+const elementwise: readonly Case[] = [
+  unary('Abs', tf.abs),
+  unary('Acos', tf.acos, [-0.9, 0.9]),
+  unary('Acosh', tf.acosh, [1.5, 4]),
+  unary('Asin', tf.asin, [-0.9, 0.9]),
+  unary('Asinh', tf.asinh),
+  unary('Atan', tf.atan),
+  unary('Atanh', tf.atanh, [-0.9, 0.9]),
+  unary('Cast', (x) => tf.mul(tf.cast(x, 'float32'), tf.cast(tf.cast(x, 'int32'), 'float32')), [1, 5]),
+  unary('ClipByValue', (x) => tf.clipByValue(x, -0.5, 0.5)),
+  unary('Cos', tf.cos),
+  unary('Cosh', tf.cosh),
+  unary('Elu', tf.elu),
+  unary('Erf', tf.erf),
+  unary('Exp', tf.exp),
+  unary('Expm1', tf.expm1),
+  unary('Identity', (x) => tf.clone(x)),
+  unary('LeakyRelu', (x) => tf.leakyRelu(x, 0.3)),
+  unary('Log', tf.log, [0.2, 3]),
+  unary('Log1p', tf.log1p, [0.2, 3]),
+  unary('Neg', tf.neg),
+  unary('Reciprocal', tf.reciprocal, [0.2, 3]),
+  unary('Relu', tf.relu),
+  unary('Relu6', tf.relu6, [-2, 8]),
+  unary('Rsqrt', tf.rsqrt, [0.2, 3]),
+  unary('Selu', tf.selu),
+  unary('Sigmoid', tf.sigmoid),
+  unary('Sin', tf.sin),
+  unary('Sinh', tf.sinh),
+  unary('Softplus', tf.softplus),
+  unary('Sqrt', tf.sqrt, [0.2, 3]),
+  unary('Square', tf.square),
+  unary('Tan', tf.tan),
+  unary('Tanh', tf.tanh),
+  ...binary('Add', tf.add),
+  ...binary('Atan2', (a, b) => tf.atan2(a, b), [0.3, 2]),
+  ...binary('Maximum', tf.maximum),
+  ...binary('Minimum', tf.minimum),
+  ...binary('Mod', tf.mod, [1, 3]),
+  ...binary('Multiply', tf.mul),
+  ...binary('Pow', tf.pow, [0.5, 2]),
+  ...binary('RealDiv', tf.div, [0.5, 2]),
+  ...binary('SquaredDifference', tf.squaredDifference),
+  ...binary('Sub', tf.sub),
+  { kernel: 'Prelu', inputs: [[2, 3, 4], [3, 4]], compute: (x, a) => tf.prelu(x, a) },
+  {
+    kernel: 'Select',
+    inputs: [[2, 3], [2, 3]],
+    compute: (a, b) => tf.where(alternating(2, 3), a, b),
+  },
+  {
+    kernel: 'AddN',
+    inputs: [[2, 3], [2, 3], [2, 3]],
+    compute: (a, b, c) => tf.addN([a, b, c]),
+  },
+  {
+    kernel: 'ComplexAbs',
+    inputs: [[2, 3], [2, 3]],
+    compute: (a, b) => tf.add(tf.add(a, b), tf.abs(tf.complex(tf.onesLike(a), tf.onesLike(b)))),
+  },
+]
+
+const reductions: readonly Case[] = [
+  unary('Max', (x) => tf.max(x, 1)),
+  unary('Min', (x) => tf.min(x, [0, 2], true)),
+  unary('Mean', (x) => tf.mean(x, 1)),
+  unary('Sum', (x) => tf.sum(x, 2)),
+  unary('Prod', (x) => tf.prod(x, 1), [0.5, 2]),
+  unary('Softmax', (x) => tf.softmax(x)),
+  unary('LogSoftmax', (x) => tf.logSoftmax(x)),
+  unary('Cumsum', (x) => tf.cumsum(x, 1)),
+  { ...unary('Cumsum', (x) => tf.cumsum(x, 2, true, true)), note: 'exclusive, reverse' },
+  {
+    kernel: 'UnsortedSegmentSum',
+    inputs: [[5, 3]],
+    compute: (x) => tf.unsortedSegmentSum(x, ids(0, 2, 1, 2, 0), 3),
+  },
+]
+
+const shapes: readonly Case[] = [
+  unary('BroadcastTo', (x) => tf.broadcastTo(tf.slice(x, [0, 0, 0], [2, 1, 4]), [2, 3, 4])),
+  unary('ExpandDims', (x) => tf.expandDims(x, 1)),
+  unary('Reshape', (x) => tf.reshape(x, [4, 6])),
+  unary('Reverse', (x) => tf.reverse(x, [0, 2])),
+  unary('Slice', (x) => tf.slice(x, [0, 1, 1], [2, 2, 2])),
+  unary('Tile', (x) => tf.tile(x, [2, 1, 3])),
+  { kernel: 'Tile', note: 'of a vector', inputs: [[3]], compute: (x) => tf.tile(x, [4]) },
+  { kernel: 'Tile', note: 'of a matrix', inputs: [[2, 3]], compute: (x) => tf.tile(x, [2, 2]) },
+  unary('Transpose', (x) => tf.transpose(x, [2, 0, 1])),
+  unary('PadV2', (x) => tf.pad(x, [[0, 1], [2, 0], [1, 1]], 3)),
+  unary('MirrorPad', (x) => tf.mirrorPad(x, [[0, 0], [1, 1], [0, 0]], 'symmetric')),
+  unary('SplitV', (x) => tf.mul(tf.split(x, [1, 2], 1)[1]!, 2)),
+  unary('Unpack', (x) => tf.mul(tf.unstack(x, 1)[1]!, 2)),
+  {
+    kernel: 'Pack',
+    inputs: [[2, 3], [2, 3]],
+    compute: (a, b) => tf.stack([a, b], 1),
+  },
+  {
+    kernel: 'Concat',
+    inputs: [[2, 3], [2, 1]],
+    compute: (a, b) => tf.concat([a, b], 1),
+  },
+  { kernel: 'GatherV2', inputs: [[5, 3]], compute: (x) => tf.gather(x, ids(4, 0, 4)) },
+  {
+    kernel: 'GatherV2',
+    note: 'axis 1',
+    inputs: [[2, 4, 3]],
+    compute: (x) => tf.gather(x, ids(3, 0, 3, 1), 1),
+  },
+  {
+    kernel: 'GatherV2',
+    note: 'a matrix of indices',
+    inputs: [[4, 3]],
+    compute: (x) => tf.gather(x, tf.tensor2d([0, 1, 1, 3], [2, 2], 'int32'), 0),
+  },
+  {
+    kernel: 'GatherV2',
+    note: 'batches',
+    inputs: [[2, 4, 3]],
+    compute: (x) => tf.gather(x, tf.tensor2d([0, 1, 1, 3], [2, 2], 'int32'), 1, 1),
+  },
+  {
+    kernel: 'BatchToSpaceND',
+    inputs: [[4, 2, 2, 1]],
+    compute: (x) => tf.batchToSpaceND(x, [2, 2], [[0, 0], [0, 1]]),
+  },
+  {
+    kernel: 'SpaceToBatchND',
+    inputs: [[1, 4, 4, 1]],
+    compute: (x) => tf.spaceToBatchND(x, [2, 2], [[0, 0], [0, 0]]),
+  },
+  {
+    kernel: 'ResizeBilinear',
+    inputs: [[1, 3, 4, 2]],
+    compute: (x) => tf.image.resizeBilinear(as(x), [5, 7]),
+  },
+  {
+    kernel: 'ResizeNearestNeighbor',
+    inputs: [[1, 3, 4, 2]],
+    compute: (x) => tf.image.resizeNearestNeighbor(as(x), [6, 8]),
+  },
+]
+
+const products: readonly Case[] = [
+  ...[false, true].flatMap((a) =>
+    [false, true].map(
+      (b): Case => ({
+        kernel: 'BatchMatMul',
+        note: `transposed ${String(a)} ${String(b)}`,
+        inputs: [a ? [2, 4, 3] : [2, 3, 4], b ? [2, 5, 4] : [2, 4, 5]],
+        compute: (x, y) => tf.matMul(x, y, a, b),
+      }),
+    ),
+  ),
+  {
+    kernel: 'BatchMatMul',
+    note: 'fused',
+    inputs: [[3, 4], [4, 5], [5]],
+    compute: (a, b, bias) => tf.fused.matMul({ a, b, bias, activation: 'relu' }),
+  },
+  {
+    kernel: 'BatchMatMul',
+    note: 'fused, another activation',
+    inputs: [[3, 4], [4, 5], [5]],
+    compute: (a, b, bias) => tf.fused.matMul({ a, b, bias, activation: 'elu' }),
+  },
+  {
+    kernel: 'Einsum',
+    inputs: [[2, 3, 4], [4, 5]],
+    compute: (a, b) => tf.einsum('bij,jk->bik', a, b),
+  },
+  {
+    kernel: 'Einsum',
+    note: 'of heads',
+    inputs: [[2, 3, 2, 4], [2, 5, 2, 4]],
+    compute: (a, b) => tf.einsum('bqhc,bkhc->bhqk', a, b),
+  },
+  {
+    kernel: 'Einsum',
+    note: 'of one tensor, summed',
+    inputs: [[2, 3, 4]],
+    compute: (a) => tf.einsum('ijk->kj', a),
+  },
+]
+
+const image = [2, 6, 7, 3] as const
+
+const convolutions: readonly Case[] = [
+  ...(['same', 'valid', 1] as const).flatMap((pad) =>
+    ([1, 2, [2, 1]] as const).map(
+      (strides): Case => ({
+        kernel: 'Conv2D',
+        note: `padding ${String(pad)}, strides ${String(strides)}`,
+        inputs: [image, [3, 2, 3, 4]],
+        compute: (x, w) =>
+          tf.conv2d(as(x), as(w), strides as [number, number], pad, 'NHWC', 1, pad === 1 ? 'floor' : undefined),
+      }),
+    ),
+  ),
+  {
+    kernel: 'Conv2D',
+    note: '1 x 1',
+    inputs: [image, [1, 1, 3, 4]],
+    compute: (x, w) => tf.conv2d(as(x), as(w), 1, 'same'),
+  },
+  {
+    kernel: 'Conv2D',
+    note: 'fused',
+    inputs: [image, [3, 3, 3, 4], [4]],
+    compute: (x, filter, bias) =>
+      tf.fused.conv2d({
+        x: as(x),
+        filter: as(filter),
+        strides: 1,
+        pad: 'same',
+        bias,
+        activation: 'relu',
+      }),
+  },
+  {
+    kernel: 'Conv2D',
+    note: 'conv1d',
+    inputs: [[2, 9, 3], [3, 3, 4]],
+    compute: (x, w) => tf.conv1d(as(x), as(w), 2, 'same'),
+  },
+  {
+    kernel: 'Conv2DBackpropInput',
+    inputs: [[2, 3, 4, 4], [3, 3, 3, 4]],
+    compute: (x, w) => tf.conv2dTranspose(as(x), as(w), [2, 6, 8, 3], 2, 'same'),
+  },
+  ...(['same', 'valid'] as const).flatMap((pad) =>
+    ([1, 2] as const).map(
+      (strides): Case => ({
+        kernel: 'DepthwiseConv2dNative',
+        note: `padding ${pad}, strides ${String(strides)}`,
+        inputs: [image, [3, 3, 3, 2]],
+        compute: (x, w) => tf.depthwiseConv2d(as(x), as(w), strides, pad),
+      }),
+    ),
+  ),
+  {
+    kernel: 'DepthwiseConv2dNative',
+    note: 'separable',
+    inputs: [image, [3, 3, 3, 2], [1, 1, 6, 4]],
+    compute: (x, w, p) => tf.separableConv2d(as(x), as(w), as(p), 1, 'same'),
+  },
+  {
+    kernel: 'Conv3D',
+    inputs: [[1, 4, 4, 4, 2], [2, 2, 2, 2, 3]],
+    compute: (x, w) => tf.conv3d(as(x), as(w), 1, 'same'),
+  },
+  {
+    kernel: 'Dilation2D',
+    inputs: [image, [2, 2, 3]],
+    compute: (x, w) => tf.dilation2d(as(x), as(w), 1, 'valid'),
+  },
+]
+
+const pooling: readonly Case[] = [
+  ...(['same', 'valid'] as const).flatMap((pad) =>
+    ([1, 2, 3] as const).flatMap((strides): Case[] => [
+      {
+        kernel: 'MaxPool',
+        note: `padding ${pad}, strides ${String(strides)}`,
+        inputs: [image],
+        compute: (x) => tf.maxPool(as(x), [2, 3], strides, pad),
+      },
+      {
+        kernel: 'AvgPool',
+        note: `padding ${pad}, strides ${String(strides)}`,
+        inputs: [image],
+        compute: (x) => tf.avgPool(as(x), [2, 3], strides, pad),
+      },
+    ]),
+  ),
+  {
+    kernel: 'MaxPool',
+    note: 'equal values',
+    inputs: [image],
+    compute: (x) => tf.maxPool(as(tf.relu(tf.sub(x, 0.5))), 2, 2, 'same'),
+  },
+  {
+    kernel: 'MaxPool3D',
+    inputs: [[1, 4, 4, 4, 2]],
+    compute: (x) => tf.maxPool3d(as(x), 2, 2, 'same'),
+  },
+  {
+    kernel: 'AvgPool3D',
+    inputs: [[1, 4, 4, 4, 2]],
+    compute: (x) => tf.avgPool3d(as(x), 2, 2, 'same'),
+  },
+]
+
+const normalization: readonly Case[] = [
+  {
+    kernel: 'LRN',
+    inputs: [image],
+    compute: (x) => tf.localResponseNormalization(as(x), 1, 1, 0.5, 0.75),
+  },
+  {
+    kernel: 'FusedBatchNorm',
+    inputs: [image, [3], [3], [3], [3]],
+    range: [0.5, 2],
+    compute: (x, mean, variance, offset, scale) =>
+      tf.batchNorm(x, as(mean), as(variance), as(offset), as(scale)),
+  },
+]
+
+export const cases: readonly Case[] = [
+  ...flat,
+  ...elementwise,
+  ...reductions,
+  ...shapes,
+  ...products,
+  ...convolutions,
+  ...pooling,
+  ...normalization,
+]
+
+/** The output, and the gradients of its sum with weights, for each input. */
+export function differentiate({ inputs, range = [-1, 1], compute }: Case): Float32Array[] {
+  const [from, to] = range
+  const parameters = inputs.map((shape, k) => {
+    const length = shape.reduce((a, b) => a * b)
+    const value = (i: number) => from + ((to - from) * (1 + Math.sin(1 + 12.9 * (i + 31 * k)))) / 2
+    const values = Float32Array.from({ length }, (_, i) => value(i))
+    return { name: String(k), shape, value: tf.tensor(values, [...shape]) }
+  })
+  const gradients = parameters.map(({ value }) => new Float32Array(value.size))
+  const pass = record(
+    () => compute(...parameters.map(({ value }) => value)),
+    parameters[0]!.value,
+    parameters,
+    { needsInputGradient: false },
+  )
+  const dy = tf.tensor(
+    Float32Array.from({ length: pass.value.size }, (_, i) => Math.cos(3 * i)),
+    pass.value.shape,
+  )
+  const output = pass.value.dataSync<'float32'>().slice()
+  pass.backward(dy, ({ name }, gradient) => {
+    gradients[Number(name)]!.set(gradient.dataSync())
+    gradient.dispose()
+  })
+  pass.dispose()
+  tf.dispose([dy, ...parameters.map(({ value }) => value)])
+  return [output, ...gradients]
+}
