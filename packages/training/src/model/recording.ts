@@ -60,6 +60,28 @@ export function checkAlive(name: string, tensor: Tensor): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: 'a disposed tensor', expected })
 }
 
+/**
+ * @param shape - the last sizes that the input of a module must have; null for any
+ * @throws ERR_TSR_ARGUMENT for a disposed tensor, and for one of another shape
+ */
+export function checkInput(
+  x: Tensor,
+  { name }: Parameter,
+  shape: readonly (number | null)[],
+): void {
+  checkAlive(`the input of ${name}`, x)
+  const last = x.shape.slice(-shape.length)
+  if (last.length === shape.length && shape.every((size, i) => size === null || size === last[i])) {
+    return
+  }
+  const sizes = shape.map((size) => (size === null ? 'any' : String(size)))
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the input of ${name}`,
+    value: `a tensor of shape [${x.shape.join(', ')}]`,
+    expected: `[${sizes.join(', ')}]`,
+  })
+}
+
 /** @throws ERR_TSR_ARGUMENT when `dy` is disposed, or does not have the shape of `output` */
 export function checkOutputGradient(dy: Tensor, output: Tensor): void {
   checkAlive('dy', dy)
