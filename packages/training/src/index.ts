@@ -5,7 +5,7 @@ export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/
 export { loadBackend } from './backend/load.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
-export { disposeModule, type Module } from './model/module.ts'
+export { disposeModule, parametersOf, type Module } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
 export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'
@@ -28,6 +28,18 @@ export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'
 export { Linear, type LinearOptions } from './nn/linear.ts'
+export {
+  binaryCrossEntropy,
+  meanSquaredError,
+  summedBinaryCrossEntropy,
+  summedMeanSquaredError,
+} from './nn/regression-losses.ts'
+export {
+  countTopK,
+  crossEntropyWith,
+  perplexity,
+  type CrossEntropyOptions,
+} from './nn/soft-cross-entropy.ts'
 export { countCorrect, recordLoss, type Loss } from './nn/loss.ts'
 export { AvgPool2d, Flatten, MaxPool2d, type PoolOptions } from './nn/pooling.ts'
 export { moduleOf, Sequential, sequential, type LayerFactory } from './nn/sequential.ts'

@@ -61,24 +61,25 @@ export function checkAlive(name: string, tensor: Tensor): void {
 }
 
 /**
- * @param shape - the last sizes that the input of a module must have; null for any
+ * @param parameter - one of the module that gets the input
+ * @param shape - the sizes of the input, or names of axes of any size; `...` stands for any number of
+ *   axes before the others
  * @throws ERR_TSR_ARGUMENT for a disposed tensor, and for one of another shape
  */
 export function checkInput(
   x: Tensor,
   { name }: Parameter,
-  shape: readonly (number | null)[],
+  shape: readonly (number | string)[],
 ): void {
   checkAlive(`the input of ${name}`, x)
-  const last = x.shape.slice(-shape.length)
-  if (last.length === shape.length && shape.every((size, i) => size === null || size === last[i])) {
-    return
-  }
-  const sizes = shape.map((size) => (size === null ? 'any' : String(size)))
+  const sizes = shape[0] === '...' ? shape.slice(1) : shape
+  const last = x.shape.slice(-sizes.length)
+  const fits = sizes.every((size, i) => typeof size === 'string' || size === last[i])
+  if (fits && (shape[0] === '...' ? last : x.shape).length === sizes.length) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the input of ${name}`,
     value: `a tensor of shape [${x.shape.join(', ')}]`,
-    expected: `[${sizes.join(', ')}]`,
+    expected: `[${shape.join(', ')}]`,
   })
 }
 

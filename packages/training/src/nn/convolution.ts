@@ -91,7 +91,7 @@ export class Conv2d implements Module {
    */
   forward(x: Tensor): Tensor {
     const { inputs, stride, padding, activation } = this.#options
-    checkInput(x, this.weight, [null, null, null, inputs])
+    checkInput(x, this.weight, ['batch', 'height', 'width', inputs])
     const images = x as Tensor4D
     const filter = this.weight.value as Tensor4D
     const pad = typeof padding === 'number' ? around(padding) : padding

@@ -66,7 +66,7 @@ export class Linear implements Module {
   /** @param x - [..., inputs] @throws ERR_TSR_ARGUMENT for other inputs */
   forward(x: Tensor): Tensor {
     const { weight, bias, activation } = this
-    checkInput(x, weight, [weight.shape[0]!])
+    checkInput(x, weight, ['...', weight.shape[0]!])
     return onRows(x, (a) => {
       const b = weight.value
       if (bias === undefined) return activate(activation, tf.matMul(a, b))
