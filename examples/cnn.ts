@@ -46,7 +46,9 @@ const optimizer = new training.Adam({ learningRate: flags.lr })
 const train = training.mnist({ split: 'train' })
 const test = training.mnist({ split: 'test' })
 const steps = Math.ceil(Math.min(flags.images, train.size) / batch)
-const rate = training.warmupCosine({ peak: flags.lr, warmup: 50, total: epochs * steps })
+const total = epochs * steps
+const warmup = Math.min(50, total)
+const rate = training.warmupCosine({ peak: flags.lr, warmup, total })
 const one = tf.scalar(1)
 
 /** Computes the loss and the gradients of this rank's share of a batch. Returns the loss. */
