@@ -16,7 +16,7 @@ import { grouped, percent, printResult, Progress } from './lib/output.ts'
 const { Conv2d, Dropout, Flatten, Linear, MaxPool2d, moduleOf, Sequential, tf } = training
 const flags = readFlags({
   epochs: count(2),
-  batch: count(128),
+  batch: count(64),
   images: count(60_000),
   channels: count(16),
   seed: integer(0),
@@ -38,7 +38,7 @@ const model = new Sequential({
   flat: new Flatten(),
   drop1: new Dropout({ name: 'drop1', rate: 0.25, seed }),
   fc1: new Linear({ name: 'fc1', inputs: 98 * channels, outputs: 128, activation: 'relu', seed }),
-  drop2: new Dropout({ name: 'drop2', rate: 0.5, seed }),
+  drop2: new Dropout({ name: 'drop2', rate: 0.25, seed }),
   fc2: new Linear({ name: 'fc2', inputs: 128, outputs: 10, seed }),
 })
 const replica = await training.dataParallel(model, group, { reduction: 'token' })

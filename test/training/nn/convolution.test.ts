@@ -14,7 +14,9 @@ import {
 const given = (options: unknown) => options as never
 const wave = (shape: number[], shift = 0) =>
   tf.tensor(
-    Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(1.7 * i + shift)),
+    Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) =>
+      Math.sin(1.7 * i + shift),
+    ),
     shape,
   )
 
@@ -125,7 +127,12 @@ function expectSlopes(module: Module, shape: number[]): void {
   })!
   const total = (input: Tensor) =>
     tf.tidy(() => tf.sum(tf.mul(module.forward(input), dy)).dataSync()[0]!)
-  const slope = (values: Float32Array, at: number, loss: (changed: Tensor) => number, of: number[]) => {
+  const slope = (
+    values: Float32Array,
+    at: number,
+    loss: (changed: Tensor) => number,
+    of: number[],
+  ) => {
     const [more, less] = [values.slice(), values.slice()]
     more[at]! += 0.01
     less[at]! -= 0.01

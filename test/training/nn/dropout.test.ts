@@ -26,7 +26,9 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
     expect(drop(3, 4)).not.toEqual(drop(4, 4))
     expect(drop(3, 1, 0)).not.toEqual(drop(3, 1, 1))
     expect(drop(3, 4)).not.toEqual(drop(3, 4, 0, new Dropout({ name: 'other', rate: 0.25 })))
-    expect(drop(3, 4)).not.toEqual(drop(3, 4, 0, new Dropout({ name: 'drop', rate: 0.25, seed: 1 })))
+    expect(drop(3, 4)).not.toEqual(
+      drop(3, 4, 0, new Dropout({ name: 'drop', rate: 0.25, seed: 1 })),
+    )
   })
 
   it('drops the same in parts of a batch as in all of it', () => {

@@ -49,7 +49,10 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     it.each([
       ['linear', (z: number) => z],
       ['relu', (z: number) => Math.max(0, z)],
-      ['gelu', (z: number) => (z / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (z + 0.044715 * z ** 3)))],
+      [
+        'gelu',
+        (z: number) => (z / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (z + 0.044715 * z ** 3))),
+      ],
       ['silu', (z: number) => z / (1 + Math.exp(-z))],
       ['tanh', Math.tanh],
       ['sigmoid', (z: number) => 1 / (1 + Math.exp(-z))],
@@ -141,7 +144,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       const all = parameters()
       const model = moduleOf(all, (x, { w, b }) => tf.add(tf.matMul(x, w), b))
       const { output, found } = gradientsOf(model)
-      const sum = all.w.value.dataSync().reduce((a, b) => a + b, 0.5)
+      const sum = all.w.value.dataSync<'float32'>().reduce((a, b) => a + b, 0.5)
       expect(output[0]).toBeCloseTo(sum, 6)
       expect(found['b']).toEqual([2])
       expect(found['w']).toEqual([2, 2, 2])
@@ -171,7 +174,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       ['xavierUniform', init.xavierUniform(), Math.sqrt(2 / 200)],
       ['zeros', init.zeros, 0],
     ] as const)('%s has its mean and deviation', (name, initializer, deviation) => {
-      const values = createParameter(name, [100, 100], initializer).value.dataSync()
+      const values = createParameter(name, [100, 100], initializer).value.dataSync<'float32'>()
       const mean = values.reduce((a, b) => a + b, 0) / values.length
       const square = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length
       expect(Math.abs(mean)).toBeLessThanOrEqual(0.05 * deviation)

@@ -10,7 +10,7 @@ import {
   type Recording,
   type RecordOptions,
 } from '../model/recording.ts'
-import { registerGradients, tf } from '../tfjs/tfjs.ts'
+import { registerGradients } from '../tfjs/tfjs.ts'
 import { testTape } from './self-test.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
@@ -54,7 +54,8 @@ export function recordModule(module: Module, x: Tensor, options: RecordOptions):
 /** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */
 function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
-  if (!(value instanceof tf.Variable)) return
+  // what a tf.Variable has and a tensor does not
+  if (!('trainable' in value)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the value of ${name}`,
     value: 'a tf.Variable',

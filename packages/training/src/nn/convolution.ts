@@ -36,8 +36,7 @@ type Pair = readonly [number, number]
 
 const isCount = (value: unknown): boolean => Number.isInteger(value) && (value as number) >= 1
 export const sizeRule = where<number | Pair>(
-  (value) =>
-    isCount(value) || (Array.isArray(value) && value.length === 2 && value.every(isCount)),
+  (value) => isCount(value) || (Array.isArray(value) && value.length === 2 && value.every(isCount)),
   'a positive integer, or a pair [height, width] of them',
 )
 

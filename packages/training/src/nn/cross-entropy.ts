@@ -93,11 +93,7 @@ export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
   }
 }
 
-function evaluate(
-  logits: Tensor,
-  labels: Tensor,
-  reduction: Reduction,
-): EvaluatedLoss {
+function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): EvaluatedLoss {
   const [rows, classes] = checkShapes(logits, labels)
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
@@ -179,7 +175,8 @@ export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, clas
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'the dtype of the labels of crossEntropy',
       value: labels.dtype,
-      expected: "int32, the numbers of the classes: tf.cast(labels, 'int32'), or argMax of one-hot rows",
+      expected:
+        "int32, the numbers of the classes: tf.cast(labels, 'int32'), or argMax of one-hot rows",
     })
   }
   const rows = labels.size

@@ -66,7 +66,10 @@ export class Dropout implements Module {
     const limit = this.#rate * 2 ** 32
     const mask = new Float32Array(rows * width)
     for (let row = 0; row < rows; row++) {
-      const hash = counterHash(`${this.#name}:${String(step)}:${String(firstRow + row)}`, this.#seed)
+      const hash = counterHash(
+        `${this.#name}:${String(step)}:${String(firstRow + row)}`,
+        this.#seed,
+      )
       const start = row * width
       for (let i = 0; i < width; i++) if (hash(i) >= limit) mask[start + i] = keep
     }

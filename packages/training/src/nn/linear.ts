@@ -83,6 +83,11 @@ export class Linear implements Module {
   }
 }
 
+/** Whether the module is a `Linear`, which tensor parallelism has not replaced. */
+export function isLinear(module: Module): module is Linear {
+  return module.kind === 'linear'
+}
+
 /** Whether `recordLinearStack` can record the layer. */
 export function isStackable(layer: Linear): layer is Linear & LinearLayer {
   return layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)

@@ -61,6 +61,6 @@ export class Flatten implements Module {
   readonly parameters: readonly Parameter[] = []
 
   forward(x: Tensor): Tensor {
-    return tf.reshape(x, [x.shape[0]!, -1])
+    return tf.reshape(x, [x.shape[0], -1])
   }
 }

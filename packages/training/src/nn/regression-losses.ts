@@ -12,7 +12,7 @@ import {
 interface Terms {
   readonly name: string
   /** The loss of each value, and its derivative. */
-  compute(outputs: Tensor, targets: Tensor): readonly [losses: Tensor, slopes: Tensor]
+  readonly compute: (outputs: Tensor, targets: Tensor) => readonly [losses: Tensor, slopes: Tensor]
 }
 
 /** (y - t)^2 */
@@ -105,7 +105,7 @@ function evaluate(
   reduction: Reduction,
 ): EvaluatedLoss {
   checkShapes(name, outputs, targets)
-  const weight = (reduction === 'mean' ? 1 : outputs.shape[0]!) / outputs.size
+  const weight = (reduction === 'mean' ? 1 : outputs.shape[0]) / outputs.size
   const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
     const [losses, slopes] = compute(outputs, tf.cast(targets, 'float32'))
     return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]

@@ -8,7 +8,7 @@ import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
-import { isStackable, Linear } from './linear.ts'
+import { isLinear, isStackable } from './linear.ts'
 
 /**
  * Modules that are applied one after the other.
@@ -47,7 +47,7 @@ export class Sequential implements Module {
   /** Without the tape if all modules are linear layers of the simplest form. */
   record(x: Tensor, options: RecordOptions): Recording {
     const layers = this.layers.flatMap((layer) =>
-      layer instanceof Linear && isStackable(layer) ? [layer] : [],
+      isLinear(layer) && isStackable(layer) ? [layer] : [],
     )
     const isStack = layers.length === this.layers.length && layers.length > 0 && x.rank === 2
     if (isStack) return recordLinearStack(layers, x, options)
@@ -139,7 +139,7 @@ export function moduleOf<K extends string>(
 
 function checkParameter(key: string, parameter: Partial<Parameter> | null | undefined): void {
   const { name, value } = parameter ?? {}
-  if (typeof name === 'string' && value instanceof tf.Tensor) return
+  if (typeof name === 'string' && typeof value === 'object' && 'dataId' in value) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the parameter ${key}`,
     value: describe(parameter),

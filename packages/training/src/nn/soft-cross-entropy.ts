@@ -64,7 +64,7 @@ function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   if (right !== undefined) {
     const counting = right.filter((label) => label !== ignoreIndex)
     checkLabels(counting, classes)
-    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : logits.shape[0]! / rows
+    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : logits.shape[0] / rows
     if (isHostAccessible()) return onHost(logits, labels, options, weight)
   }
   return onDevice(logits, labels, options)
@@ -115,7 +115,7 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
     const weights =
       reduction === 'mean'
         ? tf.div(counts, tf.maximum(tf.sum(counts), 1))
-        : tf.mul(counts, logits.shape[0]! / labels.size)
+        : tf.mul(counts, logits.shape[0] / labels.size)
     const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
     const right = tf.oneHot(known, classes, 1, 0, 'float32')
     const target = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
@@ -125,10 +125,7 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
     const own = tf.sum(tf.mul(target, shifted), -1)
     const losses = tf.sub(tf.log(tf.squeeze(totals, [-1])), own)
     const slopes = tf.sub(tf.div(exponentials, totals), target)
-    return [
-      tf.sum(tf.mul(losses, weights)),
-      tf.keep(tf.mul(slopes, tf.expandDims(weights, -1))),
-    ]
+    return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, tf.expandDims(weights, -1)))]
   })
   return { value, gradient }
 }

@@ -48,9 +48,17 @@ class WithStaleLayers extends Own {
 }
 
 describe('parallelize of a module of a user', () => {
-  it.each([
-    ['parameters', () => new WithStaleParameters(), /the parameters of the model.*without the up\.weight.*parametersOf\(this\.children\)/],
-    ['layers', () => new WithStaleLayers(), /the layers of the model.*a list with up.*get layers\(\)/],
+  it.each<[string, () => Module, RegExp]>([
+    [
+      'parameters',
+      () => new WithStaleParameters(),
+      /the parameters of the model.*without the up\.weight.*parametersOf\(this\.children\)/,
+    ],
+    [
+      'layers',
+      () => new WithStaleLayers(),
+      /the layers of the model.*a list with up.*get layers\(\)/,
+    ],
     [
       'parameters of a child',
       () => new Sequential({ block: new WithStaleParameters() }),
@@ -81,29 +89,28 @@ describe('parallelize of a module of a user', () => {
 })
 
 describe('layers without a bias, and with other activations', () => {
-  it.each([
-    { bias: false, activation: 'gelu' },
-    { bias: false },
-    { activation: 'tanh' },
-  ] as const)('are shared by ranks: %j', async (options) => {
-    const run = async (model: Module) => {
-      const x = tf.tensor2d([1, -2, 3, 0.5, 2, 2, -1, 0], [2, 4])
-      const pass = await recordSegments(model, x, { needsInputGradient: true })
-      const names: string[] = []
-      const dx = (await pass.backward(tf.ones([2, 4]), ({ name }) => names.push(name)))!
-      return { y: [...pass.value.dataSync()], dx: [...dx.dataSync()], names: names.sort() }
-    }
-    const whole = await run(new Sequential(layers(options)))
-    const parts = await runWorld({ size: 2, seed: 1 }, (group) =>
-      run(parallelize(new Sequential(layers(options)), plan, group)),
-    )
-    for (const part of parts) {
-      expect(part.names).toEqual(whole.names)
-      for (const key of ['y', 'dx'] as const) {
-        part[key].forEach((value, i) => {
-          expect(value).toBeCloseTo(whole[key][i]!, 4)
-        })
+  it.each([{ bias: false, activation: 'gelu' }, { bias: false }, { activation: 'tanh' }] as const)(
+    'are shared by ranks: %j',
+    async (options) => {
+      const run = async (model: Module) => {
+        const x = tf.tensor2d([1, -2, 3, 0.5, 2, 2, -1, 0], [2, 4])
+        const pass = await recordSegments(model, x, { needsInputGradient: true })
+        const names: string[] = []
+        const dx = (await pass.backward(tf.ones([2, 4]), ({ name }) => names.push(name)))!
+        return { y: [...pass.value.dataSync()], dx: [...dx.dataSync()], names: names.sort() }
       }
-    }
-  })
+      const whole = await run(new Sequential(layers(options)))
+      const parts = await runWorld({ size: 2, seed: 1 }, (group) =>
+        run(parallelize(new Sequential(layers(options)), plan, group)),
+      )
+      for (const part of parts) {
+        expect(part.names).toEqual(whole.names)
+        for (const key of ['y', 'dx'] as const) {
+          part[key].forEach((value, i) => {
+            expect(value).toBeCloseTo(whole[key][i]!, 4)
+          })
+        }
+      }
+    },
+  )
 })

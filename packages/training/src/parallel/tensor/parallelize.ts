@@ -107,11 +107,14 @@ function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module,
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `the layers of ${of}`,
       value: `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
-      expected: 'a getter that reads children: get layers() { return Object.values(this.children) }',
+      expected:
+        'a getter that reads children: get layers() { return Object.values(this.children) }',
     })
   }
   const own = new Set(parameters)
-  const missing = Object.values(children).flatMap((child) => child.parameters).find((p) => !own.has(p))
+  const missing = Object.values(children)
+    .flatMap((child) => child.parameters)
+    .find((p) => !own.has(p))
   if (missing !== undefined && replaced.size > 0) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `the parameters of ${of}`,
