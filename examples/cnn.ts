@@ -79,7 +79,7 @@ async function judge(): Promise<number> {
 }
 
 const progress = new Progress()
-let [accuracy, speed] = [0, 0]
+let [accuracy, speed, meanLoss] = [0, 0, 0]
 for (let epoch = 0; epoch < epochs; epoch++) {
   const begin = performance.now()
   const loss = Float64Array.of(0)
@@ -100,14 +100,15 @@ for (let epoch = 0; epoch < epochs; epoch++) {
     }
   }
   await group.allReduce(loss)
+  meanLoss = loss[0]! / (steps * batch)
   accuracy = await judge()
   if (rank === 0) {
     progress.log(
-      `epoch ${epoch + 1}/${epochs}  loss ${(loss[0]! / (steps * batch)).toFixed(4)}  ` +
+      `epoch ${epoch + 1}/${epochs}  loss ${meanLoss.toFixed(4)}  ` +
         `test accuracy ${percent(accuracy, 2)}  ${grouped(speed)} images/s`,
     )
   }
 }
-if (rank === 0) printResult({ ranks: size, accuracy, imagesPerSecond: speed })
+if (rank === 0) printResult({ ranks: size, loss: meanLoss, accuracy, imagesPerSecond: speed })
 replica.dispose()
 await group.destroy()
