@@ -56,18 +56,44 @@ describe('collectives.ts', () => {
 })
 
 describe('benchmark-collectives.ts', () => {
-  it("prints the lecture's account beside busbw, and why they differ", async () => {
-    const flags = ['--elements', '100000', '--repeats', '2'] as const
-    const { result, lines } = await example(4, 'benchmark-collectives.ts', ...flags)
+  const small = ['--elements', '100000', '--repeats', '2'] as const
+
+  it("prints both of the lecture's accounts beside busbw, and why they differ", async () => {
+    const { result, lines } = await example(4, 'benchmark-collectives.ts', ...small)
     const figure = (name: string): number => Number(result[name])
-    expect(result).toMatchObject({ elements: 100_000, ranks: 4 })
-    expect(figure('allReduceLecture')).toBe(figure('allReduceBusbw'))
-    const ratio = figure('reduceScatterBusbw') / figure('reduceScatterLecture')
-    expect(ratio).toBeCloseTo(4, 1)
+    expect(result).toMatchObject({ elements: 100_000, ranks: 4, device: 'none' })
+    expect(figure('allReduceSpoken')).toBe(figure('allReduceBusbw'))
+    expect(figure('allReduceCode')).toBe(figure('allReduceBusbw'))
+    expect(figure('reduceScatterCode')).toBe(figure('reduceScatterBusbw'))
+    expect(figure('reduceScatterBusbw') / figure('reduceScatterSpoken')).toBeCloseTo(4, 1)
     const seconds = figure('allReduceSeconds')
     const sent = (100_000 * 4 * 2 * 3) / (4 * seconds) / 2 ** 30
-    expect(figure('allReduceLecture') / sent).toBeCloseTo(1, 2)
-    expect(lines.join(' ')).toContain('so its figure is 1/4 of busbw')
+    expect(figure('allReduceBusbw') / sent).toBeCloseTo(1, 2)
+    expect(lines.join(' ')).toContain('the code gets busbw, the words get 1/4 of it')
+    expect(lines.join(' ')).toContain('277 / 4 = 69')
+  })
+
+  it('shows each run while it measures, and a line for each rank', async () => {
+    const { lines } = await example(2, 'benchmark-collectives.ts', ...small)
+    for (const name of ['all_reduce', 'reduce_scatter']) {
+      const runs = lines.filter((line) => line.startsWith(`${name} of 100,000 elements: `))
+      expect(runs.map((line) => / (warm-up|run \d of 2) took /.exec(line)?.[1])).toEqual([
+        'warm-up',
+        'run 1 of 2',
+        'run 2 of 2',
+      ])
+      for (const rank of [0, 1]) {
+        const own = `rank ${rank}: ${name}(world_size=2, num_elements=100000) took `
+        expect(lines.filter((line) => line.startsWith(own))).toHaveLength(1)
+      }
+    }
+  })
+
+  it('takes tensors of a device', async () => {
+    const flags = [...small, '--device', 'wasm'] as const
+    const { result, lines } = await example(2, 'benchmark-collectives.ts', ...flags)
+    expect(result).toMatchObject({ device: 'wasm' })
+    expect(lines.join('\n')).toContain('num_elements=100000, device=wasm) took')
   })
 
   it('refuses more elements than an arena has room for', async () => {

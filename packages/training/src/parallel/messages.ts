@@ -1,6 +1,5 @@
 import { tsrError, where } from '@tsrun/core'
 import type {
-  CallOptions,
   MessageOptions,
   ProcessGroup,
   ReduceOptions,
@@ -120,7 +119,7 @@ export async function allReduceTensor(
     tensor,
     buffer,
     () => group.allReduce(buffer, options),
-    () => tensorFrom(buffer as HostArrays[HostDType], shape, dtype as HostDType),
+    () => tensorFrom(buffer, shape, dtype as HostDType),
   )
 }
 
@@ -133,7 +132,7 @@ function allocate(
 ): Buffer {
   const dtypes = ['float32', 'int32', 'bool'] as const
   const known = dtypes.find((name) => name === dtype)
-  if (known !== undefined) return group.alloc(known, sizeOf(shape)) as Buffer
+  if (known !== undefined) return group.alloc(known, sizeOf(shape))
   const expected = `one of ${dtypes.join(', ')}`
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'the dtype of a tensor', value: dtype, expected })
 }
