@@ -26,9 +26,22 @@ describe('collectives.ts', () => {
   it("shows the lecture's buffers before and after, rank by rank", async () => {
     const { result, lines } = await example(4, 'collectives.ts')
     const total = [6, 10, 14, 18]
-    expect(result).toEqual({ ranks: 4, allReduce: total, gathered: total, isSame: true })
+    const root = [0, 1, 2, 3]
+    const ofRoot = { broadcast: root, gather: root, reduce: total }
+    const ofAll = { allReduce: total, gathered: total, isSame: true }
+    expect(result).toEqual({ ranks: 4, ...ofRoot, ...ofAll })
     const own = (rank: number): number[] => total.map((_, i) => i + rank)
+    const onRoot = (values: number[], otherwise?: number[]) => (rank: number) =>
+      rank === 0 ? values : otherwise
     const blocks = [
+      ['before broadcast', onRoot(root, [-1, -1, -1, -1])],
+      ['after broadcast', () => root],
+      ['before scatter', onRoot(root, [-1])],
+      ['after scatter', (rank: number) => [rank]],
+      ['before gather', (rank: number) => [rank]],
+      ['after gather', onRoot(root)],
+      ['before reduce', own],
+      ['after reduce', onRoot(total)],
       ['before all-reduce', own],
       ['after all-reduce', () => total],
       ['before reduce-scatter', own],
@@ -37,7 +50,9 @@ describe('collectives.ts', () => {
       ['after all-gather', () => total],
     ] as const
     const expected = blocks.flatMap(([when, valuesOf]) => [
-      ...total.map((_, rank) => `rank ${rank} [${when}]: ${valuesOf(rank).join(', ')}`),
+      ...total.map(
+        (_, rank) => `rank ${rank} [${when}]: ${valuesOf(rank)?.join(', ') ?? 'nothing'}`,
+      ),
       '',
     ])
     expect(lines.slice(0, -1)).toEqual(expected)
@@ -46,12 +61,16 @@ describe('collectives.ts', () => {
 
   it.each(['shared-memory', 'tcp', 'node'])('runs over %s', async (transport) => {
     const { result } = await example(2, 'collectives.ts', '--transport', transport)
-    expect(result).toEqual({ ranks: 2, allReduce: [1, 3, 5, 7], gathered: [1, 3], isSame: true })
+    const ofRoot = { broadcast: [0, 1], gather: [0, 1], reduce: [1, 3, 5, 7] }
+    const ofAll = { allReduce: [1, 3, 5, 7], gathered: [1, 3], isSame: true }
+    expect(result).toEqual({ ranks: 2, ...ofRoot, ...ofAll })
   })
 
   it('runs alone', async () => {
     const { result } = await example(1, 'collectives.ts')
-    expect(result).toEqual({ ranks: 1, allReduce: [0, 1, 2, 3], gathered: [0], isSame: true })
+    const own = [0, 1, 2, 3]
+    const ofRoot = { broadcast: [0], gather: [0], reduce: own }
+    expect(result).toEqual({ ranks: 1, ...ofRoot, allReduce: own, gathered: [0], isSame: true })
   })
 })
 
