@@ -48,6 +48,12 @@ export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-bl
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
+export {
+  allReduceTensor,
+  recvTensor,
+  sendTensor,
+  type ReceiveOptions,
+} from './parallel/messages.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
 export * from './parallel/pipeline/schedule/index.ts'
