@@ -5,6 +5,7 @@ export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/
 export { loadBackend } from './backend/load.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
+export * from './metrics/index.ts'
 export { disposeModule, type Module } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'

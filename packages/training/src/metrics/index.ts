@@ -1,0 +1,1 @@
+export type { MetricLog } from './metric-log.ts'
