@@ -1,0 +1,1 @@
+export { generate, type GenerateOptions, type Generative } from './generate.ts'
