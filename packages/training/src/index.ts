@@ -21,7 +21,7 @@ export {
   type EmbeddingOptions,
   type Positions,
 } from './nn/embedding.ts'
-export { GPT, gpt, type GPTOptions } from './nn/gpt.ts'
+export { GPT, gpt, type CompleteGPTOptions, type GPTOptions } from './nn/gpt.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'
 export { Linear, type LinearOptions } from './nn/linear.ts'
 export { countCorrect, recordLoss, type Loss } from './nn/loss.ts'

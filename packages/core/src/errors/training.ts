@@ -116,6 +116,11 @@ export const trainingErrors = {
     message: 'The safetensors file {path} has no tensor {tensor}; it has {found}',
     advice: 'Look at the names of its tensors in openSafetensors(path).entries.',
   },
+  ERR_TSR_PRETRAINED: {
+    category: 'user',
+    message: 'The model in {path} cannot be used: {problem}',
+    advice: 'Choose a folder with a GPT-2 in the form of the Hugging Face Hub.',
+  },
   ERR_TSR_CHECKPOINT_NONE: {
     category: 'user',
     message: 'There is no checkpoint in {directory}',

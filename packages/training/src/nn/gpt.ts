@@ -19,7 +19,7 @@ export interface GPTOptions {
   /** The number of values for each token between the blocks; default 128. */
   readonly width?: number
   /** The number of hidden values of a feed-forward network; default 4 x `width`. */
-  readonly hidden?: number
+  readonly hidden?: number | undefined
   /** Whether the last layer shares the table of the embedding, as in GPT-2; default false. */
   readonly tied?: boolean
   /** Added to the variance in each LayerNorm; default 1e-5. */
