@@ -56,7 +56,7 @@ export async function exportPretrained(
 ): Promise<void> {
   checkPlace(directory, group)
   const [owner] = ownersOf({ model })
-  const { options } = (recipe) ?? {}
+  const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
   if (options === undefined) {
     const expected = 'gpt(...), or the result of pretrainedGPT'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
