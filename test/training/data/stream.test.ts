@@ -86,7 +86,9 @@ describe('a stream', () => {
 
   it('refuses states and shards that are none', async () => {
     const refused = (message: RegExp) => failure('ERR_TSR_ARGUMENT', message)
-    expect(() => loaderOf().loadState({} as StreamState)).toThrow(refused(/epoch of the state/))
+    expect(() => {
+      loaderOf().loadState({} as StreamState)
+    }).toThrow(refused(/epoch of the state/))
     expect(() => streamLoader({ shards: [], fields: {}, batch: 1 })).toThrow(refused(/shards/))
     const loader = loaderOf()
     loader.loadState({ ...loader.state(), record: 9 })

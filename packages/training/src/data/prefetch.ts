@@ -17,10 +17,10 @@ export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): Asyn
   try {
     for (let i = 0; i <= depth; i++) ask()
     for (;;) {
-      const { done, value } = (await pending.shift()!) as IteratorYieldResult<T>
-      if (done) return
+      const next = await pending.shift()!
+      if (next.done === true) return
       ask()
-      yield value
+      yield next.value
     }
   } finally {
     await Promise.allSettled(pending)

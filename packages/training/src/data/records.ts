@@ -49,7 +49,7 @@ function columnOf(records: readonly DataRecord[], rule: FieldRule, where: string
   const isObject = typeof rule === 'object' && 'from' in rule
   const { from, dtype, classes, shape } = isObject
     ? { dtype: undefined, classes: undefined, shape: undefined, ...rule }
-    : { from: rule as FieldSource }
+    : { from: rule }
   const values: number[] = []
   let found: readonly number[] | undefined
   for (const [row, record] of records.entries()) {
