@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { loadBackend, loadTokenizer, textBatch } from '@tsrun/training'
+import { loadBackend, loadTokenizer, textBatch, trainTokenizer } from '@tsrun/training'
+import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
 
 /** Made by test/training/data/fixtures/make.py. */
@@ -11,6 +12,8 @@ const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as 
   readonly tokens: number[]
   readonly vocabulary: number
 }
+
+afterEach(removeFolders)
 
 describe('a tokenizer', () => {
   it('gives the tokens of Python’s tokenizers, and the text back', async () => {
@@ -35,6 +38,25 @@ describe('a tokenizer', () => {
   it('is refused where there is none', async () => {
     await expect(loadTokenizer('nowhere')).rejects.toEqual(
       failure('ERR_TSR_DATASET', /tokenizer\.json.*ENOENT/),
+    )
+  })
+
+  it('is trained on a text as Python’s tokenizers do it', async () => {
+    const sentence = "The whale swims. The whales swim in the cold sea, the whale's own sea.\n"
+    const trained = makeFolder()
+    const tokenizer = await trainTokenizer(sentence.repeat(4), trained, { vocabulary: 300 })
+    const modelIn = (path: string) =>
+      (
+        JSON.parse(readFileSync(join(path, 'tokenizer.json'), 'utf8')) as {
+          readonly model: { readonly vocab: object; readonly merges: string[][] }
+        }
+      ).model
+    const [ours, theirs] = [modelIn(trained), modelIn(folder)]
+    expect(ours.merges).toEqual(theirs.merges)
+    expect(ours.vocab).toEqual(theirs.vocab)
+    expect(tokenizer.encode(golden.text)).toEqual(golden.tokens)
+    await expect(trainTokenizer('', trained, { vocabulary: 200 })).rejects.toEqual(
+      failure('ERR_TSR_ARGUMENT', /vocabulary/),
     )
   })
 })

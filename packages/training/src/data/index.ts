@@ -25,3 +25,4 @@ export {
   type TextOptions,
 } from './text.ts'
 export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+export { trainTokenizer, type TrainTokenizerOptions } from './train-tokenizer.ts'
