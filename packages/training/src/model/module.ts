@@ -29,6 +29,12 @@ export interface Module {
    */
   segments?(): readonly Segment[]
 
+  /**
+   * Whether `forward` reads the pass that it runs in, as `Dropout` does; see `inPass`. Not needed where
+   * `children` has a module that says so. Default false.
+   */
+  readonly usesPass?: boolean
+
   /** The kind of the module, for code that replaces modules. */
   readonly kind?: ModuleKind
 }
@@ -54,6 +60,11 @@ export interface Separable extends Module {
 /** The parameters of all children, each once. */
 export function parametersOf(children: Readonly<Record<string, Module>>): readonly Parameter[] {
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
+}
+
+/** Whether the module, or one inside it, reads the pass that it runs in. */
+export function usesPass(module: Module): boolean {
+  return module.usesPass ?? Object.values(module.children ?? {}).some(usesPass)
 }
 
 /** Frees the values of all parameters. */

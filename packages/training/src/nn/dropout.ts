@@ -36,6 +36,7 @@ const readOptions = declareOptions({
  */
 export class Dropout implements Module {
   readonly parameters: readonly Parameter[] = []
+  readonly usesPass = true
   readonly #name: string
   readonly #rate: number
   readonly #seed: number
@@ -81,6 +82,7 @@ function unknownStep(name: string): Error {
   return tsrError('ERR_TSR_ARGUMENT', {
     name: `the pass of the dropout ${name}`,
     value: 'recorded outside of inPass',
-    expected: 'inPass({ training: true, step }, () => recordModule(...)), or the step of a trainer',
+    expected:
+      'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
   })
 }

@@ -229,8 +229,10 @@ export class Trainer {
       optimizer.learningRate = learningRate(this.#steps)
     }
     const own = batchOf(batch)
-    const result = await this.#core.step(own)
     const examples = sizeOf(own)
+    // The place of this replica's first row, if all have as many examples.
+    const row = this.share[0] * examples
+    const result = await this.#core.step(own, { step: this.#steps, row })
     const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
     this.#steps++
     return {

@@ -5,15 +5,21 @@ import { recordModule } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
-import { disposeModule, type Module } from '../model/module.ts'
+import { disposeModule, usesPass, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { summedCrossEntropy } from '../nn/cross-entropy.ts'
 import { fetchCorrect, recordLoss, type Loss } from '../nn/loss.ts'
 import { clipGradients, clipRules, type ClipOptions } from '../optim/clip.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { Averaging } from '../parallel/gradients/averaging.ts'
-import { cutBatch, type Batch, type Microbatches } from '../parallel/pipeline/microbatches.ts'
+import {
+  cutBatch,
+  type Batch,
+  type BatchPlace,
+  type Microbatches,
+} from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation, GradientResult, StepResult } from '../parallel/pipeline/options.ts'
 import { recordSegments } from '../parallel/tensor/record-segments.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -82,11 +88,14 @@ export class WholeModel<M extends Module = Module> implements Module {
   readonly #options: ReturnType<typeof readOptions>
   #loss: Loss
   #averaging: Averaging | undefined
+  readonly #usesPass: boolean
+  #steps = 0
   #running: string | undefined
   #isDisposed = false
 
   constructor(module: M, options: WholeModelOptions) {
     this.module = module
+    this.#usesPass = usesPass(module)
     this.#options = readOptions(options)
     if (this.#options.clip !== undefined) checkClip(this.#options.clip)
     this.#loss = summed(this.#options.loss ?? summedCrossEntropy)
@@ -129,7 +138,10 @@ export class WholeModel<M extends Module = Module> implements Module {
    *   call is under way, and after `dispose`; ERR_TSR_UNUSED_PARAMETERS when a parameter that is trained
    *   got no gradient
    */
-  async step(batch: Batch): Promise<StepResult> {
+  async step(
+    batch: Batch,
+    place: BatchPlace = { step: this.#steps++, row: 0 },
+  ): Promise<StepResult> {
     const { optimizer } = this.#options
     if (optimizer === undefined) {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -142,7 +154,7 @@ export class WholeModel<M extends Module = Module> implements Module {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
       const gradients = new Map<string, Tensor>()
-      const { loss, examples } = await this.#train(batch, gradients, undefined, isSum)
+      const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
       const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
       const norm = await this.#limit(averaged)
       if (averaging === undefined) optimizer.step(this.parameters, averaged)
@@ -160,7 +172,9 @@ export class WholeModel<M extends Module = Module> implements Module {
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#alone('forwardBackward', async () => {
       const gradients = new Map<string, Tensor>()
-      const sums = await this.#train(batch, gradients, onGradient, false)
+      const sums = await this.#train(batch, gradients, onGradient, {
+        ...{ isSum: false, place: { step: this.#steps, row: 0 } },
+      })
       return { loss: sums.loss / sums.examples, gradients, peakInFlight: 1 }
     })
   }
@@ -202,7 +216,7 @@ export class WholeModel<M extends Module = Module> implements Module {
     batch: Batch,
     gradients: Map<string, Tensor>,
     onGradient: GradientListener | undefined,
-    isSum: boolean,
+    { isSum, place }: { readonly isSum: boolean; readonly place: BatchPlace },
   ): Promise<{ loss: number; examples: number }> {
     const averaging = onGradient === undefined ? this.#averaging : undefined
     if (isSum && batch.size === 0) return { loss: 0, examples: 0 }
@@ -212,9 +226,13 @@ export class WholeModel<M extends Module = Module> implements Module {
     let loss = 0
     try {
       const last = parts.rows.length - 1
+      let { row } = place
       for (let part = 0; part <= last; part++) {
         if (averaging !== undefined) averaging.synchronizes = part === last
-        loss += await this.#pass(parts, part, scale, averaging?.onGradient ?? sums)
+        const run = () => this.#pass(parts, part, scale, averaging?.onGradient ?? sums)
+        const pass = { training: true, step: place.step, row }
+        loss += await (this.#usesPass ? inPass(pass, run) : run())
+        row += parts.rows[part]!
       }
     } catch (error) {
       tf.dispose([...gradients.values()])

@@ -141,7 +141,8 @@ export class StageWorker {
       const labels = index === this.#last ? batch.labels(microbatch) : undefined
       const input = this.#input(coming, batch, labels)
       const needsGradient = this.#activations.needsGradient(index)
-      const output = stage.forward(microbatch, input, needsGradient, labels)
+      const row = firstRow(batch.rows, microbatch)
+      const output = stage.forward(microbatch, input, needsGradient, labels, row)
       if (index < this.#last) await this.#sendForward(action, output)
       // nothing is gained by recomputing it if its backward pass follows at once
       const isNext = next?.stage === index && next.microbatch === microbatch
@@ -228,4 +229,11 @@ export class StageWorker {
       return [{ direction: 'backward', stage, microbatch }]
     })
   }
+}
+
+/** The place of a micro-batch's first row in the batch. */
+function firstRow(rows: readonly number[], microbatch: number): number {
+  let first = 0
+  for (let i = 0; i < microbatch; i++) first += rows[i]!
+  return first
 }

@@ -16,6 +16,13 @@ export interface Batch {
   readonly labels: Tensor | (() => Tensor)
 }
 
+/** Where a batch belongs, for modules with random values: see `Pass`. */
+export interface BatchPlace {
+  readonly step: number
+  /** The place of its first row in the batch that all replicas share. */
+  readonly row: number
+}
+
 /** A batch divided into micro-batches of consecutive rows; `dispose` it after use. */
 export interface Microbatches {
   /** The number of examples of the whole batch. */

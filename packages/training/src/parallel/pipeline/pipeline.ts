@@ -12,7 +12,7 @@ import { checkGroup } from '../requirements.ts'
 import { Calls } from './calls.ts'
 import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
-import { cutBatch, type Batch } from './microbatches.ts'
+import { cutBatch, type Batch, type BatchPlace } from './microbatches.ts'
 import {
   readPipelineOptions,
   type CheckedOptions,
@@ -82,6 +82,7 @@ export class Pipeline {
   /** The rank of the last stage. */
   readonly #lastRank: number
   #averaging: Averaging | undefined
+  #steps = 0
   /** The facts that this rank tells the others before the first pass. */
   readonly #describe: () => RankFacts
   /** The facts of all ranks, after the first pass. */
@@ -149,7 +150,10 @@ export class Pipeline {
    *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group; ERR_TSR_PIPELINE_FAILED
    *   after a call whose passes have failed
    */
-  async step(batch: Batch): Promise<StepResult> {
+  async step(
+    batch: Batch,
+    place: BatchPlace = { step: this.#steps++, row: 0 },
+  ): Promise<StepResult> {
     const { optimizer } = this.#options
     if (optimizer === undefined) {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -161,7 +165,7 @@ export class Pipeline {
     return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
-      const trained = await this.#train(batch, averaging?.onGradient, isSum)
+      const trained = await this.#train(batch, averaging?.onGradient, isSum, place)
       const { gradients, peakInFlight, examples } = trained
       const shared = this.#share(trained.loss / examples, 0)
       // an error of the update takes precedence over one of the exchange of losses
@@ -252,10 +256,12 @@ export class Pipeline {
     batch: Batch,
     onGradient: GradientListener | undefined,
     isSum = false,
+    place: BatchPlace = { step: this.#steps, row: 0 },
   ): Promise<TrainedBatch & { readonly examples: number }> {
     const parts = cutBatch(batch, this.#plan.microbatches, this)
     const plan: GradientPlan = {
       scale: isSum ? 1 : 1 / parts.size,
+      place,
       isShared: (name) => this.#tied.isShared(name),
       ...(onGradient !== undefined && { onGradient }),
     }

@@ -1,12 +1,14 @@
 import { RepeatableRecording } from '../../autograd/repeatable-recording.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
-import type { Module } from '../../model/module.ts'
+import { usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import { inPass } from '../../model/pass.ts'
 import type { GradientListener, Recording } from '../../model/recording.ts'
 import { recordLoss, type Loss } from '../../nn/loss.ts'
 import { fetchCorrect } from '../../nn/loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import type { BatchPlace } from './microbatches.ts'
 
 /** A micro-batch between its forward and its backward pass. */
 interface InFlight {
@@ -19,6 +21,8 @@ interface InFlight {
 
 /** What is done with the gradients of a batch. */
 export interface GradientPlan {
+  /** Which batch it is. */
+  readonly place?: BatchPlace
   /** A factor of the summed loss whose gradients are computed. */
   readonly scale: number
   /** Takes each sum over the micro-batches when it is complete; default: `takeGradients` returns it. */
@@ -42,6 +46,7 @@ export class PipelineStage {
   readonly #module: Module
   readonly #loss: Loss
   readonly #recompute: boolean
+  readonly #usesPass: boolean
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #plan: GradientPlan = { scale: 1 }
@@ -49,6 +54,7 @@ export class PipelineStage {
 
   constructor(module: Module, { loss, recompute }: StageOptions) {
     this.#module = module
+    this.#usesPass = usesPass(module)
     this.#loss = loss
     this.#recompute = recompute
   }
@@ -79,10 +85,23 @@ export class PipelineStage {
    * @param input - owned by the stage from now on
    * @param needsInputGradient - whether any stage before this one has parameters
    * @param labels - on the last stage; owned by it from now on
+   * @param row - the place of the micro-batch's first row in the batch
    * @returns the output, valid until `release` or the backward pass of the micro-batch
    */
-  forward(microbatch: number, input: Tensor, needsInputGradient: boolean, labels?: Tensor): Tensor {
-    const pass = new RepeatableRecording(this.#module, input, { needsInputGradient })
+  forward(
+    microbatch: number,
+    input: Tensor,
+    needsInputGradient: boolean,
+    labels?: Tensor,
+    row = 0,
+  ): Tensor {
+    const { step, row: first } = this.#plan.place ?? { step: 0, row: 0 }
+    const pass = this.#usesPass
+      ? inPass(
+          { training: true, step, row: first + row },
+          () => new RepeatableRecording(this.#module, input, { needsInputGradient }),
+        )
+      : new RepeatableRecording(this.#module, input, { needsInputGradient })
     const flight: InFlight = { input, labels, pass, loss: undefined }
     this.#inFlight.set(microbatch, flight)
     const { value: output } = pass.recording
