@@ -13,8 +13,8 @@
 
 import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
-import { drawCurve, grouped, percent, printResult, Progress } from './lib/output.ts'
+import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
+import { drawCurve, grouped, percent, printResult } from './lib/output.ts'
 import { fillWholeModel, measurePeak, meshProblem, sampleText } from './lib/gpt-run.ts'
 
 const flags = readFlags({
@@ -36,6 +36,8 @@ const flags = readFlags({
   seed: integer(0),
   lr: positive(0.003),
   sample: integer(200),
+  // A folder for TensorBoard.
+  log: text(''),
 })
 const { batch, block, layers, heads, width, seed, steps } = flags
 
@@ -52,102 +54,64 @@ const { world: averaged } = await mesh.get('dp', 'cp')
 const { world: sharing } = await mesh.get('pp', 'tp')
 
 const recipe = training.gpt({ layers, heads, width, block, seed })
-const sliced = training.contextParallel(recipe, mesh.cp)
-const plan = training.gptPlan({ sequence: flags.between === 'sequence' })
-const shared = training.parallelize(sliced, plan, mesh.tp)
-const pipe = training.pipeline(shared, mesh.pp, {
+const run = await training.trainer(recipe, {
+  mesh,
+  plan: training.gptPlan({ sequence: flags.between === 'sequence' }),
   schedule: flags.schedule,
   microbatches: flags.microbatches,
-  loss: training.vocabParallelCrossEntropy(mesh.tp, 'sum'),
-})
-const stage = ({ 0: undefined, 1: 1, 2: 2 } as const)[flags.zero]
-const sharded = stage && (await training.fullyShard(pipe, averaged, { stage }))
-const replica = sharded ?? (await training.dataParallel(pipe, averaged))
-const optimizer = new training.AdamW({
-  withoutDecay: ['**.bias', '**.ln_1.*', '**.ln_2.*', 'ln_f.*'],
-})
-const rate = training.warmupCosine({
-  peak: flags.lr,
-  warmup: Math.ceil(steps / 20),
-  total: steps,
-  minimum: flags.lr / 10,
+  zero: ({ 0: 0, 1: 1, 2: 2 } as const)[flags.zero],
+  clip: 1,
+  optimizer: new training.AdamW({
+    withoutDecay: ['**.bias', '**.ln_1.*', '**.ln_2.*', 'ln_f.*'],
+  }),
+  learningRate: training.warmupCosine({
+    peak: flags.lr,
+    warmup: Math.ceil(steps / 20),
+    total: steps,
+    minimum: flags.lr / 10,
+  }),
 })
 const options = {
   batch,
   block,
-  share: [mesh.dp.rank, mesh.dp.size] as const,
+  share: run.share,
   positions: training.zigzagPositions(block, mesh.cp),
 }
-
-/** The mean over the ranks that process different tokens. */
-async function mean(value: number): Promise<number> {
-  const sum = Float64Array.of(value)
-  await averaged.allReduce(sum, { op: 'avg' })
-  return sum[0]!
-}
-
-/** Averages the gradients, clips them by the norm of the whole model, and updates the parameters. */
-async function update(): Promise<void> {
-  const clip = { maxNorm: 1, tensor: mesh.tp, pipeline: mesh.pp }
-  if (sharded === undefined) {
-    const gradients = (await replica.gradients()) as Map<string, training.Tensor>
-    await training.clipGradients(pipe.parameters, gradients, clip)
-    optimizer.step(pipe.parameters, gradients)
-    return
-  }
-  const gradients = await sharded.gradients()
-  await training.clipGradients(sharded.shards, gradients, { ...clip, shard: averaged })
-  await sharded.step(optimizer, gradients)
-}
-
-/** The loss and the share of correct predictions on a part of the book that is not trained on. */
-async function validate(): Promise<{ validation: number; accuracy: number }> {
-  const text = training.mobyDick({ split: 'validation' })
-  let [loss, accuracy, count] = [0, 0, 0]
-  for (const examples of training.textBatches(text, { ...options, batch: 4 * batch }, 8)) {
-    const part = await pipe.evaluate(examples)
-    loss += part.loss
-    accuracy += part.accuracy
-    count++
-  }
-  return { validation: await mean(loss / count), accuracy: await mean(accuracy / count) }
-}
-
-const progress = new Progress()
-const text = training.mobyDick({ split: 'train' })
-const losses: number[] = []
-let begin = performance.now()
-for (let step = 0; step < steps; step++) {
-  // The first step also compiles, so it does not count.
-  if (step === 1) begin = performance.now()
-  const examples = training.textBatch(text, step, { ...options, seed })
-  // Gradients are averaged over the replicas while the backwards run.
-  const { loss } = await pipe.forwardBackward(examples, replica.onGradient)
-  optimizer.learningRate = rate(step)
-  await update()
-  losses.push(await mean(loss))
-  if (world.rank === 0) {
-    progress.update(() => {
-      const speed = (step * batch * block) / ((performance.now() - begin) / 1000)
-      return `step ${step + 1}/${steps}  loss ${losses.at(-1)!.toFixed(3)}  ${grouped(speed)} tokens/s`
-    })
-  }
-}
-const seconds = (performance.now() - begin) / 1000
+const book = training.mobyDick({ split: 'train' })
+const unseen = training.mobyDick({ split: 'validation' })
+// The first step also compiles, so it does not count.
+let [begin, seconds] = [0, 0]
+const { losses, evaluations } = await run.fit(
+  (step) => training.textBatch(book, step, { ...options, seed }),
+  {
+    steps,
+    evaluate: { data: () => training.textBatches(unseen, { ...options, batch: 4 * batch }, 8) },
+    unit: { tokens: block },
+    log: flags.log === '' ? [] : [training.tensorBoard(flags.log)],
+    callbacks: [
+      {
+        onStep: ({ step }) => {
+          if (step === 1) begin = performance.now()
+          seconds = (performance.now() - begin) / 1000
+        },
+      },
+    ],
+  },
+)
 const tokensPerSecond = (Math.max(1, steps - 1) * batch * block) / seconds
-const { validation, accuracy } = await validate()
+const { loss: validation, accuracy } = evaluations.at(-1)!
 const peak = await measurePeak(world)
 
 const whole = world.rank === 0 ? recipe.build() : undefined
 // One replica is enough.
-if (averaged.rank === 0) await fillWholeModel(whole, pipe.parameters, sharing)
+if (averaged.rank === 0) await fillWholeModel(whole, run.parameters, sharing)
 if (whole !== undefined) {
   // Forward and backward take 6 operations for each weight and token, plus those of the attention.
   const weights = whole.parameters
     .filter(({ name }) => !/^w[tp]e/.test(name))
     .reduce((sum, { value }) => sum + value.size, 0)
   const mfu = (tokensPerSecond * (6 * weights + 12 * layers * width * block)) / peak
-  progress.log(`\n${drawCurve(losses)}\n`)
+  console.log(`\n${drawCurve(losses)}\n`)
   if (flags.sample > 0) {
     console.log(`${sampleText(whole, 'The whale ', { block, length: flags.sample, seed })}\n`)
   }
@@ -159,6 +123,5 @@ if (whole !== undefined) {
   const figures = { loss: losses.at(-1)!, validation, accuracy, tokensPerSecond, mfu }
   printResult({ ranks: world.size, dp, pp, cp, tp, ...figures }, 7)
 }
-replica.dispose()
-pipe.dispose()
+run.dispose()
 await world.destroy()

@@ -21,7 +21,7 @@ export type {
   FitResult,
   SavingOptions,
 } from './fit.ts'
-export type { Layout, MeshShape } from './layout.ts'
+export type { AnyMesh, Layout, MeshShape } from './layout.ts'
 export type { TrainerOptions } from './options.ts'
 export { trainer, type Trainer, type TrainerStep } from './trainer.ts'
 export { wholeModel, type WholeModel, type WholeModelOptions } from './whole-model.ts'

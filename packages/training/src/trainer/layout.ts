@@ -20,6 +20,14 @@ type Axis = (typeof AXES)[number]
 /** The number of ranks along each axis; 1 where it is left out. One of them may be -1: all others. */
 export type MeshShape = Readonly<Partial<Record<Axis, number>>>
 
+/** A mesh of `initDeviceMesh` with some of these axes. */
+export interface AnyMesh {
+  readonly axes: readonly string[]
+  readonly shape: Readonly<Record<string, number>>
+  readonly world: ProcessGroup
+  rankAt(...coordinate: never[]): number
+}
+
 /** The groups of this rank, one for each axis. */
 export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
   readonly world: ProcessGroup
@@ -35,7 +43,7 @@ export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
  *   number of ranks
  */
 export async function layoutOf(
-  given: MeshShape | DeviceMesh<string> | ProcessGroup | undefined,
+  given: MeshShape | AnyMesh | ProcessGroup | undefined,
 ): Promise<Layout> {
   const mesh = await meshOf(given)
   const { dp, shard, cp } = mesh
@@ -46,10 +54,10 @@ export async function layoutOf(
 }
 
 async function meshOf(
-  given: MeshShape | DeviceMesh<string> | ProcessGroup | undefined,
+  given: MeshShape | AnyMesh | ProcessGroup | undefined,
 ): Promise<DeviceMesh<Axis>> {
   const isMesh = given !== undefined && 'rankAt' in given
-  if (isMesh && AXES.every((axis) => axis in given)) return given as DeviceMesh<Axis>
+  if (isMesh && AXES.every((axis) => axis in given)) return given as AnyMesh & DeviceMesh<Axis>
   const isGroup = given !== undefined && 'allReduce' in given
   const world = isMesh ? given.world : isGroup ? given : await ourGroup()
   const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : (given ?? { dp: -1 })

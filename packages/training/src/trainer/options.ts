@@ -8,7 +8,7 @@ import {
   where,
   type Complete,
 } from '@tsrun/core'
-import type { DeviceMesh, ProcessGroup } from '@tsrun/distributed'
+import type { ProcessGroup } from '@tsrun/distributed'
 import type { NamePatterns } from '../model/name-patterns.ts'
 import type { Loss } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'
@@ -18,7 +18,7 @@ import type { DataParallelOptions } from '../parallel/gradients/options.ts'
 import type { PipelineOptions } from '../parallel/pipeline/options.ts'
 import type { ParallelPlan } from '../parallel/tensor/styles.ts'
 import type { ZeroStage } from '../parallel/zero/options.ts'
-import type { MeshShape } from './layout.ts'
+import type { AnyMesh, MeshShape } from './layout.ts'
 
 /** How gradients travel between replicas. */
 type GradientOptions = Pick<
@@ -35,7 +35,7 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
    * ranks, or a mesh, or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group,
    * which is joined if necessary.
    */
-  readonly mesh?: MeshShape | DeviceMesh<string> | ProcessGroup
+  readonly mesh?: MeshShape | AnyMesh | ProcessGroup
   /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
   /** Sets the learning rate of the optimizer before each step; default: it stays as it is. */

@@ -11,6 +11,7 @@ import type { Loss } from '../nn/loss.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
+import type { Traffic } from '../parallel/gradients/exchange.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
@@ -34,7 +35,7 @@ import {
 import { summed } from './summed-loss.ts'
 import { wholeModel, type WholeModel } from './whole-model.ts'
 
-/** What a step of a `Trainer` gives. All figures are the same on all ranks. */
+/** What a step of a `Trainer` gives. All figures but `waited` are the same on all ranks. */
 export interface TrainerStep {
   /** The mean over the examples of all replicas. */
   readonly loss: number
@@ -42,6 +43,8 @@ export interface TrainerStep {
   readonly examples: number
   /** The norm of all gradients before they were scaled, with the option `clip`. */
   readonly norm?: number
+  /** Milliseconds that this rank waited for averaged gradients after its backward passes. */
+  readonly waited: number
 }
 
 /**
@@ -206,6 +209,11 @@ export class Trainer {
     return (this.#replica as Partial<FullyShard> | undefined)?.stage === 3
   }
 
+  /** What a step sends to average gradients, if there are several replicas. */
+  get traffic(): Traffic | undefined {
+    return this.#replica?.traffic
+  }
+
   /** The number of steps so far, also those before a checkpoint that was loaded. */
   get steps(): number {
     return this.#steps
@@ -238,6 +246,7 @@ export class Trainer {
     return {
       loss: loss / total,
       examples: total,
+      waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),
     }
   }

@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, flag, having, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, flag, having, monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordChain } from '../autograd/chain.ts'
 import { recordModule } from '../autograd/record.ts'
@@ -155,11 +155,13 @@ export class WholeModel<M extends Module = Module> implements Module {
       const isSum = averaging?.reduction === 'token'
       const gradients = new Map<string, Tensor>()
       const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
+      const computed = monotonicNow()
       const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
+      const waited = monotonicNow() - computed
       const norm = await this.#limit(averaged)
       if (averaging === undefined) optimizer.step(this.parameters, averaged)
       else await averaging.update(optimizer, averaged)
-      return { loss: loss / examples, peakInFlight: 1, ...(norm !== undefined && { norm }) }
+      return { loss: loss / examples, peakInFlight: 1, waited, ...(norm !== undefined && { norm }) }
     })
   }
 

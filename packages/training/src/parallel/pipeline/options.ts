@@ -48,6 +48,8 @@ export interface StepResult {
   readonly loss: number
   /** The norm of all gradients before they were scaled, from `step` with the option `clip`. */
   readonly norm?: number
+  /** Milliseconds that `step` waited for averaged gradients after the backward passes. */
+  readonly waited?: number
   /** The most micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }

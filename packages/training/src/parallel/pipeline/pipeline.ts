@@ -170,14 +170,16 @@ export class Pipeline {
       const shared = this.#share(trained.loss / examples, 0)
       // an error of the update takes precedence over one of the exchange of losses
       shared.catch(() => undefined)
+      const computed = monotonicNow()
       const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
+      const waited = monotonicNow() - computed
       const norm = await this.#limit(averaged)
       const start = monotonicNow()
       if (averaging === undefined) optimizer.step(this.parameters, averaged)
       else await averaging.update(optimizer, averaged)
       this.recorder.record('optimizer', start, monotonicNow())
       const [loss] = await shared
-      return { loss, peakInFlight, ...(norm !== undefined && { norm }) }
+      return { loss, peakInFlight, waited, ...(norm !== undefined && { norm }) }
     })
   }
 
