@@ -18,7 +18,7 @@ interface LayersWeight {
 
 /** The properties of a `tf.LayersModel` that a trainer uses. */
 export interface LayersModel {
-  readonly trainableWeights: readonly LayersWeight[]
+  readonly layers: readonly { readonly trainableWeights: readonly LayersWeight[] }[]
   apply(x: Tensor, options?: { readonly training?: boolean }): unknown
   getClassName(): string
 }
@@ -68,20 +68,22 @@ function isModule(model: TrainableModel): model is Module {
 class LayersModule implements Module {
   readonly parameters: readonly Parameter[]
   readonly #model: LayersModel
+  readonly #weights: LayersWeight[] = []
 
   constructor(model: LayersModel) {
     this.#model = model
-    const names = new Set<string>()
-    this.parameters = model.trainableWeights.map((weight, i) => {
-      const known = weight.originalName
-      const name = names.has(known) ? `${String(i)}.${known}` : known
-      names.add(name)
-      // A copy: the variable of tf.layers stays what it was until `restore`.
-      const value = tf.keep(tf.clone(weight.read()))
-      const parameter = { name, shape: weight.shape as readonly number[], value }
-      weight.read = () => parameter.value
-      return parameter
-    })
+    // Not the names of tf.layers, which counts the layers of a process.
+    this.parameters = model.layers.flatMap(({ trainableWeights }, index) =>
+      trainableWeights.map((weight) => {
+        const name = `layers.${String(index)}.${weight.originalName.split('/').at(-1)!}`
+        // A copy: the variable of tf.layers stays what it was until `restore`.
+        const value = tf.keep(tf.clone(weight.read()))
+        const parameter = { name, shape: weight.shape as readonly number[], value }
+        this.#weights.push(weight)
+        weight.read = () => parameter.value
+        return parameter
+      }),
+    )
   }
 
   forward(x: Tensor): Tensor {
@@ -90,7 +92,7 @@ class LayersModule implements Module {
 
   /** Gives the model its trained weights, which it keeps when the parameters are disposed. */
   restore(): void {
-    for (const [i, weight] of this.#model.trainableWeights.entries()) {
+    for (const [i, weight] of this.#weights.entries()) {
       delete (weight as Partial<LayersWeight>).read
       weight.write(this.parameters[i]!.value)
     }
