@@ -86,8 +86,9 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   let step = 0
   for (const examples of training.batches(train, { batch, seed, epoch, share: [rank, size] })) {
     if (step >= steps) break
-    // shares of a batch are consecutive
-    const row = Math.floor((rank * batch) / size)
+    // shares of a batch are consecutive, and the last batch may be smaller
+    const whole = Math.min(batch, train.size - step * batch)
+    const row = Math.floor((rank * whole) / size)
     optimizer.learningRate = rate(epoch * steps + step)
     loss[0]! += backward(examples, epoch * steps + step, row)
     optimizer.step(model.parameters, await replica.gradients(examples.size))
