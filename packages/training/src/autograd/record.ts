@@ -11,6 +11,7 @@ import {
   type RecordOptions,
 } from '../model/recording.ts'
 import { registerGradients } from '../tfjs/tfjs.ts'
+import { registerEinsumGradient } from './einsum-gradient.ts'
 import { testTape } from './self-test.ts'
 import { captureTape, disposeTape } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
@@ -70,6 +71,7 @@ let isPrepared = false
 function prepareTape(): void {
   if (isPrepared) return
   registerGradients()
+  registerEinsumGradient()
   onHostBackend(() => {
     testTape(recordOnTape)
   })

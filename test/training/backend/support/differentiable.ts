@@ -299,12 +299,29 @@ const products: readonly Case[] = [
   },
 ]
 
+const einsum = (equation: string, ...inputs: number[][]): Case => ({
+  kernel: 'Einsum',
+  note: equation,
+  inputs,
+  compute: (...tensors) => tf.einsum(equation, ...tensors),
+})
+
+const einsums: readonly Case[] = [
+  einsum('bij,jk->bik', [2, 3, 4], [4, 5]),
+  einsum('bqhc,bkhc->bhqk', [2, 3, 2, 4], [2, 5, 2, 4]),
+  einsum('ij,kl->kjil', [2, 3], [4, 5]),
+  einsum('i,i->', [5], [5]),
+  einsum('ijk->kj', [2, 3, 4]),
+  einsum('ij->', [2, 3]),
+]
+
 export const cases: readonly Case[] = [
   ...flat,
   ...elementwise,
   ...reductions,
   ...shapes,
   ...products,
+  ...einsums,
   ...imageCases,
 ]
 

@@ -9,7 +9,7 @@ import type { WasmModule } from './tfjs-wasm.ts'
  * Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor. Its MaxPool3DGrad is
  * wrong for windows without a positive value.
  */
-const KERNELS = ['Conv3DBackpropInputV2', 'Einsum', 'MaxPool3DGrad']
+const KERNELS = ['Conv3DBackpropInputV2', 'MaxPool3DGrad']
 
 /** The part of the cpu backend that is used here (tfjs-backend-cpu 4.22, `backend_cpu.ts`). */
 interface CpuBackend {

@@ -1,6 +1,7 @@
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { registerWasm, tf } from '../../tfjs/tfjs.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
+import { installEinsum } from './einsum.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import {
@@ -30,6 +31,7 @@ export async function loadWasm(): Promise<BackendFacts> {
     installOneHot()
     installSharedIdentity()
     installWindowGradients()
+    installEinsum()
     installCpuKernels()
     trackPacking()
   }

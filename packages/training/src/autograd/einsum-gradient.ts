@@ -1,0 +1,41 @@
+import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import { contract, type Term } from '../tfjs/einsum.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+/**
+ * Registers a gradient of tf.einsum, which TensorFlow.js lacks. That of an operand is another einsum: of
+ * the gradient of the output and the other operand.
+ */
+export function registerEinsumGradient(): void {
+  tf.registerGradient({
+    kernelName: 'Einsum',
+    saveAllInputs: true,
+    gradFunc: (dy, saved, attrs) => einsumGradients(dy as Tensor, saved, attrs),
+  })
+}
+
+function einsumGradients(dy: Tensor, operands: readonly Tensor[], attrs: NamedAttrMap) {
+  const equation = (attrs['equation'] as string).replace(/\s/g, '')
+  const [inputs, output] = equation.split('->') as [string, string]
+  const labels = inputs.split(',')
+  const terms = operands.map((tensor, i): Term => ({ tensor, labels: labels[i]! }))
+  const ofOutput = { tensor: dy, labels: output }
+  return Object.fromEntries(
+    terms.map((term, i): [string, () => Tensor] => {
+      const others = terms.filter((_, k) => k !== i)
+      return [String(i), () => gradientOf(term, [ofOutput, ...others])]
+    }),
+  )
+}
+
+function gradientOf({ tensor, labels }: Term, factors: readonly Term[]): Tensor {
+  const isKnown = Array.from(labels).map((label) =>
+    factors.some((term) => term.labels.includes(label)),
+  )
+  const known = Array.from(labels)
+    .filter((_, axis) => isKnown[axis])
+    .join('')
+  // along an axis that was only summed over, all values have the same gradient
+  const shape = tensor.shape.map((size, axis) => (isKnown[axis] ? size : 1))
+  return tf.broadcastTo(tf.reshape(contract(factors, known), shape), tensor.shape)
+}

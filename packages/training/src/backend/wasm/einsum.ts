@@ -1,0 +1,24 @@
+import type { KernelFunc, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { contract } from '../../tfjs/einsum.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+
+interface EinsumCall {
+  /** Tensors: the engine passes those of the operation. */
+  readonly inputs: readonly Tensor[]
+  readonly attrs: { readonly equation: string }
+}
+
+/** Adds the kernel Einsum, which the wasm backend lacks. */
+export function installEinsum(): void {
+  const kernelFunc = einsum as unknown as KernelFunc
+  tf.registerKernel({ kernelName: 'Einsum', backendName: 'wasm', kernelFunc })
+}
+
+function einsum({ inputs, attrs }: EinsumCall): TensorInfo {
+  const { decodeEinsumEquation, checkEinsumDimSizes } = tf.backend_util
+  const { allDims, idDims } = decodeEinsumEquation(attrs.equation, inputs.length)
+  checkEinsumDimSizes(allDims.length, idDims, [...inputs])
+  const [operands, output] = attrs.equation.replace(/\s/g, '').split('->') as [string, string]
+  const terms = operands.split(',').map((labels, i) => ({ tensor: inputs[i]!, labels }))
+  return contract(terms, output)
+}

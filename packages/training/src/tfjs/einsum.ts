@@ -1,0 +1,66 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { sizeOf } from './host-arrays.ts'
+import { tf } from './tfjs.ts'
+
+/** A tensor, and a letter for each of its axes. */
+export interface Term {
+  readonly tensor: Tensor
+  readonly labels: string
+}
+
+/**
+ * The sum over all axes that are not in `output` of the products of one or two terms, as a batch of
+ * matrix products. The caller disposes it.
+ */
+export function contract(terms: readonly Term[], output: string): Tensor {
+  return tf.tidy(() => {
+    const [a, b] = terms.map((term, i) => {
+      const others = terms.filter((_, k) => k !== i).map(({ labels }) => labels)
+      return summed(term, others.join('') + output)
+    })
+    return ordered(b === undefined ? a! : product(a!, b, output), output)
+  })
+}
+
+/** Sums over the axes that nothing else has. */
+function summed({ tensor, labels }: Term, others: string): Term {
+  const axes = Array.from(labels).flatMap((label, axis) => (others.includes(label) ? [] : [axis]))
+  if (axes.length === 0) return { tensor, labels }
+  return { tensor: tf.sum(tensor, axes), labels: pick(labels, (label) => others.includes(label)) }
+}
+
+/** One product for each index of the axes that both terms and the output have. */
+function product(a: Term, b: Term, output: string): Term {
+  const isShared = (label: string): boolean => a.labels.includes(label) && b.labels.includes(label)
+  const batch = pick(a.labels, (label) => isShared(label) && output.includes(label))
+  const inner = pick(a.labels, (label) => isShared(label) && !output.includes(label))
+  const rows = pick(a.labels, (label) => !isShared(label))
+  const columns = pick(b.labels, (label) => !isShared(label))
+  const left = sizesOf(a)
+  const right = sizesOf(b)
+  const extent = (labels: string): number[] =>
+    Array.from(labels).map((label) => left.get(label) ?? right.get(label)!)
+  const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
+  const tensor = tf.matMul(
+    tf.reshape(ordered(a, batch + rows + inner), [count!, m!, k!]),
+    tf.reshape(ordered(b, batch + inner + columns), [count!, k!, n!]),
+  )
+  const labels = batch + rows + columns
+  return { tensor: tf.reshape(tensor, extent(labels)), labels }
+}
+
+function ordered({ tensor, labels }: Term, order: string): Tensor {
+  if (labels === order) return tf.clone(tensor)
+  return tf.transpose(
+    tensor,
+    Array.from(order).map((label) => labels.indexOf(label)),
+  )
+}
+
+function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
+  return new Map(Array.from(labels).map((label, axis) => [label, tensor.shape[axis]!]))
+}
+
+function pick(labels: string, takes: (label: string) => boolean): string {
+  return Array.from(labels).filter(takes).join('')
+}
