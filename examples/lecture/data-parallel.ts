@@ -8,6 +8,8 @@
 //
 // The second loop lets `dataParallel` do that: it averages gradients in buckets, while the backward pass
 // still computes those of earlier layers. This is one line before the loop, and none for the gradients.
+//
+// The third loop is one line: `trainer` does all of it.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import {
@@ -15,9 +17,11 @@ import {
   allReduceTensor,
   dataParallel,
   loadBackend,
+  meanSquaredError,
   record,
   sumInto,
   tf,
+  trainer,
   type Parameter,
   type Tensor,
 } from '@tsrun/training'
@@ -100,15 +104,32 @@ for (let step = 0; step < steps; step++) {
   for (const done of [outputGradient, outputs, loss]) done.dispose()
 }
 
+// The same with `trainer`. The mean square is the mean squared error beside zeros.
+const last = makeParameters()
+const run = await trainer(
+  {
+    parameters: last,
+    forward: (x) => last.reduce((h, { value }) => layer(h, value), x),
+  },
+  { mesh: group, optimizer: new AdamW({ learningRate: 1e-3 }), loss: meanSquaredError },
+)
+const zeros = tf.zeros([share, width])
+
+for (let step = 0; step < steps; step++) await run.step({ inputs: data, labels: zeros })
+
 const parameters = await Promise.all(params.map(({ value }) => digestOf(value)))
-const ofOthers = await Promise.all(others.map(({ value }) => digestOf(value)))
-const difference = Math.max(...parameters.map(({ norm }, i) => Math.abs(norm - ofOthers[i]!.norm)))
+const ofOthers = await Promise.all([...others, ...last].map(({ value }) => digestOf(value)))
+const differences = ofOthers.map(({ norm }, i) => Math.abs(norm - parameters[i % layers]!.norm))
+const difference = Math.max(...differences)
 const everyone = await group.allGatherObject(JSON.stringify(parameters))
 const isSame = everyone.every((each) => each === everyone[0])
 if (rank === 0) {
   console.log(`The parameters are ${isSame ? '' : 'NOT '}the same on all ranks.`)
-  console.log(`With dataParallel their norms differ by ${difference.toExponential(1)}.`)
+  console.log(
+    `With dataParallel and trainer their norms differ by at most ${difference.toExponential(1)}.`,
+  )
 }
 await printOutcomes(group, { losses, activations, parameters }, { isSame, difference })
+run.dispose()
 replica.dispose()
 await group.destroy()
