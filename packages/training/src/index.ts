@@ -5,6 +5,8 @@ export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/
 export { loadBackend } from './backend/load.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
+export * from './metrics/index.ts'
+export * from './models/index.ts'
 export { disposeModule, parametersOf, type Module } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
@@ -23,7 +25,7 @@ export {
   type EmbeddingOptions,
   type Positions,
 } from './nn/embedding.ts'
-export { GPT, gpt, type GPTOptions } from './nn/gpt.ts'
+export { GPT, gpt, type CompleteGPTOptions, type GPTOptions } from './nn/gpt.ts'
 export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'
@@ -72,4 +74,3 @@ export {
 } from './tfjs/host-arrays.ts'
 export { tf, type Tensor } from './tfjs/tfjs.ts'
 export * from './trainer/index.ts'
-export type { MetricLog } from './metrics/metric-log.ts'

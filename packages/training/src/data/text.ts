@@ -6,9 +6,14 @@ import { endsOfShare, orderRules, shareRule, type Share } from './order.ts'
 
 /** A long sequence of tokens. */
 export interface Text {
-  readonly tokens: Uint8Array
+  readonly tokens: Uint8Array | Uint16Array | Uint32Array
   /** The number of different tokens. */
   readonly vocabulary: number
+}
+
+/** A text whose tokens are bytes. */
+export interface ByteText extends Text {
+  readonly tokens: Uint8Array
 }
 
 export interface TextOptions {

@@ -34,6 +34,7 @@ export interface Module {
 }
 
 type ModuleKind =
+  | 'gpt'
   | 'attention'
   | 'linear'
   | 'joint-linear'
@@ -42,6 +43,7 @@ type ModuleKind =
   | 'head'
   | 'column-parallel'
   | 'sequence-parallel'
+  | 'vocab-parallel-head'
 
 /** A module that can compute with other tensors in place of its parameters. */
 export interface Separable extends Module {

@@ -18,8 +18,14 @@ export interface GPTOptions {
   readonly heads?: number
   /** The number of values for each token between the blocks; default 128. */
   readonly width?: number
+  /** The number of hidden values of a feed-forward network; default 4 x `width`. */
+  readonly hidden?: number | undefined
   /** Whether the last layer shares the table of the embedding, as in GPT-2; default false. */
   readonly tied?: boolean
+  /** Added to the variance in each LayerNorm; default 1e-5. */
+  readonly epsilon?: number
+  /** The standard deviation of the initial weights; default 0.02. */
+  readonly deviation?: number
   /** Initial values depend only on it and on the names of the parameters; default 0. */
   readonly seed?: number
   /** Builds only the blocks [from, to); default all. */
@@ -32,13 +38,13 @@ const readOptions = declareOptions({
   layers: count({ from: 1 }).default(4),
   heads: count({ from: 1 }).default(4),
   width: count({ from: 1 }).default(128),
+  hidden: count({ from: 1 }).optional(),
   tied: flag().default(false),
+  epsilon: number({ above: 0 }).default(1e-5),
+  deviation: number({ from: 0 }).default(0.02),
   seed: number().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<GPTOptions>)
-
-/** The standard deviation of the initial weights. */
-const DEVIATION = 0.02
 
 /**
  * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block also
@@ -52,44 +58,52 @@ const DEVIATION = 0.02
  * 3 width], and its bias likewise. With tied weights, the parts with the first and the last block have
  * a `wte.weight` each, whose gradients have to be summed.
  *
- * The initial weights are uniform, with standard deviation 0.02; for those that lead back to the
- * residual stream, 0.02 / sqrt(2 layers).
+ * The initial weights are uniform, with standard deviation `deviation`; for those that lead back to the
+ * residual stream, `deviation` / sqrt(2 layers).
  *
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
 export class GPT implements Module {
+  readonly kind = 'gpt'
   readonly children: Record<string, Module>
   readonly range: readonly [from: number, to: number]
+  /** The largest number of tokens in a sequence. */
+  readonly block: number
 
   constructor(options: GPTOptions = {}) {
     const complete = readOptions(options)
-    const { vocabulary, block, layers, heads, width, tied, seed } = complete
+    const { vocabulary, block, layers, heads, width, hidden, tied, seed, deviation } = complete
+    const { epsilon } = complete
     if (width % heads !== 0) {
       const expected = `a multiple of the ${String(heads)} heads`
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
     }
     const [from, to] = checkRange(complete.range, layers)
     this.range = [from, to]
+    this.block = block
     this.children = {}
     let table: Parameter | undefined
     if (from === 0) {
-      const tokens = new Embedding({ name: 'wte', count: vocabulary, width, seed })
+      const tokens = new Embedding({ name: 'wte', count: vocabulary, width, seed, deviation })
       table = tokens.weight
       this.children['wte'] = tokens
-      this.children['wpe'] = new PositionEmbedding({ name: 'wpe', count: block, width, seed })
+      const positions = { name: 'wpe', count: block, width, seed, deviation }
+      this.children['wpe'] = new PositionEmbedding(positions)
     }
     for (let i = from; i < to; i++) {
-      const outputDeviation = DEVIATION / Math.sqrt(2 * layers)
+      const outputDeviation = deviation / Math.sqrt(2 * layers)
       const name = `h.${String(i)}`
-      const deviation = DEVIATION
-      this.children[name] = new Block({ name, width, heads, seed, deviation, outputDeviation })
+      this.children[name] = new Block({
+        ...{ name, width, heads, seed, epsilon, deviation, outputDeviation },
+        ...(hidden !== undefined && { hidden }),
+      })
     }
     if (to === layers) {
-      this.children['ln_f'] = new LayerNorm({ name: 'ln_f', width })
+      this.children['ln_f'] = new LayerNorm({ name: 'ln_f', width, epsilon })
       const name = tied ? 'wte.weight' : 'lm_head.weight'
       const own = tied ? table : undefined
       this.children['lm_head'] = new Head(
-        own ?? tableParameter(name, [vocabulary, width], seed, DEVIATION),
+        own ?? tableParameter(name, [vocabulary, width], seed, deviation),
       )
     }
   }
@@ -112,16 +126,26 @@ export class GPT implements Module {
   }
 }
 
+/** The options of a `GPT`, complete. */
+export type CompleteGPTOptions = Omit<ReturnType<typeof readOptions>, 'range'>
+
 /**
  * A recipe for a `GPT`, for `pipeline`. It allocates nothing until the whole model or a slice is built.
  *
  * @throws ERR_TSR_ARGUMENT for an invalid or unknown option
  */
 export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
-  const { layers } = readOptions(options)
+  const complete: CompleteGPTOptions = readOptions(options)
   return {
-    layers,
+    layers: complete.layers,
+    /** The options, with the defaults of those that were left out. */
+    options: complete,
     build: () => new GPT(options),
     slice: (from: number, to: number) => new GPT({ ...options, range: [from, to] }),
   }
+}
+
+/** Whether it is a GPT, or a part of one. */
+export function isGPT(module: Module): module is GPT {
+  return module.kind === 'gpt'
 }

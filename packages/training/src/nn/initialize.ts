@@ -62,6 +62,8 @@ export function uniformValues(
   length: number,
   limit: number,
 ): Float32Array {
+  // for values that are replaced at once: those of a large model take seconds
+  if (limit === 0) return new Float32Array(length)
   const next = generator(name, seed)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
 }

@@ -7,6 +7,13 @@ import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
 
+export interface BlockOptions extends AttentionOptions {
+  /** The number of hidden values of the feed-forward network; default 4 x width. */
+  readonly hidden?: number
+  /** Added to the variance in each LayerNorm; default 1e-5. */
+  readonly epsilon?: number
+}
+
 /**
  * A transformer block of GPT-2: attention and a feed-forward network, each applied to the output of a
  * LayerNorm and added to the input.
@@ -14,12 +21,12 @@ import { Linear } from './linear.ts'
 export class Block implements Module {
   readonly children: Record<'ln_1' | 'attn' | 'ln_2' | 'mlp', Module>
 
-  constructor(options: AttentionOptions) {
-    const { name, width } = options
+  constructor(options: BlockOptions) {
+    const { name, width, epsilon = 1e-5 } = options
     this.children = {
-      ln_1: new LayerNorm({ name: `${name}.ln_1`, width }),
+      ln_1: new LayerNorm({ name: `${name}.ln_1`, width, epsilon }),
       attn: new CausalSelfAttention({ ...options, name: `${name}.attn` }),
-      ln_2: new LayerNorm({ name: `${name}.ln_2`, width }),
+      ln_2: new LayerNorm({ name: `${name}.ln_2`, width, epsilon }),
       mlp: new FeedForward({ ...options, name: `${name}.mlp` }),
     }
   }

@@ -1,3 +1,4 @@
+import { closeSync, openSync, readSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { tsrError } from '@tsrun/core'
 import { toFloat32, toValues, type TensorValues } from './dtypes.ts'
@@ -17,6 +18,8 @@ export interface SafetensorsFile extends SafetensorsHeader {
   read(name: string): Promise<TensorValues>
   /** The values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
   readFloats(name: string): Promise<Float32Array>
+  /** The same without waiting, also after `close`. */
+  readFloatsSync(name: string): Float32Array
   close(): Promise<void>
 }
 
@@ -90,8 +93,18 @@ class OpenFile implements SafetensorsFile {
   }
 
   async readFloats(name: string): Promise<Float32Array> {
+    return this.#floats(name, await this.read(name))
+  }
+
+  readFloatsSync(name: string): Float32Array {
+    const { dtype, begin, end } = this.entry(name)
+    const bytes = readBytesSync(this.path, this.#start + begin, this.#start + end)
+    return this.#floats(name, toValues(dtype, bytes))
+  }
+
+  #floats(name: string, values: TensorValues): Float32Array {
     const { dtype } = this.entry(name)
-    const floats = toFloat32(dtype, await this.read(name))
+    const floats = toFloat32(dtype, values)
     if (floats !== undefined) return floats
     throw damaged(this.path, `${name} is ${dtype}, but floating-point numbers are expected`)
   }
@@ -116,6 +129,22 @@ async function readBytes(file: FileHandle, begin: number, end: number): Promise<
     const { bytesRead } = await file.read(bytes, at, length, begin + at)
     if (bytesRead === 0) throw new Error('the file ends before the end of the tensor')
     at += bytesRead
+  }
+  return bytes.buffer
+}
+
+function readBytesSync(path: string, begin: number, end: number): ArrayBuffer {
+  const bytes = Buffer.allocUnsafeSlow(end - begin)
+  const file = openSync(path, 'r')
+  try {
+    for (let at = 0; at < bytes.length;) {
+      const length = Math.min(bytes.length - at, 1 << 30)
+      const bytesRead = readSync(file, bytes, at, length, begin + at)
+      if (bytesRead === 0) throw damaged(path, 'the file ends before the end of the tensor')
+      at += bytesRead
+    }
+  } finally {
+    closeSync(file)
   }
   return bytes.buffer
 }

@@ -76,6 +76,23 @@ export class StageWorker {
   /** Runs the forward passes only. @returns sums over the batch, on the last stage */
   async evaluate(batch: Microbatches): Promise<{ loss: number; correct: number }> {
     const sums = { loss: 0, correct: 0 }
+    await this.infer(batch, async (stage, output, microbatch) => {
+      const { loss, correct } = await stage.score(output, batch.labels(microbatch))
+      sums.loss += loss
+      sums.correct += correct
+    })
+    return sums
+  }
+
+  /**
+   * Runs the forward passes only.
+   *
+   * @param take - called with the output of each micro-batch of the last stage, which is disposed after it
+   */
+  async infer(
+    batch: Microbatches,
+    take: (stage: PipelineStage, output: Tensor, microbatch: number) => Promise<void>,
+  ): Promise<void> {
     const visits = [...this.#stages.keys()].flatMap((stage) =>
       [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
     )
@@ -87,17 +104,13 @@ export class StageWorker {
       if (index > 0) await this.#activations.arrive(coming)
       const output = stage.infer(this.#input(coming, batch))
       try {
-        if (index === this.#last) {
-          const { loss, correct } = await stage.score(output, batch.labels(microbatch))
-          sums.loss += loss
-          sums.correct += correct
-        } else await this.#sendForward(action, output)
+        if (index === this.#last) await take(stage, output, microbatch)
+        else await this.#sendForward(action, output)
       } finally {
         output.dispose()
       }
     }
     await this.#activations.end()
-    return sums
   }
 
   dispose(): void {

@@ -6,6 +6,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Averaging } from '../gradients/averaging.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
 import { Calls } from './calls.ts'
@@ -199,6 +200,34 @@ export class Pipeline {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
         const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
         return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
+      } finally {
+        parts.dispose()
+      }
+    })
+  }
+
+  /**
+   * Runs inputs forward through all stages, for outputs that are not class scores, or without labels:
+   * for example to generate text.
+   *
+   * @param inputs - of one shape on all ranks; the first stage reads their values
+   * @param read - called on the rank of the last stage with the outputs, which are disposed after it
+   * @returns what `read` has returned, on all ranks: anything that `broadcastObject` sends
+   */
+  async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
+    return await this.#calls.alone('infer', async () => {
+      // nothing reads labels
+      const parts = cutBatch({ inputs, labels: inputs }, 1, { isFirst: true, isLast: false })
+      try {
+        return await this.#pass(async () => {
+          let result: T | undefined
+          await this.#worker.infer(parts, async (_stage, outputs) => {
+            result = await read(outputs)
+          })
+          return await this.#group.broadcastObject(result as T, this.#lastRank, {
+            label: 'outputs',
+          })
+        })
       } finally {
         parts.dispose()
       }

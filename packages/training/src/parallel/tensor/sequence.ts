@@ -15,17 +15,23 @@ import { inOnePiece } from './record-segments.ts'
  */
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'
-  readonly #layer: Separable
+  /** The layer that runs on the parts. */
+  readonly layer: Separable
   readonly #context: LayerContext
 
   constructor(layer: Separable, context: LayerContext) {
-    this.#layer = layer
+    this.layer = layer
     this.#context = context
     if (hasPositions(layer)) layer.positions = partOf(layer.positions, context.group)
   }
 
+  /** The number of ranks that share each sequence. */
+  get ranks(): number {
+    return this.#context.group.size
+  }
+
   get parameters(): readonly Parameter[] {
-    return this.#layer.parameters
+    return this.layer.parameters
   }
 
   segments(): readonly Segment[] {
@@ -35,8 +41,12 @@ export class SequenceParallel implements Module {
   /** @param x - [batch, length / size, width] */
   forward(x: Tensor): Tensor {
     const values = this.parameters.map(({ value }) => value)
-    return this.#layer.forwardWith(copyTogether(values, this.#context), x)
+    return this.layer.forwardWith(copyTogether(values, this.#context), x)
   }
+}
+
+export function isSequenceParallel(module: Module): module is SequenceParallel {
+  return module.kind === 'sequence-parallel'
 }
 
 /** Copies tensors to all ranks, so that their gradients are summed in one operation. */

@@ -56,6 +56,7 @@ export class VocabParallelEmbedding implements Module {
 
 /** Each rank computes the scores of its part of the vocabulary: [..., this part's size]. */
 export class VocabParallelHead implements Module {
+  readonly kind = 'vocab-parallel-head'
   readonly parameters: readonly [weight: Parameter]
   readonly #context: LayerContext
   readonly #enter: typeof copyToRanks
@@ -80,6 +81,26 @@ export class VocabParallelHead implements Module {
     const whole = this.#enter(x, group, `${name}: input`)
     return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
   }
+
+  /**
+   * The scores of the whole vocabulary, the same on all ranks, from those of this rank's part. For
+   * generation; losses are computed from the parts.
+   *
+   * @param part - the output of `forward` at one position: [..., this part's size]
+   */
+  async wholeScores(part: Float32Array): Promise<Float32Array> {
+    const { shard, shape } = this.parameters[0]
+    const { group, name } = this.#context
+    const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
+    try {
+      // the parts may have different sizes, and the sum with zeros is exact
+      all.fill(0).set(part, shard?.offset ?? 0)
+      await group.allReduce(all, { label: `${name}: scores` })
+      return all.slice()
+    } finally {
+      group.free(all)
+    }
+  }
 }
 
 /** Row indices in this rank's part of the table, and 1 for each token that it has, otherwise 0. */
@@ -97,4 +118,8 @@ function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: 
     [...ids.shape, 1],
   )
   return { own, here }
+}
+
+export function isVocabParallelHead(module: Module): module is VocabParallelHead {
+  return module.kind === 'vocab-parallel-head'
 }

@@ -1,0 +1,96 @@
+import { access, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tsrError } from '@tsrun/core'
+import { INDEX } from './contents.ts'
+import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
+
+const HUB_INDEX = 'model.safetensors.index.json'
+const HUB_FILE = 'model.safetensors'
+
+/** The tensors of a model, in one or several safetensors files. */
+export interface ModelFiles {
+  readonly path: string
+  readonly names: readonly string[]
+  shapeOf(name: string): readonly number[]
+  readFloats(name: string): Promise<Float32Array>
+  /** The same without waiting, also after `close`. */
+  readFloatsSync(name: string): Float32Array
+  close(): Promise<void>
+}
+
+/**
+ * Opens a model as the Hugging Face Hub stores it: a file, or a folder with `model.safetensors` or with
+ * several files that `model.safetensors.index.json` lists.
+ *
+ * @throws ERR_TSR_SAFETENSORS
+ */
+export async function openModelFiles(path: string): Promise<ModelFiles> {
+  const files: SafetensorsFile[] = []
+  try {
+    for (const file of await listFiles(path)) files.push(await openSafetensors(file))
+  } catch (error) {
+    await Promise.all(files.map((file) => file.close()))
+    throw error
+  }
+  const fileOf = new Map(
+    files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
+  )
+  const find = (tensor: string): SafetensorsFile => {
+    const file = fileOf.get(tensor)
+    if (file !== undefined) return file
+    const found = describeNames([...fileOf.keys()])
+    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
+  }
+  return {
+    path,
+    names: [...fileOf.keys()],
+    shapeOf: (name) => find(name).entry(name).shape,
+    readFloats: async (name) => await find(name).readFloats(name),
+    readFloatsSync: (name) => find(name).readFloatsSync(name),
+    async close() {
+      await Promise.all(files.map((file) => file.close()))
+    },
+  }
+}
+
+async function listFiles(path: string): Promise<string[]> {
+  const found = await stat(path).catch((error: unknown) => {
+    const { message: problem } = error as Error
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem }, { cause: error })
+  })
+  if (!found.isDirectory()) return [path]
+  const index = join(path, HUB_INDEX)
+  if (!(await exists(index))) {
+    const single = join(path, HUB_FILE)
+    if (await exists(single)) return [single]
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await problemOf(path) })
+  }
+  const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
+  if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
+    return Array.from(names, (name) => join(path, name))
+  }
+  throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
+}
+
+/** Why a folder is not a model. */
+async function problemOf(path: string): Promise<string> {
+  if (await exists(join(path, INDEX))) return 'it is a checkpoint, which loadCheckpoint loads'
+  return `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** The files of an index by tensor name; empty if `index` is not one. */
+function weightMap(index: string): Record<string, string> {
+  try {
+    const content = JSON.parse(index) as { weight_map?: Record<string, string> } | null
+    return content?.weight_map ?? {}
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,203 @@
+import { readFileSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { extname, join } from 'node:path'
+import { choice, count, declareOptions, number, tsrError, where, type Rules } from '@tsrun/core'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { examples, type Examples } from './examples.ts'
+import { importOptional } from './optional-package.ts'
+
+export interface ImageFolderOptions {
+  /** Images of another height and width are scaled. */
+  readonly size: readonly [height: number, width: number]
+  /** 1 for gray, 3 for red, green and blue; default 3. */
+  readonly channels?: 1 | 3
+  /** The mean of each channel, of values from 0 to 1; default 0. */
+  readonly mean?: number
+  /** The standard deviation of each channel; default 1. */
+  readonly deviation?: number
+}
+
+const readOptions = declareOptions({
+  size: where<readonly [number, number]>(
+    (value) =>
+      Array.isArray(value) &&
+      value.length === 2 &&
+      value.every((length) => Number.isSafeInteger(length) && length > 0),
+    '[height, width]',
+  ),
+  channels: choice([1, 3] as const).default(3),
+  mean: number().default(0),
+  deviation: number({ above: 0 }).default(1),
+} satisfies Rules<ImageFolderOptions>)
+
+/** Labeled images. */
+export interface ImageFolder extends Examples {
+  /** The names of the folders; the label of an image is the index of its folder. */
+  readonly classes: readonly string[]
+  /** The file of each example. */
+  readonly paths: readonly string[]
+}
+
+/** An image as decoded: `channels` bytes for each pixel. */
+interface Image {
+  readonly width: number
+  readonly height: number
+  readonly channels: number
+  readonly data: ArrayLike<number>
+  /** What white is. */
+  readonly white: number
+}
+
+/**
+ * Images in one folder for each class (like torchvision's ImageFolder): PNG by the package `fast-png`,
+ * JPEG by `jpeg-js`, which are installed beside the script. `inputs` is [height, width, channels]
+ * float32, (value / 255 - mean) / deviation; `labels` is int32.
+ *
+ * Images are decoded when they are first used, and are kept as bytes. So a rank decodes those of its
+ * share only.
+ *
+ * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images, or, when a batch is
+ *   made, when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
+ *
+ * @example
+ * const images = await imageFolder('flowers', { size: [64, 64] })
+ * for (const batch of batches(images, { batch: 32 })) await run.step(batch)
+ */
+export async function imageFolder(
+  directory: string,
+  options: ImageFolderOptions,
+): Promise<ImageFolder> {
+  const { size, channels, mean, deviation } = readOptions(options)
+  const { classes, paths, labels } = await listImages(directory)
+  const decode = await decodersFor(paths)
+  const shape = [...size, channels]
+  const each = sizeOf(shape)
+  const decoded: (Uint8Array | undefined)[] = paths.map(() => undefined)
+  const bytesOf = (index: number): Uint8Array => {
+    return (decoded[index] ??= resize(decode(paths[index]!), size, channels))
+  }
+  const scale = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255 - mean) / deviation)
+  const inputs = {
+    shape,
+    dtype: 'float32' as const,
+    read(indices: Int32Array, out: Float32Array) {
+      indices.forEach((index, row) => {
+        const bytes = bytesOf(index)
+        for (let i = 0; i < each; i++) out[row * each + i] = scale[bytes[i]!]!
+      })
+    },
+  }
+  count({ from: 1 }).check('the number of images', paths.length)
+  return { ...examples({ inputs, labels }, paths.length), classes, paths }
+}
+
+const KINDS: Readonly<Record<string, 'png' | 'jpeg'>> = {
+  ...{ '.png': 'png', '.jpg': 'jpeg', '.jpeg': 'jpeg' },
+}
+
+function kindOf(path: string): 'png' | 'jpeg' | undefined {
+  return KINDS[extname(path).toLowerCase()]
+}
+
+async function listImages(directory: string) {
+  const refuse = (problem: string, cause?: unknown) =>
+    tsrError('ERR_TSR_DATASET', { path: directory, problem }, { cause })
+  try {
+    const entries = await readdir(directory, { withFileTypes: true })
+    const classes = entries
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+      .sort()
+    const paths: string[] = []
+    const labels: number[] = []
+    for (const [label, name] of classes.entries()) {
+      const files = await readdir(join(directory, name), { recursive: true })
+      for (const file of files.filter(kindOf).sort()) {
+        paths.push(join(directory, name, file))
+        labels.push(label)
+      }
+    }
+    if (paths.length === 0) throw refuse('it has no folders with .png, .jpg or .jpeg files')
+    return { classes, paths, labels: Int32Array.from(labels) }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error
+    throw refuse((error as Error).message, error)
+  }
+}
+
+/** @returns a function that decodes a file */
+async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
+  const has = (kind: string): boolean => paths.some((path) => kindOf(path) === kind)
+  const png = has('png')
+    ? await importOptional('PNG images', 'fast-png', () => import('fast-png'))
+    : undefined
+  const jpeg = has('jpeg')
+    ? await importOptional('JPEG images', 'jpeg-js', () => import('jpeg-js'))
+    : undefined
+  return (path) => {
+    try {
+      const file = readFileSync(path)
+      if (kindOf(path) === 'jpeg') {
+        const { width, height, data } = jpeg!.default.decode(file, {
+          useTArray: true,
+          formatAsRGBA: false,
+        })
+        return { width, height, data, channels: 3, white: 255 }
+      }
+      const image = png!.decode(file)
+      const { width, height, depth } = image
+      const colors = image.palette?.[0]?.length
+      const data = colors === undefined ? image.data : png!.convertIndexedToRgb(image)
+      const isWide = colors === undefined && depth === 16
+      const white = isWide ? 65_535 : colors === undefined && depth < 8 ? 2 ** depth - 1 : 255
+      return { width, height, data, channels: colors ?? image.channels, white }
+    } catch (error) {
+      const { message: problem } = error as Error
+      throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
+    }
+  }
+}
+
+/** Scales an image by linear interpolation between the centers of pixels, to bytes. */
+function resize(image: Image, [height, width]: readonly [number, number], channels: 1 | 3) {
+  const bytes = new Uint8Array(height * width * channels)
+  const [ys, xs] = [positions(image.height, height), positions(image.width, width)]
+  let to = 0
+  for (const y of ys) {
+    for (const x of xs) {
+      for (let channel = 0; channel < channels; channel++) {
+        const at = (row: number, column: number): number =>
+          sample(image, row, column, channel, channels)
+        const top = mix(at(y.low, x.low), at(y.low, x.high), x.share)
+        const bottom = mix(at(y.high, x.low), at(y.high, x.high), x.share)
+        bytes[to++] = Math.round((mix(top, bottom, y.share) * 255) / image.white)
+      }
+    }
+  }
+  return bytes
+}
+
+const mix = (a: number, b: number, share: number): number => a + (b - a) * share
+
+/** For each new position the two old ones around it, and the share of the second. */
+function positions(from: number, to: number) {
+  return Array.from({ length: to }, (_, i) => {
+    const at = Math.min(Math.max(((i + 0.5) * from) / to - 0.5, 0), from - 1)
+    const low = Math.floor(at)
+    return { low, high: Math.min(low + 1, from - 1), share: at - low }
+  })
+}
+
+/** A channel of a pixel; gray is computed as in ITU-R BT.601. Transparency is ignored. */
+function sample(
+  { data, width, channels: has }: Image,
+  row: number,
+  column: number,
+  channel: number,
+  channels: 1 | 3,
+): number {
+  const at = (row * width + column) * has
+  if (has <= 2) return data[at]!
+  if (channels === 3) return data[at + channel]!
+  return 0.299 * data[at]! + 0.587 * data[at + 1]! + 0.114 * data[at + 2]!
+}

@@ -1,0 +1,20 @@
+import { tsrError } from '@tsrun/core'
+
+/**
+ * Imports a package that only some users need.
+ *
+ * @param what - what needs it, for the error
+ * @throws ERR_TSR_PACKAGE_MISSING when it is not installed
+ */
+export async function importOptional<T>(
+  what: string,
+  packageName: string,
+  load: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await load()
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw cause
+    throw tsrError('ERR_TSR_PACKAGE_MISSING', { what, package: packageName }, { cause })
+  }
+}

@@ -1,0 +1,187 @@
+import { count, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
+import type { ExampleBatch } from './batches.ts'
+import { exampleBatch } from './batches.ts'
+import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
+import { prefetch } from './prefetch.ts'
+import { recordsIn } from './record-files.ts'
+import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
+
+export interface StreamOptions {
+  /** The parts of the data, for example files, in an order of your choice. */
+  readonly shards: readonly string[]
+  /** How fields are made of the records; see `examplesFrom`. */
+  readonly fields: FieldRules
+  /** The number of examples in a batch, over all ranks. */
+  readonly batch: number
+  /** See `batches`; default [0, 1]. */
+  readonly share?: Share
+  /**
+   * The number of records that are shuffled at a time, and kept in memory; the order of the shards is
+   * shuffled, too. Default 0: nothing is shuffled.
+   */
+  readonly shuffle?: number
+  /** The order depends only on it and on the epoch; default 0. */
+  readonly seed?: number
+  /** The batches that are read ahead; default 2. */
+  readonly prefetch?: number
+  /** The records of a shard; default: those of a .csv, .tsv, .jsonl, .ndjson or .parquet file. */
+  readonly open?: (shard: string) => AsyncIterable<DataRecord>
+}
+
+const readOptions = declareOptions({
+  shards: where<readonly string[]>(
+    (value) => Array.isArray(value) && value.length > 0,
+    'a list of at least one shard',
+  ),
+  fields: where<FieldRules>(
+    (value) => typeof value === 'object' && value !== null,
+    'rules by the names of fields, as { inputs: ..., labels: ... }',
+  ),
+  batch: count({ from: 1 }),
+  share: shareRule.default([0, 1]),
+  shuffle: count().default(0),
+  seed: orderRules.seed,
+  prefetch: count().default(2),
+  open: where<(shard: string) => AsyncIterable<DataRecord>>(
+    (value) => typeof value === 'function',
+    'a function that returns an async iterable',
+  ).default(recordsIn),
+} satisfies Rules<StreamOptions>)
+
+/** The position in a stream, to be saved in a checkpoint; the same on all ranks. */
+export interface StreamState {
+  readonly epoch: number
+  /** Where the records begin that are shuffled together: in which shard of the epoch's order, ... */
+  readonly shard: number
+  /** ... and at which of its records. */
+  readonly record: number
+  /** The number of such groups before it. */
+  readonly window: number
+  /** The examples of this group that all ranks together have got. */
+  readonly consumed: number
+  readonly seed: number
+}
+
+/** Batches of records that are read while they are used. */
+export interface StreamLoader extends AsyncIterable<ExampleBatch> {
+  /** The epoch that is under way or comes next. */
+  readonly epoch: number
+  /** The position after the last batch that was returned; batches that were read ahead do not count. */
+  state(): StreamState
+  /** Continues from a position exactly, on any number of ranks. The seed becomes that of the state. */
+  loadState(state: StreamState): void
+}
+
+interface Positioned {
+  readonly batch: ExampleBatch
+  readonly after: StreamState
+}
+
+/**
+ * Creates a source of batches from data that does not fit into memory. A `for await` loop runs to the end
+ * of the epoch, from where the loop before or the job before has stopped, and reads ahead while the
+ * loop's body runs.
+ *
+ * Every rank reads all records, and makes tensors of its share of each batch.
+ *
+ * @throws ERR_TSR_ARGUMENT; from the loop the errors of `open` and `examplesFrom`
+ *
+ * @example
+ * const loader = streamLoader({
+ *   shards: ['part-0.jsonl', 'part-1.jsonl'],
+ *   fields: { inputs: 'x', labels: 'y' },
+ *   ...{ batch: 32, shuffle: 10_000, share: [mesh.dp.rank, mesh.dp.size] },
+ * })
+ * for await (const batch of loader) await run.step(batch)
+ */
+export function streamLoader(options: StreamOptions): StreamLoader {
+  const complete = readOptions(options)
+  let state: StreamState = {
+    ...{ epoch: 0, shard: 0, record: 0, window: 0, consumed: 0 },
+    seed: complete.seed,
+  }
+  return {
+    get epoch() {
+      return state.epoch
+    },
+    state: () => state,
+    loadState(next) {
+      for (const key of ['epoch', 'shard', 'record', 'window', 'consumed'] as const) {
+        count().check(`${key} of the state`, (next as Partial<StreamState> | null)?.[key])
+      }
+      orderRules.seed.check('seed of the state', next.seed)
+      count({ to: complete.shards.length }).check('shard of the state', next.shard)
+      state = next
+    },
+    async *[Symbol.asyncIterator]() {
+      const { epoch, seed } = state
+      for await (const { batch, after } of prefetch(
+        readBatches(complete, state),
+        complete.prefetch,
+      )) {
+        state = after
+        yield batch
+      }
+      state = { epoch: epoch + 1, shard: 0, record: 0, window: 0, consumed: 0, seed }
+    },
+  }
+}
+
+async function* readBatches(
+  options: ReturnType<typeof readOptions>,
+  from: StreamState,
+): AsyncGenerator<Positioned> {
+  const { batch: size, shuffle, share, fields, open } = options
+  const { epoch, seed } = from
+  const length = Math.ceil(Math.max(shuffle, 1) / size) * size
+  const order = epochOrder(options.shards.length, { seed, epoch, shuffle: shuffle > 0 })
+  const shards = Array.from(order, (index) => options.shards[index]!)
+  let { window, consumed } = from
+  for await (const { shard, record, records } of windowsOf(shards, open, from, length)) {
+    const key = { seed, epoch: epoch * 2 ** 20 + window, shuffle: shuffle > 0 }
+    const places = epochOrder(records.length, key)
+    for (; consumed < records.length; consumed = Math.min(consumed + size, records.length)) {
+      const whole = places.subarray(consumed, consumed + size)
+      const own = Array.from(
+        whole.subarray(...endsOfShare(share, whole.length)),
+        (i) => records[i]!,
+      )
+      const indices = Int32Array.from(own.keys())
+      const where = shards[Math.min(shard, shards.length - 1)]
+      const batch = exampleBatch(examplesFrom(own, fields, where), indices)
+      const after = { epoch, shard, record, window, consumed: consumed + whole.length, seed }
+      yield { batch, after }
+    }
+    consumed = 0
+    window++
+  }
+}
+
+/** Groups of `length` records, each with the position at which it begins. */
+async function* windowsOf(
+  shards: readonly string[],
+  open: (shard: string) => AsyncIterable<DataRecord>,
+  from: Pick<StreamState, 'shard' | 'record'>,
+  length: number,
+) {
+  let begin = { shard: from.shard, record: from.record }
+  let records: DataRecord[] = []
+  for (let shard = from.shard; shard < shards.length; shard++) {
+    let record = 0
+    const skipped = shard === from.shard ? from.record : 0
+    for await (const each of open(shards[shard]!)) {
+      if (record++ < skipped) continue
+      records.push(each)
+      if (records.length < length) continue
+      yield { ...begin, records }
+      begin = { shard, record }
+      records = []
+    }
+    if (skipped > record) {
+      const name = `shard ${shards[shard]!}`
+      const expected = `at least ${skipped}, as when the state was saved`
+      throw tsrError('ERR_TSR_ARGUMENT', { name, value: `${record} records`, expected })
+    }
+  }
+  if (records.length > 0) yield { ...begin, records }
+}

@@ -1,0 +1,71 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tsrError } from '@tsrun/core'
+import { importOptional } from './optional-package.ts'
+import type { Text } from './text.ts'
+
+/** Converts between texts and tokens. */
+export interface Tokenizer {
+  /** The number of different tokens. */
+  readonly vocabulary: number
+  encode(text: string): number[]
+  decode(tokens: ArrayLike<number>): string
+  /** A text for `textBatch` and `textBatches`, in the smallest array that holds the tokens. */
+  tokenize(text: string): Text
+}
+
+/** What is used of the package, whose declarations refer to paths of its own build. */
+interface HubPackage {
+  readonly Tokenizer: new (
+    description: object,
+    config: object,
+  ) => {
+    get_vocab(): ReadonlyMap<string, number>
+    encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: number[] }
+    decode(tokens: number[], options: { skip_special_tokens: boolean }): string
+  }
+}
+
+/**
+ * The tokenizer of a folder in the form of the Hugging Face Hub, by the package
+ * `@huggingface/tokenizers`, which is installed beside the script. The folder needs `tokenizer.json`;
+ * `tokenizer_config.json` is used if it is there.
+ *
+ * @throws ERR_TSR_DATASET when tokenizer.json is missing or invalid, ERR_TSR_PACKAGE_MISSING
+ *
+ * @example
+ * const tokenizer = await loadTokenizer('gpt2')
+ * const text = tokenizer.tokenize(await readFile('book.txt', 'utf8'))
+ * const recipe = gpt({ vocabulary: text.vocabulary })
+ */
+export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+  const { Tokenizer } = await importOptional(
+    'a tokenizer',
+    '@huggingface/tokenizers',
+    async () => (await import('@huggingface/tokenizers')) as unknown as HubPackage,
+  )
+  const path = join(folder, 'tokenizer.json')
+  try {
+    const description = JSON.parse(await readFile(path, 'utf8')) as object
+    const config = await readFile(join(folder, 'tokenizer_config.json'), 'utf8').catch(() => '{}')
+    const tokenizer = new Tokenizer(description, JSON.parse(config) as object)
+    const ids = [...tokenizer.get_vocab().values()]
+    const vocabulary = ids.reduce((largest, id) => Math.max(largest, id), 0) + 1
+    const encode = (text: string): number[] =>
+      tokenizer.encode(text, { add_special_tokens: false }).ids
+    return {
+      vocabulary,
+      encode,
+      decode: (tokens) => tokenizer.decode(Array.from(tokens), { skip_special_tokens: false }),
+      tokenize: (text) => ({ tokens: arrayFor(vocabulary).from(encode(text)), vocabulary }),
+    }
+  } catch (error) {
+    const { message: problem } = error as Error
+    throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
+  }
+}
+
+function arrayFor(vocabulary: number) {
+  if (vocabulary <= 2 ** 8) return Uint8Array
+  return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
+}

@@ -1,0 +1,154 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { count, declareOptions, type Rules } from '@tsrun/core'
+import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+
+export interface TrainTokenizerOptions {
+  /** The most tokens, at least 256; the text may have too few pairs for as many. */
+  readonly vocabulary: number
+  /** Pairs that occur less often do not become tokens; default 2. */
+  readonly minimum?: number
+}
+
+const readOptions = declareOptions({
+  vocabulary: count({ from: 256 }),
+  minimum: count({ from: 1 }).default(2),
+} satisfies Rules<TrainTokenizerOptions>)
+
+/** How GPT-2 divides a text; tokens do not reach across. */
+const WORD = /'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu
+
+/**
+ * Trains a byte-level BPE tokenizer like GPT-2's (Sennrich et al., 2016; Radford et al., 2019) on a text:
+ * the most frequent pair of tokens becomes a token, again and again. The result is that of Python's
+ * `tokenizers.ByteLevelBPETokenizer`.
+ *
+ * @param folder - gets `tokenizer.json`, which `loadTokenizer` and Python load
+ * @throws ERR_TSR_ARGUMENT, ERR_TSR_PACKAGE_MISSING without `@huggingface/tokenizers`
+ *
+ * @example
+ * const tokenizer = await trainTokenizer(book, 'tokenizer', { vocabulary: 1000 })
+ * const text = tokenizer.tokenize(book)
+ */
+export async function trainTokenizer(
+  text: string,
+  folder: string,
+  options: TrainTokenizerOptions,
+): Promise<Tokenizer> {
+  const { vocabulary, minimum } = readOptions(options)
+  const symbols = byteSymbols()
+  const tokens = [...symbols].sort()
+  const ids = new Map(tokens.map((token, id) => [token, id]))
+  const merges = findMerges(countWords(text, symbols, ids), tokens, { vocabulary, minimum })
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true }
+  const description = {
+    version: '1.0',
+    ...{ truncation: null, padding: null, added_tokens: [], normalizer: null },
+    pre_tokenizer: { ...byteLevel, use_regex: true },
+    post_processor: { ...byteLevel, trim_offsets: false, use_regex: true },
+    decoder: { ...byteLevel, use_regex: true },
+    model: {
+      ...{ type: 'BPE', dropout: null, unk_token: null, fuse_unk: false, byte_fallback: false },
+      ...{ continuing_subword_prefix: '', end_of_word_suffix: '', ignore_merges: false },
+      vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+      merges,
+    },
+  }
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'tokenizer.json'), JSON.stringify(description))
+  return await loadTokenizer(folder)
+}
+
+/** The printable character that stands for each byte in a vocabulary, as in GPT-2. */
+function byteSymbols(): string[] {
+  let next = 256
+  return Array.from({ length: 256 }, (_, byte) => {
+    const isPrintable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173)
+    return String.fromCodePoint(isPrintable ? byte : next++)
+  })
+}
+
+/** A word as the ids of its tokens. */
+interface Word {
+  ids: number[]
+  readonly count: number
+}
+
+function countWords(
+  text: string,
+  symbols: readonly string[],
+  ids: ReadonlyMap<string, number>,
+): Word[] {
+  const counts = new Map<string, number>()
+  for (const [word] of text.matchAll(WORD)) counts.set(word, (counts.get(word) ?? 0) + 1)
+  const idOfByte = symbols.map((symbol) => ids.get(symbol)!)
+  return Array.from(counts, ([word, occurrences]) => {
+    return { ids: Array.from(Buffer.from(word), (byte) => idOfByte[byte]!), count: occurrences }
+  })
+}
+
+/** A pair of neighbours: how often it occurs, and in which words. */
+interface Pair {
+  readonly left: number
+  readonly right: number
+  count: number
+  readonly words: Set<Word>
+}
+
+/** Adds tokens to the list. @returns the pairs that they consist of */
+function findMerges(
+  words: readonly Word[],
+  tokens: string[],
+  { vocabulary, minimum }: Required<TrainTokenizerOptions>,
+): [string, string][] {
+  const pairs = new Map<number, Pair>()
+  const add = (word: Word, sign: 1 | -1): void => {
+    for (let i = 1; i < word.ids.length; i++) {
+      const [left, right] = [word.ids[i - 1]!, word.ids[i]!]
+      const key = left * vocabulary + right
+      const pair = pairs.get(key) ?? { left, right, count: 0, words: new Set() }
+      pairs.set(key, pair)
+      pair.count += sign * word.count
+      pair.words.add(word)
+      if (pair.count === 0) pairs.delete(key)
+    }
+  }
+  for (const word of words) add(word, 1)
+  const merges: [string, string][] = []
+  while (tokens.length < vocabulary) {
+    const best = mostFrequent(pairs.values())
+    if (best === undefined || best.count < minimum) break
+    const { left, right } = best
+    const id = tokens.push(tokens[left]! + tokens[right]!) - 1
+    merges.push([tokens[left]!, tokens[right]!])
+    for (const word of [...best.words]) {
+      add(word, -1)
+      word.ids = merged(word.ids, left, right, id)
+      add(word, 1)
+    }
+  }
+  return merges
+}
+
+/** Of pairs as frequent as others, the one whose tokens are older. */
+function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
+  let best: Pair | undefined
+  for (const pair of pairs) {
+    const isBetter =
+      best === undefined ||
+      pair.count > best.count ||
+      (pair.count === best.count &&
+        (pair.left < best.left || (pair.left === best.left && pair.right < best.right)))
+    if (isBetter) best = pair
+  }
+  return best
+}
+
+function merged(ids: readonly number[], left: number, right: number, id: number): number[] {
+  const next: number[] = []
+  for (const each of ids) {
+    if (each === right && next.at(-1) === left) next[next.length - 1] = id
+    else next.push(each)
+  }
+  return next
+}

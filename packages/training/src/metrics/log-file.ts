@@ -1,0 +1,104 @@
+import { appendFileSync, mkdirSync } from 'node:fs'
+import { mkdir, open, type FileHandle } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { tsrError } from '@tsrun/core'
+
+/** The most bytes that wait, and the milliseconds for which they do. */
+const [BYTES, INTERVAL] = [64 * 1024, 1000]
+
+/**
+ * A file that is appended to in the background. What still waits when the process exits is written
+ * then.
+ */
+export class LogFile {
+  readonly #path: string
+  readonly #begin: (size: number, last: number | undefined) => Uint8Array
+  #waiting: Uint8Array[] = []
+  #bytes = 0
+  #file: FileHandle | undefined
+  /** The end of the writes so far; rejected after one that has failed. */
+  #writes = Promise.resolve()
+  #timer: NodeJS.Timeout | undefined
+  #isClosed = false
+  readonly #onExit = (): void => {
+    if (this.#bytes === 0) return
+    mkdirSync(dirname(this.#path), { recursive: true })
+    appendFileSync(this.#path, Buffer.concat(this.#waiting))
+  }
+
+  /**
+   * @param begin - what comes before the first write, for the size of a file that exists and its last
+   *   byte
+   */
+  constructor(path: string, begin: (size: number, last: number | undefined) => Uint8Array) {
+    this.#path = path
+    this.#begin = begin
+    process.once('exit', this.#onExit)
+  }
+
+  /** @throws ERR_TSR_ARGUMENT after `close` */
+  write(bytes: Uint8Array): void {
+    if (this.#isClosed) {
+      const expected = 'no more metrics after close()'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: this.#path, value: 'a closed log', expected })
+    }
+    this.#waiting.push(bytes)
+    this.#bytes += bytes.length
+    if (this.#bytes >= BYTES) this.#start()
+    else
+      this.#timer ??= setTimeout(() => {
+        this.#start()
+      }, INTERVAL).unref()
+  }
+
+  async flush(): Promise<void> {
+    this.#start()
+    await this.#writes
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    process.removeListener('exit', this.#onExit)
+    try {
+      await this.flush()
+    } finally {
+      await this.#file?.close()
+      this.#file = undefined
+    }
+  }
+
+  #start(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#bytes === 0) return
+    const bytes = Buffer.concat(this.#waiting)
+    this.#waiting = []
+    this.#bytes = 0
+    this.#writes = this.#writes.then(() => this.#append(bytes))
+    // flush() and close() throw it
+    this.#writes.catch(() => undefined)
+  }
+
+  async #append(bytes: Uint8Array): Promise<void> {
+    if (this.#file === undefined) {
+      await mkdir(dirname(this.#path), { recursive: true })
+      // read, for the last byte
+      this.#file = await open(this.#path, 'a+')
+      const { size } = await this.#file.stat()
+      const last = Buffer.alloc(1)
+      if (size > 0) await this.#file.read(last, 0, 1, size - 1)
+      await this.#file.appendFile(this.#begin(size, size > 0 ? last[0] : undefined))
+    }
+    await this.#file.appendFile(bytes)
+  }
+}
+
+const NEWLINE = 10
+
+/** A file of lines; a line that a process that was killed has left unfinished is ended. */
+export function lineFile(path: string, header = ''): LogFile {
+  return new LogFile(path, (size, last) => {
+    if (size === 0) return Buffer.from(header)
+    return Buffer.from(last === NEWLINE ? '' : '\n')
+  })
+}

@@ -1,0 +1,71 @@
+import { choice, count, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import type { MetricLog } from './metric-log.ts'
+
+export interface MetricLogOptions {
+  /** This process's rank; default: that of the job, the variable RANK, else 0. */
+  readonly rank?: number
+  /** Which ranks write: rank 0 (`first`, default), or `all`, each to a place of its own. */
+  readonly ranks?: 'first' | 'all'
+}
+
+const readOptions = declareOptions({
+  rank: count().optional(),
+  ranks: choice(['first', 'all']).default('first'),
+} satisfies Rules<MetricLogOptions>)
+
+/**
+ * The log of this rank, at `place(path, rank)` where all ranks write; one that does nothing on ranks
+ * that do not.
+ *
+ * @throws ERR_TSR_ARGUMENT for a path that is none, an invalid or unknown option; from the methods for a
+ *   step that is not a whole number from 0
+ */
+export function logOfRank(
+  path: string,
+  options: MetricLogOptions,
+  place: (path: string, rank: number) => string,
+  create: (path: string) => MetricLog,
+): MetricLog {
+  text('a path').check('path', path)
+  const { rank = Number(process.env['RANK'] ?? 0), ranks } = readOptions(options)
+  if (ranks === 'first' && rank > 0) return silent
+  return checked(create(ranks === 'all' ? place(path, rank) : path))
+}
+
+const nothing = (): void => undefined
+const done = (): Promise<void> => Promise.resolve()
+const silent: MetricLog = {
+  ...{ scalar: nothing, text: nothing, histogram: nothing },
+  ...{ flush: done, close: done },
+}
+
+function checked(log: MetricLog): MetricLog {
+  const check = (name: string, step: number): void => {
+    if (name === '') {
+      const expected = 'a name such as loss'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'the name of a metric', value: '""', expected })
+    }
+    count().check(`the step of ${name}`, step)
+  }
+  return {
+    scalar(name, value, step) {
+      check(name, step)
+      log.scalar(name, value, step)
+    },
+    text(name, value, step) {
+      check(name, step)
+      log.text(name, value, step)
+    },
+    histogram(name, values, step) {
+      check(name, step)
+      log.histogram(name, values, step)
+    },
+    flush: () => log.flush(),
+    close: () => log.close(),
+  }
+}
+
+/** `metrics.csv` of rank 3 is `metrics.rank-3.csv`. */
+export function fileOfRank(path: string, rank: number): string {
+  return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
+}

@@ -1,0 +1,100 @@
+import { hostname } from 'node:os'
+import { join as joinPath } from 'node:path'
+import { histogramOf } from './histogram.ts'
+import { LogFile } from './log-file.ts'
+import type { MetricLog } from './metric-log.ts'
+import { bytesField, doubleField, doublesField, floatField, join, varintField } from './protobuf.ts'
+import { logOfRank, type MetricLogOptions } from './ranks.ts'
+
+/** The number of files that this process has begun, for their names. */
+let files = 0
+
+/**
+ * Metrics for TensorBoard: an event file in a folder, which `tensorboard --logdir` shows. Each start
+ * writes a file of its own, also after a restart; TensorBoard shows those of a folder as one run. Where
+ * all ranks write, each has a folder `rank-N` in it.
+ *
+ * The files have the records of TFRecord, each with an `Event` of
+ * github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * await run.fit(data, { epochs: 3, log: [tensorBoard('runs/first')] })
+ */
+export function tensorBoard(directory: string, options: MetricLogOptions = {}): MetricLog {
+  const place = (path: string, rank: number): string => joinPath(path, `rank-${rank}`)
+  return logOfRank(directory, options, place, (folder) => {
+    const seconds = Math.floor(Date.now() / 1000)
+    const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
+    const path = joinPath(folder, name)
+    const file = new LogFile(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
+    const write = (step: number, tag: string, value: Uint8Array): void => {
+      const summary = bytesField(1, join([bytesField(1, tag), value]))
+      file.write(recordOf(event(step, bytesField(5, summary))))
+    }
+    return {
+      scalar(tag, value, step) {
+        write(step, tag, floatField(2, value))
+      },
+      text(tag, text, step) {
+        write(step, tag, textValue(text))
+      },
+      histogram(tag, values, step) {
+        write(step, tag, bytesField(5, histogramProto(values)))
+      },
+      flush: () => file.flush(),
+      close: () => file.close(),
+    }
+  })
+}
+
+function event(step: number, content: Uint8Array): Uint8Array {
+  return join([doubleField(1, Date.now() / 1000), varintField(2, step), content])
+}
+
+/** A TensorProto with one string, and the plugin that shows it. */
+function textValue(text: string): Uint8Array {
+  const [STRING, TENSOR] = [7, 2]
+  const shape = bytesField(2, varintField(1, 1))
+  const tensor = join([varintField(1, STRING), bytesField(2, shape), bytesField(8, text)])
+  const plugin = bytesField(1, bytesField(1, 'text'))
+  return join([bytesField(8, tensor), bytesField(9, join([plugin, varintField(4, TENSOR)]))])
+}
+
+function histogramProto(values: ArrayLike<number>): Uint8Array {
+  const { min, max, count, sum, sumOfSquares, limits, counts } = histogramOf(values)
+  return join([
+    ...[min, max, count, sum, sumOfSquares].map((value, i) => doubleField(i + 1, value)),
+    doublesField(6, limits),
+    doublesField(7, counts),
+  ])
+}
+
+/** A record of TFRecord: length, its checksum, data, their checksum. */
+function recordOf(data: Uint8Array): Uint8Array {
+  const record = Buffer.alloc(16 + data.length)
+  record.writeBigUInt64LE(BigInt(data.length), 0)
+  record.writeUInt32LE(masked(crc32c(record.subarray(0, 8))), 8)
+  record.set(data, 12)
+  record.writeUInt32LE(masked(crc32c(data)), 12 + data.length)
+  return record
+}
+
+/** Checksums of data that contains checksums would be weak: TFRecord rotates them and adds a constant. */
+function masked(checksum: number): number {
+  return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
+}
+
+/** Of each byte, with the polynomial of Castagnoli (1993), reflected. */
+const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte
+  for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0x82f63b78 : 0)
+  return value
+})
+
+function crc32c(data: Uint8Array): number {
+  let value = 0xffffffff
+  for (const byte of data) value = table[(value ^ byte) & 255]! ^ (value >>> 8)
+  return (value ^ 0xffffffff) >>> 0
+}

@@ -1,0 +1,149 @@
+import { copyFile, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { onAllRanks } from '../checkpoint/coordination.ts'
+import { copyCommon, partSize, type Piece } from '../checkpoint/piece.ts'
+import { factsOf, keyOf, planPieces, type PlannedPiece } from '../checkpoint/plan.ts'
+import {
+  writeAll,
+  writeDurably,
+  writeSafetensors,
+  type TensorData,
+} from '../checkpoint/safetensors/write.ts'
+import { checkPlace, ownersOf, type CheckpointState } from '../checkpoint/state.ts'
+import { describe } from '../model/describe.ts'
+import type { CompleteGPTOptions } from '../nn/gpt.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { gpt2Config } from './gpt2-config.ts'
+
+export interface ExportedState {
+  /** A `GPT`, a pipeline of its parts, or what `fullyShard` has made of one. */
+  readonly model: CheckpointState['model']
+  /** The recipe that it was built from: `gpt(...)`, or the result of `pretrainedGPT`. */
+  readonly recipe: { readonly options: CompleteGPTOptions }
+  /** A folder whose tokenizer is copied, for example that of the model that was fine-tuned. */
+  readonly tokenizer?: string
+}
+
+/** What belongs to a tokenizer on the Hugging Face Hub. */
+const TOKENIZER_FILES = [
+  ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
+  ...['special_tokens_map.json', 'added_tokens.json', 'generation_config.json'],
+]
+
+/** The most values of a message. */
+const CHUNK = 4 * 1024 * 1024
+
+/**
+ * Writes a `GPT` of any layout as a folder that `transformers` loads: `model.safetensors`, one file in
+ * float32, and `config.json`. All ranks that hold a part call it; rank 0 of the group writes, and needs
+ * memory for the whole model.
+ *
+ * @param group - all ranks that hold a part; default: this process alone
+ *
+ * @example
+ * await exportPretrained('my-gpt2', { model: pipe, recipe, tokenizer: 'gpt2' }, group)
+ * // in Python: transformers.GPT2LMHeadModel.from_pretrained('my-gpt2')
+ *
+ * @throws ERR_TSR_ARGUMENT, ERR_TSR_CHECKPOINT_PIECES when the ranks do not hold the whole model, errors
+ *   of the file system. If one rank throws, all do.
+ */
+export async function exportPretrained(
+  directory: string,
+  { model, recipe, tokenizer }: ExportedState,
+  group?: ProcessGroup,
+): Promise<void> {
+  checkPlace(directory, group)
+  const [owner] = ownersOf({ model })
+  const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
+  if (options === undefined) {
+    const expected = 'gpt(...), or the result of pretrainedGPT'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
+  }
+  let own: readonly Piece[] = []
+  const held = await onAllRanks(group, async () => {
+    own = uniquePieces(await owner!.pieces())
+    return own.map((piece) => factsOf(piece, false))
+  })
+  const whole = await gatherPieces(own, planPieces(held), group)
+  await onAllRanks(group, async () => {
+    if (whole === undefined) return
+    await mkdir(directory, { recursive: true })
+    // transformers wants to know from which framework a file is
+    await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), { format: 'pt' })
+    const config = Buffer.from(`${JSON.stringify(gpt2Config(options), null, 2)}\n`)
+    await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
+    for (const name of tokenizer === undefined ? [] : TOKENIZER_FILES) {
+      await copyIfPresent(join(tokenizer!, name), join(directory, name))
+    }
+  })
+}
+
+/** A tied parameter may be in the list twice. */
+function uniquePieces(pieces: readonly Piece[]): Piece[] {
+  return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
+}
+
+/** @returns the whole tensors by name, on rank 0 */
+async function gatherPieces(
+  own: readonly Piece[],
+  plan: readonly PlannedPiece[],
+  group: ProcessGroup | undefined,
+): Promise<Map<string, Piece> | undefined> {
+  const { rank } = group ?? { rank: 0 }
+  const mine = new Map(own.map((piece) => [keyOf(factsOf(piece, false)), piece]))
+  const whole = new Map<string, Piece>()
+  for (const planned of plan) {
+    const { name, shape, key } = planned
+    const isSent = planned.rank !== 0
+    if (rank !== 0) {
+      if (planned.rank === rank) await sendAll(mine.get(key)!.values as Float32Array, group!)
+      continue
+    }
+    const piece = isSent
+      ? { ...planned, values: await receiveAll(partSize(planned), planned.rank, group!) }
+      : mine.get(key)!
+    const tensor = whole.get(name) ?? { name, shape, values: new Float32Array(sizeOf(shape)) }
+    whole.set(name, tensor)
+    copyCommon(piece, tensor)
+  }
+  return rank === 0 ? whole : undefined
+}
+
+async function sendAll(values: Float32Array, group: ProcessGroup): Promise<void> {
+  for (let at = 0; at < values.length; at += CHUNK) {
+    await group.send(values.subarray(at, at + CHUNK), 0, { label: 'export' })
+  }
+}
+
+async function receiveAll(
+  length: number,
+  from: number,
+  group: ProcessGroup,
+): Promise<Float32Array> {
+  const values = new Float32Array(length)
+  for (let at = 0; at < length; at += CHUNK) {
+    await group.recv(values.subarray(at, at + CHUNK), from, { label: 'export' })
+  }
+  return values
+}
+
+/** Under the names and in the shapes of GPT-2, whose joint weights are matrices. */
+function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
+  return new Map(
+    Array.from(whole, ([name, { shape, values }]) => {
+      const isJoint = /\.c_attn\.(weight|bias)$/.test(name)
+      const joined = isJoint ? [...shape.slice(0, -2), sizeOf(shape.slice(-2))] : shape
+      return [name === 'lm_head.weight' ? name : `transformer.${name}`, { shape: joined, values }]
+    }),
+  )
+}
+
+async function copyIfPresent(from: string, to: string): Promise<void> {
+  try {
+    await copyFile(from, to)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}

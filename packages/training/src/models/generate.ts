@@ -1,0 +1,205 @@
+import {
+  anything,
+  count,
+  declareOptions,
+  flag,
+  number,
+  shown,
+  tsrError,
+  where,
+  type Rules,
+} from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Module } from '../model/module.ts'
+import { isGPT } from '../nn/gpt.ts'
+import { generator } from '../random/generator.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { describe } from '../model/describe.ts'
+import { GenerationPass, scoresAt } from './generation-pass.ts'
+import { sampleToken } from './sampling.ts'
+
+export interface GenerateOptions {
+  /** The most tokens to generate; default 100. */
+  readonly maxTokens?: number
+  /** Scores are divided by it, so that below 1 likely tokens become likelier; 0 is greedy. Default 1. */
+  readonly temperature?: number
+  /** Draws from so many tokens of the highest scores only; default all. */
+  readonly topK?: number
+  /** Draws from the likeliest tokens only that together reach this probability; default 1, all. */
+  readonly topP?: number
+  /** The tokens depend only on it, the prompt and the model; default 0. */
+  readonly seed?: number
+  /** Tokens at which the text ends. They are not part of the result. */
+  readonly stop?: readonly number[]
+  /**
+   * Whether attention keeps the keys and values of earlier positions, so that each token takes one
+   * position's time. The tokens are the same. Default: true for a `GPT`; a model of your own can set it
+   * if positions meet in `CausalSelfAttention` only, and are numbered by `PositionEmbedding` only.
+   */
+  readonly cache?: boolean
+  /** The most tokens that the model sees at once; default: those of its table of positions. */
+  readonly block?: number
+  /** Called with each token as soon as it is drawn, for example to print it. */
+  readonly onToken?: (token: number) => void
+}
+
+const readOptions = declareOptions({
+  maxTokens: count().default(100),
+  temperature: number({ from: 0 }).default(1),
+  topK: count({ from: 1 }).optional(),
+  topP: number({ above: 0, to: 1 }).default(1),
+  seed: number().default(0),
+  stop: where<readonly number[]>(Array.isArray, 'a list of tokens').default([]),
+  cache: flag().optional(),
+  block: count({ from: 1 }).optional(),
+  onToken: anything<(token: number) => void>(),
+} satisfies Rules<GenerateOptions>)
+
+/** A rank's part of a pipeline, as `pipeline()` returns it. */
+interface Stages {
+  readonly modules: readonly Module[]
+  infer<T>(inputs: Tensor, read: (outputs: Tensor) => Promise<T>): Promise<T>
+}
+
+/** A replica, whose parameters may be sharded between steps. */
+interface Wrapper {
+  readonly module: object
+  gather?(): Promise<void>
+  release?(): void
+}
+
+/**
+ * What can generate: a model, a `pipeline()`, or what `dataParallel()` or `fullyShard()` has made of one.
+ */
+export type Generative = Module | Stages | Wrapper
+
+/**
+ * Generates the tokens that follow a prompt, one after the other, in every layout that the model is
+ * trained in. Ranks that hold a model together (pipeline stages, tensor parallel ranks, ranks that share
+ * a sequence or, in stage 3 of ZeRO, parameters) call it with the same prompt and options, and all get
+ * the same tokens. Replicas may each have a prompt of their own.
+ *
+ * When the model's `block` is full, it goes on from the last half of it.
+ *
+ * @param tokens - the prompt, at least one token
+ * @returns the new tokens, without the prompt
+ *
+ * @example
+ * const model = new GPT({ block: 64 })
+ * const tokens = await generate(model, Buffer.from('The whale '), { maxTokens: 50, temperature: 0.8 })
+ * console.log(Buffer.from(tokens).toString())
+ *
+ * @throws ERR_TSR_ARGUMENT for an empty prompt, a token that the model does not have, an invalid or
+ *   unknown option, or a model whose output is not [1, length, vocabulary]
+ */
+export async function generate(
+  model: Generative,
+  tokens: ArrayLike<number>,
+  options: GenerateOptions = {},
+): Promise<number[]> {
+  const complete = readOptions(options)
+  if (tokens.length === 0) {
+    const expected = 'at least one token'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'tokens', value: shown(tokens), expected })
+  }
+  if (isWrapper(model)) {
+    // stages gather their parameters themselves, in each pass
+    const isSharded = model.gather !== undefined && !isPipeline(model.module)
+    if (isSharded) await model.gather!()
+    try {
+      return await generate(model.module as Generative, tokens, options)
+    } finally {
+      if (isSharded) model.release?.()
+    }
+  }
+  const modules = isPipeline(model) ? model.modules : [model]
+  const { cache = modules.every(isGPT) } = complete
+  const infer = isPipeline(model)
+    ? (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => model.infer(inputs, read)
+    : (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) =>
+        inferAlone(model, inputs, read)
+  const pass = new GenerationPass(modules, cache)
+  try {
+    return await drawTokens(pass, infer, Array.from(tokens), { ...complete, cache })
+  } finally {
+    pass.end()
+  }
+}
+
+type Infer = (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => Promise<number>
+
+async function drawTokens(
+  pass: GenerationPass,
+  infer: Infer,
+  prompt: readonly number[],
+  options: ReturnType<typeof readOptions> & { readonly cache: boolean },
+): Promise<number[]> {
+  const { block = pass.block } = options
+  const next = generator('generate', options.seed)
+  const text = [...prompt]
+  let begin = Math.max(0, text.length - block)
+  while (text.length < prompt.length + options.maxTokens) {
+    if (text.length - begin > block) {
+      begin = text.length - Math.ceil(block / 2)
+      pass.truncate(0)
+    }
+    const fresh = text.slice(begin + pass.length)
+    const fill = (pass.multiple - (fresh.length % pass.multiple)) % pass.multiple
+    const inputs = tf.tensor2d([[...fresh, ...Array<number>(fill).fill(0)]], undefined, 'int32')
+    let token: number
+    try {
+      token = await infer(inputs, async (outputs) => {
+        return sampleToken(await readScores(pass, outputs, fill), options, next)
+      })
+    } finally {
+      inputs.dispose()
+    }
+    pass.truncate(options.cache ? text.length - begin : 0)
+    if (options.stop.includes(token)) break
+    text.push(token)
+    options.onToken?.(token)
+  }
+  return text.slice(prompt.length)
+}
+
+/** @param fill - the number of positions at the end that only fill the input up */
+async function readScores(
+  { head }: GenerationPass,
+  outputs: Tensor,
+  fill: number,
+): Promise<Float32Array> {
+  const scores = tf.tidy(() => scoresAt(outputs, fill))
+  try {
+    const part = await scores.data<'float32'>()
+    return (await head?.wholeScores(part)) ?? part
+  } finally {
+    scores.dispose()
+  }
+}
+
+async function inferAlone(
+  model: Module,
+  inputs: Tensor,
+  read: (outputs: Tensor) => Promise<number>,
+): Promise<number> {
+  const outputs = tf.tidy(() => model.forward(inputs))
+  try {
+    return await read(outputs)
+  } finally {
+    outputs.dispose()
+  }
+}
+
+function isPipeline(model: unknown): model is Stages {
+  return typeof (model as Partial<Stages> | null)?.infer === 'function'
+}
+
+function isWrapper(model: Generative): model is Wrapper {
+  if (isPipeline(model) || 'forward' in model) return false
+  if ('module' in model) return true
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: describe(model),
+    expected: 'a model such as the result of build(), a pipeline, or a replica of one',
+  })
+}

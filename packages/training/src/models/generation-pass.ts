@@ -1,0 +1,129 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { modulesOf, type Module } from '../model/module.ts'
+import type { CausalSelfAttention } from '../nn/attention.ts'
+import { cachedAttention, type CachedAttention } from '../nn/cached-attention.ts'
+import { hasPositions, type PositionEmbedding, type Positions } from '../nn/embedding.ts'
+import { isGPT, type GPT } from '../nn/gpt.ts'
+import { isSequenceParallel } from '../parallel/tensor/sequence.ts'
+import { isVocabParallelHead, type VocabParallelHead } from '../parallel/tensor/vocabulary.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+/**
+ * The modules of a rank while a text is generated: attention keeps keys and values, positions continue
+ * those of the call before, and scores are computed for the last position only. `end` makes the modules
+ * what they were.
+ */
+export class GenerationPass {
+  /** The most tokens that the model sees at once; infinite if no module says so. */
+  readonly block: number
+  /** The number of positions of an input is a multiple of it. */
+  readonly multiple: number
+  /** Gets the scores of all tokens where each rank computes those of a part. */
+  readonly head: VocabParallelHead | undefined
+  readonly #caches: CachedAttention[] = []
+  readonly #undo: (() => void)[] = []
+  /** The number of positions that were computed, without those that fill the last input up. */
+  #length = 0
+
+  /** @param keeps - whether to keep keys and values; otherwise each input is a whole sequence */
+  constructor(modules: readonly Module[], keeps: boolean) {
+    const all = modules.flatMap((root) => [
+      root,
+      ...Array.from(modulesOf(root), (each) => each.module),
+    ])
+    const shared = all.filter(isSequenceParallel)
+    this.block = Math.min(...all.map(blockOf))
+    this.multiple = shared[0]?.ranks ?? 1
+    this.head = all.find(isVocabParallelHead)
+    for (const module of keeps ? all : []) {
+      if (isAttention(module)) this.#replaceCore(module)
+      else if (hasPositions(module)) this.#replacePositions(module, everyPosition)
+      else if (isSequenceParallel(module) && hasPositions(module.layer)) {
+        this.#replacePositions(module.layer, module.layer.positions)
+      }
+    }
+    const isWhole = shared.length === 0
+    for (const module of modules) if (isWhole && isGPT(module)) this.#shortenHead(module)
+  }
+
+  /** The number of positions whose keys and values are kept. */
+  get length(): number {
+    return this.#length
+  }
+
+  /** Forgets the positions from `length` on. */
+  truncate(length: number): void {
+    this.#length = length
+    for (const cache of this.#caches) cache.truncate(length)
+  }
+
+  end(): void {
+    for (const undo of this.#undo.reverse()) undo()
+    for (const cache of this.#caches) cache.dispose()
+  }
+
+  #replaceCore(module: CausalSelfAttention): void {
+    const { core } = module
+    const cache = cachedAttention()
+    this.#caches.push(cache)
+    module.core = cache
+    this.#undo.push(() => {
+      module.core = core
+    })
+  }
+
+  #replacePositions(module: PositionEmbedding, positions: Positions): void {
+    const { positions: original } = module
+    const last = module.weight.shape[0]! - 1
+    // positions that only fill an input up may lie behind the last one
+    module.positions = (length) =>
+      positions(length).map((position) => Math.min(position + this.#length, last))
+    this.#undo.push(() => {
+      module.positions = original
+    })
+  }
+
+  #shortenHead({ children }: GPT): void {
+    const { lm_head: head } = children
+    if (head === undefined) return
+    children['lm_head'] = {
+      parameters: head.parameters,
+      forward: (x) => head.forward(lastPosition(x)),
+    }
+    this.#undo.push(() => {
+      children['lm_head'] = head
+    })
+  }
+}
+
+const everyPosition: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+
+/** The last position of [batch, length, width]: [batch, 1, width]. */
+function lastPosition(x: Tensor): Tensor {
+  const [batch, length, width] = x.shape as [number, number, number]
+  return length === 1 ? x : tf.slice(x, [0, length - 1, 0], [batch, 1, width])
+}
+
+/** The scores [vocabulary] at a position of the output, counted from its end. */
+export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
+  const [batch, length, vocabulary] = outputs.shape as [number, number, number]
+  if (outputs.rank !== 3 || batch !== 1) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the output of the model',
+      value: `a tensor of shape [${outputs.shape.join(', ')}]`,
+      expected: 'scores [1, length, vocabulary], as of a GPT',
+    })
+  }
+  const at = length === 1 ? 0 : length - 1 - fromEnd
+  return tf.reshape(tf.slice(outputs, [0, at, 0], [1, 1, vocabulary]), [vocabulary])
+}
+
+function blockOf(module: Module): number {
+  if (isGPT(module)) return module.block
+  return hasPositions(module) ? module.weight.shape[0]! : Infinity
+}
+
+function isAttention(module: Module): module is CausalSelfAttention {
+  return module.kind === 'attention'
+}

@@ -1,0 +1,90 @@
+import { readFile } from 'node:fs/promises'
+import { tsrError } from '@tsrun/core'
+import type { CompleteGPTOptions, GPTOptions } from '../nn/gpt.ts'
+
+/** The keys of a `config.json` of GPT-2 that say what the model computes. Absent ones have defaults. */
+interface GPT2Config {
+  readonly model_type?: string
+  readonly vocab_size?: number
+  readonly n_positions?: number
+  readonly n_embd?: number
+  readonly n_layer?: number
+  readonly n_head?: number
+  readonly n_inner?: number | null
+  readonly activation_function?: string
+  readonly layer_norm_epsilon?: number
+  readonly initializer_range?: number
+  readonly tie_word_embeddings?: boolean
+  readonly scale_attn_weights?: boolean
+  readonly scale_attn_by_inverse_layer_idx?: boolean
+  readonly add_cross_attention?: boolean
+}
+
+/** The names of GELU with the approximation by tanh. */
+const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
+
+/**
+ * The options of the `GPT` that a `config.json` of the Hugging Face Hub describes.
+ *
+ * @throws ERR_TSR_PRETRAINED when it cannot be read, or describes a model that a `GPT` cannot compute
+ */
+export async function readGPT2Config(path: string): Promise<GPTOptions> {
+  const refuse = (problem: string, cause?: unknown) =>
+    tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
+  let config: GPT2Config
+  try {
+    config = JSON.parse(await readFile(path, 'utf8')) as GPT2Config
+  } catch (error) {
+    throw refuse((error as Error).message, error)
+  }
+  const { activation_function: activation = 'gelu_new' } = config
+  const problems: readonly (readonly [isProblem: boolean, problem: string])[] = [
+    [config.model_type !== 'gpt2', `its model_type is ${String(config.model_type)}, not gpt2`],
+    [!ACTIVATIONS.includes(activation), `its activation_function is ${activation}, not gelu_new`],
+    [config.scale_attn_weights === false, 'its scale_attn_weights is false'],
+    [
+      config.scale_attn_by_inverse_layer_idx === true,
+      'its scale_attn_by_inverse_layer_idx is true',
+    ],
+    [config.add_cross_attention === true, 'its add_cross_attention is true'],
+  ]
+  const [, problem] = problems.find(([isProblem]) => isProblem) ?? []
+  if (problem !== undefined) throw refuse(problem)
+  const { n_inner: hidden, tie_word_embeddings: tied = true } = config
+  return {
+    vocabulary: config.vocab_size ?? 50_257,
+    block: config.n_positions ?? 1024,
+    width: config.n_embd ?? 768,
+    layers: config.n_layer ?? 12,
+    heads: config.n_head ?? 12,
+    epsilon: config.layer_norm_epsilon ?? 1e-5,
+    ...(typeof hidden === 'number' && { hidden }),
+    tied,
+  }
+}
+
+/** The content of a `config.json` for a `GPT`, as `transformers` reads it. */
+export function gpt2Config(options: CompleteGPTOptions): Readonly<Record<string, unknown>> {
+  const { vocabulary, block, width, layers, heads, hidden, epsilon, tied, deviation } = options
+  return {
+    architectures: ['GPT2LMHeadModel'],
+    model_type: 'gpt2',
+    vocab_size: vocabulary,
+    n_positions: block,
+    n_embd: width,
+    n_layer: layers,
+    n_head: heads,
+    n_inner: hidden ?? null,
+    activation_function: 'gelu_new',
+    layer_norm_epsilon: epsilon,
+    initializer_range: deviation,
+    tie_word_embeddings: tied,
+    // a GPT has no dropout, and no tokens for the beginning and the end unless the tokenizer has
+    resid_pdrop: 0,
+    embd_pdrop: 0,
+    attn_pdrop: 0,
+    bos_token_id: null,
+    eos_token_id: null,
+    torch_dtype: 'float32',
+  } satisfies GPT2Config & Record<string, unknown>
+}

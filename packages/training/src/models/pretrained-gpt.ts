@@ -1,0 +1,39 @@
+import { join } from 'node:path'
+import { openModelFiles } from '../checkpoint/model-files.ts'
+import { fillFrom, gpt2Names } from '../checkpoint/pretrained.ts'
+import { GPT, gpt, type CompleteGPTOptions } from '../nn/gpt.ts'
+import { readGPT2Config } from './gpt2-config.ts'
+
+/** A recipe for a `GPT` with weights from files; the parts of the model are read when they are built. */
+export interface PretrainedGPT {
+  readonly layers: number
+  readonly options: CompleteGPTOptions
+  build(): GPT
+  slice(from: number, to: number): GPT
+}
+
+/**
+ * A recipe for the GPT-2 in a folder in the form of the Hugging Face Hub: `config.json` and
+ * `model.safetensors`, or several files with `model.safetensors.index.json`. It is used wherever
+ * `gpt()` is: each rank reads only the layers that it builds, at that time.
+ *
+ * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes what a `GPT` cannot compute;
+ *   ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
+ *   ERR_TSR_SAFETENSORS_TENSOR and ERR_TSR_CHECKPOINT_SHAPE
+ *
+ * @example
+ * const recipe = await pretrainedGPT('gpt2')
+ * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
+ */
+export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
+  const { layers, options } = gpt(await readGPT2Config(join(folder, 'config.json')))
+  const files = await openModelFiles(folder)
+  await files.close()
+  const make = (range?: readonly [from: number, to: number]): GPT => {
+    // initial values would only be replaced
+    const model = new GPT({ ...options, deviation: 0, ...(range && { range }) })
+    fillFrom(files, model.parameters, gpt2Names())
+    return model
+  }
+  return { layers, options, build: () => make(), slice: (from, to) => make([from, to]) }
+}

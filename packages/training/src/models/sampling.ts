@@ -1,0 +1,55 @@
+import { uniform, type Generator } from '../random/generator.ts'
+
+export interface SamplingOptions {
+  /** Scores are divided by it; 0 takes the token of the highest score. */
+  readonly temperature: number
+  /** Only so many tokens of the highest scores are drawn from. */
+  readonly topK: number | undefined
+  /** Only the likeliest tokens are drawn from that together reach this probability. */
+  readonly topP: number
+}
+
+/**
+ * Draws a token from softmax(scores / temperature), cut to the `topK` likeliest tokens and then to the
+ * likeliest ones whose probabilities add up to `topP` (nucleus sampling; Holtzman et al., 2020). In
+ * double precision, so that ranks with the same scores draw the same token.
+ *
+ * @param scores - of each token
+ */
+export function sampleToken(
+  scores: Float32Array,
+  { temperature, topK, topP }: SamplingOptions,
+  next: Generator,
+): number {
+  if (temperature === 0 || topK === 1) return likeliest(scores)
+  const isCut = topK !== undefined || topP < 1
+  // equal scores keep the order of their tokens
+  const order = isCut
+    ? Array.from(scores.keys()).sort((a, b) => scores[b]! - scores[a]! || a - b)
+    : Array.from(scores.keys())
+  const candidates = order.slice(0, topK)
+  const largest = scores[isCut ? candidates[0]! : likeliest(scores)]!
+  const weights = candidates.map((token) => Math.exp((scores[token]! - largest) / temperature))
+  let total = weights.reduce((sum, weight) => sum + weight, 0)
+  if (topP < 1) {
+    let [sum, count] = [0, 0]
+    while (count < weights.length && sum < topP * total) sum += weights[count++]!
+    candidates.length = count
+    total = sum
+  }
+  const at = uniform(next) * total
+  let sum = 0
+  for (const [i, token] of candidates.entries()) {
+    sum += weights[i]!
+    if (at < sum) return token
+  }
+  return candidates.at(-1)!
+}
+
+/** The token of the highest score; of equal ones the first. */
+function likeliest(scores: Float32Array): number {
+  let best = 0
+  for (let token = 1; token < scores.length; token++)
+    if (scores[token]! > scores[best]!) best = token
+  return best
+}

@@ -1,0 +1,122 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { encode } from 'fast-png'
+import jpeg from 'jpeg-js'
+import { batches, imageFolder, loadBackend, type ImageFolderOptions } from '@tsrun/training'
+import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
+import { failure } from '../parallel/support/failure.ts'
+
+beforeAll(() => loadBackend('cpu'))
+afterEach(removeFolders)
+
+function folderOf(files: Readonly<Record<string, Uint8Array>>): string {
+  const folder = makeFolder()
+  for (const [name, bytes] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true })
+    writeFileSync(join(folder, name), bytes)
+  }
+  return folder
+}
+
+/** An image of 2 x 2 pixels. */
+const png = (data: number[], channels = 3, depth: 8 | 16 = 8) =>
+  encode({
+    width: 2,
+    height: 2,
+    channels,
+    depth,
+    data: depth === 8 ? Uint8Array.from(data) : Uint16Array.from(data),
+  })
+const colors = [255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255]
+
+async function inputsOf(folder: string, options: ImageFolderOptions): Promise<number[][]> {
+  const images = await imageFolder(folder, options)
+  return [...batches(images, { batch: 1, shuffle: false })].map(({ inputs }) => {
+    const tensor = inputs()
+    const values = [...tensor.dataSync()]
+    tensor.dispose()
+    return values
+  })
+}
+
+describe('a folder of images', () => {
+  it('has a label for each folder, and the images of all folders below', async () => {
+    const image = png(colors)
+    const folder = folderOf({
+      'dog/a.PNG': image,
+      'cat/b.png': image,
+      'cat/deep/c.png': image,
+      'cat/notes.txt': image,
+      'readme.png': image,
+    })
+    const images = await imageFolder(folder, { size: [2, 2] })
+    expect(images.classes).toEqual(['cat', 'dog'])
+    expect(images.paths).toEqual(
+      ['cat/b.png', 'cat/deep/c.png', 'dog/a.PNG'].map((name) => join(folder, name)),
+    )
+    const [batch] = [...batches(images, { batch: 3, shuffle: false })]
+    const [x, y] = [batch!.inputs(), batch!.labels()]
+    expect([x.shape, x.dtype, y.dtype]).toEqual([[3, 2, 2, 3], 'float32', 'int32'])
+    expect([...y.dataSync()]).toEqual([0, 0, 1])
+    expect([...x.dataSync()].slice(0, 12)).toEqual(colors.map((byte) => byte / 255))
+  })
+
+  it('converts colors to gray and gray to colors, and 16 bits to 8', async () => {
+    const folder = folderOf({
+      'a/1.png': png(colors),
+      'a/2.png': png([0, 255, 102, 51], 1),
+      'a/3.png': png([0, 65535, 257, 514], 1, 16),
+      'a/4.png': png([0, 255, 51, 0, 255, 255, 102, 9], 2),
+    })
+    const gray = await inputsOf(folder, { size: [2, 2], channels: 1 })
+    const bytes = gray.map((image) => image.map((value) => Math.round(value * 255)))
+    expect(bytes).toEqual([
+      [76, 150, 29, 255],
+      [0, 255, 102, 51],
+      [0, 255, 1, 2],
+      [0, 51, 255, 102],
+    ])
+    const [, color] = await inputsOf(folder, { size: [2, 2] })
+    expect(color!.slice(0, 6)).toEqual([0, 0, 0, 1, 1, 1])
+  })
+
+  it('scales images, and normalizes their values', async () => {
+    const folder = folderOf({ 'a/1.png': png([0, 100, 200, 100], 1) })
+    const [image] = await inputsOf(folder, { size: [1, 4], channels: 1, mean: 0.5, deviation: 2 })
+    const bytes = image!.map((value) => Math.round((value * 2 + 0.5) * 255))
+    expect(bytes).toEqual([100, 100, 100, 100])
+    const [wide] = await inputsOf(folder, { size: [2, 4], channels: 1 })
+    expect(wide!.map((value) => Math.round(value * 255))).toEqual([
+      ...[0, 25, 75, 100],
+      ...[200, 175, 125, 100],
+    ])
+  })
+
+  it('reads JPEG', async () => {
+    const data = Buffer.from(
+      Array.from({ length: 64 }, (_, i) => [10, 200, 10 + (i % 8), 255]).flat(),
+    )
+    const bytes = jpeg.encode({ width: 8, height: 8, data }, 100).data
+    const [image] = await inputsOf(folderOf({ 'a/1.jpg': bytes }), { size: [1, 1] })
+    const [red, green, blue] = image!.map((value) => value * 255)
+    expect(Math.abs(red! - 10)).toBeLessThan(4)
+    expect(Math.abs(green! - 200)).toBeLessThan(4)
+    expect(Math.abs(blue! - 13)).toBeLessThan(5)
+  })
+
+  it('is refused without images, and a file that cannot be decoded when it is used', async () => {
+    const size = [2, 2] as const
+    const refused = failure('ERR_TSR_DATASET', /no folders with \.png/)
+    await expect(imageFolder(folderOf({ 'a/1.txt': png(colors) }), { size })).rejects.toEqual(
+      refused,
+    )
+    await expect(imageFolder('nowhere', { size })).rejects.toEqual(
+      failure('ERR_TSR_DATASET', /nowhere.*ENOENT/),
+    )
+    const torn = folderOf({ 'a/1.png': png(colors).subarray(0, 30) })
+    await expect(inputsOf(torn, { size })).rejects.toEqual(failure('ERR_TSR_DATASET', /1\.png/))
+    await expect(imageFolder(torn, { size: [2] as never })).rejects.toEqual(
+      failure('ERR_TSR_ARGUMENT', /size/),
+    )
+  })
+})

@@ -1,0 +1,221 @@
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import {
+  contextParallel,
+  disposeModule,
+  fullyShard,
+  generate,
+  generator,
+  gpt,
+  loadBackend,
+  pipeline,
+  tf,
+  type GenerateOptions,
+  type Generative,
+  type GPT,
+  type Module,
+} from '@tsrun/training'
+import { sampleToken } from '../../../packages/training/src/models/sampling.ts'
+import { failure } from '../parallel/support/failure.ts'
+import { livelyGpt, small } from '../nn/support/tokens.ts'
+
+jest.setTimeout(60_000)
+
+const prompt = [1, 7, 2]
+
+/** The tokens that a model finds by running every sequence whole, without anything of `generate`. */
+function greedily(model: GPT, length: number): number[] {
+  const text = [...prompt]
+  for (let i = 0; i < length; i++) {
+    const scores = tf.tidy(() => {
+      const all = model.forward(tf.tensor2d([text], undefined, 'int32'))
+      return (all.arraySync() as number[][][])[0]!.at(-1)!
+    })
+    text.push(scores.indexOf(Math.max(...scores)))
+  }
+  return text.slice(prompt.length)
+}
+
+describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
+  beforeAll(() => loadBackend(backend))
+
+  it('finds the tokens of the highest scores', async () => {
+    const model = livelyGpt({ block: 24 })
+    const before = tf.memory().numTensors
+    const wanted = greedily(model, 20)
+    expect(new Set(wanted).size).toBeGreaterThan(2)
+    for (const cache of [true, false]) {
+      const found = await generate(model, prompt, { maxTokens: 20, temperature: 0, cache })
+      expect(found).toEqual(wanted)
+    }
+    expect(tf.memory().numTensors).toBe(before)
+    disposeModule(model)
+  })
+
+  it('draws the same tokens with and without a cache, beyond the block as well', async () => {
+    const model = livelyGpt({ block: 8 })
+    const options = { maxTokens: 40, temperature: 1.5, topK: 6, topP: 0.95, seed: 3 }
+    const found = await generate(model, prompt, options)
+    expect(found).toHaveLength(40)
+    expect(await generate(model, prompt, { ...options, cache: false })).toEqual(found)
+    expect(await generate(model, prompt, { ...options, seed: 4 })).not.toEqual(found)
+    disposeModule(model)
+  })
+
+  it('leaves the model as it was', async () => {
+    const model = livelyGpt()
+    const scores = () =>
+      tf.tidy(() => [...model.forward(tf.tensor2d([prompt], undefined, 'int32')).dataSync()])
+    const before = scores()
+    await generate(model, prompt, { maxTokens: 2 })
+    await expect(generate(model, [99])).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /99/))
+    expect(scores()).toEqual(before)
+    disposeModule(model)
+  })
+})
+
+describe('generate', () => {
+  beforeAll(() => loadBackend('wasm'))
+
+  it('ends at a stop token, and tells each token', async () => {
+    const model = livelyGpt({ block: 24 })
+    const all = await generate(model, prompt, { maxTokens: 12, temperature: 0 })
+    const stop = all.find((token, i) => i > 2 && all.indexOf(token) === i)!
+    const told: number[] = []
+    const found = await generate(model, prompt, {
+      maxTokens: 12,
+      temperature: 0,
+      stop: [stop],
+      onToken: (token) => told.push(token),
+    })
+    expect(found).toEqual(all.slice(0, all.indexOf(stop)))
+    expect(told).toEqual(found)
+    disposeModule(model)
+  })
+
+  it('runs a model of another kind whole for each token', async () => {
+    const inputs: number[][] = []
+    const model: Module = {
+      parameters: [],
+      // the next token is the last one plus the number of tokens
+      forward: (x) => {
+        const tokens = [...x.dataSync()]
+        inputs.push(tokens)
+        return tf.oneHot(
+          tf.tensor2d([tokens.map((token) => (token + tokens.length) % 10)], undefined, 'int32'),
+          10,
+          100,
+          0,
+        )
+      },
+    }
+    expect(await generate(model, [1], { maxTokens: 4, block: 3 })).toEqual([2, 4, 7, 9])
+    expect(inputs).toEqual([[1], [1, 2], [1, 2, 4], [4, 7]])
+  })
+
+  it.each<[string, ArrayLike<number>, GenerateOptions, RegExp]>([
+    ['an empty prompt', [], {}, /tokens/],
+    ['a temperature below 0', [1], { temperature: -1 }, /temperature/],
+    ['an unknown option', [1], { topk: 3 } as GenerateOptions, /topk.*topK/s],
+  ])('refuses %s', async (_, tokens, options, message) => {
+    const model = livelyGpt()
+    await expect(generate(model, tokens, options)).rejects.toEqual(
+      failure('ERR_TSR_ARGUMENT', message),
+    )
+    disposeModule(model)
+  })
+
+  it('refuses what is not a model, and a model whose outputs are no scores', async () => {
+    const recipe = gpt(small) as unknown as Generative
+    await expect(generate(recipe, [1])).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /a recipe/))
+    const flat: Module = { parameters: [], forward: () => tf.zeros([1, 4]) }
+    await expect(generate(flat, [1])).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /\[1, 4\]/))
+  })
+})
+
+describe('sampling', () => {
+  /** The share of each token in many draws. */
+  const shares = (
+    scores: number[],
+    temperature: number,
+    topK: number | undefined,
+    topP: number,
+  ) => {
+    const next = generator('shares', 1)
+    const counts = scores.map(() => 0)
+    for (let i = 0; i < 20_000; i++) {
+      counts[sampleToken(Float32Array.from(scores), { temperature, topK, topP }, next)]!++
+    }
+    return counts.map((count) => count / 20_000)
+  }
+  const logits = [0.4, 0.1, 0.3, 0.2].map(Math.log)
+
+  it.each<[string, number, number | undefined, number, number[]]>([
+    ['all tokens', 1, undefined, 1, [0.4, 0.1, 0.3, 0.2]],
+    ['with a temperature', 0.5, undefined, 1, [16 / 30, 1 / 30, 9 / 30, 4 / 30]],
+    ['the two likeliest', 1, 2, 1, [4 / 7, 0, 3 / 7, 0]],
+    ['the nucleus', 1, undefined, 0.75, [4 / 9, 0, 3 / 9, 2 / 9]],
+    ['the nucleus of the three likeliest', 1, 3, 0.7, [4 / 7, 0, 3 / 7, 0]],
+    ['the first of the highest scores', 0, undefined, 1, [1, 0, 0, 0]],
+  ])('draws from %s', (_, temperature, topK, topP, wanted) => {
+    shares(logits, temperature, topK, topP).forEach((share, token) => {
+      if (wanted[token] === 0) expect(share).toBe(0)
+      else expect(Math.abs(share - wanted[token]!)).toBeLessThan(0.015)
+    })
+  })
+
+  it('takes the first of equal scores', () => {
+    const next = generator('equal', 1)
+    const options = { temperature: 1, topK: 2, topP: 1 }
+    const scores = Float32Array.of(0, 5, 5, 5)
+    const drawn = new Set(Array.from({ length: 100 }, () => sampleToken(scores, options, next)))
+    expect([...drawn].sort()).toEqual([1, 2])
+  })
+})
+
+describe('ranks that hold a model together generate what one process does', () => {
+  const sizes = { ...small, block: 8, layers: 4, deviation: 0.4, seed: 2 }
+  const options = { maxTokens: 12, temperature: 0.9, topK: 8, seed: 5 }
+  let wanted: number[]
+  beforeAll(async () => {
+    await loadBackend('wasm')
+    const model = gpt(sizes).build()
+    wanted = await generate(model, prompt, options)
+    disposeModule(model)
+    expect(new Set(wanted).size).toBeGreaterThan(2)
+  })
+
+  it.each([
+    { size: 2, schedule: '1f1b' as const },
+    { size: 2, schedule: 'interleaved' as const },
+    { size: 4, schedule: 'gpipe' as const },
+  ])('$size stages, $schedule', async ({ size, schedule }) => {
+    const before = tf.memory().numTensors
+    const found = await runWorld({ size }, async (group) => {
+      const pipe = pipeline(gpt(sizes), group, { schedule, microbatches: 4 })
+      const tokens = await generate(pipe, prompt, options)
+      pipe.dispose()
+      return tokens
+    })
+    expect(found).toEqual(Array.from({ length: size }, () => wanted))
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('ranks that share a sequence', async () => {
+    const found = await runWorld({ size: 2 }, async (group) => {
+      const model = contextParallel(gpt(sizes).build(), group)
+      return await generate(model, prompt, options)
+    })
+    expect(found).toEqual([wanted, wanted])
+  })
+
+  it.each([2, 3] as const)('ranks that share parameters, stage %d of ZeRO', async (stage) => {
+    const found = await runWorld({ size: 2 }, async (group) => {
+      const sharded = await fullyShard(gpt(sizes).build(), group, { stage })
+      const tokens = await generate(sharded, prompt, options)
+      sharded.dispose()
+      return tokens
+    })
+    expect(found).toEqual([wanted, wanted])
+  })
+})
