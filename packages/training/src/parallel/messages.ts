@@ -1,11 +1,5 @@
 import { tsrError, where } from '@tsrun/core'
-import type {
-  MessageOptions,
-  ProcessGroup,
-  ReduceOptions,
-  Source,
-  Work,
-} from '@tsrun/distributed'
+import type { MessageOptions, ProcessGroup, ReduceOptions, Source, Work } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
 import { sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
