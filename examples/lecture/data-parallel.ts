@@ -8,6 +8,8 @@
 //
 // The second loop lets `dataParallel` do that: it averages gradients in buckets, while the backward pass
 // still computes those of earlier layers. This is one line before the loop, and none for the gradients.
+//
+// The third loop is one line: `trainer` does all of it.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import {
@@ -15,9 +17,11 @@ import {
   allReduceTensor,
   dataParallel,
   loadBackend,
+  meanSquaredError,
   record,
   sumInto,
   tf,
+  trainer,
   type Parameter,
   type Tensor,
 } from '@tsrun/training'
@@ -85,30 +89,50 @@ for (let step = 0; step < steps; step++) {
   for (const done of [outputGradient, outputs, loss]) done.dispose()
 }
 
-// The same with `dataParallel`.
-const others = makeParameters()
-const forward = (x: Tensor): Tensor => others.reduce((h, { value }) => layer(h, value), x)
-const replica = await dataParallel({ parameters: others, forward }, group)
-const otherOptimizer = new AdamW({ learningRate: 1e-3 })
-
-for (let step = 0; step < steps; step++) {
-  const outputs = record(forward, data, others, { needsInputGradient: false })
-  const loss = record(meanSquare, outputs.value, [], { needsInputGradient: true })
-  const outputGradient = loss.backward(one, () => undefined)!
-  outputs.backward(outputGradient, replica.onGradient)
-  otherOptimizer.step(others, await replica.gradients())
-  for (const done of [outputGradient, outputs, loss]) done.dispose()
+/** The same with `dataParallel`. */
+async function withDataParallel(): Promise<Parameter[]> {
+  const own = makeParameters()
+  const forward = (x: Tensor): Tensor => own.reduce((h, { value }) => layer(h, value), x)
+  const replica = await dataParallel({ parameters: own, forward }, group)
+  const optimizer = new AdamW({ learningRate: 1e-3 })
+  for (let step = 0; step < steps; step++) {
+    const outputs = record(forward, data, own, { needsInputGradient: false })
+    const loss = record(meanSquare, outputs.value, [], { needsInputGradient: true })
+    const outputGradient = loss.backward(one, () => undefined)!
+    outputs.backward(outputGradient, replica.onGradient)
+    optimizer.step(own, await replica.gradients())
+    for (const done of [outputGradient, outputs, loss]) done.dispose()
+  }
+  replica.dispose()
+  return own
 }
 
+/** The same with `trainer`. The mean square is the mean squared error beside zeros. */
+async function withTrainer(): Promise<Parameter[]> {
+  const own = makeParameters()
+  const forward = (x: Tensor): Tensor => own.reduce((h, { value }) => layer(h, value), x)
+  const optimizer = new AdamW({ learningRate: 1e-3 })
+  const model = { parameters: own, forward }
+  const run = await trainer(model, { mesh: group, optimizer, loss: meanSquaredError })
+  const labels = tf.zeros([share, width])
+  for (let step = 0; step < steps; step++) await run.step({ inputs: data, labels })
+  return own
+}
+
+// On webgpu, gradients cannot be read during a backward pass.
+const others =
+  tf.getBackend() === 'webgpu' ? [] : [...(await withDataParallel()), ...(await withTrainer())]
 const parameters = await Promise.all(params.map(({ value }) => digestOf(value)))
 const ofOthers = await Promise.all(others.map(({ value }) => digestOf(value)))
-const difference = Math.max(...parameters.map(({ norm }, i) => Math.abs(norm - ofOthers[i]!.norm)))
+const differences = ofOthers.map(({ norm }, i) => Math.abs(norm - parameters[i % layers]!.norm))
+const difference = Math.max(0, ...differences)
 const everyone = await group.allGatherObject(JSON.stringify(parameters))
 const isSame = everyone.every((each) => each === everyone[0])
 if (rank === 0) {
   console.log(`The parameters are ${isSame ? '' : 'NOT '}the same on all ranks.`)
-  console.log(`With dataParallel their norms differ by ${difference.toExponential(1)}.`)
+  const most = difference.toExponential(1)
+  if (others.length > 0)
+    console.log(`With dataParallel and trainer, norms differ by at most ${most}.`)
 }
 await printOutcomes(group, { losses, activations, parameters }, { isSame, difference })
-replica.dispose()
 await group.destroy()

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { resultIn } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { vulkan } from '../training/backend/support/vulkan.ts'
 
@@ -33,3 +35,31 @@ withDriver('a pipeline on webgpu comes to what it comes to on wasm', async () =>
   expect(device.accuracy).toBe(host.accuracy)
   expect(Math.abs(device.loss - host.loss)).toBeLessThan(2e-4 * host.loss)
 })
+
+interface Golden {
+  readonly small: { readonly flags: Readonly<Record<string, number>>; readonly losses: number[] }
+}
+
+withDriver.each(['tensor-parallel.ts', 'pipeline-parallel.ts'])(
+  "lecture/%s on webgpu has PyTorch's losses",
+  async (script) => {
+    const file = new URL('../fixtures/lecture/golden.json', import.meta.url)
+    const { flags, losses } = (JSON.parse(readFileSync(file, 'utf8')) as Golden).small
+    const args = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)])
+    const job = [
+      '--nproc',
+      '2',
+      '--log-format',
+      'raw',
+      '--no-summary',
+      `examples/lecture/${script}`,
+    ]
+    const run = await tsrun([...job, ...args], { cwd, env: { ...vulkan, TSRUN_BACKEND: 'webgpu' } })
+    expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+    const found = (resultIn(run.stdout)['losses'] as unknown as number[][]).at(-1)!
+    expect(found).toHaveLength(losses.length)
+    found.forEach((loss, step) => {
+      expect(Math.abs(loss / losses[step]! - 1)).toBeLessThan(1e-5)
+    })
+  },
+)

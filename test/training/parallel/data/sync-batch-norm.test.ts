@@ -1,5 +1,13 @@
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
-import { disposeModule, loadBackend, record, sumInto, SyncBatchNorm, tf } from '@tsrun/training'
+import {
+  disposeModule,
+  inPass,
+  loadBackend,
+  record,
+  sumInto,
+  SyncBatchNorm,
+  tf,
+} from '@tsrun/training'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
@@ -90,18 +98,20 @@ describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (ba
   it('keeps running statistics, and evaluates by them', () => {
     const norm = new SyncBatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, alone as ProcessGroup)
     const x = tf.tensor([1, 2, 3, 6], [4, 1])
-    norm.forward(x).dispose()
+    record((h) => norm.forward(h), x, norm.parameters, { needsInputGradient: false }).dispose()
     const [mean, variance] = norm.buffers
     expectClose(mean.value, [1.5]) // (0 + 3) / 2
     expectClose(variance.value, [(1 + 14 / 3) / 2]) // torch: the unbiased variance is 14 / 3
-    norm.training = false
     const y = norm.forward(x)
     expectClose(
       y,
       [1, 2, 3, 6].map((value) => (value - 1.5) / Math.sqrt(17 / 6 + 1e-5)),
     )
     expectClose(mean.value, [1.5])
-    tf.dispose([x, y])
+    const taught = inPass({ training: true, step: 0 }, () => norm.forward(x))
+    expectClose(mean.value, [2.25])
+    expectClose(tf.mean(taught), [0])
+    tf.dispose([x, y, taught])
   })
 })
 

@@ -1,9 +1,11 @@
 import { count, declareOptions, number, positive, text, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { isTapeActive } from '../../autograd/tape.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import { currentPass } from '../../model/pass.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -31,6 +33,9 @@ const readOptions = declareOptions({
  * `weight` [channels] and added to `bias` [channels]. Without a common mean, replicas with few examples
  * each would normalize by other statistics than one process with the whole batch.
  *
+ * In passes that train, which are those that are recorded unless `inPass` says otherwise, it takes the
+ * statistics of the batch, and updates the running ones. Other passes take the running ones.
+ *
  * A forward pass gathers the mean and the variance of each rank, and a backward pass sums two numbers for
  * each channel. Both block, so this does not run on webgpu, and all ranks of the group have to make the
  * same passes in the same order. The gradients of `weight` and `bias` are those of this rank's examples;
@@ -38,8 +43,8 @@ const readOptions = declareOptions({
  *
  * @example
  * const norm = new SyncBatchNorm({ name: 'layers.1', channels: 64 }, group)
- * ... // train
- * norm.training = false // evaluation uses the running statistics
+ * recordModule(norm, x, options) // the statistics of the batch
+ * norm.forward(x) // evaluation: the running statistics
  */
 export class SyncBatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
@@ -48,8 +53,6 @@ export class SyncBatchNorm implements Module {
    * save them beside the parameters: `ownerOfParameters([...model.parameters, ...norm.buffers])`.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
-  /** Whether `forward` takes the statistics of the batch and updates the running ones. Default true. */
-  training = true
   readonly #group: ProcessGroup
   readonly #options: ReturnType<typeof readOptions>
 
@@ -74,7 +77,8 @@ export class SyncBatchNorm implements Module {
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
-    if (!this.training) return this.#normalizeByPast(x)
+    const isTraining = currentPass()?.training ?? isTapeActive()
+    if (!isTraining) return this.#normalizeByPast(x)
     checkBackendBlocks()
     return tf.customGrad((...args) => {
       const [input, factor, shift, save] = args as unknown as [Tensor, Tensor, Tensor, Save]
