@@ -16,24 +16,29 @@
 // than one. The only gain is that each has to hold only a quarter of the network.
 
 import { initProcessGroup } from '@tsrun/distributed'
+import { recvTensor, sendTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
 
 const group = await initProcessGroup()
 
-await runLesson(group, 'naive', MICROBATCHES, async (stage, neighbours) => {
+await runLesson(group, 'naive', MICROBATCHES, async (stage) => {
   for (let m = 0; m < MICROBATCHES; m++) {
     // Forward: the input comes from the data or from the previous rank.
-    const input = stage.isFirst ? stage.inputs(m) : await neighbours.receiveForward(m)
+    const input = stage.isFirst
+      ? stage.inputs(m)
+      : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) await neighbours.sendForward(m, output)
+    if (!stage.isLast) await sendTensor(group, output, group.next)
 
     // Backward: the gradient comes from the loss or from the next rank.
-    const outputGradient = stage.isLast ? undefined : await neighbours.receiveBackward(m)
+    const outputGradient = stage.isLast
+      ? undefined
+      : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      await neighbours.sendBackward(m, inputGradient)
+      await sendTensor(group, inputGradient, group.previous)
       inputGradient.dispose()
     }
   }

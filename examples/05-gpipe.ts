@@ -15,27 +15,33 @@
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
 
 import { initProcessGroup } from '@tsrun/distributed'
+import { recvTensor, sendTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
 
 const group = await initProcessGroup()
 
-await runLesson(group, 'gpipe', MICROBATCHES, async (stage, neighbours) => {
-  // Sends are not awaited here: a rank continues while its messages are sent.
+await runLesson(group, 'gpipe', MICROBATCHES, async (stage) => {
+  // Sends are not awaited here: a rank continues while its messages are sent. Between two ranks,
+  // messages arrive in the order in which they were sent, so micro-batches cannot be confused.
   const sends: Promise<void>[] = []
 
   for (let m = 0; m < MICROBATCHES; m++) {
-    const input = stage.isFirst ? stage.inputs(m) : await neighbours.receiveForward(m)
+    const input = stage.isFirst
+      ? stage.inputs(m)
+      : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(neighbours.sendForward(m, output))
+    if (!stage.isLast) sends.push(sendTensor(group, output, group.next))
   }
 
   for (let m = 0; m < MICROBATCHES; m++) {
-    const outputGradient = stage.isLast ? undefined : await neighbours.receiveBackward(m)
+    const outputGradient = stage.isLast
+      ? undefined
+      : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      sends.push(neighbours.sendBackward(m, inputGradient))
+      sends.push(sendTensor(group, inputGradient, group.previous))
       inputGradient.dispose()
     }
   }

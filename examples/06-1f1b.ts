@@ -15,6 +15,7 @@
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
 
 import { initProcessGroup } from '@tsrun/distributed'
+import { recvTensor, sendTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
@@ -22,22 +23,26 @@ const MICROBATCHES = 8
 const group = await initProcessGroup()
 const { rank, size } = group
 
-await runLesson(group, '1f1b', MICROBATCHES, async (stage, neighbours) => {
+await runLesson(group, '1f1b', MICROBATCHES, async (stage) => {
   // In the middle of the pipeline, rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
   // the other to receive, both would wait forever: sends must not block the schedule.
   const sends: Promise<void>[] = []
 
   const forward = async (m: number): Promise<void> => {
-    const input = stage.isFirst ? stage.inputs(m) : await neighbours.receiveForward(m)
+    const input = stage.isFirst
+      ? stage.inputs(m)
+      : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(neighbours.sendForward(m, output))
+    if (!stage.isLast) sends.push(sendTensor(group, output, group.next))
   }
 
   const backward = async (m: number): Promise<void> => {
-    const outputGradient = stage.isLast ? undefined : await neighbours.receiveBackward(m)
+    const outputGradient = stage.isLast
+      ? undefined
+      : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      sends.push(neighbours.sendBackward(m, inputGradient))
+      sends.push(sendTensor(group, inputGradient, group.previous))
       inputGradient.dispose()
     }
   }

@@ -22,6 +22,28 @@ const flags = readFlags({ transport: transport() })
 const group = await joinOver(flags.transport)
 const { rank, size } = group
 
+const isRoot = rank === 0
+
+const copy = Float32Array.from({ length: size }, (_, i) => (isRoot ? i : -1))
+await show('before broadcast', copy)
+await group.broadcast(copy, 0)
+await show('after broadcast', copy)
+
+const piece = new Float32Array(1).fill(-1)
+await show('before scatter', isRoot ? copy : piece)
+await group.scatter(piece, isRoot ? copy : null, 0)
+await show('after scatter', piece)
+
+const collected = isRoot ? new Float32Array(size) : null
+await show('before gather', piece)
+await group.gather(collected, piece, 0)
+await show('after gather', collected)
+
+const summed = Float32Array.of(0, 1, 2, 3).map((value) => value + rank)
+await show('before reduce', summed)
+await group.reduce(summed, 0)
+await show('after reduce', isRoot ? summed : null)
+
 const tensor = Float32Array.of(0, 1, 2, 3).map((value) => value + rank)
 await show('before all-reduce', tensor)
 await group.allReduce(tensor)
@@ -49,6 +71,9 @@ if (rank === 0) {
   console.log(`all-reduce of the same input ${verdict} reduce-scatter + all-gather`)
   printResult({
     ranks: size,
+    broadcast: [...copy],
+    gather: [...collected!],
+    reduce: [...summed],
     allReduce: [...tensor],
     gathered: [...gathered],
     isSame,
@@ -57,10 +82,10 @@ if (rank === 0) {
 await group.destroy()
 
 /** Rank 0 prints the buffers of all ranks, because lines of several processes could come in any order. */
-async function show(when: string, buffer: Float32Array): Promise<void> {
-  const buffers = await group.gatherObject([...buffer], 0)
+async function show(when: string, buffer: Float32Array | null): Promise<void> {
+  const buffers = await group.gatherObject(buffer && [...buffer], 0)
   for (const [rank, values] of buffers?.entries() ?? []) {
-    console.log(`rank ${rank} [${when}]: ${values.join(', ')}`)
+    console.log(`rank ${rank} [${when}]: ${values?.join(', ') ?? 'nothing'}`)
   }
   if (buffers !== undefined) console.log()
 }

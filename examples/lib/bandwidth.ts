@@ -1,49 +1,42 @@
-// Bandwidths by two formulas, and how large the buffers may be.
+// Bandwidths as a lecture and nccl-tests count them, and how large the buffers may be.
 import { totalmem } from 'node:os'
 
 const GIB = 2 ** 30
 
-/** The bandwidth of one operation by both formulas. */
+/** The bandwidth of one operation in GiB/s, by three accounts. */
 export interface Bandwidth {
   readonly seconds: number
-  /** The sent bytes of all ranks as the lecture counts them. */
-  readonly sentBytes: number
-  /** The lecture's figure in GiB/s (it prints "GB/s"). */
-  readonly lecture: number
-  /** The bus bandwidth of nccl-tests in GiB/s, for comparison. */
+  /** As the lecture explains it: from the bytes of the *output* of a rank. It prints GiB/s as "GB/s". */
+  readonly spoken: number
+  /** As the lecture's published code has it: from the bytes of the *input* of a rank. */
+  readonly code: number
+  /** The bus bandwidth of nccl-tests: what the busiest link carries. */
   readonly busbw: number
 }
 
 /**
  * The formula of `lecture_08.py` of CS336 is twice the bytes of a tensor (in and out), times n - 1 other
- * ranks, over n times the duration. This equals busbw of nccl-tests, 2(n-1)/n S / t.
+ * ranks, over n times the duration. Input and output have the same size, so both accounts are busbw,
+ * 2(n-1)/n S / t.
  *
  * @param bytes - of the buffer S
  */
 export function allReduceBandwidth(bytes: number, ranks: number, seconds: number): Bandwidth {
-  const sentBytes = bytes * 2 * (ranks - 1)
-  return {
-    seconds,
-    sentBytes,
-    lecture: sentBytes / (ranks * seconds) / GIB,
-    busbw: (bytes * 2 * (ranks - 1)) / ranks / seconds / GIB,
-  }
+  const lecture = (bytes * 2 * (ranks - 1)) / (ranks * seconds) / GIB
+  const busbw = (((2 * (ranks - 1)) / ranks) * bytes) / seconds / GIB
+  return { seconds, spoken: lecture, code: lecture, busbw }
 }
 
 /**
- * The lecture takes the bytes of the output, which is the nth part of the input. busbw is (n-1)/n S / t,
- * where S is the bytes of the input.
+ * Here the input of a rank is n times its output. busbw is (n-1)/n S / t, where S is the bytes of the
+ * input, and the code of the lecture has the same. Counted by the output, it is the nth part of that.
  *
  * @param bytes - of the output
  */
 export function reduceScatterBandwidth(bytes: number, ranks: number, seconds: number): Bandwidth {
-  const sentBytes = bytes * (ranks - 1)
-  return {
-    seconds,
-    sentBytes,
-    lecture: sentBytes / (ranks * seconds) / GIB,
-    busbw: (bytes * ranks * (ranks - 1)) / ranks / seconds / GIB,
-  }
+  const of = (counted: number): number => (counted * (ranks - 1)) / (ranks * seconds) / GIB
+  const busbw = (((ranks - 1) / ranks) * (bytes * ranks)) / seconds / GIB
+  return { seconds, spoken: of(bytes), code: of(bytes * ranks), busbw }
 }
 
 const MIB = 2 ** 20

@@ -6,35 +6,39 @@ import {
   summedCrossEntropy,
   sumInto,
   tf,
+  type Microbatches,
   type Module,
   type Recording,
   type Tensor,
 } from '@tsrun/training'
 
-/** One micro-batch of a batch. */
-export interface Microbatch {
-  readonly inputs: () => Tensor
-  readonly labels: () => Tensor
-}
-
 /**
  * The layers of one rank, and the recordings that they keep between the forward and the backward of a
- * micro-batch. The gradients of all micro-batches are summed.
+ * micro-batch.
  */
 export class LessonStage {
   readonly isFirst: boolean
   readonly isLast: boolean
+  /** Of the activations of a micro-batch between two stages, [rows, width]. */
+  readonly shape: readonly number[]
+  /** The gradients of the current batch, summed over its micro-batches. */
   readonly gradients = new Map<string, Tensor>()
   readonly #module: Module
   readonly #index: number
   readonly #recorder: SpanRecorder
   readonly #inFlight = new Map<number, { input: Tensor; output: Recording; loss?: Recording }>()
-  #microbatches: readonly Microbatch[] = []
-  #batchSize = 0
-  lossSum = 0
+  readonly #losses: Tensor[] = []
+  #batch: Microbatches | undefined
   peakInFlight = 0
 
-  constructor(module: Module, index: number, stages: number, recorder: SpanRecorder) {
+  constructor(
+    module: Module,
+    index: number,
+    stages: number,
+    recorder: SpanRecorder,
+    shape: readonly number[],
+  ) {
+    this.shape = shape
     this.#module = module
     this.#index = index
     this.#recorder = recorder
@@ -42,14 +46,33 @@ export class LessonStage {
     this.isLast = index === stages - 1
   }
 
-  begin(microbatches: readonly Microbatch[], batchSize: number): void {
-    this.#microbatches = microbatches
-    this.#batchSize = batchSize
-    this.lossSum = 0
+  begin(batch: Microbatches): void {
+    this.#batch = batch
+    this.gradients.clear()
+  }
+
+  /** Ends a batch. Returns its mean loss, on the last stage; elsewhere 0. */
+  async end(): Promise<number> {
+    let sum = 0
+    for (const loss of this.#losses.splice(0)) {
+      const [value] = await loss.data()
+      sum += value!
+      loss.dispose()
+    }
+    this.#batch!.dispose()
+    return sum / this.#batch!.size
   }
 
   inputs(microbatch: number): Tensor {
-    return this.#microbatches[microbatch]!.inputs()
+    return this.#batch!.inputs(microbatch)
+  }
+
+  /** Waits for a message, and records how long. */
+  async wait(message: Promise<Tensor>): Promise<Tensor> {
+    const start = monotonicNow()
+    const tensor = await message
+    this.#recorder.record('wait', start, monotonicNow())
+    return tensor
   }
 
   /** Runs the forward of a micro-batch, on the last stage up to the loss. */
@@ -57,9 +80,9 @@ export class LessonStage {
     return this.#timed('F', microbatch, () => {
       const output = recordModule(this.#module, input, { needsInputGradient: !this.isFirst })
       if (this.isLast) {
-        const labels = this.#microbatches[microbatch]!.labels()
+        const labels = this.#batch!.labels(microbatch)
         const loss = recordLoss(summedCrossEntropy, output.value, labels)
-        this.lossSum += loss.value.dataSync()[0]!
+        this.#losses.push(tf.clone(loss.value))
         labels.dispose()
         this.#inFlight.set(microbatch, { input, output, loss })
       } else {
@@ -79,7 +102,7 @@ export class LessonStage {
       const { input, output, loss } = this.#inFlight.get(microbatch)!
       this.#inFlight.delete(microbatch)
       // The only place where the loss is scaled: sums over micro-batches become the mean of the batch.
-      const scale = tf.scalar(1 / this.#batchSize)
+      const scale = tf.scalar(1 / this.#batch!.size)
       const from = outputGradient ?? loss!.backward(scale, () => undefined)!
       const inputGradient = output.backward(from, sumInto(this.gradients))
       tf.dispose([scale, from, input])

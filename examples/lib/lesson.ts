@@ -3,6 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline, SpanRecorder } from '@tsrun/telemetry'
 import {
   batches,
+  cutBatch,
   disposeModule,
   loadBackend,
   mnist,
@@ -12,15 +13,15 @@ import {
   shardedMLP,
   splitLayers,
   StepMeter,
+  type ExampleBatch,
   type ScheduleName,
 } from '@tsrun/training'
 import { readFlags } from './flags.ts'
-import { LessonStage, type Microbatch } from './lesson-stage.ts'
-import { Neighbours } from './neighbours.ts'
+import { LessonStage } from './lesson-stage.ts'
 import { percent, printResult } from './output.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
-export type Step = (stage: LessonStage, neighbours: Neighbours) => Promise<void>
+export type Step = (stage: LessonStage) => Promise<void>
 
 const STEPS = 8
 const ROWS = 64
@@ -47,21 +48,19 @@ export async function runLesson(
   const { from, to } = splitLayers(LAYERS, size)[rank]!
   const module = recipe.slice(from, to)
   const recorder = new SpanRecorder({ rank })
-  const stage = new LessonStage(module, rank, size, recorder)
-  const neighbours = new Neighbours(group, [ROWS, HIDDEN], recorder)
+  const stage = new LessonStage(module, rank, size, recorder, [ROWS, HIDDEN])
   const optimizer = new SGD({ learningRate })
   let meter = new StepMeter(recorder)
   const losses: number[] = []
 
-  for (const batch of lessonBatches(microbatches, ROWS)) {
-    stage.begin(batch, batchSize)
+  for (const batch of lessonBatches(batchSize)) {
+    stage.begin(cutBatch(batch, microbatches))
     await group.barrier()
-    await meter.time(() => step(stage, neighbours))
+    await meter.time(() => step(stage))
     // The first step also compiles, so it does not count.
     if (losses.length === 0) meter = new StepMeter(recorder)
     optimizer.step(module.parameters, stage.gradients)
-    stage.gradients.clear()
-    losses.push(stage.lossSum / batchSize)
+    losses.push(await stage.end())
   }
 
   const ideal = schedule(name, { stages: size, microbatches })
@@ -85,25 +84,25 @@ export async function runLesson(
       const shared = percent(ideal.simulate({ cores }).bubble)
       console.log(`The ideal needs a core for each rank; with ${cores} cores it is ${shared}.`)
     }
-    const maxDifference = compareLosses(trained, batchSize)
+    const maxDifference = await compareLosses(trained, batchSize)
     printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
   }
   disposeModule(module)
 }
 
 /** Trains the whole network in this process. Returns the largest difference of the losses. */
-function compareLosses(trained: readonly number[], batchSize: number): number {
+async function compareLosses(trained: readonly number[], batchSize: number): Promise<number> {
   const whole = shardedMLP({ layers: LAYERS, hidden: HIDDEN }).build()
-  const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }))
+  const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }), [batchSize, HIDDEN])
   const optimizer = new SGD({ learningRate })
-  const differences = [...lessonBatches(1, batchSize)].map((batch, at) => {
-    stage.begin(batch, batchSize)
+  const differences: number[] = []
+  for (const batch of lessonBatches(batchSize)) {
+    stage.begin(cutBatch(batch, 1))
     stage.forward(0, stage.inputs(0))
     stage.backward(0)
     optimizer.step(whole.parameters, stage.gradients)
-    stage.gradients.clear()
-    return Math.abs(stage.lossSum / batchSize - trained[at]!)
-  })
+    differences.push(Math.abs((await stage.end()) - trained[differences.length]!))
+  }
   disposeModule(whole)
   const largest = Math.max(...differences)
   console.log(`Loss after ${trained.length} steps: ${trained.at(-1)!.toFixed(6)}.`)
@@ -112,16 +111,11 @@ function compareLosses(trained: readonly number[], batchSize: number): number {
   return largest
 }
 
-/** The batches of the lesson, each as a list of micro-batches of `rows` examples. */
-function* lessonBatches(microbatches: number, rows: number): Generator<Microbatch[]> {
-  let batch: Microbatch[] = []
+/** The batches of the lesson. */
+function* lessonBatches(batchSize: number): Generator<ExampleBatch> {
   let left = STEPS
-  for (const part of batches(mnist({ split: 'train' }), { batch: rows })) {
-    if (left === 0) return
-    batch.push(part)
-    if (batch.length < microbatches) continue
+  for (const batch of batches(mnist({ split: 'train' }), { batch: batchSize })) {
+    if (left-- === 0) return
     yield batch
-    batch = []
-    left -= 1
   }
 }

@@ -21,6 +21,12 @@ const options = {
   models: { description: 'mlp, gpt', value: 'A,B', default: models.join(',') },
   backends: { description: 'wasm, cpu, tensorflow', value: 'A,B', default: 'wasm' },
   steps: { description: 'steps of SGD with momentum', value: 'N', default: '20' },
+  through: {
+    description:
+      'verbs: put together by hand from dataParallel, pipeline, ...; trainer: by trainer()',
+    value: 'NAME',
+    default: 'verbs',
+  },
   json: { description: 'one JSON object per line' },
 }
 
@@ -65,10 +71,11 @@ async function main(args) {
       .filter((configuration) => configuration.models?.includes(model) ?? true)
       .map((configuration) => ({ configuration, model })),
   )
+  const [through = 'verbs'] = readList('through', values['through'], ['verbs', 'trainer'])
   /** @type {Row[]} */
   const rows = []
   for (const backend of readList('backends', values['backends'], backends)) {
-    rows.push(...(await train(backend, runs, steps)))
+    rows.push(...(await train(backend, runs, steps, through)))
   }
   printRows(rows, values.json !== undefined, format)
   return rows.every(({ verdict }) => verdict === 'equal') ? 0 : 1
@@ -89,12 +96,13 @@ function select(only) {
  * @param {string} backend
  * @param {readonly { configuration: import('./configurations.mjs').Configuration, model: string }[]} runs
  * @param {number} steps
+ * @param {string} through
  * @returns {Promise<Row[]>}
  */
-async function train(backend, runs, steps) {
+async function train(backend, runs, steps, through) {
   const ranks = Math.max(...runs.map(({ configuration }) => ranksOf(configuration)))
   const text = await runRanks(`training on ${backend}`, (output) => ({
-    ...tsrunLine(ranks, script, [output, JSON.stringify({ runs, steps })]),
+    ...tsrunLine(ranks, script, [output, JSON.stringify({ runs, steps, through })]),
     env: { TSRUN_BACKEND: backend },
   }))
   const lines = text.trimEnd().split('\n')

@@ -9,11 +9,13 @@ import { ranksOf } from './configurations.mjs'
 import { trainTogether } from './layouts.mjs'
 import { problemOf } from './models.mjs'
 import { trainAlone } from './reference.mjs'
+import { trainByTrainer } from './trainers.mjs'
 
 /** @type {[string, string]} */
 const [output, request] = /** @type {[string, string]} */ (process.argv.slice(2))
-/** @type {{ runs: { configuration: import('./configurations.mjs').Configuration, model: import('./configurations.mjs').ModelName }[], steps: number }} */
-const { runs, steps } = JSON.parse(request)
+/** @type {{ runs: { configuration: import('./configurations.mjs').Configuration, model: import('./configurations.mjs').ModelName }[], steps: number, through: 'verbs' | 'trainer' }} */
+const { runs, steps, through } = JSON.parse(request)
+const trainIn = through === 'trainer' ? trainByTrainer : trainTogether
 const world = await initProcessGroup()
 await loadBackend()
 
@@ -36,7 +38,7 @@ for (const { configuration, model } of runs) {
     const errors = noErrors()
     /** @type {readonly import('@tsrun/training').Piece[][]} */
     let parts = [[], []]
-    const counts = await trainTogether(configuration, problem, group, steps, (step, found) => {
+    const counts = await trainIn(configuration, problem, group, steps, (step, found) => {
       addStep(errors, found, /** @type {import('./reference.mjs').StepResult} */ (wanted[step]))
       parts = [[...found.parameters], [...found.gradients]]
     })
@@ -47,7 +49,9 @@ for (const { configuration, model } of runs) {
       const ending = assemble(parameters ?? [])
       const last = /** @type {import('./reference.mjs').StepResult} */ (wanted.at(-1))
       const covered =
-        covers(parameters ?? [], last.parameters) && covers(gradients ?? [], last.gradients)
+        covers(parameters ?? [], last.parameters) &&
+        // A trainer keeps its gradients to itself.
+        (through === 'trainer' || covers(gradients ?? [], last.gradients))
       endings.set(`${model} ${name}`, ending)
       const other = bitwise === undefined ? undefined : endings.get(`${model} ${bitwise}`)
       const bits = other === undefined ? null : isSame(ending, other)

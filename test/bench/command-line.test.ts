@@ -42,7 +42,7 @@ it.each([
   [['memory', '--operations', '1'], '--operations must be an integer from 1000'],
   [['report', '--also', 'weather'], '--also: unknown "weather"'],
   [['tune', '--ops', 'barrier'], '--ops: unknown "barrier"'],
-  [['tune', '--engine', 'worker,inline'], '--engine: one of the two'],
+  [['tune', '--engine', 'worker,inline'], '--engine takes one name'],
   [['tune', '--sizes', '1GiB'], '--sizes: at most 64MiB'],
   [['tune', '--sizes', ''], '--sizes needs a value'],
   [['steps', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],

@@ -259,6 +259,7 @@ describe('training', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr })
     const row = parse(stdout).find(({ mode }) => mode === 'ddp-sequential')!
     expect(row).toMatchObject({ link: '200mbit', ranks: 2 })
-    expect(row['exposedMs']).toBeGreaterThan(40)
+    // The 2 MiB alone take 84 ms; what the burst and a loaded machine hide is not certain.
+    expect(row['exposedMs']).toBeGreaterThan(15)
   })
 })

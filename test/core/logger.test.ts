@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 
 function run(env: Record<string, string>): SpawnSyncReturns<string> {
   const script = fileURLToPath(new URL('./fixtures/log-and-exit.ts', import.meta.url))
-  const flags = ['--import', 'tsx', '--conditions=@tsrun/source']
+  const flags = ['--import', 'tsx']
   return spawnSync(process.execPath, [...flags, script], {
     encoding: 'utf8',
     env: { PATH: process.env['PATH'], ...env },

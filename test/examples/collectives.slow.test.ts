@@ -26,9 +26,22 @@ describe('collectives.ts', () => {
   it("shows the lecture's buffers before and after, rank by rank", async () => {
     const { result, lines } = await example(4, 'collectives.ts')
     const total = [6, 10, 14, 18]
-    expect(result).toEqual({ ranks: 4, allReduce: total, gathered: total, isSame: true })
+    const root = [0, 1, 2, 3]
+    const ofRoot = { broadcast: root, gather: root, reduce: total }
+    const ofAll = { allReduce: total, gathered: total, isSame: true }
+    expect(result).toEqual({ ranks: 4, ...ofRoot, ...ofAll })
     const own = (rank: number): number[] => total.map((_, i) => i + rank)
+    const onRoot = (values: number[], otherwise?: number[]) => (rank: number) =>
+      rank === 0 ? values : otherwise
     const blocks = [
+      ['before broadcast', onRoot(root, [-1, -1, -1, -1])],
+      ['after broadcast', () => root],
+      ['before scatter', onRoot(root, [-1])],
+      ['after scatter', (rank: number) => [rank]],
+      ['before gather', (rank: number) => [rank]],
+      ['after gather', onRoot(root)],
+      ['before reduce', own],
+      ['after reduce', onRoot(total)],
       ['before all-reduce', own],
       ['after all-reduce', () => total],
       ['before reduce-scatter', own],
@@ -37,7 +50,9 @@ describe('collectives.ts', () => {
       ['after all-gather', () => total],
     ] as const
     const expected = blocks.flatMap(([when, valuesOf]) => [
-      ...total.map((_, rank) => `rank ${rank} [${when}]: ${valuesOf(rank).join(', ')}`),
+      ...total.map(
+        (_, rank) => `rank ${rank} [${when}]: ${valuesOf(rank)?.join(', ') ?? 'nothing'}`,
+      ),
       '',
     ])
     expect(lines.slice(0, -1)).toEqual(expected)
@@ -46,28 +61,58 @@ describe('collectives.ts', () => {
 
   it.each(['shared-memory', 'tcp', 'node'])('runs over %s', async (transport) => {
     const { result } = await example(2, 'collectives.ts', '--transport', transport)
-    expect(result).toEqual({ ranks: 2, allReduce: [1, 3, 5, 7], gathered: [1, 3], isSame: true })
+    const ofRoot = { broadcast: [0, 1], gather: [0, 1], reduce: [1, 3, 5, 7] }
+    const ofAll = { allReduce: [1, 3, 5, 7], gathered: [1, 3], isSame: true }
+    expect(result).toEqual({ ranks: 2, ...ofRoot, ...ofAll })
   })
 
   it('runs alone', async () => {
     const { result } = await example(1, 'collectives.ts')
-    expect(result).toEqual({ ranks: 1, allReduce: [0, 1, 2, 3], gathered: [0], isSame: true })
+    const own = [0, 1, 2, 3]
+    const ofRoot = { broadcast: [0], gather: [0], reduce: own }
+    expect(result).toEqual({ ranks: 1, ...ofRoot, allReduce: own, gathered: [0], isSame: true })
   })
 })
 
 describe('benchmark-collectives.ts', () => {
-  it("prints the lecture's account beside busbw, and why they differ", async () => {
-    const flags = ['--elements', '100000', '--repeats', '2'] as const
-    const { result, lines } = await example(4, 'benchmark-collectives.ts', ...flags)
+  const small = ['--elements', '100000', '--repeats', '2'] as const
+
+  it("prints both of the lecture's accounts beside busbw, and why they differ", async () => {
+    const { result, lines } = await example(4, 'benchmark-collectives.ts', ...small)
     const figure = (name: string): number => Number(result[name])
-    expect(result).toMatchObject({ elements: 100_000, ranks: 4 })
-    expect(figure('allReduceLecture')).toBe(figure('allReduceBusbw'))
-    const ratio = figure('reduceScatterBusbw') / figure('reduceScatterLecture')
-    expect(ratio).toBeCloseTo(4, 1)
+    expect(result).toMatchObject({ elements: 100_000, ranks: 4, device: 'none' })
+    expect(figure('allReduceSpoken')).toBe(figure('allReduceBusbw'))
+    expect(figure('allReduceCode')).toBe(figure('allReduceBusbw'))
+    expect(figure('reduceScatterCode')).toBe(figure('reduceScatterBusbw'))
+    expect(figure('reduceScatterBusbw') / figure('reduceScatterSpoken')).toBeCloseTo(4, 1)
     const seconds = figure('allReduceSeconds')
     const sent = (100_000 * 4 * 2 * 3) / (4 * seconds) / 2 ** 30
-    expect(figure('allReduceLecture') / sent).toBeCloseTo(1, 2)
-    expect(lines.join(' ')).toContain('so its figure is 1/4 of busbw')
+    expect(figure('allReduceBusbw') / sent).toBeCloseTo(1, 2)
+    expect(lines.join(' ')).toContain('the code gets busbw, the words get 1/4 of it')
+    expect(lines.join(' ')).toContain('277 / 4 = 69')
+  })
+
+  it('shows each run while it measures, and a line for each rank', async () => {
+    const { lines } = await example(2, 'benchmark-collectives.ts', ...small)
+    for (const name of ['all_reduce', 'reduce_scatter']) {
+      const runs = lines.filter((line) => line.startsWith(`${name} of 100,000 elements: `))
+      expect(runs.map((line) => / (warm-up|run \d of 2) took /.exec(line)?.[1])).toEqual([
+        'warm-up',
+        'run 1 of 2',
+        'run 2 of 2',
+      ])
+      for (const rank of [0, 1]) {
+        const own = `rank ${rank}: ${name}(world_size=2, num_elements=100000) took `
+        expect(lines.filter((line) => line.startsWith(own))).toHaveLength(1)
+      }
+    }
+  })
+
+  it('takes tensors of a device', async () => {
+    const flags = [...small, '--device', 'wasm'] as const
+    const { result, lines } = await example(2, 'benchmark-collectives.ts', ...flags)
+    expect(result).toMatchObject({ device: 'wasm' })
+    expect(lines.join('\n')).toContain('num_elements=100000, device=wasm) took')
   })
 
   it('refuses more elements than an arena has room for', async () => {

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { addressOf, closeSocket, isAvailable, systemCallError } from '@tsrun/native'
-import { describeNative, fixture, sourceFlags } from './support.ts'
+import { describeNative, fixture, fixtureFlags } from './support.ts'
 
 describe('the bindings', () => {
   it('say whether they work here, and why not', () => {
@@ -9,7 +9,7 @@ describe('the bindings', () => {
   })
 
   it('can be switched off, and then fail with the reason', () => {
-    const { stdout } = spawnSync(process.execPath, [...sourceFlags, fixture('availability.ts')], {
+    const { stdout } = spawnSync(process.execPath, [...fixtureFlags, fixture('availability.ts')], {
       encoding: 'utf8',
       env: { ...process.env, TSRUN_NATIVE: 'off' },
     })

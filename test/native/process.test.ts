@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describeNative, fixture, sourceFlags } from './support.ts'
+import { describeNative, fixture, fixtureFlags } from './support.ts'
 
 describeNative('the parent-death signal', () => {
   let parent: ReturnType<typeof spawn> | undefined
@@ -9,7 +9,7 @@ describeNative('the parent-death signal', () => {
   })
 
   it('ends a process whose parent was killed', async () => {
-    parent = spawn(process.execPath, [...sourceFlags, fixture('orphan.ts')], {
+    parent = spawn(process.execPath, [...fixtureFlags, fixture('orphan.ts')], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
     const [pid] = (await once(parent.stdout!, 'data')) as [Buffer]

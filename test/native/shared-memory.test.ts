@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
 import { addressOf, futexWait, futexWake, mapFileOver, mapPrivateOver } from '@tsrun/native'
 import { ASLEEP, AWAKE, mapPage } from './fixtures/shared-page.ts'
-import { describeNative, fixture, sourceFlags, startWorker } from './support.ts'
+import { describeNative, fixture, fixtureFlags, startWorker } from './support.ts'
 
 const LIMIT = 20_000
 const peer = fixture('futex-peer.ts')
@@ -57,7 +57,7 @@ describeNative('shared memory', () => {
 
   it.each([
     ['thread', (): Worker => startWorker('futex-peer.ts', path)],
-    ['process', (): ChildProcess => spawn(process.execPath, [...sourceFlags, peer, path])],
+    ['process', (): ChildProcess => spawn(process.execPath, [...fixtureFlags, peer, path])],
   ])(
     'lets this thread and another %s wake each other',
     async (_, start) => {

@@ -3,8 +3,8 @@ import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { isAvailable } from '@tsrun/native'
 
-/** Node's flags for a fixture in another process, which runs the sources as they are. */
-export const sourceFlags = ['--import', 'tsx', '--conditions=@tsrun/source']
+/** Node's flags for a fixture in another process, which runs the build. */
+export const fixtureFlags = ['--import', 'tsx']
 
 export function fixture(name: string): string {
   return fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
@@ -14,7 +14,6 @@ export function fixture(name: string): string {
 export function startWorker(name: string, input: unknown): Worker {
   return new Worker(fixture('source-worker.mjs'), {
     workerData: { script: new URL(`./fixtures/${name}`, import.meta.url).href, input },
-    execArgv: ['--conditions=@tsrun/source'],
   })
 }
 

@@ -47,6 +47,13 @@ it('holds every layout of every model against a single process', async () => {
   expect(rows.filter(({ ranks, collectives }) => ranks > 1 && collectives === 0)).toEqual([])
 })
 
+it('holds every layout that trainer() puts together against a single process', async () => {
+  const rows = await parity('--through', 'trainer', '--steps', '4')
+  expect(rows.length).toBeGreaterThan(configurations.length)
+  expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
+  expect(rows.filter(({ covered }) => !covered)).toEqual([])
+})
+
 it('names the layouts when none has the name', async () => {
   const refused = promisify(execFile)(process.execPath, [main, '--only', 'zero9'])
   await expect(refused).rejects.toMatchObject({

@@ -17,7 +17,7 @@ describe('processes and the store', () => {
 
   function run(fixture: string, ...args: string[]): ChildProcess {
     const script = fileURLToPath(new URL(`./fixtures/${fixture}`, import.meta.url))
-    const flags = ['--import', 'tsx', '--conditions=@tsrun/source']
+    const flags = ['--import', 'tsx']
     const child = spawn(process.execPath, [...flags, script, ...args], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })

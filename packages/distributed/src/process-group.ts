@@ -309,6 +309,13 @@ export interface ProcessGroup extends GroupCalls<'async'>, BlockingCalls, GroupR
   readonly size: number
   /** Rank in the world of each member. */
   readonly ranks: readonly number[]
+  /**
+   * The rank after this one. After the last comes the first, as in a ring: `rank === size - 1` tells a
+   * pipeline that it ends here. Along an axis of a mesh it is the neighbour on that axis.
+   */
+  readonly next: number
+  /** The rank before this one. Before the first comes the last, as in a ring. */
+  readonly previous: number
 
   /** A zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]

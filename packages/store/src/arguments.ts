@@ -8,10 +8,7 @@ export const keyRule = where<string>(
   (key) => typeof key === 'string' && !LONE_SURROGATE.test(key),
   'a string without lone surrogates',
 )
-const keysRule = where<readonly string[]>(
-  (keys) => Array.isArray(keys),
-  'an array of strings',
-)
+const keysRule = where<readonly string[]>((keys) => Array.isArray(keys), 'an array of strings')
 export const durationRule = where<number>(
   (duration) => typeof duration === 'number' && duration >= 0,
   'milliseconds, 0 or more',

@@ -7,14 +7,18 @@ export * from './checkpoint/index.ts'
 export * from './data/index.ts'
 export * from './metrics/index.ts'
 export * from './models/index.ts'
-export { disposeModule, type Module } from './model/module.ts'
+export { disposeModule, parametersOf, type Module } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
 export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'
 export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
+export { currentPass, inPass, type Pass } from './model/pass.ts'
+export { gelu, GELU, ReLU, Sigmoid, silu, SiLU, Tanh, type Activation } from './nn/activations.ts'
 export { CausalSelfAttention, type AttentionOptions } from './nn/attention.ts'
 export type { AttentionCore } from './nn/causal-attention.ts'
+export { Conv2d, type Conv2dOptions } from './nn/convolution.ts'
 export { crossEntropy, summedCrossEntropy, type Reduction } from './nn/cross-entropy.ts'
+export { Dropout, type DropoutOptions } from './nn/dropout.ts'
 export {
   Embedding,
   PositionEmbedding,
@@ -22,14 +26,36 @@ export {
   type Positions,
 } from './nn/embedding.ts'
 export { GPT, gpt, type CompleteGPTOptions, type GPTOptions } from './nn/gpt.ts'
+export * as init from './nn/init.ts'
+export { createParameter } from './nn/initialize.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'
 export { Linear, type LinearOptions } from './nn/linear.ts'
+export {
+  binaryCrossEntropy,
+  meanSquaredError,
+  summedBinaryCrossEntropy,
+  summedMeanSquaredError,
+} from './nn/regression-losses.ts'
+export {
+  countTopK,
+  crossEntropyWith,
+  perplexity,
+  type CrossEntropyOptions,
+} from './nn/soft-cross-entropy.ts'
 export { countCorrect, recordLoss, type Loss } from './nn/loss.ts'
+export { AvgPool2d, Flatten, MaxPool2d, type PoolOptions } from './nn/pooling.ts'
+export { moduleOf, Sequential, sequential, type LayerFactory } from './nn/sequential.ts'
 export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp.ts'
-export { Block, FeedForward, gelu, type FeedForwardOptions } from './nn/transformer-block.ts'
+export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-block.ts'
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
+export {
+  allReduceTensor,
+  recvTensor,
+  sendTensor,
+  type ReceiveOptions,
+} from './parallel/messages.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
 export * from './parallel/pipeline/schedule/index.ts'
@@ -47,3 +73,4 @@ export {
   type HostDType,
 } from './tfjs/host-arrays.ts'
 export { tf, type Tensor } from './tfjs/tfjs.ts'
+export * from './trainer/index.ts'

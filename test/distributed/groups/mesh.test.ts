@@ -32,6 +32,23 @@ describe('initDeviceMesh', () => {
     expect(meshes[3]!.name).toBe('pp [1,3,5]')
   })
 
+  it('knows the neighbours of a rank in the ring of each group', async () => {
+    await runWorld({ size: 6 }, async (world) => {
+      const { dp, pp } = await initDeviceMesh({ dp: 2, pp: 3 }, world)
+      const { rank } = world
+      expect([world.previous, world.next]).toEqual([(rank + 5) % 6, (rank + 1) % 6])
+      expect([pp.previous, pp.next]).toEqual([(rank + 2) % 3, (rank + 1) % 3])
+      expect([dp.previous, dp.next]).toEqual([1 - dp.rank, 1 - dp.rank])
+      const received = new Int32Array(1)
+      await Promise.all([pp.send(Int32Array.of(rank), pp.next), pp.recv(received, pp.previous)])
+      expect(received[0]).toBe(pp.globalRank(pp.previous))
+    })
+    await runWorld({ size: 1 }, async ({ next, previous }) => {
+      expect([next, previous]).toEqual([0, 0])
+      await Promise.resolve()
+    })
+  })
+
   it('gives axes of size 1 a group of one, where collectives change nothing', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 1, pp: 2, tp: 1 }, world)

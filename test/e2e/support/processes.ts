@@ -15,7 +15,12 @@ export function describeProcesses(worlds: readonly World[]): void {
       await job.succeed()
       for (const rank of job.ranks) expect((await rank.hear('done')).word).toBe('done')
     })
+  })
+}
 
+/** Ranks must not grow in any world. */
+export function describeGrowth(worlds: readonly World[]): void {
+  describe.each(worlds)('ranks in processes of their own ($name)', ({ env }) => {
     it('do not grow over many small operations', async () => {
       // a small young generation: what the engine's thread drops is collected within a few rounds
       const flags = ['--expose-gc', '--max-semi-space-size=1']

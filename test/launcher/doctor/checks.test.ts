@@ -1,5 +1,6 @@
 import { checkBackends, checkGpus, checkMpi } from '../../../packages/launcher/src/doctor/checks.ts'
 import {
+  checkMemory,
   checkNative,
   checkOpenFiles,
   checkScheduler,
@@ -29,6 +30,7 @@ const healthy: Facts = {
   autogroups: false,
   openFiles: 4096,
   cores: { allowed: 4, all: 4, quota: undefined },
+  memory: { size: 16 * GIB, copied: 12.34e9 },
   backends: [{ name: 'wasm', works: true, version: 'TensorFlow.js 4', device: 'CPU', threads: 1 }],
   tensorflow: { manifest: undefined },
   gpus: { nvidia: [], topology: [], problem: undefined },
@@ -130,6 +132,7 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     { state: 'note', advice: expect.stringContaining('ulimit -n 4096') },
   ],
   ['all cores', checkThreads, {}, { ...ok, found: '4 cores; --nproc auto starts 4' }],
+  ['memory', checkMemory, {}, { ...ok, found: '16 GiB; one core copies 12.3 GB/s' }],
   [
     'some of the cores',
     checkThreads,

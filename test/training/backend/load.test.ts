@@ -7,13 +7,12 @@ import { loadBackend, tf } from '@tsrun/training'
 // processes take long to start when the cores are loaded
 jest.setTimeout(60_000)
 
-const tsx = import.meta.resolve('tsx')
-const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))
+const entry = fileURLToPath(new URL('../../../packages/training/dist/index.js', import.meta.url))
 
 /** Runs a module in a process of its own. */
 function run(script: string, env: Record<string, string> = {}) {
   const source = `import { loadBackend, tf, record } from ${JSON.stringify(entry)}\n${script}`
-  const flags = ['--import', tsx, '--conditions=@tsrun/source', '--input-type=module', '-e', source]
+  const flags = ['--input-type=module', '-e', source]
   return promisify(execFile)(process.execPath, flags, {
     env: { ...process.env, ...env, NODE_OPTIONS: '' },
   })

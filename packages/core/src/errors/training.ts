@@ -6,6 +6,11 @@ export const trainingErrors = {
     message: 'The tensor backend {backend} cannot be used: {reason}',
     advice: "Choose another backend with TSRUN_BACKEND, or 'auto'.",
   },
+  ERR_TSR_BACKEND_NOT_LOADED: {
+    category: 'user',
+    message: 'No tensor backend is loaded',
+    advice: 'Call await loadBackend() before you make the first tensor or model.',
+  },
   ERR_TSR_TENSOR_MEMORY: {
     category: 'user',
     message:

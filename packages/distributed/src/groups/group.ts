@@ -64,6 +64,14 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     return this.#world
   }
 
+  get next(): number {
+    return (this.rank + 1) % this.size
+  }
+
+  get previous(): number {
+    return (this.rank + this.size - 1) % this.size
+  }
+
   get generation(): number {
     return this.#world.generation
   }

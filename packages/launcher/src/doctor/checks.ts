@@ -116,6 +116,12 @@ export function checkThreads({ cores }: Facts): Finding[] {
   return [{ name, state: 'note', found, advice }]
 }
 
+export function checkMemory({ memory }: Facts): Finding[] {
+  const speed = (memory.copied / 1e9).toFixed(1)
+  const found = `${formatBytes(memory.size)}; one core copies ${speed} GB/s`
+  return [{ name: 'memory', state: 'ok', found }]
+}
+
 /** The backend that `auto` chooses where no other is set up. */
 const DEFAULT = 'wasm'
 
@@ -216,6 +222,7 @@ export const checks: readonly Check[] = [
   checkScheduler,
   checkOpenFiles,
   checkThreads,
+  checkMemory,
   checkBackends,
   checkTensorFlow,
   checkGpus,

@@ -12,6 +12,7 @@ export interface Facts {
   /** The number of files that a process may have open. */
   readonly openFiles: number | undefined
   readonly cores: CoreFacts
+  readonly memory: MemoryFacts
   readonly backends: readonly BackendFacts[]
   readonly tensorflow: TensorFlowFacts
   readonly gpus: GpuFacts
@@ -46,6 +47,13 @@ export interface CoreFacts {
   readonly all: number
   /** The CPU time that the container may use, in cores; undefined: no limit. */
   readonly quota: number | undefined
+}
+
+export interface MemoryFacts {
+  /** Bytes of the machine, or of the container if it has a limit. */
+  readonly size: number
+  /** The bytes per second that one core copies, in blocks that are larger than the caches. */
+  readonly copied: number
 }
 
 /** The result of training a step in a new process. */

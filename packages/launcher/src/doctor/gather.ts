@@ -9,6 +9,7 @@ import { LONGEST_START } from '../setup/proof.ts'
 import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
 import {
   findMpi,
+  measureMemory,
   readAutogroups,
   readCores,
   readGpus,
@@ -41,6 +42,7 @@ export async function gatherFacts(
     autogroups: readAutogroups(),
     openFiles: readOpenFiles(),
     cores: readCores(),
+    memory: measureMemory(),
     backends: await tryBackends(env, cwd, {
       hasTensorFlow,
       devices: findDevices(env, list),

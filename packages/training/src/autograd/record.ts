@@ -21,6 +21,7 @@ import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk
  * The first call loads TensorFlow.js' gradients and checks that its tape works as expected.
  *
  * @param parameters - those whose gradients are wanted, with the values that `forward` reads
+ * @throws ERR_TSR_ARGUMENT for disposed tensors, and for a tf.Variable as the value of a parameter
  * @throws ERR_TSR_NESTED_RECORDING inside another recording or tf.grads
  * @throws ERR_TSR_AUTOGRAD when the tape of this version of TensorFlow.js is not the expected one
  */
@@ -30,6 +31,8 @@ export function record(
   parameters: readonly Parameter[],
   options: RecordOptions,
 ): Recording {
+  checkAlive('x', x)
+  for (const parameter of parameters) checkParameter(parameter)
   prepareTape()
   return recordOnTape(forward, x, parameters, options)
 }
@@ -46,6 +49,18 @@ export function recordModule(module: Module, x: Tensor, options: RecordOptions):
     module.record?.(x, options) ??
     record((input) => module.forward(input), x, module.parameters, options)
   )
+}
+
+/** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */
+function checkParameter({ name, value }: Parameter): void {
+  checkAlive(`the value of ${name}`, value)
+  // what a tf.Variable has and a tensor does not
+  if (!('trainable' in value)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the value of ${name}`,
+    value: 'a tf.Variable',
+    expected: 'a tensor, which optimizers replace: createParameter(name, shape, values)',
+  })
 }
 
 /** Whether this process has registered TensorFlow.js' gradients, which is global, and tested the tape. */

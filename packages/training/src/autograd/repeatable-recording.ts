@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { currentPass, inPass } from '../model/pass.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import type { LocalSegment } from '../model/segment.ts'
 import { recordModule } from './record.ts'
@@ -12,6 +13,8 @@ export class RepeatableRecording {
   readonly #segment: LocalSegment
   readonly #input: Tensor
   readonly #options: RecordOptions
+  /** Repeated in the same pass, for modules with random values. */
+  readonly #pass = currentPass()
   #recording: Recording | undefined
 
   /** @param input - the caller's, to be kept for as long as `recording` is used */
@@ -23,8 +26,13 @@ export class RepeatableRecording {
 
   /** Runs the forward pass unless its recording is there. */
   get recording(): Recording {
-    this.#recording ??= recordModule(this.#segment, this.#input, this.#options)
+    this.#recording ??= this.#record()
     return this.#recording
+  }
+
+  #record(): Recording {
+    const run = (): Recording => recordModule(this.#segment, this.#input, this.#options)
+    return this.#pass === undefined ? run() : inPass(this.#pass, run)
   }
 
   /** Frees the recording and its output, but not the input. */

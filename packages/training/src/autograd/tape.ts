@@ -65,6 +65,11 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
   }
 }
 
+/** Whether operations are being recorded. */
+export function isTapeActive(): boolean {
+  return engine.state.gradientDepth > 0
+}
+
 /** Frees the tensors that the operations saved for their gradients. */
 export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()

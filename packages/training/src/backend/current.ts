@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { TensorBackend } from '../tfjs/backend.ts'
 import { genericBackend } from '../tfjs/generic-backend.ts'
 import { registerCpu, tf } from '../tfjs/tfjs.ts'
@@ -13,9 +14,21 @@ const backends: Readonly<Record<string, TensorBackend>> = {
   webgpu: webgpuBackend,
 }
 
-/** The backend of TensorFlow.js that is current. */
+/**
+ * The backend of TensorFlow.js that is current.
+ *
+ * @throws ERR_TSR_BACKEND_NOT_LOADED
+ */
 export function currentBackend(): TensorBackend {
-  return backends[tf.engine().backendName] ?? genericBackend
+  return backends[tf.engine().backendName] ?? unknownBackend()
+}
+
+function unknownBackend(): TensorBackend {
+  const { backendName, registryFactory } = tf.engine()
+  // one that a script has registered itself is initialized when it is first used
+  const isLoaded = Boolean(backendName) || Object.keys(registryFactory).length > 0
+  if (!isLoaded) throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
+  return genericBackend
 }
 
 /** Whether the host can access the memory of tensors, so that their values need not be fetched. */

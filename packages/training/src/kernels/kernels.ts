@@ -3,7 +3,7 @@ import { readBuiltFile } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
 /** The exports of the AssemblyScript modules in this folder. Addresses are in bytes. */
-export interface KernelExports {
+export interface KernelExports extends WindowKernels {
   scratch_bytes(): number
   product(
     c: number,
@@ -39,6 +39,36 @@ export interface KernelExports {
     beta1: number,
     beta2: number,
     keep: number,
+  ): void
+}
+
+/** Windows of images; `geometry` is the address of the class of that name in windows.as.ts. */
+interface WindowKernels {
+  take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
+  add_windows(images: number, patches: number, first: number, last: number, geometry: number): void
+  max_pool_gradient(dx: number, x: number, dy: number, windows: number, geometry: number): void
+  average_pool_gradient(
+    dx: number,
+    dy: number,
+    factor: number,
+    windows: number,
+    geometry: number,
+  ): void
+  depthwise_filter_gradient(
+    dw: number,
+    x: number,
+    dy: number,
+    windows: number,
+    multiplier: number,
+    geometry: number,
+  ): void
+  depthwise_input_gradient(
+    dx: number,
+    w: number,
+    dy: number,
+    windows: number,
+    multiplier: number,
+    geometry: number,
   ): void
 }
 

@@ -60,6 +60,29 @@ export function checkAlive(name: string, tensor: Tensor): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name, value: 'a disposed tensor', expected })
 }
 
+/**
+ * @param parameter - one of the module that gets the input
+ * @param shape - the sizes of the input, or names of axes of any size; `...` stands for any number of
+ *   axes before the others
+ * @throws ERR_TSR_ARGUMENT for a disposed tensor, and for one of another shape
+ */
+export function checkInput(
+  x: Tensor,
+  { name }: Parameter,
+  shape: readonly (number | string)[],
+): void {
+  checkAlive(`the input of ${name}`, x)
+  const sizes = shape[0] === '...' ? shape.slice(1) : shape
+  const last = x.shape.slice(-sizes.length)
+  const fits = sizes.every((size, i) => typeof size === 'string' || size === last[i])
+  if (fits && (shape[0] === '...' ? last : x.shape).length === sizes.length) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the input of ${name}`,
+    value: `a tensor of shape [${x.shape.join(', ')}]`,
+    expected: `[${shape.join(', ')}]`,
+  })
+}
+
 /** @throws ERR_TSR_ARGUMENT when `dy` is disposed, or does not have the shape of `output` */
 export function checkOutputGradient(dy: Tensor, output: Tensor): void {
   checkAlive('dy', dy)

@@ -33,13 +33,21 @@ export function crossEntropy(
   labels: Tensor,
   reduction: Reduction = 'mean',
 ): Tensor {
+  return differentiable((input) => evaluate(input, labels, reduction), logits)
+}
+
+/** The value as an operation on the tape, whose gradient is computed with it. */
+export function differentiable(
+  evaluateLoss: (outputs: Tensor) => EvaluatedLoss,
+  outputs: Tensor,
+): Tensor {
   const loss = tf.customGrad((input, save) => {
-    const { value, gradient } = evaluate(input as Tensor, labels, reduction)
+    const { value, gradient } = evaluateLoss(input as Tensor)
     ;(save as (tensors: Tensor[]) => void)([gradient])
     gradient.dispose()
     return { value, gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy) }
   })
-  return loss(logits)
+  return loss(outputs)
 }
 crossEntropy.reduction = 'mean' as const
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
@@ -55,9 +63,18 @@ summedCrossEntropy.reduction = 'sum' as const
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
   recordCrossEntropy(logits, labels, 'sum')
 
-/** Needs no tape, because the gradient is computed with the loss. */
 function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
-  const { value, gradient } = evaluate(logits, labels, reduction)
+  return recordEvaluated(evaluate(logits, labels, reduction))
+}
+
+/** A loss, and its gradient, which the caller disposes. */
+export interface EvaluatedLoss {
+  readonly value: Tensor
+  readonly gradient: Tensor
+}
+
+/** A recording of a loss that needs no tape, because the gradient was computed with the loss. */
+export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
   tf.keep(value)
   let spent = false
   return {
@@ -76,13 +93,8 @@ function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction
   }
 }
 
-function evaluate(
-  logits: Tensor,
-  labels: Tensor,
-  reduction: Reduction,
-): { value: Tensor; gradient: Tensor } {
+function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): EvaluatedLoss {
   const [rows, classes] = checkShapes(logits, labels)
-  checkComplete(logits)
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
@@ -156,10 +168,20 @@ function lossAndGradient(
   return loss * weight
 }
 
-function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
+/** @throws ERR_TSR_ARGUMENT unless there is an int32 label for each row of complete scores */
+export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
+  checkComplete(logits)
+  if (labels.dtype !== 'int32') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the dtype of the labels of crossEntropy',
+      value: labels.dtype,
+      expected:
+        "int32, the numbers of the classes: tf.cast(labels, 'int32'), or argMax of one-hot rows",
+    })
+  }
   const rows = labels.size
   const fits = logits.rank >= 2 && labels.shape.join() === logits.shape.slice(0, -1).join()
-  if (!fits || labels.dtype !== 'int32' || rows === 0) {
+  if (!fits || rows === 0) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'crossEntropy(logits, labels)',
       value: `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,

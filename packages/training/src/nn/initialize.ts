@@ -1,16 +1,42 @@
-import { tsrError } from '@tsrun/core'
+import { tsrError, where } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { generator, uniform } from '../random/generator.ts'
+import type { Initializer } from './init.ts'
 
-/** A parameter that is not sharded, with these initial values. */
+/**
+ * A parameter that is not sharded.
+ *
+ * @param name - its global name, such as `head.weight`: by it, checkpoints and replicas know it
+ * @param values - float32 values, or a function that makes them, such as those of `init`
+ * @param seed - initial values that are random depend only on it and on the name; default 0
+ * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, or values that do not fit it;
+ *   ERR_TSR_BACKEND before a backend is loaded
+ *
+ * @example
+ * const scale = createParameter('scale', [3], init.ones)
+ */
 export function createParameter(
   name: string,
   shape: readonly number[],
-  values: Float32Array,
+  values: Float32Array | Initializer,
+  seed = 0,
 ): Parameter {
-  return { name, shape, value: tensorFrom(values, shape) }
+  nameRule.check('name', name)
+  shapeRule.check(`the shape of ${name}`, shape)
+  const filled = typeof values === 'function' ? values({ name, shape, seed }) : values
+  return { name, shape, value: tensorFrom(filled, shape) }
 }
+
+const nameRule = where<string>(
+  (value) => typeof value === 'string' && value.length > 0,
+  'the name of a parameter, such as head.weight',
+)
+
+const shapeRule = where<readonly number[]>(
+  (value) => Array.isArray(value) && value.every((size) => Number.isInteger(size) && size > 0),
+  'an array of positive sizes',
+)
 
 /**
  * Weights for a layer of `fanIn` inputs that is followed by a ReLU, uniform in +-sqrt(6 / fanIn) (He et

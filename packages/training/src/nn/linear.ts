@@ -1,7 +1,11 @@
-import { choice, count, declareOptions, number, where, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, flag, number, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Recording, RecordOptions } from '../model/recording.ts'
+import { record } from '../autograd/record.ts'
+import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
+import type { LinearLayer } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
+import { activate, activations, type Activation } from './activations.ts'
+import { zeros } from './init.ts'
 import { createParameter, heUniform, uniformValues } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from '../model/module.ts'
@@ -13,7 +17,9 @@ export interface LinearOptions {
   readonly inputs: number
   readonly outputs: number
   /** Applied to the output; default `linear`, which changes nothing. */
-  readonly activation?: 'linear' | 'relu'
+  readonly activation?: Activation
+  /** Whether a bias is added; default true. */
+  readonly bias?: boolean
   /** Initial values depend only on it and on the names of the parameters; default 0. */
   readonly seed?: number
   /** The standard deviation of the initial weights; default sqrt(2 / inputs) (He et al., 2015). */
@@ -27,45 +33,64 @@ const readOptions = declareOptions({
   ),
   inputs: count({ from: 1 }),
   outputs: count({ from: 1 }),
-  activation: choice(['linear', 'relu']).default('linear'),
+  activation: choice(activations).default('linear'),
+  bias: flag().default(true),
   seed: number().default(0),
   deviation: number().optional(),
 } satisfies Rules<LinearOptions>)
 
 /**
  * y = activation(x W + b), with W [inputs, outputs] (initially He uniform) and b [outputs] (initially
- * zeros).
+ * zeros; none with `bias: false`).
  *
  * @throws ERR_TSR_ARGUMENT
  */
 export class Linear implements Module {
   readonly kind = 'linear'
   readonly weight: Parameter
-  readonly bias: Parameter
-  readonly activation: 'linear' | 'relu'
+  readonly bias: Parameter | undefined
+  readonly activation: Activation
 
   constructor(options: LinearOptions) {
     const complete = readOptions(options)
     const { name, inputs, outputs, activation } = complete
     this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(complete))
-    this.bias = createParameter(`${name}.bias`, [outputs], new Float32Array(outputs))
+    this.bias = complete.bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
     this.activation = activation
   }
 
   get parameters(): readonly Parameter[] {
-    return [this.weight, this.bias]
+    return this.bias === undefined ? [this.weight] : [this.weight, this.bias]
   }
 
-  /** @param x - [..., inputs] */
+  /** @param x - [..., inputs] @throws ERR_TSR_ARGUMENT for other inputs */
   forward(x: Tensor): Tensor {
-    const { activation } = this
-    const [b, bias] = [this.weight.value, this.bias.value]
-    return onRows(x, (a) => tf.fused.matMul({ a, b, bias, activation }))
+    const { weight, bias, activation } = this
+    checkInput(x, weight, ['...', weight.shape[0]!])
+    return onRows(x, (a) => {
+      const b = weight.value
+      if (bias === undefined) return activate(activation, tf.matMul(a, b))
+      if (activation === 'linear' || activation === 'relu') {
+        return tf.fused.matMul({ a, b, bias: bias.value, activation })
+      }
+      return activate(activation, tf.fused.matMul({ a, b, bias: bias.value }))
+    })
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    return recordLinearStack([this], x, options)
+    if (isStackable(this) && x.rank === 2) return recordLinearStack([this], x, options)
+    return record((input) => this.forward(input), x, this.parameters, options)
   }
+}
+
+/** Whether the module is a `Linear`, which tensor parallelism has not replaced. */
+export function isLinear(module: Module): module is Linear {
+  return module.kind === 'linear'
+}
+
+/** Whether `recordLinearStack` can record the layer. */
+export function isStackable(layer: Linear): layer is Linear & LinearLayer {
+  return layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
 }
 
 type CompleteOptions = ReturnType<typeof readOptions>

@@ -4,7 +4,7 @@ import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import { checkRange } from './initialize.ts'
-import { Linear } from './linear.ts'
+import { isStackable, Linear } from './linear.ts'
 import { parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
@@ -81,7 +81,7 @@ export class ShardedMLP implements Module {
 
   record(x: Tensor, options: RecordOptions): Recording {
     const own = this.layers.every((layer, i) => layer === this.#layers[i])
-    if (own) return recordLinearStack(this.#layers, x, options)
+    if (own && this.#layers.every(isStackable)) return recordLinearStack(this.#layers, x, options)
     return record((input) => this.forward(input), x, this.parameters, options)
   }
 }

@@ -2,6 +2,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
+import { gelu } from './activations.ts'
 import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
@@ -79,27 +80,4 @@ export class FeedForward implements Module {
     const { c_fc: up, c_proj: down } = this.children
     return down.forward(gelu(up.forward(x)))
   }
-}
-
-const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
-
-/**
- * x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), approximated as in
- * GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x sigmoid(2 sqrt(2 / pi) (...)).
- */
-export function gelu(x: Tensor): Tensor {
-  return tf.customGrad((...args) => {
-    const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
-    const inner = tf.mul(input, tf.add(tf.mul(tf.square(input), CUBE), SLOPE))
-    const gate = tf.sigmoid(inner)
-    save([input, gate])
-    return { value: tf.mul(input, gate), gradFunc: geluGradient }
-  })(x)
-}
-
-function geluGradient(dy: Tensor, saved: Tensor[]): Tensor {
-  const [x, gate] = saved as [Tensor, Tensor]
-  const slope = tf.add(tf.mul(tf.square(x), 3 * CUBE), SLOPE)
-  const bend = tf.mul(tf.mul(x, slope), tf.mul(gate, tf.sub(1, gate)))
-  return tf.mul(dy, tf.add(gate, bend))
 }

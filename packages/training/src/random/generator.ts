@@ -32,6 +32,15 @@ export function uniform(next: Generator): number {
   return (next() >>> 8) / 0x1000000
 }
 
+/**
+ * A random function of a counter: 32-bit integers that can be drawn in any order. It depends on `name`
+ * and `seed` alone (the finalizer of Murmur3, twice, over a keyed counter).
+ */
+export function counterHash(name: string, seed: number): (counter: number) => number {
+  const [a, b] = hash128(`${String(seed)}:${name}`)
+  return (counter) => mix(mix(Math.imul(counter, 0x9e3779b1) ^ a) + b) >>> 0
+}
+
 /** Four lanes of FNV-1a with different offsets, each finished with Murmur3's mixer. */
 function hash128(text: string): [number, number, number, number] {
   const lane = (offset: number) => {

@@ -9,13 +9,12 @@ import { thisSystem } from '@tsrun/core'
 import { tensorflow } from '../support/tensorflow.ts'
 
 jest.setTimeout(120_000)
-const tsx = import.meta.resolve('tsx')
-const entry = fileURLToPath(new URL('../../../../packages/training/src/index.ts', import.meta.url))
+const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
 
 /** Runs a module in a process of its own. */
 function run(script: string, env: Record<string, string>) {
   const source = `import { loadBackend, record, tf } from ${JSON.stringify(entry)}\n${script}`
-  const flags = ['--import', tsx, '--conditions=@tsrun/source', '--input-type=module', '-e', source]
+  const flags = ['--input-type=module', '-e', source]
   return promisify(execFile)(process.execPath, flags, {
     env: { ...process.env, TSRUN_LOG_LEVEL: 'info', ...env, NODE_OPTIONS: '' },
   })

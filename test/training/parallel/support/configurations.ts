@@ -110,3 +110,14 @@ export const configurations: readonly Configuration[] = [
     layers: 4,
   },
 ]
+
+const isUsual = ({ schedule, stages, microbatches, chunks }: Configuration): boolean =>
+  chunks === undefined
+    ? (microbatches === 4 && stages % 2 === 0) || schedule === '1f1b'
+    : stages === 2 && microbatches >= 4
+
+/** Each schedule with four micro-batches, and every shape of 1F1B. */
+export const usualConfigurations = configurations.filter(isUsual)
+
+/** What `npm run test:slow` checks as well. */
+export const otherConfigurations = configurations.filter((each) => !isUsual(each))

@@ -48,6 +48,11 @@ export class WasmHeap {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
+  /** As `floats`. */
+  ints(address: number, length: number): Int32Array<ArrayBuffer> {
+    return new Int32Array(this.backend.wasm.HEAPU8.buffer, address, length)
+  }
+
   /**
    * c = finish(start + a b), where c is [m, n] and the products are summed over k.
    *

@@ -1,10 +1,17 @@
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { registerWasm, tf } from '../../tfjs/tfjs.ts'
+import { installCpuKernels } from './cpu-kernels.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
-import { installSegmentSum, installSharedIdentity, installSum } from './replaced-kernels.ts'
+import {
+  installOneHot,
+  installSegmentSum,
+  installSharedIdentity,
+  installSum,
+} from './replaced-kernels.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
+import { installWindowGradients } from './windows.ts'
 
 /** Kernels are replaced in the registry of this process, once. */
 let isInstalled = false
@@ -20,7 +27,10 @@ export async function loadWasm(): Promise<BackendFacts> {
     installMatMul()
     installSegmentSum()
     installSum()
+    installOneHot()
     installSharedIdentity()
+    installWindowGradients()
+    installCpuKernels()
     trackPacking()
   }
   isInstalled = true

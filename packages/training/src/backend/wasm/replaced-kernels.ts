@@ -1,5 +1,5 @@
 import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
 import { heapOf } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
@@ -43,6 +43,32 @@ export function installSum(): void {
     const out = backend.makeOutput(shape, 'float32')
     const heap = heapOf(backend)
     heap.sumRows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
+    return out
+  })
+}
+
+interface OneHotCall {
+  readonly inputs: { readonly indices: TensorInfo }
+  readonly attrs: {
+    readonly dtype: HostDType
+    readonly depth: number
+    readonly onValue: number
+    readonly offValue: number
+  }
+  readonly backend: WasmModule
+}
+
+/** The kernel of the wasm backend writes integers, whatever the dtype of the result. */
+export function installOneHot(): void {
+  replaceKernel('OneHot', 'wasm', () => (call) => {
+    const { inputs, attrs, backend } = call as unknown as OneHotCall
+    const { indices } = inputs
+    const { dtype, depth, onValue, offValue } = attrs
+    const out = backend.makeOutput([...indices.shape, depth], dtype)
+    const values = backend.typedArrayFromHeap(out).fill(offValue)
+    backend.typedArrayFromHeap(indices).forEach((index, row) => {
+      if (index >= 0 && index < depth) values[row * depth + index] = onValue
+    })
     return out
   })
 }

@@ -116,6 +116,12 @@ export async function dataParallel<M extends Replicated>(
       optimizer.step(module.parameters, gradients)
       return Promise.resolve()
     },
+    get synchronizes() {
+      return replica.synchronizes
+    },
+    set synchronizes(isLast) {
+      replica.synchronizes = isLast
+    },
     gather: () => Promise.resolve(),
     release: () => undefined,
   })

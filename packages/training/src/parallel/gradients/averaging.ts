@@ -1,6 +1,8 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener } from '../../model/recording.ts'
+import type { GradientListener, RecordOptions } from '../../model/recording.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 
@@ -22,7 +24,22 @@ export interface Averaging {
   readonly shard: ProcessGroup | undefined
   gradients(tokens?: number): Promise<ClippedGradients>
   update(optimizer: Optimizer, gradients: ClippedGradients): Promise<void>
+  /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
+  synchronizes: boolean
+  /**
+   * Runs the model forward, if its parameters are unsharded one unit at a time. The backward pass of
+   * such a recording takes the gradients itself.
+   */
+  record?(
+    x: Tensor,
+    options: RecordOptions,
+  ): Promise<Pick<SegmentedRecording, 'value' | 'dispose'> & ShardedBackward>
   /** Unshards all parameters until `release`. */
   gather(): Promise<void>
   release(): void
+}
+
+/** The backward pass of a recording whose gradients go to the ranks that own them. */
+interface ShardedBackward {
+  backward(dy: Tensor): Promise<Tensor | undefined>
 }

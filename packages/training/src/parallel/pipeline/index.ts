@@ -1,5 +1,5 @@
 export type { LayerSearch, PipelineModel } from '../recipe.ts'
-export type { Batch } from './microbatches.ts'
+export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type { Evaluation, GradientResult, PipelineOptions, StepResult } from './options.ts'
 export { pipeline, type Pipeline } from './pipeline.ts'
 export { splitLayers, type LayerRange, type Split, type SplitOptions } from './split.ts'

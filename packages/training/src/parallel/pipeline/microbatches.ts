@@ -38,10 +38,16 @@ interface Reader {
 }
 
 /**
+ * Cuts a batch into micro-batches. Their tensors are copied from the batch when they are asked for.
+ *
  * @param count - the most micro-batches; a smaller batch has as many as it has examples
  * @param reader - default: reads both parts
  * @throws ERR_TSR_ARGUMENT when it is not a batch, or has no part that is read; when its size is unknown,
  *   or not that of its tensors
+ *
+ * @example
+ * const parts = cutBatch({ inputs, labels }, 8)
+ * const first = parts.inputs(0) // [parts.rows[0], ...]
  */
 export function cutBatch(
   batch: Batch,

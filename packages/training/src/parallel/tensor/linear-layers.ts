@@ -4,6 +4,7 @@ import { withLazyGradients } from '../../autograd/tape.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { LocalSegment, Segment } from '../../model/segment.ts'
+import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import type { JointLinear } from '../../nn/linear.ts'
 import type { Linear } from '../../nn/linear.ts'
@@ -41,7 +42,7 @@ export class ColumnParallelLinear implements Module {
   /** Whether the layer before gathers `partial`, which sums the gradient of the input. */
   isBehindPartial = false
   readonly #weight: Parameter
-  readonly #bias: Parameter
+  readonly #bias: Parameter | undefined
   readonly #activation: Linear['activation']
   readonly #context: LayerContext
 
@@ -58,8 +59,8 @@ export class ColumnParallelLinear implements Module {
     const grain = 'grain' in layer ? layer.grain : 1
     const { weight, bias } = layer
     this.#weight = shardOf(weight, group, weight.shape.length - 1, { grain })
-    this.#bias = shardOf(bias, group, bias.shape.length - 1, { grain })
-    this.parameters = [this.#weight, this.#bias]
+    this.#bias = bias && shardOf(bias, group, bias.shape.length - 1, { grain })
+    this.parameters = present(this.#weight, this.#bias)
   }
 
   /** @param x - [..., inputs], the same on all ranks; or [batch, length / size, inputs] */
@@ -97,10 +98,14 @@ export class ColumnParallelLinear implements Module {
 
   #compute(x: Tensor, product: typeof multiplyAndSum): Tensor {
     const weight = tf.reshape(this.#weight.value, [this.#weight.shape[0]!, -1])
-    const bias = tf.reshape(this.#bias.value, [-1])
-    const y = tf.add(product(x, weight, this.#context), bias)
-    return this.#activation === 'relu' ? tf.relu(y) : y
+    const y = product(x, weight, this.#context)
+    const shifted = this.#bias ? tf.add(y, tf.reshape(this.#bias.value, [-1])) : y
+    return activate(this.#activation, shifted)
   }
+}
+
+function present(...parameters: readonly (Parameter | undefined)[]): readonly Parameter[] {
+  return parameters.filter((parameter) => parameter !== undefined)
 }
 
 const GATHERS = { replicated: 'gatherReplicated', partial: 'gatherPartial' } as const
@@ -121,7 +126,7 @@ export class RowParallelLinear implements Module {
   readonly parameters: readonly Parameter[]
   readonly #weight: Parameter
   /** The same on all ranks; added after the sum. */
-  readonly #bias: Parameter
+  readonly #bias: Parameter | undefined
   readonly #activation: Linear['activation']
   readonly #context: LayerContext
   readonly #options: Required<RowParallelOptions>
@@ -132,7 +137,7 @@ export class RowParallelLinear implements Module {
     this.#activation = layer.activation
     this.#weight = shardOf(layer.weight, context.group, 0)
     this.#bias = layer.bias
-    this.parameters = [this.#weight, this.#bias]
+    this.parameters = present(this.#weight, this.#bias)
   }
 
   /** @param x - [..., inputs / size], or with `replicated` [..., inputs] */
@@ -156,13 +161,13 @@ export class RowParallelLinear implements Module {
       forward: (x) => onRows(x, (rows) => tf.matMul(rows, this.#weight.value)),
     }
     const shift: LocalSegment = {
-      parameters: [this.#bias],
+      parameters: present(this.#bias),
       forward: (x) => {
-        const bias = this.#bias.value
+        const bias = this.#bias?.value
+        if (bias === undefined) return activate(this.#activation, x)
         // each rank sees the bias at its positions only
         const seen = isSequence ? copyToRanks(bias, group, `${name}.bias`) : bias
-        const y = tf.add(x, seen)
-        return this.#activation === 'relu' ? tf.relu(y) : y
+        return activate(this.#activation, tf.add(x, seen))
       },
     }
     return [

@@ -66,11 +66,15 @@ export function parallelize(
 function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
   refuseReplicated(model)
+  const replaced = new Map<Module, string>()
   for (const { name, module, replace } of modulesOf(model)) {
     const entry = entries.find(({ fits }) => fits(name))
     const next = entry?.style(module, group, name) ?? module
-    if (next !== module) replace(next)
+    if (next === module) continue
+    replace(next)
+    replaced.set(module, name)
   }
+  refuseStale(model, '', replaced)
   refuseHalfSharded(model)
   connectPartialGathers(model)
   return model
@@ -88,6 +92,40 @@ function refuseReplicated(model: Module): void {
 
 function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
   return Object.keys(plan).filter((glob) => !names.some(matchName(glob)))
+}
+
+/**
+ * A module that has kept its children elsewhere would train those that were replaced, or leave out the
+ * gradients of those in their place.
+ */
+function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
+  const { children, layers, parameters } = module
+  if (children === undefined) return
+  const of = name === '' ? 'the model' : name
+  const kept = layers?.find((layer) => replaced.has(layer))
+  if (kept !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the layers of ${of}`,
+      value: `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
+      expected:
+        'a getter that reads children: get layers() { return Object.values(this.children) }',
+    })
+  }
+  const own = new Set(parameters)
+  const missing = Object.values(children)
+    .flatMap((child) => child.parameters)
+    .find((p) => !own.has(p))
+  if (missing !== undefined && replaced.size > 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the parameters of ${of}`,
+      value: `a list without the ${missing.name} of its children, which parallelize has replaced`,
+      expected:
+        'a getter that reads children: get parameters() { return parametersOf(this.children) }',
+    })
+  }
+  for (const [key, child] of Object.entries(children)) {
+    refuseStale(child, name === '' ? key : `${name}.${key}`, replaced)
+  }
 }
 
 /** A tied parameter is sharded for all layers that use it, or for none. */

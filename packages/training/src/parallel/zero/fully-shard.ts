@@ -158,6 +158,13 @@ export async function fullyShard<M extends Replicated>(
     gradients: (tokens) => sharded.gradients(tokens),
     update: (optimizer, shares) =>
       sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>),
+    get synchronizes() {
+      return sharded.synchronizes
+    },
+    set synchronizes(isLast) {
+      sharded.synchronizes = isLast
+    },
+    ...(stage === 3 && { record: (x, options) => sharded.record(x, options) }),
     gather: () => sharded.gather(),
     release: () => {
       sharded.release()
@@ -258,6 +265,9 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       checkUsed(options, exchange, groups.shard)
       exchange.startUntil()
       const axes = axesOf(groups)
+      // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
+      // collective over that group must not come between.
+      if (groups.replicate !== undefined) await exchange.finished()
       const { count, unused } = await sumStep(axes, options, exchange, tokens)
       await exchange.finished()
       const shares = exchange.take(factorOf(axes, count), unused)

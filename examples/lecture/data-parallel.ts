@@ -1,0 +1,114 @@
+// The lecture's data parallel program: every rank has all layers, and a share of the rows.
+//
+//   npx tsrun --nproc 4 examples/lecture/data-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2]
+//
+// The loop of the lecture, line by line. The only difference from training in one process is the
+// all-reduce of each gradient, between the backward pass and the optimizer. So the losses of the ranks
+// differ, because their rows differ, and their parameters stay the same.
+//
+// The second loop lets `dataParallel` do that: it averages gradients in buckets, while the backward pass
+// still computes those of earlier layers. This is one line before the loop, and none for the gradients.
+
+import { initProcessGroup } from '@tsrun/distributed'
+import {
+  AdamW,
+  allReduceTensor,
+  dataParallel,
+  loadBackend,
+  record,
+  sumInto,
+  tf,
+  type Parameter,
+  type Tensor,
+} from '@tsrun/training'
+import {
+  digestOf,
+  divide,
+  inputs,
+  layer,
+  meanSquare,
+  parameter,
+  printOutcomes,
+  readSizes,
+  show,
+  weights,
+} from './mlp.ts'
+
+const { layers, width, rows, steps } = readSizes()
+const group = await initProcessGroup()
+const { rank, size } = group
+const share = divide('rows', rows, size)
+await loadBackend()
+
+// The slice of the data for this rank. In practice, each rank would load only its own.
+const data = tf.slice(inputs(rows, width), [rank * share, 0], [share, width])
+const one = tf.scalar(1)
+
+/** All layers, on every rank. */
+function makeParameters(): Parameter[] {
+  return Array.from({ length: layers }, (_, i) => parameter(i, weights(i, width)))
+}
+
+const params = makeParameters()
+const optimizer = new AdamW({ learningRate: 1e-3 }) // each rank has its own state
+const losses: number[] = []
+let activations = await digestOf(data)
+
+for (let step = 0; step < steps; step++) {
+  // Forward pass
+  const forward = (x: Tensor): Tensor => params.reduce((h, { value }) => layer(h, value), x)
+  const outputs = record(forward, data, params, { needsInputGradient: false })
+  const loss = record(meanSquare, outputs.value, [], { needsInputGradient: true })
+
+  // Backward pass
+  const gradients = new Map<string, Tensor>()
+  const outputGradient = loss.backward(one, () => undefined)!
+  outputs.backward(outputGradient, sumInto(gradients))
+
+  // Average the gradients over the ranks: the only difference
+  for (const { name } of params) {
+    const own = gradients.get(name)!
+    gradients.set(name, await allReduceTensor(group, own, { op: 'avg' }))
+    own.dispose()
+  }
+
+  // Update the parameters
+  optimizer.step(params, gradients)
+
+  losses.push((await loss.value.data())[0]!)
+  activations = await digestOf(outputs.value)
+  const digests = await Promise.all(params.map(({ value }) => digestOf(value)))
+  console.log(
+    `[data_parallel] rank ${rank}: step ${step}, loss ${losses.at(-1)!.toFixed(6)}, activations ` +
+      `${show(activations)}, parameters ${digests.map(show).join(', ')}`,
+  )
+  for (const done of [outputGradient, outputs, loss]) done.dispose()
+}
+
+// The same with `dataParallel`.
+const others = makeParameters()
+const forward = (x: Tensor): Tensor => others.reduce((h, { value }) => layer(h, value), x)
+const replica = await dataParallel({ parameters: others, forward }, group)
+const otherOptimizer = new AdamW({ learningRate: 1e-3 })
+
+for (let step = 0; step < steps; step++) {
+  const outputs = record(forward, data, others, { needsInputGradient: false })
+  const loss = record(meanSquare, outputs.value, [], { needsInputGradient: true })
+  const outputGradient = loss.backward(one, () => undefined)!
+  outputs.backward(outputGradient, replica.onGradient)
+  otherOptimizer.step(others, await replica.gradients())
+  for (const done of [outputGradient, outputs, loss]) done.dispose()
+}
+
+const parameters = await Promise.all(params.map(({ value }) => digestOf(value)))
+const ofOthers = await Promise.all(others.map(({ value }) => digestOf(value)))
+const difference = Math.max(...parameters.map(({ norm }, i) => Math.abs(norm - ofOthers[i]!.norm)))
+const everyone = await group.allGatherObject(JSON.stringify(parameters))
+const isSame = everyone.every((each) => each === everyone[0])
+if (rank === 0) {
+  console.log(`The parameters are ${isSame ? '' : 'NOT '}the same on all ranks.`)
+  console.log(`With dataParallel their norms differ by ${difference.toExponential(1)}.`)
+}
+await printOutcomes(group, { losses, activations, parameters }, { isSame, difference })
+replica.dispose()
+await group.destroy()

@@ -1,0 +1,117 @@
+// The lecture's tensor parallel program, with the backward pass that it leaves as homework.
+//
+//   npx tsrun --nproc 4 examples/lecture/tensor-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2]
+//
+// Every rank has some columns of each weight matrix, and all rows of the data:
+//
+//   forward    h = gelu(x W)       [rows, width / n], the columns of this rank
+//              x = all-gather(h)   [rows, width], the columns of all ranks side by side
+//
+//   backward   dh = reduce-scatter(dx)   the columns of this rank, summed over the ranks
+//              dx, dW from dh            as in one process
+//
+// Why a sum? Each rank computes its dx from its own columns of the next layer only. Every column of x
+// has contributed to the columns of all ranks, so its gradient is the sum of their parts. Taking this
+// rank's columns of its own dx instead would be wrong, without an error. Only after the last layer the
+// gradient is whole: all ranks compute the same loss from all columns.
+
+import { initProcessGroup } from '@tsrun/distributed'
+import {
+  AdamW,
+  loadBackend,
+  record,
+  sumInto,
+  tf,
+  type Recording,
+  type Tensor,
+} from '@tsrun/training'
+import {
+  digestOf,
+  divide,
+  inputs,
+  layer,
+  meanSquare,
+  parameter,
+  printOutcomes,
+  readSizes,
+  show,
+  weights,
+} from './mlp.ts'
+
+const { layers, width, rows, steps } = readSizes()
+const group = await initProcessGroup()
+const { rank, size } = group
+const columns = divide('width', width, size)
+await loadBackend()
+
+const data = inputs(rows, width)
+const one = tf.scalar(1)
+const params = Array.from({ length: layers }, (_, i) => parameter(i, ownColumns(weights(i, width))))
+const optimizer = new AdamW({ learningRate: 1e-3 }) // of the columns of this rank
+const losses: number[] = []
+let activations = await digestOf(data)
+
+for (let step = 0; step < steps; step++) {
+  // Forward pass
+  const parts: Recording[] = []
+  const gathered: Tensor[] = []
+  let x = data
+  for (const [i, param] of params.entries()) {
+    const forward = (input: Tensor): Tensor => layer(input, param.value)
+    const part = record(forward, x, [param], { needsInputGradient: i > 0 })
+    x = await allGatherColumns(part.value)
+    parts.push(part)
+    gathered.push(x)
+  }
+  const loss = record(meanSquare, x, [], { needsInputGradient: true })
+
+  // Backward pass
+  const gradients = new Map<string, Tensor>()
+  let dx = loss.backward(one, () => undefined)
+  for (let i = layers - 1; i >= 0; i--) {
+    const dh = i === layers - 1 ? ownColumns(dx!) : await reduceScatterColumns(dx!)
+    dx!.dispose()
+    dx = parts[i]!.backward(dh, sumInto(gradients))
+    dh.dispose()
+  }
+
+  // Update the parameters. Nothing has to be averaged: each rank has the whole gradient of its columns.
+  optimizer.step(params, gradients)
+
+  losses.push((await loss.value.data())[0]!)
+  activations = await digestOf(x)
+  const digests = await Promise.all(params.map(({ value }) => digestOf(value)))
+  console.log(
+    `[tensor_parallel] rank ${rank}: step ${step}, loss ${losses.at(-1)!.toFixed(6)}, activations ` +
+      `${show(activations)}, parameters ${digests.map(show).join(', ')}`,
+  )
+  for (const done of [...parts, ...gathered, loss]) done.dispose()
+}
+
+const parameters = await Promise.all(params.map(({ value }) => digestOf(value)))
+await printOutcomes(group, { losses, activations, parameters })
+await group.destroy()
+
+/** The columns of this rank. */
+function ownColumns(whole: Tensor): Tensor {
+  return tf.slice(whole, [0, rank * columns], [whole.shape[0], columns])
+}
+
+/** From the columns of each rank [rows, width / n] to those of all ranks [rows, width], on all ranks. */
+async function allGatherColumns(own: Tensor): Promise<Tensor> {
+  const all = new Float32Array(rows * width)
+  await group.allGather(all, await own.data())
+  // Rank after rank has arrived. Put the columns of the ranks side by side.
+  return tf.tidy(() =>
+    tf.reshape(tf.transpose(tf.tensor(all, [size, rows, columns]), [1, 0, 2]), [rows, width]),
+  )
+}
+
+/** The sum over the ranks of [rows, width], of which each rank gets its columns [rows, width / n]. */
+async function reduceScatterColumns(whole: Tensor): Promise<Tensor> {
+  const slices = tf.tidy(() => tf.transpose(tf.reshape(whole, [rows, size, columns]), [1, 0, 2]))
+  const own = new Float32Array(rows * columns)
+  await group.reduceScatter(own, await slices.data())
+  slices.dispose()
+  return tf.tensor(own, [rows, columns])
+}

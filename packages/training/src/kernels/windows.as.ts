@@ -1,0 +1,324 @@
+// The sliding windows of convolutions and pooling over images [batch, height, width, channels]. Windows
+// are numbered in the order of the outputs, [batch, rows, columns]; outside of an image the values are 0.
+
+/** In the order of `Geometry` of backend/wasm/windows.ts, which has the comments. */
+@unmanaged
+class Geometry {
+  height: i32 = 0
+  width: i32 = 0
+  channels: i32 = 0
+  rows: i32 = 0
+  columns: i32 = 0
+  tall: i32 = 0
+  wide: i32 = 0
+  down: i32 = 0
+  right: i32 = 0
+  top: i32 = 0
+  left: i32 = 0
+
+  /** The offset in bytes of the image of a window. */
+  @inline
+  imageOf(index: i32): usize {
+    return <usize>(index / (this.rows * this.columns)) * <usize>this.height * this.line
+  }
+
+  /** The first row of a window, which may be outside. */
+  @inline
+  rowOf(index: i32): i32 {
+    return ((index / this.columns) % this.rows) * this.down - this.top
+  }
+
+  /** The first column of a window, which may be outside. */
+  @inline
+  columnOf(index: i32): i32 {
+    return (index % this.columns) * this.right - this.left
+  }
+
+  /** The bytes of a pixel. */
+  @inline
+  get pixel(): usize {
+    return <usize>this.channels << 2
+  }
+
+  /** The bytes of a row of pixels. */
+  @inline
+  get line(): usize {
+    return <usize>this.width * this.pixel
+  }
+}
+
+/** out = x */
+// @ts-ignore: decorator
+@inline
+function copy(out: usize, x: usize, bytes: usize): void {
+  const even = bytes & ~15
+  let at: usize = 0
+  for (; at < even; at += 16) v128.store(out + at, v128.load(x + at))
+  for (; at < bytes; at += 4) store<f32>(out + at, load<f32>(x + at))
+}
+
+/** out += x */
+// @ts-ignore: decorator
+@inline
+function add(out: usize, x: usize, bytes: usize): void {
+  const even = bytes & ~15
+  let at: usize = 0
+  for (; at < even; at += 16) {
+    v128.store(out + at, f32x4.add(v128.load(out + at), v128.load(x + at)))
+  }
+  for (; at < bytes; at += 4) store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at))
+}
+
+/** out += x y, value by value */
+// @ts-ignore: decorator
+@inline
+function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
+  const even = bytes & ~15
+  let at: usize = 0
+  for (; at < even; at += 16) {
+    const product = f32x4.mul(v128.load(x + at), v128.load(y + at))
+    v128.store(out + at, f32x4.add(v128.load(out + at), product))
+  }
+  for (; at < bytes; at += 4) {
+    store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at) * load<f32>(y + at))
+  }
+}
+
+/** out += factor x */
+// @ts-ignore: decorator
+@inline
+function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
+  const even = bytes & ~15
+  let at: usize = 0
+  for (; at < even; at += 16) {
+    const product = f32x4.mul(v128.load(x + at), f32x4.splat(factor))
+    v128.store(out + at, f32x4.add(v128.load(out + at), product))
+  }
+  for (; at < bytes; at += 4) {
+    store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at) * factor)
+  }
+}
+
+/**
+ * Copies the values of the windows [first, last) to `patches`, [window, tall, wide, channels].
+ */
+export function take_windows(
+  patches: usize,
+  images: usize,
+  first: i32,
+  last: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const run = <usize>g.wide * g.pixel
+  for (let index = first; index < last; index++) {
+    const image = images + g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    const from = max(0, -column)
+    const until = min(g.wide, g.width - column)
+    for (let i = row; i < row + g.tall; i++) {
+      if (i < 0 || i >= g.height || until <= from) {
+        memory.fill(patches, 0, run)
+      } else {
+        const start = <usize>from * g.pixel
+        const end = <usize>until * g.pixel
+        const at = image + <usize>i * g.line + <usize>(column + from) * g.pixel
+        if (start > 0) memory.fill(patches, 0, start)
+        copy(patches + start, at, end - start)
+        if (end < run) memory.fill(patches + end, 0, run - end)
+      }
+      patches += run
+    }
+  }
+}
+
+/** Adds `patches` to the values of the windows [first, last), the opposite of `take_windows`. */
+export function add_windows(
+  images: usize,
+  patches: usize,
+  first: i32,
+  last: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const run = <usize>g.wide * g.pixel
+  for (let index = first; index < last; index++) {
+    const image = images + g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    const from = max(0, -column)
+    const until = min(g.wide, g.width - column)
+    for (let i = row; i < row + g.tall; i++) {
+      if (i >= 0 && i < g.height && from < until) {
+        const at = image + <usize>i * g.line + <usize>(column + from) * g.pixel
+        add(at, patches + <usize>from * g.pixel, <usize>(until - from) * g.pixel)
+      }
+      patches += run
+    }
+  }
+}
+
+/** Adds dy to dx at the largest value of x in each window; of equal ones, the first. */
+export function max_pool_gradient(
+  dx: usize,
+  x: usize,
+  dy: usize,
+  windows: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const quads = g.pixel & ~15
+  for (let index = 0; index < windows; index++) {
+    const image = g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    const above = max(0, row)
+    const below = min(g.height, row + g.tall)
+    const before = max(0, column)
+    const behind = min(g.width, column + g.wide)
+    let channel: usize = 0
+    for (; channel < quads; channel += 16) {
+      let largest = f32x4.splat(-Infinity)
+      let places = i32x4.splat(-1)
+      for (let i = above; i < below; i++) {
+        let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
+        for (let j = before; j < behind; j++) {
+          const values = v128.load(x + place)
+          const larger = f32x4.gt(values, largest)
+          largest = v128.bitselect(values, largest, larger)
+          places = v128.bitselect(i32x4.splat(<i32>place), places, larger)
+          place += g.pixel
+        }
+      }
+      addAt(dx, i32x4.extract_lane(places, 0), dy)
+      addAt(dx + 4, i32x4.extract_lane(places, 1), dy + 4)
+      addAt(dx + 8, i32x4.extract_lane(places, 2), dy + 8)
+      addAt(dx + 12, i32x4.extract_lane(places, 3), dy + 12)
+      dy += 16
+    }
+    for (; channel < g.pixel; channel += 4) {
+      let largest: f32 = -Infinity
+      let found = -1
+      for (let i = above; i < below; i++) {
+        let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
+        for (let j = before; j < behind; j++) {
+          const value = load<f32>(x + place)
+          if (value > largest) {
+            largest = value
+            found = <i32>place
+          }
+          place += g.pixel
+        }
+      }
+      addAt(dx, found, dy)
+      dy += 4
+    }
+  }
+}
+
+/** Nothing is larger than NaN, so a window may have no largest value: place -1. */
+// @ts-ignore: decorator
+@inline
+function addAt(dx: usize, place: i32, dy: usize): void {
+  if (place == -1) return
+  const at = dx + <usize>place
+  store<f32>(at, load<f32>(at) + load<f32>(dy))
+}
+
+/** Adds factor dy to all values of dx in each window. */
+export function average_pool_gradient(
+  dx: usize,
+  dy: usize,
+  factor: f32,
+  windows: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  for (let index = 0; index < windows; index++) {
+    const image = dx + g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
+      for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
+        addMultiple(image + <usize>i * g.line + <usize>j * g.pixel, factor, dy, g.pixel)
+      }
+    }
+    dy += g.pixel
+  }
+}
+
+/**
+ * The gradient of the filter [tall, wide, channels, multiplier] of a depthwise convolution is added to
+ * dw. dy is [windows, channels, multiplier].
+ */
+export function depthwise_filter_gradient(
+  dw: usize,
+  x: usize,
+  dy: usize,
+  windows: i32,
+  multiplier: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const weights = g.pixel * <usize>multiplier
+  for (let index = 0; index < windows; index++) {
+    const image = x + g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
+      for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
+        const at = image + <usize>i * g.line + <usize>j * g.pixel
+        const to = dw + <usize>((i - row) * g.wide + j - column) * weights
+        if (multiplier == 1) {
+          addProducts(to, at, dy, weights)
+        } else {
+          for (let channel = 0; channel < g.channels; channel++) {
+            const offset = <usize>(channel * multiplier) << 2
+            const value = load<f32>(at + (<usize>channel << 2))
+            addMultiple(to + offset, value, dy + offset, <usize>multiplier << 2)
+          }
+        }
+      }
+    }
+    dy += weights
+  }
+}
+
+/** The gradient of the images of a depthwise convolution with the filter w is added to dx. */
+export function depthwise_input_gradient(
+  dx: usize,
+  w: usize,
+  dy: usize,
+  windows: i32,
+  multiplier: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const weights = g.pixel * <usize>multiplier
+  for (let index = 0; index < windows; index++) {
+    const image = dx + g.imageOf(index)
+    const row = g.rowOf(index)
+    const column = g.columnOf(index)
+    for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
+      for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
+        const to = image + <usize>i * g.line + <usize>j * g.pixel
+        const at = w + <usize>((i - row) * g.wide + j - column) * weights
+        if (multiplier == 1) {
+          addProducts(to, at, dy, weights)
+        } else {
+          for (let channel = 0; channel < g.channels; channel++) {
+            let sum: f32 = 0
+            for (let m = 0; m < multiplier; m++) {
+              const offset = <usize>(channel * multiplier + m) << 2
+              sum += load<f32>(at + offset) * load<f32>(dy + offset)
+            }
+            const place = to + (<usize>channel << 2)
+            store<f32>(place, load<f32>(place) + sum)
+          }
+        }
+      }
+    }
+    dy += weights
+  }
+}

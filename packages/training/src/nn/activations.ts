@@ -1,0 +1,87 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
+
+/**
+ * x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), approximated as in
+ * GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x sigmoid(2 sqrt(2 / pi) (...)).
+ */
+export function gelu(x: Tensor): Tensor {
+  return tf.customGrad((...args) => {
+    const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
+    const inner = tf.mul(input, tf.add(tf.mul(tf.square(input), CUBE), SLOPE))
+    const gate = tf.sigmoid(inner)
+    save([input, gate])
+    return { value: tf.mul(input, gate), gradFunc: geluGradient }
+  })(x)
+}
+
+function geluGradient(dy: Tensor, saved: Tensor[]): Tensor {
+  const [x, gate] = saved as [Tensor, Tensor]
+  const slope = tf.add(tf.mul(tf.square(x), 3 * CUBE), SLOPE)
+  const bend = tf.mul(tf.mul(x, slope), tf.mul(gate, tf.sub(1, gate)))
+  return tf.mul(dy, tf.add(gate, bend))
+}
+
+/** x sigmoid(x), also called swish (Elfwing et al., 2017) */
+export function silu(x: Tensor): Tensor {
+  return tf.mul(x, tf.sigmoid(x))
+}
+
+const functions = {
+  linear: (x: Tensor) => x,
+  relu: (x: Tensor) => tf.relu(x),
+  gelu,
+  silu,
+  tanh: (x: Tensor) => tf.tanh(x),
+  sigmoid: (x: Tensor) => tf.sigmoid(x),
+} as const
+
+/** A function of each value. `linear` changes nothing; `gelu` is the approximation of GPT-2. */
+export type Activation = keyof typeof functions
+
+/** The names of all activations. */
+export const activations = Object.keys(functions) as readonly Activation[]
+
+export function activate(activation: Activation, x: Tensor): Tensor {
+  return functions[activation](x)
+}
+
+/** A module without parameters that applies a function to each value. */
+abstract class Elementwise implements Module {
+  readonly parameters: readonly Parameter[] = []
+  protected abstract readonly activation: Activation
+
+  /** @param x - of any shape */
+  forward(x: Tensor): Tensor {
+    return activate(this.activation, x)
+  }
+}
+
+/** max(x, 0) */
+export class ReLU extends Elementwise {
+  protected readonly activation = 'relu'
+}
+
+/** The module of {@link gelu}. */
+export class GELU extends Elementwise {
+  protected readonly activation = 'gelu'
+}
+
+/** The module of {@link silu}. */
+export class SiLU extends Elementwise {
+  protected readonly activation = 'silu'
+}
+
+/** The hyperbolic tangent. */
+export class Tanh extends Elementwise {
+  protected readonly activation = 'tanh'
+}
+
+/** 1 / (1 + exp(-x)) */
+export class Sigmoid extends Elementwise {
+  protected readonly activation = 'sigmoid'
+}

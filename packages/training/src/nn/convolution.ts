@@ -1,0 +1,117 @@
+import { choice, count, declareOptions, flag, number, where, type Rules } from '@tsrun/core'
+import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { checkInput } from '../model/recording.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { activate, activations, type Activation } from './activations.ts'
+import { heUniform, zeros } from './init.ts'
+import { createParameter } from './initialize.ts'
+
+export interface Conv2dOptions {
+  /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
+  readonly name: string
+  /** The channels of the input. */
+  readonly inputs: number
+  /** The channels of the output. */
+  readonly outputs: number
+  /** The size of the kernel: height and width, or both. */
+  readonly kernel: number | readonly [height: number, width: number]
+  /** The step between neighbouring outputs; default 1. */
+  readonly stride?: number | readonly [height: number, width: number]
+  /**
+   * The zeros around an image: a number of rows and columns on each side, `valid` for none (default),
+   * or `same` for as many that an output with stride 1 has the size of the image.
+   */
+  readonly padding?: number | 'valid' | 'same'
+  /** Whether a bias is added; default true. */
+  readonly bias?: boolean
+  /** Applied to the output; default `linear`, which changes nothing. */
+  readonly activation?: Activation
+  /** Initial values depend only on it and on the names of the parameters; default 0. */
+  readonly seed?: number
+}
+
+type Pair = readonly [number, number]
+
+const isCount = (value: unknown): boolean => Number.isInteger(value) && (value as number) >= 1
+export const sizeRule = where<number | Pair>(
+  (value) => isCount(value) || (Array.isArray(value) && value.length === 2 && value.every(isCount)),
+  'a positive integer, or a pair [height, width] of them',
+)
+
+const readOptions = declareOptions({
+  name: where<string>(
+    (value) => typeof value === 'string',
+    'the prefix of the names of its parameters, as in conv1',
+  ),
+  inputs: count({ from: 1 }),
+  outputs: count({ from: 1 }),
+  kernel: sizeRule,
+  stride: sizeRule.default(1),
+  padding: where<number | 'valid' | 'same'>(
+    (value) =>
+      value === 'valid' || value === 'same' || (Number.isInteger(value) && (value as number) >= 0),
+    "an integer from 0, 'valid' or 'same'",
+  ).default('valid'),
+  bias: flag().default(true),
+  activation: choice(activations).default('linear'),
+  seed: number().default(0),
+} satisfies Rules<Conv2dOptions>)
+
+/**
+ * A convolution of images [batch, height, width, channels], with a kernel [height, width, inputs,
+ * outputs] (initially He uniform) and a bias [outputs] (initially zeros).
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export class Conv2d implements Module {
+  readonly weight: Parameter
+  readonly bias: Parameter | undefined
+  readonly #options: ReturnType<typeof readOptions>
+
+  constructor(options: Conv2dOptions) {
+    const complete = readOptions(options)
+    const { name, inputs, outputs, kernel, seed, bias } = complete
+    const shape = [...pairOf(kernel), inputs, outputs]
+    this.weight = createParameter(`${name}.weight`, shape, heUniform(), seed)
+    this.bias = bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
+    this.#options = complete
+  }
+
+  get parameters(): readonly Parameter[] {
+    return this.bias === undefined ? [this.weight] : [this.weight, this.bias]
+  }
+
+  /**
+   * @param x - [batch, height, width, inputs]
+   * @returns [batch, (height + 2 padding - kernel) / stride + 1, ..., outputs]
+   * @throws ERR_TSR_ARGUMENT for other inputs
+   */
+  forward(x: Tensor): Tensor {
+    const { inputs, stride, padding, activation } = this.#options
+    checkInput(x, this.weight, ['batch', 'height', 'width', inputs])
+    const images = x as Tensor4D
+    const filter = this.weight.value as Tensor4D
+    const pad = typeof padding === 'number' ? around(padding) : padding
+    const strides = [...pairOf(stride)] as [number, number]
+    const y = tf.conv2d(images, filter, strides, pad)
+    return activate(activation, this.bias === undefined ? y : tf.add(y, this.bias.value))
+  }
+}
+
+export function pairOf(size: number | Pair): Pair {
+  return typeof size === 'number' ? [size, size] : size
+}
+
+/** Explicit padding: with a number, TensorFlow.js mistakes the size of outputs of some kernels. */
+function around(padding: number): [Ends, Ends, Ends, Ends] {
+  return [
+    [0, 0],
+    [padding, padding],
+    [padding, padding],
+    [0, 0],
+  ]
+}
+
+type Ends = [number, number]

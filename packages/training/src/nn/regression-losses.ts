@@ -1,0 +1,124 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from '../tfjs/tfjs.ts'
+import {
+  differentiable,
+  recordEvaluated,
+  type EvaluatedLoss,
+  type Reduction,
+} from './cross-entropy.ts'
+
+/** Losses of outputs and targets of one shape. */
+interface Terms {
+  readonly name: string
+  /** The loss of each value, and its derivative. */
+  readonly compute: (outputs: Tensor, targets: Tensor) => readonly [losses: Tensor, slopes: Tensor]
+}
+
+/** (y - t)^2 */
+const squares: Terms = {
+  name: 'meanSquaredError',
+  compute: (outputs, targets) => {
+    const difference = tf.sub(outputs, targets)
+    return [tf.square(difference), tf.mul(difference, 2)]
+  },
+}
+
+/** -t log s(y) - (1 - t) log(1 - s(y)) = max(y, 0) - t y + log(1 + exp(-|y|)), which cannot overflow */
+const binaryEntropies: Terms = {
+  name: 'binaryCrossEntropy',
+  compute: (logits, targets) => {
+    const rest = tf.log1p(tf.exp(tf.neg(tf.abs(logits))))
+    const losses = tf.add(tf.sub(tf.relu(logits), tf.mul(logits, targets)), rest)
+    return [losses, tf.sub(tf.sigmoid(logits), targets)]
+  },
+}
+
+/**
+ * The mean of the squared differences between outputs and targets.
+ *
+ * @param outputs - [batch, ...] float32
+ * @param targets - of the same shape; float32, int32 or bool
+ * @param reduction - `mean` (default), or `sum`: the means of each example, the first axis, are added up
+ * @returns a scalar
+ * @throws ERR_TSR_ARGUMENT when the shapes differ
+ */
+export function meanSquaredError(
+  outputs: Tensor,
+  targets: Tensor,
+  reduction: Reduction = 'mean',
+): Tensor {
+  return differentiable((x) => evaluate(squares, x, targets, reduction), outputs)
+}
+meanSquaredError.reduction = 'mean' as const
+meanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
+  recordEvaluated(evaluate(squares, outputs, targets, 'mean'))
+
+/** The mean squared errors of the examples, added up; for a pipeline. */
+export function summedMeanSquaredError(outputs: Tensor, targets: Tensor): Tensor {
+  return meanSquaredError(outputs, targets, 'sum')
+}
+summedMeanSquaredError.reduction = 'sum' as const
+summedMeanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
+  recordEvaluated(evaluate(squares, outputs, targets, 'sum'))
+
+/**
+ * The mean binary cross-entropy of logits, the scores before a sigmoid: each is a yes-or-no question.
+ *
+ * @param logits - [batch, ...] float32
+ * @param targets - of the same shape, from 0 (no) to 1 (yes); float32, int32 or bool
+ * @param reduction - as for `meanSquaredError`
+ * @returns a scalar
+ * @throws ERR_TSR_ARGUMENT when the shapes differ
+ */
+export function binaryCrossEntropy(
+  logits: Tensor,
+  targets: Tensor,
+  reduction: Reduction = 'mean',
+): Tensor {
+  return differentiable((x) => evaluate(binaryEntropies, x, targets, reduction), logits)
+}
+binaryCrossEntropy.reduction = 'mean' as const
+binaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
+  recordEvaluated(evaluate(binaryEntropies, logits, targets, 'mean'))
+binaryCrossEntropy.countCorrect = countAnswers
+
+/** The mean binary cross-entropies of the examples, added up; for a pipeline. */
+export function summedBinaryCrossEntropy(logits: Tensor, targets: Tensor): Tensor {
+  return binaryCrossEntropy(logits, targets, 'sum')
+}
+summedBinaryCrossEntropy.reduction = 'sum' as const
+summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
+  recordEvaluated(evaluate(binaryEntropies, logits, targets, 'sum'))
+summedBinaryCrossEntropy.countCorrect = countAnswers
+
+/** Counts the logits on the side of their targets. */
+function countAnswers(logits: Tensor, targets: Tensor): number {
+  const [scores, wanted] = [logits.dataSync<'float32'>(), targets.dataSync()]
+  return scores.reduce((count, score, i) => count + Number(score > 0 === wanted[i]! > 0.5), 0)
+}
+
+function evaluate(
+  { name, compute }: Terms,
+  outputs: Tensor,
+  targets: Tensor,
+  reduction: Reduction,
+): EvaluatedLoss {
+  checkShapes(name, outputs, targets)
+  const weight = (reduction === 'mean' ? 1 : outputs.shape[0]) / outputs.size
+  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
+    const [losses, slopes] = compute(outputs, tf.cast(targets, 'float32'))
+    return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]
+  })
+  return { value, gradient }
+}
+
+/** TensorFlow.js would broadcast [batch] and [batch, 1] to [batch, batch], and train wrongly. */
+function checkShapes(name: string, outputs: Tensor, targets: Tensor): void {
+  if (outputs.shape.join() === targets.shape.join() && outputs.size > 0) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the targets of ${name}`,
+    value: `a tensor of shape [${targets.shape.join(', ')}]`,
+    expected: `the shape of the outputs, [${outputs.shape.join(', ')}]`,
+  })
+}

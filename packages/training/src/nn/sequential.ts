@@ -1,0 +1,148 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
+import { describe } from '../model/describe.ts'
+import { parametersOf, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { checkRange } from './initialize.ts'
+import { recordLinearStack } from './linear-stack.ts'
+import { isLinear, isStackable } from './linear.ts'
+
+/**
+ * Modules that are applied one after the other.
+ *
+ * @param children - the modules by name, in their order; `parallelize` and checkpoints of layers use the
+ *   names
+ * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters of the same name
+ *
+ * @example
+ * const model = new Sequential({
+ *   hidden: new Linear({ name: 'hidden', inputs: 784, outputs: 128, activation: 'relu' }),
+ *   head: new Linear({ name: 'head', inputs: 128, outputs: 10 }),
+ * })
+ */
+export class Sequential implements Module {
+  readonly children: Record<string, Module>
+
+  constructor(children: Readonly<Record<string, Module>>) {
+    for (const [name, child] of Object.entries(children)) checkModule(name, child)
+    this.children = { ...children }
+    checkNames(this.parameters)
+  }
+
+  get layers(): readonly Module[] {
+    return Object.values(this.children)
+  }
+
+  get parameters(): readonly Parameter[] {
+    return parametersOf(this.children)
+  }
+
+  forward(x: Tensor): Tensor {
+    return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
+  }
+
+  /** Without the tape if all modules are linear layers of the simplest form. */
+  record(x: Tensor, options: RecordOptions): Recording {
+    const layers = this.layers.flatMap((layer) =>
+      isLinear(layer) && isStackable(layer) ? [layer] : [],
+    )
+    const isStack = layers.length === this.layers.length && layers.length > 0 && x.rank === 2
+    if (isStack) return recordLinearStack(layers, x, options)
+    return record((input) => this.forward(input), x, this.parameters, options)
+  }
+}
+
+/** Makes a layer of a {@link sequential} recipe, which passes it the layer's name. */
+export type LayerFactory = (name: string) => Module
+
+/**
+ * A recipe for a `Sequential`, for `pipeline` and `build()`. It allocates nothing until the whole model
+ * or a slice is built, and a slice only builds its own layers.
+ *
+ * @param layers - functions that make the layers, by the name of the layer, in their order
+ * @throws ERR_TSR_ARGUMENT for anything but functions, or for none
+ *
+ * @example
+ * const recipe = sequential({
+ *   hidden: (name) => new Linear({ name, inputs: 784, outputs: 128, activation: 'relu' }),
+ *   head: (name) => new Linear({ name, inputs: 128, outputs: 10 }),
+ * })
+ * const model = recipe.build()
+ */
+export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
+  const factories = Object.entries(layers)
+  const wrong = factories.find(([, factory]) => typeof factory !== 'function')
+  if (factories.length === 0 || wrong !== undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: wrong === undefined ? 'layers' : `layer ${wrong[0]}`,
+      value: wrong === undefined ? 'empty' : describe(wrong[1]),
+      expected: 'functions that make a layer, as in (name) => new Linear({ name, ... })',
+    })
+  }
+  const slice = (from: number, to: number): Sequential => {
+    const part = factories.slice(...checkRange([from, to], factories.length))
+    return new Sequential(Object.fromEntries(part.map(([name, make]) => [name, make(name)])))
+  }
+  return { layers: factories.length, build: () => slice(0, factories.length), slice }
+}
+
+function checkModule(name: string, child: Partial<Module> | null | undefined): void {
+  if (typeof child?.forward === 'function' && Array.isArray(child.parameters)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the module ${name}`,
+    value: describe(child),
+    expected: 'a module, which has parameters and forward(x)',
+  })
+}
+
+/** Parameters are known by their names, to replicas and in checkpoints. */
+function checkNames(parameters: readonly Parameter[]): void {
+  const names = new Set<string>()
+  for (const { name } of parameters) {
+    if (names.has(name)) {
+      const expected = 'one parameter of that name: give each layer another name'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'parameters', value: `two ${name}`, expected })
+    }
+    names.add(name)
+  }
+}
+
+/**
+ * A module from parameters and a plain function of the input and their values.
+ *
+ * @param parameters - by the names under which `forward` gets their values
+ * @throws ERR_TSR_ARGUMENT for anything but parameters, and for two of the same name
+ *
+ * @example
+ * const model = moduleOf(
+ *   { w: createParameter('w', [3, 1], init.heUniform()), b: createParameter('b', [1], init.zeros) },
+ *   (x, { w, b }) => tf.add(tf.matMul(x, w), b),
+ * )
+ */
+export function moduleOf<K extends string>(
+  parameters: Readonly<Record<K, Parameter>>,
+  forward: (x: Tensor, values: Readonly<Record<K, Tensor>>) => Tensor,
+): Module {
+  const entries = Object.entries(parameters) as [K, Parameter][]
+  for (const [key, parameter] of entries) checkParameter(key, parameter)
+  const all = entries.map(([, parameter]) => parameter)
+  checkNames(all)
+  const values = () => Object.fromEntries(entries.map(([key, { value }]) => [key, value]))
+  return {
+    parameters: all,
+    forward: (x) => tf.tidy(() => forward(x, values() as Record<K, Tensor>)),
+  }
+}
+
+function checkParameter(key: string, parameter: Partial<Parameter> | null | undefined): void {
+  const { name, value } = parameter ?? {}
+  if (typeof name === 'string' && typeof value === 'object' && 'dataId' in value) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `the parameter ${key}`,
+    value: describe(parameter),
+    expected: 'a parameter: createParameter(name, shape, values)',
+  })
+}

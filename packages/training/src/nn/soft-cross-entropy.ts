@@ -1,0 +1,159 @@
+import { choice, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { isHostAccessible } from '../backend/current.ts'
+import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import {
+  checkLabels,
+  checkShapes,
+  differentiable,
+  recordEvaluated,
+  type EvaluatedLoss,
+  type Reduction,
+} from './cross-entropy.ts'
+import type { Loss } from './loss.ts'
+
+export interface CrossEntropyOptions {
+  /** A label that does not count, for example of padding: it adds nothing to the loss. */
+  readonly ignoreIndex?: number
+  /** How much of each label is spread evenly over all classes, from 0 (default) to 1. */
+  readonly labelSmoothing?: number
+  /**
+   * `mean` (default) over the labels that count; or `sum` over the examples, the first axis, where a
+   * label adds its loss divided by the labels of its example, counting or not.
+   */
+  readonly reduction?: Reduction
+}
+
+const readOptions = declareOptions({
+  ignoreIndex: where<number>((value) => Number.isInteger(value), 'a whole number').optional(),
+  labelSmoothing: where<number>(
+    (value) => typeof value === 'number' && value >= 0 && value <= 1,
+    'from 0 to 1',
+  ).default(0),
+  reduction: choice(['mean', 'sum']).default('mean'),
+} satisfies Rules<CrossEntropyOptions>)
+
+type Complete = ReturnType<typeof readOptions>
+
+/**
+ * A cross-entropy that leaves out some labels, or smooths them (Szegedy et al., 2015): each class k has
+ * the target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
+ *
+ * Its arguments are those of `crossEntropy`.
+ *
+ * @throws ERR_TSR_ARGUMENT for invalid or unknown options
+ *
+ * @example
+ * const loss = crossEntropyWith({ ignoreIndex: -100, labelSmoothing: 0.1 })
+ */
+export function crossEntropyWith(options: CrossEntropyOptions): Loss {
+  const complete = readOptions(options)
+  const loss = (logits: Tensor, labels: Tensor): Tensor =>
+    differentiable((input) => evaluate(input, labels, complete), logits)
+  return Object.assign(loss, {
+    reduction: complete.reduction,
+    record: (logits: Tensor, labels: Tensor) => recordEvaluated(evaluate(logits, labels, complete)),
+  })
+}
+
+function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
+  const [rows, classes] = checkShapes(logits, labels)
+  const { ignoreIndex, reduction } = options
+  const right = valuesAtHand(labels) as Int32Array | undefined
+  if (right !== undefined) {
+    const counting = right.filter((label) => label !== ignoreIndex)
+    checkLabels(counting, classes)
+    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : logits.shape[0] / rows
+    if (isHostAccessible()) return onHost(logits, labels, options, weight)
+  }
+  return onDevice(logits, labels, options)
+}
+
+/** Row by row, in double precision. */
+function onHost(
+  logits: Tensor,
+  labels: Tensor,
+  { ignoreIndex, labelSmoothing }: Complete,
+  weight: number,
+): EvaluatedLoss {
+  const classes = logits.shape.at(-1)!
+  const shared = labelSmoothing / classes
+  let loss = 0
+  const gradient = createTensor(logits.shape, (out) => {
+    const [scores, right] = [viewOf(logits), valuesAtHand(labels) as Int32Array]
+    out.fill(0)
+    right.forEach((label, row) => {
+      if (label === ignoreIndex) return
+      const start = row * classes
+      const end = start + classes
+      let largest = -Infinity
+      for (let p = start; p < end; p++) largest = Math.max(largest, scores[p]!)
+      let [total, sum] = [0, 0]
+      for (let p = start; p < end; p++) {
+        total += Math.exp(scores[p]! - largest)
+        sum += scores[p]! - largest
+      }
+      for (let p = start; p < end; p++) {
+        out[p] = (Math.exp(scores[p]! - largest) / total - shared) * weight
+      }
+      out[start + label]! -= (1 - labelSmoothing) * weight
+      const own = scores[start + label]! - largest
+      loss += Math.log(total) - (1 - labelSmoothing) * own - shared * sum
+    })
+  })
+  return { value: tf.scalar(loss * weight), gradient }
+}
+
+/** Reads no values. Labels that only the device holds are not checked. */
+function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
+  const { ignoreIndex, labelSmoothing, reduction } = options
+  const classes = logits.shape.at(-1)!
+  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
+    const ignored = tf.scalar(ignoreIndex ?? -1, 'int32')
+    const counts = tf.cast(tf.notEqual(labels, ignored), 'float32')
+    const weights =
+      reduction === 'mean'
+        ? tf.div(counts, tf.maximum(tf.sum(counts), 1))
+        : tf.mul(counts, logits.shape[0] / labels.size)
+    const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
+    const right = tf.oneHot(known, classes, 1, 0, 'float32')
+    const target = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
+    const shifted = tf.sub(logits, tf.max(logits, -1, true))
+    const exponentials = tf.exp(shifted)
+    const totals = tf.sum(exponentials, -1, true)
+    const own = tf.sum(tf.mul(target, shifted), -1)
+    const losses = tf.sub(tf.log(tf.squeeze(totals, [-1])), own)
+    const slopes = tf.sub(tf.div(exponentials, totals), target)
+    return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, tf.expandDims(weights, -1)))]
+  })
+  return { value, gradient }
+}
+
+/** e to the power of the mean cross-entropy of tokens: among how many equally likely ones it chooses. */
+export function perplexity(loss: number): number {
+  return Math.exp(loss)
+}
+
+/**
+ * Counts the rows in which the label is among the `k` largest scores; those that equal the label's do
+ * not count as larger. Values must be readable at once, so not on webgpu.
+ *
+ * @param logits - [..., classes] float32
+ * @param labels - [...] int32
+ * @throws ERR_TSR_ARGUMENT for shapes and dtypes that do not fit
+ */
+export function countTopK(logits: Tensor, labels: Tensor, k: number): number {
+  const [, classes] = checkShapes(logits, labels)
+  if (!Number.isInteger(k) || k < 1) {
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'k', value: k, expected: 'a whole number from 1' })
+  }
+  const right = labels.dataSync<'int32'>()
+  const scores = viewOf(logits)
+  return right.reduce((count, label, row) => {
+    const own = scores[row * classes + label]!
+    let larger = 0
+    for (let i = row * classes; i < (row + 1) * classes; i++) if (scores[i]! > own) larger++
+    return larger < k ? count + 1 : count
+  }, 0)
+}

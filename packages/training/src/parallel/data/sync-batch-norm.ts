@@ -1,0 +1,211 @@
+import { count, declareOptions, number, positive, text, type Rules } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
+import type { Module } from '../../model/module.ts'
+import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+
+export interface SyncBatchNormOptions {
+  /** The prefix of the names: `<name>.weight`, `<name>.bias`, `<name>.running_mean`, `<name>.running_var`. */
+  readonly name: string
+  /** The length of the last axis. */
+  readonly channels: number
+  /** Added to the variance; default 1e-5. */
+  readonly epsilon?: number
+  /** How much of the running statistics a batch replaces; default 0.1. */
+  readonly momentum?: number
+}
+
+const readOptions = declareOptions({
+  name: text('the prefix of the names of its parameters, as in layers.0'),
+  channels: count({ from: 1 }),
+  epsilon: positive().default(1e-5),
+  momentum: number({ above: 0, to: 1 }).default(0.1),
+} satisfies Rules<SyncBatchNormOptions>)
+
+/**
+ * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all ranks, as
+ * torch.nn.SyncBatchNorm: each channel, the last axis, gets mean 0 and variance 1, is multiplied by
+ * `weight` [channels] and added to `bias` [channels]. Without a common mean, replicas with few examples
+ * each would normalize by other statistics than one process with the whole batch.
+ *
+ * A forward pass gathers the mean and the variance of each rank, and a backward pass sums two numbers for
+ * each channel. Both block, so this does not run on webgpu, and all ranks of the group have to make the
+ * same passes in the same order. The gradients of `weight` and `bias` are those of this rank's examples;
+ * `dataParallel` averages them.
+ *
+ * @example
+ * const norm = new SyncBatchNorm({ name: 'layers.1', channels: 64 }, group)
+ * ... // train
+ * norm.training = false // evaluation uses the running statistics
+ */
+export class SyncBatchNorm implements Module {
+  readonly parameters: readonly [weight: Parameter, bias: Parameter]
+  /**
+   * The mean and the unbiased variance over past batches, the same on all ranks. They are not trained;
+   * save them beside the parameters: `ownerOfParameters([...model.parameters, ...norm.buffers])`.
+   */
+  readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
+  /** Whether `forward` takes the statistics of the batch and updates the running ones. Default true. */
+  training = true
+  readonly #group: ProcessGroup
+  readonly #options: ReturnType<typeof readOptions>
+
+  /** @throws ERR_TSR_ARGUMENT */
+  constructor(options: SyncBatchNormOptions, group: ProcessGroup) {
+    checkGroup(group)
+    const complete = readOptions(options)
+    const { name, channels } = complete
+    this.#group = group
+    this.#options = complete
+    const made = (part: string, value: number): Parameter => {
+      const values = new Float32Array(channels).fill(value)
+      return { name: `${name}.${part}`, shape: [channels], value: tensorFrom(values, [channels]) }
+    }
+    this.parameters = [made('weight', 1), made('bias', 0)]
+    this.buffers = [made('running_mean', 0), made('running_var', 1)]
+  }
+
+  /**
+   * @param x - [..., channels]; the ranks may have different numbers of examples
+   * @throws ERR_TSR_BACKEND on webgpu
+   */
+  forward(x: Tensor): Tensor {
+    const [weight, bias] = this.parameters
+    if (!this.training) return this.#normalizeByPast(x)
+    checkBackendBlocks()
+    return tf.customGrad((...args) => {
+      const [input, factor, shift, save] = args as unknown as [Tensor, Tensor, Tensor, Save]
+      return this.#normalize(input, factor, shift, save)
+    })(x, weight.value, bias.value)
+  }
+
+  #normalizeByPast(x: Tensor): Tensor {
+    const [weight, bias] = this.parameters
+    const [mean, variance] = this.buffers
+    const scale = tf.mul(tf.rsqrt(tf.add(variance.value, this.#options.epsilon)), weight.value)
+    return tf.add(tf.mul(tf.sub(x, mean.value), scale), bias.value)
+  }
+
+  #normalize(x: Tensor, weight: Tensor, bias: Tensor, save: Save): Taped {
+    const { channels, epsilon, name } = this.#options
+    const own = statisticsOf(viewOf(x), channels)
+    const all = new Float64Array(own.length * this.#group.size)
+    this.#group.allGatherSync(all, own, { label: `${name}, forward` })
+    const { mean, variance, examples } = combine(all, channels)
+    this.#keep(mean, variance, examples)
+    const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
+    save([x, weight])
+    const value = scopedTensor(x.shape, (out) => {
+      const [input, factors, shifts] = [viewOf(x), viewOf(weight), viewOf(bias)]
+      for (let i = 0; i < out.length; i++) {
+        const c = i % channels
+        out[i] = (input[i]! - mean[c]!) * inverse[c]! * factors[c]! + shifts[c]!
+      }
+    })
+    const gradFunc = (dy: Tensor, saved: Tensor[]): Tensor[] =>
+      this.#gradients(dy, saved, { mean, inverse, examples })
+    return { value, gradFunc }
+  }
+
+  /** The gradients of x, weight and bias. */
+  #gradients(
+    dy: Tensor,
+    saved: readonly Tensor[],
+    { mean, inverse, examples }: Normalization,
+  ): [dx: Tensor, dWeight: Tensor, dBias: Tensor] {
+    const { channels, name } = this.#options
+    const [x, weight] = saved as [Tensor, Tensor]
+    const own = new Float64Array(2 * channels)
+    const [slopes, input] = [viewOf(dy), viewOf(x)]
+    for (let i = 0; i < slopes.length; i++) {
+      const c = i % channels
+      own[c]! += slopes[i]!
+      own[channels + c]! += slopes[i]! * (input[i]! - mean[c]!) * inverse[c]!
+    }
+    const sums = own.slice()
+    this.#group.allReduceSync(sums, { label: `${name}, backward` })
+    const dx = scopedTensor(x.shape, (out) => {
+      const [slopes, input, factors] = [viewOf(dy), viewOf(x), viewOf(weight)]
+      for (let i = 0; i < out.length; i++) {
+        const c = i % channels
+        const normalized = (input[i]! - mean[c]!) * inverse[c]!
+        const centered = slopes[i]! - (sums[c]! + normalized * sums[channels + c]!) / examples
+        out[i] = factors[c]! * inverse[c]! * centered
+      }
+    })
+    const of = (values: Float64Array): Tensor =>
+      scopedTensor([channels], (out) => {
+        out.set(values)
+      })
+    return [dx, of(own.subarray(channels)), of(own.subarray(0, channels))]
+  }
+
+  /** Updates the running statistics. */
+  #keep(mean: Float64Array, variance: Float64Array, examples: number): void {
+    const { momentum, channels } = this.#options
+    const unbiased = examples / Math.max(1, examples - 1)
+    const [runningMean, runningVariance] = this.buffers
+    for (const [buffer, values, factor] of [
+      [runningMean, mean, 1],
+      [runningVariance, variance, unbiased],
+    ] as const) {
+      const past = viewOf(buffer.value)
+      const next = past.map((old, c) => (1 - momentum) * old + momentum * factor * values[c]!)
+      replaceValue(buffer, tensorFrom(next, [channels]))
+    }
+  }
+}
+
+type Save = (tensors: Tensor[]) => void
+
+interface Taped {
+  readonly value: Tensor
+  readonly gradFunc: (dy: Tensor, saved: Tensor[]) => Tensor[]
+}
+
+interface Normalization {
+  readonly mean: Float64Array
+  /** 1 / sqrt(variance + epsilon) */
+  readonly inverse: Float64Array
+  readonly examples: number
+}
+
+/** The number of examples, then for each channel the mean, then the sum of squared deviations from it. */
+function statisticsOf(values: Float32Array, channels: number): Float64Array {
+  const statistics = new Float64Array(1 + 2 * channels)
+  const examples = values.length / channels
+  statistics[0] = examples
+  if (examples === 0) return statistics
+  const means = statistics.subarray(1, 1 + channels)
+  const squares = statistics.subarray(1 + channels)
+  for (let i = 0; i < values.length; i++) means[i % channels]! += values[i]!
+  for (let c = 0; c < channels; c++) means[c]! /= examples
+  for (let i = 0; i < values.length; i++) {
+    squares[i % channels]! += (values[i]! - means[i % channels]!) ** 2
+  }
+  return statistics
+}
+
+/** The statistics of all examples from those of the ranks (Chan et al., 1979), without cancellation. */
+function combine(
+  all: Float64Array,
+  channels: number,
+): { mean: Float64Array; variance: Float64Array; examples: number } {
+  const [mean, variance] = [new Float64Array(channels), new Float64Array(channels)]
+  const length = 1 + 2 * channels
+  const ranks = Array.from({ length: all.length / length }, (_, rank) =>
+    all.subarray(rank * length, (rank + 1) * length),
+  )
+  const examples = ranks.reduce((sum, [own]) => sum + own!, 0)
+  for (let c = 0; c < channels; c++) {
+    for (const own of ranks) mean[c]! += (own[0]! / examples) * own[1 + c]!
+    for (const own of ranks) {
+      variance[c]! += own[1 + channels + c]! + own[0]! * (own[1 + c]! - mean[c]!) ** 2
+    }
+    variance[c]! /= examples
+  }
+  return { mean, variance, examples }
+}

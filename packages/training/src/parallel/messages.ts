@@ -1,0 +1,168 @@
+import { tsrError, where } from '@tsrun/core'
+import type {
+  MessageOptions,
+  ProcessGroup,
+  ReduceOptions,
+  Source,
+  Work,
+} from '@tsrun/distributed'
+import { tensorFrom, writeTo } from '../backend/host-memory.ts'
+import { describe } from '../model/describe.ts'
+import { sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { freeAfter } from './group-buffers.ts'
+import { checkGroup } from './requirements.ts'
+
+/*
+ * Messages and sums of tensors, on every backend. Values travel through buffers in the arena of the
+ * group, which are allocated and freed here. The calls are asynchronous because the values of a GPU can
+ * only be read asynchronously; where the host has them, an operation starts before its call returns.
+ */
+
+/** Options of `recvTensor`. */
+export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
+  /** Of the tensor that was sent: `float32` (default), `int32` or `bool`. */
+  readonly dtype?: D
+}
+
+const aTensor = where<Tensor>(
+  (value) => typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function',
+  'a tensor',
+  describe,
+)
+
+const aShape = where<readonly number[]>(
+  (value) => Array.isArray(value) && value.every((each) => Number.isSafeInteger(each) && each >= 0),
+  'a shape, as in [128, 1024]',
+  describe,
+)
+
+/**
+ * Sends the values of a tensor to another rank, which receives them with `recvTensor`. Its shape and
+ * dtype are not sent; the receiver has to know them.
+ *
+ * @param tensor - float32, int32 or bool; it may be disposed as soon as this returns
+ * @param to - a rank of the group, for example `group.next`
+ * @returns a promise of the end of the send. Without awaiting it, a rank goes on while its message is
+ *   sent. It rejects with the errors of `group.send`.
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * await sendTensor(group, activations, group.next, { tag: microbatch })
+ */
+export async function sendTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  to: number,
+  options?: MessageOptions,
+): Promise<void> {
+  checkGroup(group)
+  const buffer = allocate(group, aTensor.check('tensor', tensor))
+  await run(group, tensor, buffer, () => group.send(buffer, to, options))
+}
+
+/**
+ * Receives the values that another rank sends with `sendTensor`.
+ *
+ * @param shape - of the tensor that was sent
+ * @param from - a rank of the group, for example `group.previous`, or `'any'`
+ * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
+ *   errors of `group.recv`.
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * const activations = await recvTensor(group, [32, 1024], group.previous, { tag: microbatch })
+ */
+export async function recvTensor<D extends HostDType = 'float32'>(
+  group: ProcessGroup,
+  shape: readonly number[],
+  from: Source,
+  { dtype = 'float32' as D, ...options }: ReceiveOptions<D> = {},
+): Promise<Tensor> {
+  checkGroup(group)
+  const buffer = allocate(group, { shape: aShape.check('shape', shape), dtype })
+  let work: Work<number> | undefined
+  try {
+    work = group.recv(buffer, from, options)
+    await work
+    return tensorFrom(buffer as HostArrays[D], shape, dtype)
+  } finally {
+    freeAfter(work, group, buffer)
+  }
+}
+
+/**
+ * Reduces a tensor over the ranks: the sum, or with `{ op: 'avg' }` the mean. All ranks call it with
+ * tensors of one shape and dtype, and get the same bits.
+ *
+ * Await it before the next collective of the group: a GPU fetches the values first, and the collective
+ * starts after that.
+ *
+ * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this returns
+ * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
+ *   errors of `group.allReduce`.
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * const mean = await allReduceTensor(group, gradient, { op: 'avg' })
+ */
+export async function allReduceTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  options?: ReduceOptions,
+): Promise<Tensor> {
+  checkGroup(group)
+  const { shape, dtype } = aTensor.check('tensor', tensor)
+  const buffer = allocate(group, tensor)
+  return await run(
+    group,
+    tensor,
+    buffer,
+    () => group.allReduce(buffer, options),
+    () => tensorFrom(buffer, shape, dtype as HostDType),
+  )
+}
+
+type Buffer = HostArrays[HostDType]
+
+/** @throws ERR_TSR_ARGUMENT for a dtype whose values are not numbers of one size */
+function allocate(
+  group: ProcessGroup,
+  { shape, dtype }: { readonly shape: readonly number[]; readonly dtype: string },
+): Buffer {
+  const dtypes = ['float32', 'int32', 'bool'] as const
+  const known = dtypes.find((name) => name === dtype)
+  if (known !== undefined) return group.alloc(known, sizeOf(shape))
+  const expected = `one of ${dtypes.join(', ')}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'the dtype of a tensor', value: dtype, expected })
+}
+
+/** Copies the values to `buffer`, runs the operation on it, and frees it. */
+async function run<T = void>(
+  group: ProcessGroup,
+  tensor: Tensor,
+  buffer: Buffer,
+  start: () => Work,
+  take?: () => T,
+): Promise<T> {
+  let work: Work | undefined
+  try {
+    const written = writeTo(tensor, buffer)
+    if (written !== undefined) await holding(tensor, written)
+    work = start()
+    await work
+    return take?.() as T
+  } finally {
+    freeAfter(work, group, buffer)
+  }
+}
+
+/** Keeps the values of a tensor, which its owner may dispose meanwhile, until they have been fetched. */
+async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
+  const held = tf.keep(tf.clone(tensor))
+  try {
+    await written
+  } finally {
+    held.dispose()
+  }
+}

@@ -1,0 +1,103 @@
+import { tsrError } from '@tsrun/core'
+import { describe } from '../model/describe.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { PipelineModel } from '../parallel/recipe.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+
+/** What `trainer` takes: a module, a recipe that builds parts of a model, or a model of tf.layers. */
+export type TrainableModel = Module | PipelineModel | LayersModel
+
+/** A weight of tf.layers. */
+interface LayersWeight {
+  readonly originalName: string
+  readonly shape: readonly (number | null)[]
+  read(): Tensor
+  write(value: Tensor): unknown
+}
+
+/** The properties of a `tf.LayersModel` that a trainer uses. */
+export interface LayersModel {
+  readonly trainableWeights: readonly LayersWeight[]
+  apply(x: Tensor, options?: { readonly training?: boolean }): unknown
+  getClassName(): string
+}
+
+/** A model as the layers of a pipeline, and as a whole. */
+export interface AdaptedModel {
+  /** Undefined if the model cannot be cut into stages. */
+  readonly recipe: PipelineModel | undefined
+  build(): Module
+}
+
+/** @throws ERR_TSR_ARGUMENT unless it can be trained */
+export function adaptModel(model: TrainableModel): AdaptedModel {
+  if (isRecipe(model)) {
+    return {
+      recipe: model,
+      build: () => model.slice(0, model.layers),
+    }
+  }
+  if (isLayersModel(model)) return { recipe: undefined, build: () => new LayersModule(model) }
+  if (isModule(model)) return { recipe: undefined, build: () => model }
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: describe(model),
+    expected:
+      'a module ({ parameters, forward }), a recipe such as shardedMLP(...), or a model of tf.layers',
+  })
+}
+
+function isRecipe(model: TrainableModel): model is PipelineModel {
+  return typeof (model as Partial<PipelineModel> | null)?.slice === 'function'
+}
+
+function isLayersModel(model: TrainableModel): model is LayersModel {
+  return typeof (model as Partial<LayersModel> | null)?.getClassName === 'function'
+}
+
+function isModule(model: TrainableModel): model is Module {
+  const { parameters, forward } = (model as Partial<Module> | null) ?? {}
+  return Array.isArray(parameters) && typeof forward === 'function'
+}
+
+/**
+ * A model of tf.layers as a module: while it is trained, its weights are read from the parameters here,
+ * so that the tape sees them as it sees those of other modules.
+ */
+class LayersModule implements Module {
+  readonly parameters: readonly Parameter[]
+  readonly #model: LayersModel
+
+  constructor(model: LayersModel) {
+    this.#model = model
+    const names = new Set<string>()
+    this.parameters = model.trainableWeights.map((weight, i) => {
+      const known = weight.originalName
+      const name = names.has(known) ? `${String(i)}.${known}` : known
+      names.add(name)
+      // A copy: the variable of tf.layers stays what it was until `restore`.
+      const value = tf.keep(tf.clone(weight.read()))
+      const parameter = { name, shape: weight.shape as readonly number[], value }
+      weight.read = () => parameter.value
+      return parameter
+    })
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.#model.apply(x, { training: true }) as Tensor
+  }
+
+  /** Gives the model its trained weights, which it keeps when the parameters are disposed. */
+  restore(): void {
+    for (const [i, weight] of this.#model.trainableWeights.entries()) {
+      delete (weight as Partial<LayersWeight>).read
+      weight.write(this.parameters[i]!.value)
+    }
+  }
+}
+
+/** To be called before the parameters of a module that `adaptModel` made are disposed. */
+export function restoreModel(module: Module & { restore?(): void }): void {
+  module.restore?.()
+}

@@ -1,0 +1,79 @@
+import { types } from 'node:util'
+import { shown, tsrError } from '@tsrun/core'
+import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+
+/** Values of a batch in host memory: Float32Array becomes float32, all other arrays int32. */
+export type BatchArray = Float32Array | Int32Array | Uint8Array | Uint16Array | Uint32Array
+
+/** One part of a batch. */
+export type BatchPart = Tensor | (() => Tensor) | BatchArray
+
+/**
+ * A batch whose parts are tensors, functions that make tensors, or typed arrays. Of an array with `size`
+ * examples, each has `shape`, by default one value or one axis.
+ */
+export interface AnyBatch {
+  /** The number of examples; may be left out if a part is a tensor. */
+  readonly size?: number
+  /** [size, ...] */
+  readonly inputs: BatchPart
+  /** [size, ...] */
+  readonly labels: BatchPart
+  /** The shape of the inputs of one example, if they are an array. */
+  readonly shape?: readonly number[]
+}
+
+/** Whether it is one batch, and not an iterable of batches. */
+export function isBatch(value: unknown): value is AnyBatch {
+  return typeof value === 'object' && value !== null && 'inputs' in value && 'labels' in value
+}
+
+/**
+ * The batch with functions in place of arrays.
+ *
+ * @throws ERR_TSR_ARGUMENT when an array cannot be divided by the number of examples
+ */
+export function batchOf(batch: AnyBatch): Batch {
+  const { inputs, labels, size, shape } = batch
+  if (!ArrayBuffer.isView(inputs) && !ArrayBuffer.isView(labels)) return batch as Batch
+  const count = size ?? [inputs, labels].map(rowsIn).find((rows) => rows !== undefined)
+  if (count === undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'batch.size',
+      value: 'undefined',
+      expected: 'the number of examples, which arrays do not tell',
+    })
+  }
+  return {
+    size: count,
+    inputs: partOf('inputs', inputs, count, shape),
+    labels: partOf('labels', labels, count, undefined),
+  }
+}
+
+function rowsIn(part: BatchPart): number | undefined {
+  return typeof part === 'object' && 'shape' in part ? part.shape[0] : undefined
+}
+
+function partOf(
+  name: string,
+  part: BatchPart,
+  size: number,
+  shape: readonly number[] | undefined,
+): Tensor | (() => Tensor) {
+  if (!ArrayBuffer.isView(part)) return part
+  const each = size === 0 ? 0 : part.length / size
+  const wanted = shape?.reduce((product, length) => product * length, 1) ?? each
+  if (!Number.isInteger(each) || each !== wanted) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `batch.${name}`,
+      value: `an array of ${String(part.length)} values`,
+      expected: `${size} examples of ${shape === undefined ? 'equal size' : `shape ${shown(shape)}`}`,
+    })
+  }
+  const rest = shape ?? (each === 1 ? [] : [each])
+  const isFloat = types.isFloat32Array(part)
+  const values = isFloat || types.isInt32Array(part) ? part : Int32Array.from(part)
+  return () => tf.keep(tf.tensor(values, [size, ...rest], isFloat ? 'float32' : 'int32'))
+}

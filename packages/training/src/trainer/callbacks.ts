@@ -1,0 +1,219 @@
+import { anything, choice, count, declareOptions, number, tsrError } from '@tsrun/core'
+import { tensorFrom, writeTo } from '../backend/host-memory.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
+import type { Evaluation } from '../parallel/pipeline/options.ts'
+import type { Trainer, TrainerStep } from './trainer.ts'
+
+/** What a callback is told after a step. */
+export interface StepInfo extends TrainerStep {
+  /** The number of steps that have been made, from 1. */
+  readonly step: number
+  readonly epoch: number
+  readonly learningRate: number | undefined
+}
+
+/** What a callback is told after an evaluation. */
+export interface EvaluationInfo extends Evaluation {
+  readonly step: number
+  /** Whether its loss is the smallest so far. */
+  readonly isBest: boolean
+}
+
+/**
+ * Called by `fit`, on all ranks with the same figures. A method that returns `'stop'` ends the training
+ * after it; all ranks have to decide alike.
+ */
+export interface FitCallback {
+  onStep?(info: StepInfo, run: Trainer): unknown
+  onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
+  onSave?(info: { readonly step: number; readonly path: string }, run: Trainer): unknown
+  onEnd?(info: { readonly step: number; readonly reason: string }, run: Trainer): unknown
+}
+
+const readStopping = declareOptions({
+  patience: count({ from: 1 }).default(3),
+  minDelta: number({ from: 0 }).default(0),
+  metric: choice(['loss', 'accuracy']).default('loss'),
+})
+
+export interface EarlyStoppingOptions {
+  /** The number of evaluations without an improvement after which training ends; default 3. */
+  readonly patience?: number
+  /** The smallest change that is an improvement; default 0. */
+  readonly minDelta?: number
+  /** Of the evaluation; default `loss`. */
+  readonly metric?: 'loss' | 'accuracy'
+}
+
+/**
+ * Ends the training when an evaluation has not improved for some time.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
+  const { patience, minDelta, metric } = readStopping(options)
+  let best = Infinity
+  let waited = 0
+  return {
+    onEvaluate(info) {
+      const value = metric === 'loss' ? info.loss : -info.accuracy
+      if (value < best - minDelta) {
+        best = value
+        waited = 0
+        return undefined
+      }
+      waited++
+      return waited >= patience ? 'stop' : undefined
+    },
+  }
+}
+
+const readAverage = declareOptions({ decay: number({ from: 0, to: 1 }).default(0.999) })
+
+export interface MovingAverage extends FitCallback {
+  /**
+   * Runs `part` with the averages in place of the parameters, which come back afterwards.
+   *
+   * @throws ERR_TSR_ARGUMENT before the first step
+   */
+  during<T>(run: Trainer, part: () => Promise<T>): Promise<T>
+}
+
+/**
+ * Keeps an exponential moving average of the parameters (EMA): after each step
+ * `average = decay * average + (1 - decay) * value`, beginning with the values after the first step.
+ *
+ * @example
+ * const average = movingAverage({ decay: 0.99 })
+ * await run.fit(data, { epochs: 3, callbacks: [average] })
+ * const { accuracy } = await average.during(run, () => run.evaluate(test))
+ *
+ * @throws ERR_TSR_ARGUMENT; also from the first step with `zero: 3`, whose parameters no rank has whole
+ */
+export function movingAverage(options: { readonly decay?: number } = {}): MovingAverage {
+  const { decay } = readAverage(options)
+  const averages = new Map<string, Float32Array>()
+  return {
+    async onStep(_info, run) {
+      if (run.isSharded) {
+        throw tsrError('ERR_TSR_ARGUMENT', {
+          name: 'movingAverage',
+          value: 'used with zero: 3',
+          expected: 'a layout in which each rank has its parameters, with zero at most 2',
+        })
+      }
+      for (const { name, value } of new Set(run.parameters)) {
+        const now = new Float32Array(value.size)
+        await writeTo(value, now)
+        const average = averages.get(name)
+        if (average === undefined) averages.set(name, now)
+        else {
+          for (let i = 0; i < now.length; i++) {
+            average[i] = decay * average[i]! + (1 - decay) * now[i]!
+          }
+        }
+      }
+      return undefined
+    },
+    async during(run, part) {
+      if (averages.size === 0) {
+        const expected = 'at least one step before'
+        throw tsrError('ERR_TSR_ARGUMENT', { name: 'during', value: 'no average', expected })
+      }
+      const kept = await valuesOf(run.parameters)
+      setValues(run.parameters, averages)
+      try {
+        return await part()
+      } finally {
+        setValues(run.parameters, kept)
+      }
+    },
+  }
+}
+
+/** Copies of the values, by name. */
+export async function valuesOf(
+  parameters: readonly Parameter[],
+): Promise<Map<string, Float32Array>> {
+  const values = new Map<string, Float32Array>()
+  for (const { name, value } of new Set(parameters)) {
+    const copy = new Float32Array(value.size)
+    await writeTo(value, copy)
+    values.set(name, copy)
+  }
+  return values
+}
+
+export function setValues(
+  parameters: readonly Parameter[],
+  values: ReadonlyMap<string, Float32Array>,
+): void {
+  for (const parameter of new Set(parameters)) {
+    const next = values.get(parameter.name)
+    if (next !== undefined) replaceValue(parameter, tensorFrom(next, parameter.shape))
+  }
+}
+
+const readFinder = declareOptions({
+  from: number({ above: 0 }).default(1e-6),
+  to: number({ above: 0 }).default(1),
+  steps: count({ from: 2 }).default(100),
+  batch: anything<number>(),
+})
+
+export interface FindRateOptions {
+  /** The first rate; default 1e-6. */
+  readonly from?: number
+  /** The last rate; default 1. */
+  readonly to?: number
+  /** The number of steps, in which the rate grows by the same factor each; default 100. */
+  readonly steps?: number
+}
+
+export interface FoundRate {
+  /** The rate at which the loss falls fastest, divided by 10: a rate to begin with. */
+  readonly suggestion: number
+  /** The smoothed loss at each rate that was tried. It ends where the loss is four times the smallest. */
+  readonly curve: readonly { readonly rate: number; readonly loss: number }[]
+}
+
+/**
+ * Tries learning rates from small to large, a step with each (Smith, "Cyclical Learning Rates", 2017).
+ * Afterwards the parameters, the optimizer and the number of steps are what they were.
+ *
+ * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
+ */
+export async function findRate(
+  run: Trainer,
+  batchAt: (step: number) => Parameters<Trainer['step']>[0],
+  options: FindRateOptions = {},
+): Promise<FoundRate> {
+  const { from, to, steps } = readFinder(options)
+  return await run.undone(async (optimizer) => {
+    const curve: { rate: number; loss: number }[] = []
+    let [smooth, smallest] = [0, Infinity]
+    for (let step = 0; step < steps; step++) {
+      const rate = from * (to / from) ** (step / (steps - 1))
+      optimizer.learningRate = rate
+      const { loss } = await run.step(batchAt(step))
+      smooth = 0.9 * smooth + 0.1 * loss
+      // Without the bias of the average's first steps.
+      const value = smooth / (1 - 0.9 ** (step + 1))
+      if (!Number.isFinite(value) || value > 4 * smallest) break
+      smallest = Math.min(smallest, value)
+      curve.push({ rate, loss: value })
+    }
+    return { suggestion: steepest(curve) / 10, curve }
+  })
+}
+
+function steepest(curve: FoundRate['curve']): number {
+  let [best, slope] = [curve[0]?.rate ?? NaN, 0]
+  for (let i = 1; i < curve.length; i++) {
+    const change = curve[i]!.loss - curve[i - 1]!.loss
+    if (change >= slope) continue
+    slope = change
+    best = curve[i]!.rate
+  }
+  return best
+}

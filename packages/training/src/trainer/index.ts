@@ -1,0 +1,27 @@
+export type { LayersModel, TrainableModel } from './adapt.ts'
+export type { AnyBatch, BatchArray, BatchPart } from './batch.ts'
+export {
+  earlyStopping,
+  findRate,
+  movingAverage,
+  type EarlyStoppingOptions,
+  type EvaluationInfo,
+  type FindRateOptions,
+  type FitCallback,
+  type FoundRate,
+  type MovingAverage,
+  type StepInfo,
+} from './callbacks.ts'
+export type {
+  Batches as FitBatches,
+  EvaluateOptions,
+  FitData,
+  FitEnd,
+  FitOptions,
+  FitResult,
+  SavingOptions,
+} from './fit.ts'
+export type { Layout, MeshShape } from './layout.ts'
+export type { TrainerOptions } from './options.ts'
+export { trainer, type Trainer, type TrainerStep } from './trainer.ts'
+export { wholeModel, type WholeModel, type WholeModelOptions } from './whole-model.ts'

@@ -1,0 +1,40 @@
+import { setImmediate } from 'node:timers/promises'
+import type { FitEnd } from './fit.ts'
+import type { Trainer } from './trainer.ts'
+
+const SIGNALS = ['SIGTERM', 'SIGUSR1'] as const
+/** 128 and the number of the signal, as shells report it. */
+const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138 } as const
+
+/**
+ * Notices signals that ask to save and stop. The ranks may get them at different steps, or only some of
+ * them may: they agree after each step.
+ */
+export class Interruption {
+  #signal: (typeof SIGNALS)[number] | undefined
+  readonly #listeners = SIGNALS.map((signal) => {
+    const listener = (): void => {
+      this.#signal ??= signal
+    }
+    process.on(signal, listener)
+    return { signal, listener }
+  })
+
+  /** The signal that any rank has got. All ranks call it after each step. */
+  async agree(run: Trainer): Promise<(typeof SIGNALS)[number] | undefined> {
+    // Handlers of signals run only when the event loop turns, which a step need not let it do.
+    await setImmediate()
+    const number = this.#signal === undefined ? 0 : SIGNALS.indexOf(this.#signal) + 1
+    const agreed = await run.largest(number)
+    return SIGNALS[agreed - 1]
+  }
+
+  /** After an interruption this process ends with the signal's exit code, unless it has another one. */
+  setExitCode(end: FitEnd): void {
+    if (end === 'SIGTERM' || end === 'SIGUSR1') process.exitCode ??= EXIT_CODES[end]
+  }
+
+  dispose(): void {
+    for (const { signal, listener } of this.#listeners) process.off(signal, listener)
+  }
+}

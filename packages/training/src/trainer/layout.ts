@@ -1,0 +1,83 @@
+import { tsrError } from '@tsrun/core'
+import {
+  defaultGroup,
+  initDeviceMesh,
+  initProcessGroup,
+  isInitialized,
+  type DeviceMesh,
+  type ProcessGroup,
+} from '@tsrun/distributed'
+import { describe } from '../model/describe.ts'
+
+/**
+ * The axes along which training can be divided. `dp`: replicas. `shard`: ranks that share the state of
+ * a replica (`zero`). `pp`: stages of a pipeline. `cp`: ranks with a part of every sequence. `tp`: ranks
+ * that share every layer.
+ */
+const AXES = ['dp', 'shard', 'pp', 'cp', 'tp'] as const
+type Axis = (typeof AXES)[number]
+
+/** The number of ranks along each axis; 1 where it is left out. One of them may be -1: all others. */
+export type MeshShape = Readonly<Partial<Record<Axis, number>>>
+
+/** The groups of this rank, one for each axis. */
+export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
+  readonly world: ProcessGroup
+  /** The ranks with different examples, or different tokens of the same ones: `dp` and `cp`. */
+  readonly averaged: ProcessGroup
+  /** The part of each batch that this replica gets: its number, and the number of replicas. */
+  readonly share: readonly [index: number, count: number]
+}
+
+/**
+ * @param given - the sizes of the axes, or a mesh that has some of them; default: all ranks are replicas
+ * @throws ERR_TSR_ARGUMENT for an unknown axis; ERR_TSR_MESH_SHAPE when the sizes do not multiply to the
+ *   number of ranks
+ */
+export async function layoutOf(
+  given: MeshShape | DeviceMesh<string> | ProcessGroup | undefined,
+): Promise<Layout> {
+  const mesh = await meshOf(given)
+  const { dp, shard, cp } = mesh
+  const { world: averaged } = await mesh.get('dp', 'cp')
+  const share = [dp.rank * shard.size + shard.rank, dp.size * shard.size] as const
+  const { pp, tp, world } = mesh
+  return { world, averaged: cp.size === 1 ? dp : averaged, share, dp, shard, pp, cp, tp }
+}
+
+async function meshOf(
+  given: MeshShape | DeviceMesh<string> | ProcessGroup | undefined,
+): Promise<DeviceMesh<Axis>> {
+  const isMesh = given !== undefined && 'rankAt' in given
+  if (isMesh && AXES.every((axis) => axis in given)) return given as DeviceMesh<Axis>
+  const isGroup = given !== undefined && 'allReduce' in given
+  const world = isMesh ? given.world : isGroup ? given : await ourGroup()
+  const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : (given ?? { dp: -1 })
+  const unknown = Object.keys(sizes).find((axis) => !(AXES as readonly string[]).includes(axis))
+  if (unknown !== undefined) {
+    const expected = `axes named ${AXES.join(', ')}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'mesh', value: `the axis ${unknown}`, expected })
+  }
+  return await initDeviceMesh(wholeShape(sizes, world.size), world)
+}
+
+async function ourGroup(): Promise<ProcessGroup> {
+  return isInitialized() ? defaultGroup() : await initProcessGroup()
+}
+
+/** All axes, in the order in which ranks are given to them. */
+function wholeShape(sizes: MeshShape, ranks: number): Record<Axis, number> {
+  const shape = { dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...sizes }
+  const open = AXES.filter((axis) => shape[axis] === -1)
+  if (open.length > 1) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'mesh',
+      value: describe(sizes),
+      expected: 'at most one axis of size -1',
+    })
+  }
+  const [axis] = open
+  if (axis === undefined) return shape
+  const others = AXES.reduce((product, each) => product * Math.abs(shape[each]), 1)
+  return { ...shape, [axis]: Math.max(1, Math.floor(ranks / others)) }
+}

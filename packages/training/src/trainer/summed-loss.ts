@@ -1,0 +1,63 @@
+import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
+import { takeScalar } from '../backend/host-memory.ts'
+import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
+import type { Loss } from '../nn/loss.ts'
+import { tf } from '../tfjs/tfjs.ts'
+
+/**
+ * The sum over the examples of a loss that is their sum or their mean. A loss that does not say which
+ * it is (see `Loss.reduction`) is tried once, on the first batch that it gets: with all examples twice
+ * a mean stays as it is, and a sum doubles.
+ *
+ * @throws ERR_TSR_ARGUMENT unless it is a function; from the loss, when it is neither a sum nor a mean
+ */
+export function summed(loss: Loss): Loss {
+  if (typeof loss !== 'function') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'loss',
+      value: typeof loss,
+      expected: 'a function of the outputs and the labels, for example crossEntropy',
+    })
+  }
+  if (loss === crossEntropy) return summedCrossEntropy
+  if (loss.reduction === 'sum') return loss
+  let isMean = loss.reduction === 'mean' ? true : undefined
+  const compute = (outputs: Tensor, labels: Tensor): Tensor => {
+    isMean ??= tryReduction(loss, outputs, labels) === 'mean'
+    return isMean ? tf.mul(loss(outputs, labels), labels.shape[0]) : loss(outputs, labels)
+  }
+  return Object.assign(compute, {
+    reduction: 'sum' as const,
+    ...(loss.countCorrect !== undefined && { countCorrect: loss.countCorrect }),
+    record: (outputs: Tensor, labels: Tensor) => {
+      isMean ??= tryReduction(loss, outputs, labels) === 'mean'
+      if (!isMean && loss.record !== undefined) return loss.record(outputs, labels)
+      return record((x) => compute(x, labels), outputs, [], { needsInputGradient: true })
+    },
+  })
+}
+
+/** Whether a loss is the mean over the examples or their sum. */
+function tryReduction(loss: Loss, outputs: Tensor, labels: Tensor): 'mean' | 'sum' {
+  const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
+  const a = takeScalar(tf.tidy(() => loss(outputs, labels)))
+  const b = takeScalar(tf.tidy(() => loss(double(outputs), double(labels))))
+  if (typeof a !== 'number' || typeof b !== 'number') {
+    return refuse('a loss without reduction, on a backend whose values have to be fetched')
+  }
+  const ratio = b / a
+  if (a === 0 || Math.abs(ratio - 1) < 1e-3) return 'mean'
+  if (Math.abs(ratio - 2) < 2e-3) return 'sum'
+  return refuse(`a loss that becomes ${ratio.toPrecision(4)} times as large for twice the examples`)
+}
+
+function refuse(value: string): never {
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'loss',
+    value,
+    expected:
+      "the mean or the sum over the examples; say which by loss.reduction = 'mean' or 'sum'",
+  })
+}

@@ -1,0 +1,370 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { loadBackend } from '../backend/load.ts'
+import { loadCheckpoint, type LoadedCheckpoint } from '../checkpoint/load.ts'
+import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
+import type { CheckpointState } from '../checkpoint/state.ts'
+import type { Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { summedCrossEntropy } from '../nn/cross-entropy.ts'
+import type { Loss } from '../nn/loss.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+import { contextParallel } from '../parallel/context/context-parallel.ts'
+import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
+import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import type { Evaluation } from '../parallel/pipeline/options.ts'
+import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
+import type { PipelineModel } from '../parallel/recipe.ts'
+import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
+import { parallelize } from '../parallel/tensor/parallelize.ts'
+import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { adaptModel, restoreModel, type TrainableModel } from './adapt.ts'
+import { batchOf, isBatch, type AnyBatch } from './batch.ts'
+import { setValues, valuesOf } from './callbacks.ts'
+import { fit, type Batches, type FitData, type FitOptions, type FitResult } from './fit.ts'
+import { layoutOf, type Layout } from './layout.ts'
+import {
+  clipOf,
+  given,
+  readTrainerOptions,
+  type CheckedOptions,
+  type TrainerOptions,
+} from './options.ts'
+import { summed } from './summed-loss.ts'
+import { wholeModel, type WholeModel } from './whole-model.ts'
+
+/** What a step of a `Trainer` gives. All figures are the same on all ranks. */
+export interface TrainerStep {
+  /** The mean over the examples of all replicas. */
+  readonly loss: number
+  /** The number of examples of all replicas. */
+  readonly examples: number
+  /** The norm of all gradients before they were scaled, with the option `clip`. */
+  readonly norm?: number
+}
+
+/**
+ * Puts a model into the layout that a mesh of ranks describes, and trains it there: replicas, sharded
+ * state, stages of a pipeline, layers and sequences that ranks share, and any product of these. An axis
+ * of size 1 costs nothing. Each step equals that of a single process on the batches of all replicas
+ * together, also if these have different numbers of examples.
+ *
+ * All ranks call it, and later make the same calls. It loads the default backend unless one is loaded.
+ *
+ * @param model - a module, a recipe such as `gpt(...)`, which a pipeline needs, or a model of tf.layers
+ *
+ * @example
+ * const run = await trainer(shardedMLP({ layers: 16 }), { optimizer: new Adam() })
+ * for (const batch of batches(mnist({ split: 'train' }), { batch: 256, share: run.share })) {
+ *   const { loss } = await run.step(batch)
+ * }
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option, or a model that does not fit the mesh;
+ *   ERR_TSR_MESH_SHAPE; ERR_TSR_REPLICA when the ranks have different parameters or options; the errors
+ *   of `pipeline`, `parallelize`, `contextParallel`, `dataParallel` and `fullyShard`
+ */
+export async function trainer(
+  model: TrainableModel,
+  options: TrainerOptions = {},
+): Promise<Trainer> {
+  const checked = readTrainerOptions(options)
+  const clip = clipOf(checked)
+  const adapted = adaptModel(model)
+  if (!isBackendLoaded()) await loadBackend()
+  const layout = await layoutOf(checked.mesh)
+  const { pp, tp } = layout
+  const loss = summed(checked.loss ?? defaultLoss(checked, layout))
+  const common = {
+    ...given({ optimizer: checked.optimizer, recompute: checked.recompute }),
+    ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
+  }
+  let core: Pipeline | WholeModel
+  if (pp.size > 1) {
+    const { schedule, chunks, split, microbatches } = checked
+    const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
+    core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
+  } else {
+    const { accumulate, microbatches } = checked
+    const parts = accumulate === 1 ? (microbatches ?? 1) : accumulate
+    const module = divide(adapted.build(), checked, layout)
+    core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
+  }
+  const replica = await replicate(core, checked, layout)
+  return new Trainer(core, replica, layout, checked)
+}
+
+/** Whether the script, or an earlier trainer, has loaded a backend. */
+function isBackendLoaded(): boolean {
+  return Boolean(tf.engine().backendName)
+}
+
+function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
+  const isDivided = plan?.['lm_head'] !== undefined
+  return isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy
+}
+
+function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {
+  if (recipe !== undefined) return recipe
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: 'one that is built',
+    expected: `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
+  })
+}
+
+/** Divides sequences over `cp`, and layers over `tp`. */
+function divide(model: Module, options: CheckedOptions, layout: Layout): Module
+function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
+function divide(
+  model: Module | PipelineModel,
+  { plan }: CheckedOptions,
+  { cp, tp }: Layout,
+): Module | PipelineModel {
+  // Both functions take either, and return what they have got.
+  const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
+  if (tp.size === 1) return divided
+  if (plan === undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'plan',
+      value: 'undefined',
+      expected: `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
+    })
+  }
+  return parallelize(divided, plan, tp)
+}
+
+async function replicate(
+  core: Pipeline | WholeModel,
+  { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
+  { averaged, shard }: Layout,
+): Promise<DataParallel | FullyShard | undefined> {
+  const stage = zero === 0 && shard.size > 1 ? 3 : zero
+  const options = {
+    ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
+    // Right for any number of examples, none included.
+    ...({ reduction: 'token', unused: 'zeros' } as const),
+  }
+  if (stage !== 0) {
+    const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }
+    return await fullyShard(core, groups, { ...options, stage })
+  }
+  if (averaged.size === 1 && frozen === undefined) return undefined
+  return await dataParallel(core, averaged, options)
+}
+
+/** Trains a model in a layout; made by `trainer()`. */
+export class Trainer {
+  /** The groups of this rank along the axes of the mesh. */
+  readonly layout: Layout
+  /**
+   * Which part of every batch this rank reads: the number of its replica, and the number of replicas.
+   * Pass it to `batches`, `dataLoader` or `textBatch`.
+   */
+  readonly share: readonly [index: number, count: number]
+  readonly optimizer: Optimizer | undefined
+  readonly #core: Pipeline | WholeModel
+  readonly #replica: DataParallel | FullyShard | undefined
+  readonly #options: CheckedOptions
+  readonly #totals: Float64Array
+  #steps = 0
+  #isChecked = false
+
+  constructor(
+    core: Pipeline | WholeModel,
+    replica: DataParallel | FullyShard | undefined,
+    layout: Layout,
+    options: CheckedOptions,
+  ) {
+    this.#core = core
+    this.#replica = replica
+    this.#options = options
+    this.layout = layout
+    this.share = layout.share
+    this.optimizer = options.optimizer
+    this.#totals = layout.world.alloc('float64', 4)
+  }
+
+  /** This rank's number in the whole mesh. */
+  get rank(): number {
+    return this.layout.world.rank
+  }
+
+  /** The parameters on this rank: of the whole model, of its stage, or its parts of shared layers. */
+  get parameters(): readonly Parameter[] {
+    return this.#core.parameters
+  }
+
+  /** What the optimizer updates: the parameters, or with `zero` this rank's parts of them. */
+  get updated(): readonly Parameter[] {
+    const shards = (this.#replica as Partial<FullyShard> | undefined)?.shards
+    return shards ?? this.parameters
+  }
+
+  /** Whether no rank has whole parameters (`zero: 3`). */
+  get isSharded(): boolean {
+    return (this.#replica as Partial<FullyShard> | undefined)?.stage === 3
+  }
+
+  /** The number of steps so far, also those before a checkpoint that was loaded. */
+  get steps(): number {
+    return this.#steps
+  }
+
+  /** The pipeline, if the mesh has several stages. */
+  get pipeline(): Pipeline | undefined {
+    return 'isFirst' in this.#core ? this.#core : undefined
+  }
+
+  /**
+   * Trains on a batch: this replica's part, which may have another size than those of other replicas,
+   * or none. Tensors in it stay the caller's; everything else is freed.
+   *
+   * @throws ERR_TSR_ARGUMENT; ERR_TSR_UNUSED_PARAMETERS in the first step when a parameter that is
+   *   trained got no gradient on any rank
+   */
+  async step(batch: AnyBatch): Promise<TrainerStep> {
+    const { learningRate, optimizer } = this.#options
+    if (learningRate !== undefined && optimizer !== undefined) {
+      optimizer.learningRate = learningRate(this.#steps)
+    }
+    const own = batchOf(batch)
+    const result = await this.#core.step(own)
+    const examples = sizeOf(own)
+    const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
+    this.#steps++
+    return {
+      loss: loss / total,
+      examples: total,
+      ...(result.norm !== undefined && { norm: result.norm }),
+    }
+  }
+
+  /**
+   * Evaluates batches of this replica: runs them forward only.
+   *
+   * @param data - a batch, or any number of them
+   * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes
+   */
+  async evaluate(data: AnyBatch | Batches): Promise<Evaluation> {
+    const all: Batches = isBatch(data) ? [data] : data
+    let [loss, correct, examples] = [0, 0, 0]
+    for await (const batch of all) {
+      const own = batchOf(batch)
+      const part = await this.#core.evaluate(own)
+      loss += part.examples === 0 ? 0 : part.loss * part.examples
+      correct += part.correct
+      examples += part.examples
+    }
+    ;[loss, correct, examples] = await this.sum(loss, correct, examples)
+    return { loss: loss / examples, correct, accuracy: correct / examples, examples }
+  }
+
+  /**
+   * Trains on many batches, evaluates and saves now and then, and goes on from the newest checkpoint:
+   * see `FitOptions`.
+   *
+   * @param data - a data set (with `batch`), a loader, any iterable of batches of this replica, or a
+   *   function of the step
+   */
+  async fit(data: FitData, options: FitOptions = {}): Promise<FitResult> {
+    return await fit(this, data, options)
+  }
+
+  /**
+   * Saves the model, the optimizer and the number of steps: see `saveCheckpoint`.
+   *
+   * @param data - the position in the data, or any other JSON value
+   */
+  async save(
+    directory: string,
+    options: SaveOptions & { readonly data?: unknown } = {},
+  ): Promise<SavedCheckpoint> {
+    const { data, ...others } = options
+    const state = { ...this.state, step: this.#steps, ...(data !== undefined && { data }) }
+    return await saveCheckpoint(directory, state, this.layout.world, others)
+  }
+
+  /** Loads a checkpoint that was saved in any layout: see `loadCheckpoint`. */
+  async load(directory: string): Promise<LoadedCheckpoint> {
+    const loaded = await loadCheckpoint(directory, this.state, this.layout.world)
+    this.#steps = loaded.step
+    return loaded
+  }
+
+  /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */
+  async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
+    const { averaged, shard } = this.layout
+    const totals = this.#totals.subarray(0, values.length)
+    totals.set(values)
+    for (const group of [averaged, shard]) {
+      if (group.size > 1) await group.allReduce(totals, { label: 'totals of the step' })
+    }
+    return [...totals] as { [K in keyof T]: number }
+  }
+
+  /** The largest of the numbers that all ranks pass. All ranks call it. */
+  async largest(value: number): Promise<number> {
+    const { world } = this.layout
+    if (world.size === 1) return value
+    const totals = this.#totals.subarray(0, 1)
+    totals[0] = value
+    await world.allReduce(totals, { op: 'max', label: 'signals' })
+    return totals[0]
+  }
+
+  /**
+   * Runs a part whose steps are undone afterwards: parameters, optimizer and number of steps become what
+   * they were.
+   *
+   * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
+   */
+  async undone<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
+    const { optimizer, learningRate } = this.#options
+    const problem =
+      optimizer === undefined
+        ? 'without an optimizer'
+        : learningRate !== undefined
+          ? 'with a schedule of learning rates'
+          : this.isSharded && 'with zero: 3'
+    if (problem !== false) {
+      const expected = 'an optimizer with a constant rate, and zero at most 2'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'the trainer', value: problem, expected })
+    }
+    const [values, state] = [await valuesOf(this.parameters), await optimizer!.state()]
+    const [rate, steps] = [optimizer!.learningRate, this.#steps]
+    try {
+      return await part(optimizer!)
+    } finally {
+      setValues(this.parameters, values)
+      optimizer!.dispose()
+      optimizer!.loadState(state)
+      optimizer!.learningRate = rate
+      this.#steps = steps
+    }
+  }
+
+  /** Frees the model and all buffers, but not the optimizer. A model of tf.layers keeps its weights. */
+  dispose(): void {
+    this.#replica?.dispose()
+    if ('module' in this.#core) restoreModel(this.#core.module)
+    this.#core.dispose()
+    this.layout.world.free(this.#totals)
+  }
+
+  /** What a checkpoint takes: this rank's part of the model, and of the optimizer's state. */
+  get state(): CheckpointState {
+    const { optimizer } = this
+    const replica = this.#replica
+    if (replica !== undefined && 'stateOf' in replica) {
+      return { model: replica, ...(optimizer && { optimizer: replica.stateOf(optimizer) }) }
+    }
+    return { model: this.#core, ...(optimizer && { optimizer }) }
+  }
+}
+
+function sizeOf({ size, inputs, labels }: Batch): number {
+  if (size !== undefined) return size
+  const tensor = [inputs, labels].find((part) => typeof part !== 'function')
+  return (tensor as { shape: number[] } | undefined)?.shape[0] ?? 0
+}

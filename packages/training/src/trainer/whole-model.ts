@@ -1,0 +1,328 @@
+import { anything, count, declareOptions, flag, having, tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { recordChain } from '../autograd/chain.ts'
+import { recordModule } from '../autograd/record.ts'
+import { sumInto } from '../autograd/sum-gradients.ts'
+import { takeScalar } from '../backend/host-memory.ts'
+import { describe } from '../model/describe.ts'
+import { disposeModule, type Module } from '../model/module.ts'
+import type { Parameter } from '../model/parameter.ts'
+import type { GradientListener } from '../model/recording.ts'
+import { summedCrossEntropy } from '../nn/cross-entropy.ts'
+import { fetchCorrect, recordLoss, type Loss } from '../nn/loss.ts'
+import { clipGradients, clipRules, type ClipOptions } from '../optim/clip.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+import type { Averaging } from '../parallel/gradients/averaging.ts'
+import { cutBatch, type Batch, type Microbatches } from '../parallel/pipeline/microbatches.ts'
+import type { Evaluation, GradientResult, StepResult } from '../parallel/pipeline/options.ts'
+import { recordSegments } from '../parallel/tensor/record-segments.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { summed } from './summed-loss.ts'
+
+export interface WholeModelOptions {
+  /** Updates the parameters in `step`. */
+  readonly optimizer?: Optimizer
+  /** The loss, as the sum or the mean over the examples; default `summedCrossEntropy`. */
+  readonly loss?: Loss
+  /** `step` scales the gradients down to this norm if theirs is larger: see `clipGradients`. */
+  readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
+  /**
+   * The number of parts of a batch that go forward and backward one after the other; their gradients
+   * are summed (gradient accumulation). A smaller batch has as many as it has examples. Default 1.
+   */
+  readonly accumulate?: number
+  /** Keeps only the inputs of the model's `layers` for the backward pass; default false. */
+  readonly recompute?: boolean
+  /** The ranks that share the layers of the model: see `parallelize`. */
+  readonly tensor?: ProcessGroup
+}
+
+const readOptions = declareOptions({
+  optimizer: having<Optimizer>(
+    ['step'],
+    'an optimizer, for example new SGD({ learningRate: 0.1 })',
+  ).optional(),
+  loss: anything<Loss>(),
+  clip: anything<NonNullable<WholeModelOptions['clip']>>(),
+  accumulate: count({ from: 1 }).default(1),
+  recompute: flag().default(false),
+  tensor: anything<ProcessGroup>(),
+})
+
+const checkClip = declareOptions(clipRules, 'clip')
+
+/**
+ * Trains a model that is not cut into stages, with the methods of a `Pipeline`. After
+ * `dataParallel(whole, group)` or `fullyShard(whole, group)` the batch of a step is this replica's part,
+ * and the gradients are averaged over that group while the backward pass runs.
+ *
+ * @example
+ * const whole = wholeModel(new ShardedMLP(), { optimizer: new SGD({ learningRate: 0.1 }) })
+ * const { loss } = await whole.step({ inputs, labels })
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function wholeModel<M extends Module>(
+  module: M,
+  options: WholeModelOptions = {},
+): WholeModel<M> {
+  if (typeof (module as Partial<Module> | undefined)?.forward !== 'function') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'module',
+      value: describe(module),
+      expected: 'a module: its parameters, and forward(x)',
+    })
+  }
+  return new WholeModel(module, options)
+}
+
+/** One rank's copy of a model; made by `wholeModel()`. */
+export class WholeModel<M extends Module = Module> implements Module {
+  readonly module: M
+  readonly #options: ReturnType<typeof readOptions>
+  #loss: Loss
+  #averaging: Averaging | undefined
+  #running: string | undefined
+  #isDisposed = false
+
+  constructor(module: M, options: WholeModelOptions) {
+    this.module = module
+    this.#options = readOptions(options)
+    if (this.#options.clip !== undefined) checkClip(this.#options.clip)
+    this.#loss = summed(this.#options.loss ?? summedCrossEntropy)
+  }
+
+  get parameters(): readonly Parameter[] {
+    return this.module.parameters
+  }
+
+  get children(): Record<string, Module> {
+    return this.module.children ?? {}
+  }
+
+  get layers(): readonly Module[] {
+    return this.module.layers ?? [this.module]
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.module.forward(x)
+  }
+
+  /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
+  averageBy(averaging: Averaging | undefined): void {
+    if (averaging !== undefined && this.#averaging !== undefined) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'the model',
+        value: 'one whose gradients are already averaged',
+        expected: 'one call of dataParallel or fullyShard, over all replicas',
+      })
+    }
+    this.#averaging = averaging
+  }
+
+  /**
+   * Runs a batch forward and backward and updates the parameters.
+   *
+   * A batch may be empty if the gradients are averaged with `reduction: 'token'` and `unused: 'zeros'`.
+   *
+   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, while another
+   *   call is under way, and after `dispose`; ERR_TSR_UNUSED_PARAMETERS when a parameter that is trained
+   *   got no gradient
+   */
+  async step(batch: Batch): Promise<StepResult> {
+    const { optimizer } = this.#options
+    if (optimizer === undefined) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'optimizer',
+        value: 'undefined',
+        expected: 'an optimizer in the options; forwardBackward() needs none',
+      })
+    }
+    return await this.#alone('step', async () => {
+      const averaging = this.#averaging
+      const isSum = averaging?.reduction === 'token'
+      const gradients = new Map<string, Tensor>()
+      const { loss, examples } = await this.#train(batch, gradients, undefined, isSum)
+      const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
+      const norm = await this.#limit(averaged)
+      if (averaging === undefined) optimizer.step(this.parameters, averaged)
+      else await averaging.update(optimizer, averaged)
+      return { loss: loss / examples, peakInFlight: 1, ...(norm !== undefined && { norm }) }
+    })
+  }
+
+  /**
+   * Runs a batch forward and backward without updating the parameters.
+   *
+   * @param onGradient - takes each gradient of the mean loss, which it owns, once all parts of the batch
+   *   are summed; default: the gradients are in the result
+   */
+  async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
+    return await this.#alone('forwardBackward', async () => {
+      const gradients = new Map<string, Tensor>()
+      const sums = await this.#train(batch, gradients, onGradient, false)
+      return { loss: sums.loss / sums.examples, gradients, peakInFlight: 1 }
+    })
+  }
+
+  /** Evaluates a batch: runs it forward only. The accuracy is NaN unless labels are those of classes. */
+  async evaluate(batch: Batch): Promise<Evaluation> {
+    return await this.#alone('evaluate', async () => {
+      const parts = cutBatch(batch, this.#options.accumulate)
+      const sums = { loss: 0, correct: 0 }
+      await this.#averaging?.gather()
+      try {
+        for (const part of parts.rows.keys()) {
+          const { loss, correct } = await this.#score(parts.inputs(part), parts.labels(part))
+          sums.loss += loss
+          sums.correct += correct
+        }
+      } finally {
+        this.#averaging?.release()
+        parts.dispose()
+      }
+      const { loss, correct } = sums
+      const examples = parts.size
+      return { loss: loss / examples, correct, accuracy: correct / examples, examples }
+    })
+  }
+
+  /** Frees the parameters. A second call does nothing. */
+  dispose(): void {
+    if (this.#isDisposed) return
+    this.#isDisposed = true
+    for (const parameter of new Set(this.module.parameters)) {
+      if (!parameter.value.isDisposed) parameter.value.dispose()
+    }
+    if (this.module.parameters.length === 0) disposeModule(this.module)
+  }
+
+  /** @param gradients - gets the gradients that neither `onGradient` nor an averaging takes */
+  async #train(
+    batch: Batch,
+    gradients: Map<string, Tensor>,
+    onGradient: GradientListener | undefined,
+    isSum: boolean,
+  ): Promise<{ loss: number; examples: number }> {
+    const averaging = onGradient === undefined ? this.#averaging : undefined
+    if (isSum && batch.size === 0) return { loss: 0, examples: 0 }
+    const parts = cutBatch(batch, this.#options.accumulate)
+    const scale = tf.scalar(isSum ? 1 : 1 / parts.size)
+    const sums = sumInto(gradients)
+    let loss = 0
+    try {
+      const last = parts.rows.length - 1
+      for (let part = 0; part <= last; part++) {
+        if (averaging !== undefined) averaging.synchronizes = part === last
+        loss += await this.#pass(parts, part, scale, averaging?.onGradient ?? sums)
+      }
+    } catch (error) {
+      tf.dispose([...gradients.values()])
+      throw error
+    } finally {
+      scale.dispose()
+      parts.dispose()
+    }
+    if (averaging === undefined) this.#checkComplete(gradients)
+    for (const parameter of onGradient === undefined ? [] : this.parameters) {
+      const gradient = gradients.get(parameter.name)
+      gradients.delete(parameter.name)
+      if (gradient !== undefined) onGradient!(parameter, gradient)
+    }
+    return { loss, examples: parts.size }
+  }
+
+  async #pass(
+    parts: Microbatches,
+    part: number,
+    scale: Tensor,
+    onGradient: GradientListener,
+  ): Promise<number> {
+    const held: { dispose(): void }[] = []
+    try {
+      const x = parts.inputs(part)
+      held.push(x)
+      const labels = parts.labels(part)
+      held.push(labels)
+      const outputs = await this.#record(x)
+      held.unshift(outputs)
+      const loss = recordLoss(this.#loss, outputs.value, labels)
+      held.unshift(loss)
+      const value = takeScalar(tf.clone(loss.value))
+      const dy = loss.backward(scale, () => undefined)!
+      held.push(dy)
+      await outputs.backward(dy, onGradient)
+      return await value
+    } finally {
+      for (const each of held) each.dispose()
+    }
+  }
+
+  #record(x: Tensor) {
+    const options = { needsInputGradient: false }
+    const { recompute, tensor } = this.#options
+    const sharded = this.#averaging?.record?.(x, options)
+    if (sharded !== undefined) return sharded
+    if (recompute) return recordChain(this.layers, x, { ...options, recompute })
+    if ((tensor?.size ?? 1) > 1) return recordSegments(this.module, x, options)
+    return recordModule(this.module, x, options)
+  }
+
+  async #score(x: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
+    const outputs = await this.#infer(x)
+    try {
+      const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
+      const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
+      const count = hasClasses ? (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels) : NaN
+      const answers = labels.size / labels.shape[0]
+      return { loss: await loss, correct: (await count) / answers }
+    } finally {
+      tf.dispose([x, labels, outputs])
+    }
+  }
+
+  async #infer(x: Tensor): Promise<Tensor> {
+    if ((this.#options.tensor?.size ?? 1) === 1) return tf.tidy(() => this.module.forward(x))
+    const recording = await recordSegments(this.module, x, { needsInputGradient: false })
+    const outputs = tf.keep(tf.clone(recording.value))
+    recording.dispose()
+    return outputs
+  }
+
+  /** @throws ERR_TSR_UNUSED_PARAMETERS when a parameter got no gradient, which it should have got */
+  #checkComplete(gradients: ReadonlyMap<string, Tensor>): void {
+    const unused = this.parameters.filter(({ name }) => !gradients.has(name))
+    if (unused.length === 0) return
+    tf.dispose([...gradients.values()])
+    const parameters = unused.map(({ name }) => name).join(', ')
+    throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: 0, parameters })
+  }
+
+  async #limit(
+    gradients: Map<string, Tensor> | ReadonlyMap<string, Float32Array>,
+  ): Promise<number | undefined> {
+    const { clip } = this.#options
+    if (clip === undefined) return undefined
+    const { parameters = this.parameters, shard } = this.#averaging ?? {}
+    return await clipGradients(parameters, gradients, {
+      ...clip,
+      ...(shard !== undefined && { shard }),
+    })
+  }
+
+  async #alone<T>(call: string, run: () => Promise<T>): Promise<T> {
+    const problem = this.#isDisposed
+      ? 'a model that was disposed'
+      : this.#running !== undefined && `a model whose ${this.#running}() is under way`
+    if (problem !== false) {
+      const expected = this.#isDisposed ? 'one that was not disposed' : '`await` before each call'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: call, value: problem, expected })
+    }
+    this.#running = call
+    try {
+      return await run()
+    } finally {
+      this.#running = undefined
+    }
+  }
+}

@@ -1,0 +1,43 @@
+import { initDeviceMesh } from '@tsrun/distributed'
+import { ownerOfParameters, trainer } from '@tsrun/training'
+import { makeOptimizer, MAX_NORM } from './reference.mjs'
+import { noTraffic } from './traffic.mjs'
+
+/**
+ * Trains a model in a layout that `trainer` puts together. All ranks of the group call it.
+ *
+ * @param {import('./configurations.mjs').Configuration} configuration
+ * @param {import('./models.mjs').Problem} problem
+ * @param {import('@tsrun/distributed').ProcessGroup} group
+ * @param {number} steps
+ * @param {(step: number, result: import('./layouts.mjs').PartResult) => void} onStep
+ * @returns {Promise<{ traffic: import('./traffic.mjs').Traffic, miscounts: string[] }>} traffic is not
+ *   counted
+ */
+export async function trainByTrainer(configuration, problem, group, steps, onStep) {
+  const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 } = configuration
+  const { zero, schedule, chunks, microbatches = 4, recompute = false, sequence } = configuration
+  const mesh = await initDeviceMesh({ dp, shard, pp, cp, tp }, group)
+  const optimizer = makeOptimizer()
+  const plan = problem.plan(sequence === true)
+  const run = await trainer(problem.recipe, {
+    ...{ mesh, optimizer, clip: MAX_NORM, microbatches, recompute },
+    ...{ deterministic: true, bucketBytes: 4096, firstBucketBytes: 1024 },
+    ...(zero !== undefined && { zero }),
+    ...(tp > 1 && { plan }),
+    .../** @type {object} */ (schedule !== undefined && { schedule }),
+    ...(chunks !== undefined && { chunks }),
+  })
+  const [replica, replicas] = run.share
+  const rows = problem.examples / replicas
+  for (let step = 0; step < steps; step++) {
+    const batch = problem.batch(step, replica * rows, (replica + 1) * rows, mesh.cp)
+    const { loss, norm = NaN } = await run.step({ size: rows, ...batch })
+    const { model } = run.state
+    const owner = 'pieces' in model ? model : ownerOfParameters(model.parameters)
+    onStep(step, { loss, norm, gradients: [], parameters: await owner.pieces() })
+  }
+  run.dispose()
+  optimizer.dispose()
+  return { traffic: noTraffic(), miscounts: [] }
+}

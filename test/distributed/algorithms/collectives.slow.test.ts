@@ -1,0 +1,7 @@
+import { jest } from '@jest/globals'
+import { describeCollectives } from './support/collectives.ts'
+
+jest.setTimeout(120_000)
+
+// The other sizes are in collectives.test.ts.
+describeCollectives([4, 6, 7, 9])

@@ -1,0 +1,7 @@
+import { jest } from '@jest/globals'
+import { describeExchanges } from './support/exchanges.ts'
+
+jest.setTimeout(300_000)
+
+// The other sizes are in exchanges.test.ts.
+describeExchanges([4, 6, 7, 9])

@@ -1,0 +1,10 @@
+import { describeLengths, describePartners } from './support.ts'
+
+describeLengths([...Array.from({ length: 135 }, (_, length) => length), 1000, 4099])
+describePartners(
+  'zero, that keeps all numbers',
+  'itself',
+  'its negative',
+  'the next ones',
+  'those a little smaller',
+)

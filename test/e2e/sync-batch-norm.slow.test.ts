@@ -1,0 +1,21 @@
+import { jest } from '@jest/globals'
+import { runScript } from '../launcher/support/script.ts'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+
+describe('a SyncBatchNorm', () => {
+  it.each([1, 2, 3])(
+    'of %i ranks computes what one process does with all examples',
+    async (size) => {
+      const stdout = await runScript(size, 'test/fixtures/training/sync-batch-norm.mjs')
+      const ranks = JSON.parse(stdout) as Record<string, number>[]
+      expect(ranks).toHaveLength(size)
+      for (const worst of ranks) {
+        expect(Object.keys(worst)).toHaveLength(8)
+        for (const error of Object.values(worst)) expect(error).toBeLessThan(1e-5)
+      }
+    },
+  )
+})

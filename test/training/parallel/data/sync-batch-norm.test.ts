@@ -1,0 +1,123 @@
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { disposeModule, loadBackend, record, sumInto, SyncBatchNorm, tf } from '@tsrun/training'
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tsrun/training'
+import { errorOf } from '../../../distributed/support/outcome.ts'
+
+const [ROWS, CHANNELS] = [6, 3]
+const values = (seed: number, length: number): number[] =>
+  Array.from({ length }, (_, i) => Math.fround(Math.sin(seed + 12.9898 * i) + (i % CHANNELS)))
+
+/** In float64, by definition: the outputs, and by differences of the loss their gradients. */
+function normalized(x: readonly number[], weight: readonly number[], bias: readonly number[]) {
+  return x.map((value, i) => {
+    const channel = x.filter((_, j) => j % CHANNELS === i % CHANNELS)
+    const mean = channel.reduce((a, b) => a + b) / ROWS
+    const variance = channel.reduce((sum, each) => sum + (each - mean) ** 2, 0) / ROWS
+    return (
+      ((value - mean) / Math.sqrt(variance + 1e-5)) * weight[i % CHANNELS]! + bias[i % CHANNELS]!
+    )
+  })
+}
+
+/** d sum(slopes y) / d variable, by central differences. */
+function slopeOf(lossOf: (variable: number[]) => number, variable: readonly number[]): number[] {
+  const step = 1e-5
+  return variable.map((_, i) => {
+    const at = (delta: number) => lossOf(variable.map((v, j) => (i === j ? v + delta : v)))
+    return (at(step) - at(-step)) / (2 * step)
+  })
+}
+
+function expectClose(tensor: Tensor, expected: readonly number[]): void {
+  expect(tensor.size).toBe(expected.length)
+  for (const [i, value] of tensor.dataSync().entries()) expect(value).toBeCloseTo(expected[i]!, 4)
+}
+
+/** In a world of one, where nothing has to be exchanged, blocking calls end at once. */
+const alone: Pick<ProcessGroup, 'rank' | 'size' | 'allGatherSync' | 'allReduceSync'> = {
+  rank: 0,
+  size: 1,
+  allGatherSync: (output, input) => {
+    ;(output as Float64Array).set(input as Float64Array)
+  },
+  allReduceSync: () => undefined,
+}
+
+describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (backend) => {
+  beforeAll(async () => {
+    await loadBackend(backend)
+  })
+
+  it('normalizes by the statistics of the batch, forward and backward', () => {
+    const before = tf.memory().numTensors
+    const norm = new SyncBatchNorm({ name: 'n', channels: CHANNELS }, alone as ProcessGroup)
+    const [weight, bias] = [
+      [1.5, -2, 0.5],
+      [0.1, 0.2, 0.3],
+    ]
+    for (const [i, given] of [weight, bias].entries()) {
+      norm.parameters[i]!.value.dispose()
+      norm.parameters[i]!.value = tf.tensor(given)
+    }
+    const [x, slopes] = [values(1, ROWS * CHANNELS), values(2, ROWS * CHANNELS)]
+    const [input, dy] = [tf.tensor(x, [ROWS, CHANNELS]), tf.tensor(slopes, [ROWS, CHANNELS])]
+    const recording = record((h) => norm.forward(h), input, norm.parameters, {
+      needsInputGradient: true,
+    })
+    expectClose(recording.value, normalized(x, weight, bias))
+    const gradients = new Map<string, Tensor>()
+    const dx = recording.backward(dy, sumInto(gradients))!
+    const loss = (a: number[], b = weight, c = bias): number =>
+      normalized(a, b, c).reduce((sum, y, i) => sum + y * slopes[i]!, 0)
+    expectClose(dx, slopeOf(loss, x))
+    expectClose(
+      gradients.get('n.weight')!,
+      slopeOf((b) => loss(x, b), weight),
+    )
+    expectClose(
+      gradients.get('n.bias')!,
+      slopeOf((c) => loss(x, weight, c), bias),
+    )
+
+    recording.dispose()
+    tf.dispose([input, dy, dx, ...gradients.values()])
+    disposeModule(norm)
+    for (const { value } of norm.buffers) value.dispose()
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('keeps running statistics, and evaluates by them', () => {
+    const norm = new SyncBatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, alone as ProcessGroup)
+    const x = tf.tensor([1, 2, 3, 6], [4, 1])
+    norm.forward(x).dispose()
+    const [mean, variance] = norm.buffers
+    expectClose(mean.value, [1.5]) // (0 + 3) / 2
+    expectClose(variance.value, [(1 + 14 / 3) / 2]) // torch: the unbiased variance is 14 / 3
+    norm.training = false
+    const y = norm.forward(x)
+    expectClose(
+      y,
+      [1, 2, 3, 6].map((value) => (value - 1.5) / Math.sqrt(17 / 6 + 1e-5)),
+    )
+    expectClose(mean.value, [1.5])
+    tf.dispose([x, y])
+  })
+})
+
+it('refuses what is no group, and unknown options', async () => {
+  await loadBackend('cpu')
+  await runWorld({ size: 1 }, async (group) => {
+    const options = { name: 'n', channels: 2 }
+    const mesh = await initDeviceMesh({ dp: 1 }, group)
+    const calls = [
+      () => new SyncBatchNorm(options, mesh as never),
+      () => new SyncBatchNorm({ ...options, channels: 0 }, group),
+      () => new SyncBatchNorm({ ...options, eps: 1 } as never, group),
+    ]
+    for (const call of calls) {
+      const error = await errorOf(async () => await Promise.resolve(call()))
+      expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    }
+  })
+})

@@ -1,0 +1,328 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { runWorld } from '@tsrun/distributed'
+import {
+  earlyStopping,
+  findRate,
+  loadBackend,
+  movingAverage,
+  SGD,
+  shardedMLP,
+  tf,
+  trainer,
+  type AnyBatch,
+  type Dataset,
+  type FitOptions,
+  type FitResult,
+  type Loss,
+  type Module,
+  type Tensor,
+  type MetricLog,
+  type TrainerOptions,
+} from '@tsrun/training'
+
+jest.setTimeout(120_000)
+
+const FEATURES = 5
+const CLASSES = 3
+
+/** Examples whose class is where their largest value is. */
+const dataset: Dataset = {
+  size: 50,
+  features: FEATURES,
+  classes: CLASSES,
+  readInputs(indices, out) {
+    indices.forEach((index, row) => {
+      for (let i = 0; i < FEATURES; i++) out[row * FEATURES + i] = Math.sin(7 * index + 3 * i)
+    })
+  },
+  readLabels(indices, out) {
+    indices.forEach((index, row) => {
+      out[row] = index % CLASSES
+    })
+  },
+}
+
+const recipe = shardedMLP({ layers: 2, inputs: FEATURES, hidden: 8, outputs: CLASSES, seed: 1 })
+
+let folder: string
+beforeAll(() => loadBackend('wasm'))
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-fit-'))
+})
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+const quiet = { progress: false } as const
+
+/** Runs `fit` on every rank; the results, and the values of the parameters of rank 0. */
+async function fitOn(
+  size: number,
+  given: FitOptions | (() => FitOptions),
+  how: TrainerOptions = {},
+): Promise<{ results: FitResult[]; values: Float32Array[] }> {
+  const ranks = await runWorld({ size, seed: size }, async (group) => {
+    const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+    const run = await trainer(recipe, { mesh: group, optimizer, ...how })
+    const options = typeof given === 'function' ? given() : given
+    const result = await run.fit(dataset, { batch: 8, ...quiet, ...options })
+    // With ZeRO 3 no rank has them.
+    const whole = run.isSharded ? [] : run.parameters
+    const values = whole.map(({ value }) => value.dataSync<'float32'>().slice())
+    run.dispose()
+    optimizer.dispose()
+    return { result, values }
+  })
+  return { results: ranks.map(({ result }) => result), values: ranks[0]!.values }
+}
+
+function batchAt(step: number, size = 8): AnyBatch {
+  const indices = Int32Array.from({ length: size }, (_, i) => (step * size + i) % dataset.size)
+  const inputs = new Float32Array(size * FEATURES)
+  const labels = new Int32Array(size)
+  dataset.readInputs(indices, inputs)
+  dataset.readLabels(indices, labels)
+  return { size, inputs, labels }
+}
+
+describe('fit', () => {
+  it('has the losses of a loop of steps, on any number of ranks, also with an uneven last batch', async () => {
+    const { results } = await fitOn(1, { epochs: 3 })
+    // 50 examples: six batches of 8 and one of 2.
+    expect(results[0]).toMatchObject({ steps: 21, end: 'complete' })
+    for (const size of [2, 3]) {
+      const { results: ranks } = await fitOn(size, { epochs: 3 })
+      for (const { losses } of ranks) {
+        expect(losses).toEqual(ranks[0]!.losses)
+        losses.forEach((loss, i) => {
+          expect(Math.abs(loss - results[0]!.losses[i]!)).toBeLessThan(1e-5)
+        })
+      }
+    }
+  })
+
+  it('goes on from a checkpoint with the same bits, also in the middle of an epoch', async () => {
+    const whole = await fitOn(2, { steps: 17 })
+    const save = { directory: folder, every: 4, keep: 2 }
+    await fitOn(2, { steps: 10, save, resume: 'auto' })
+    const rest = await fitOn(2, { steps: 17, save, resume: 'auto' })
+    expect(rest.results[0]!.losses).toEqual(whole.results[0]!.losses.slice(10))
+    expect(rest.values).toEqual(whole.values)
+  })
+
+  it('goes on on another number of ranks, with sharded state', async () => {
+    const whole = await fitOn(1, { steps: 12 })
+    const save = { directory: folder }
+    await fitOn(2, { steps: 7, save }, { zero: 3 })
+    const rest = await fitOn(4, { steps: 12, save, resume: 'auto' }, { zero: 2 })
+    rest.results[0]!.losses.forEach((loss, i) => {
+      expect(Math.abs(loss - whole.results[0]!.losses[7 + i]!)).toBeLessThan(1e-5)
+    })
+  })
+
+  it('takes functions of the step, and iterables, whose position is saved too', async () => {
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
+    const first = await run.fit((step) => batchAt(step), { steps: 5, ...quiet })
+    expect(first.losses).toHaveLength(5)
+    const list = [0, 1, 2].map((step) => batchAt(step))
+    const second = await run.fit(list, { epochs: 2, ...quiet })
+    expect(second).toMatchObject({ steps: 11, end: 'complete' })
+    run.dispose()
+  })
+
+  it('evaluates, logs, and calls back with the same figures on every rank', async () => {
+    const logged: string[] = []
+    const log: MetricLog = {
+      scalar: (name, _value, step) => {
+        logged.push(`${name} ${step}`)
+      },
+      text: () => undefined,
+      histogram: () => undefined,
+      flush: () => Promise.resolve(),
+      close: () => Promise.resolve(),
+    }
+    const seen: string[] = []
+    const callback = {
+      onStep: ({ step }: { step: number }) => {
+        seen.push(`step ${step}`)
+      },
+      onEvaluate: ({ step, isBest }: { step: number; isBest: boolean }) => {
+        seen.push(`evaluate ${step} ${isBest}`)
+      },
+      onEnd: ({ reason }: { reason: string }) => {
+        seen.push(reason)
+      },
+    }
+    const { results } = await fitOn(2, {
+      steps: 4,
+      evaluate: { data: dataset, every: 2, batch: 20 },
+      log: [log],
+      callbacks: [callback],
+    })
+    const [one, other] = results.map(({ evaluations }) => evaluations)
+    expect(one).toEqual(other)
+    expect(one!.map(({ step, examples }) => [step, examples])).toEqual([
+      [2, 50],
+      [4, 50],
+    ])
+    // Rank 0 writes; both ranks, which share this test's process, call back.
+    expect(logged.filter((line) => line.startsWith('loss'))).toEqual(
+      [1, 2, 3, 4].map((i) => `loss ${i}`),
+    )
+    expect(logged).toContain('evaluate/accuracy 4')
+    expect(seen.filter((line) => line === 'complete')).toHaveLength(2)
+    expect(seen.filter((line) => line === 'evaluate 2 true')).toHaveLength(2)
+  })
+
+  it('stops early, on all ranks at once', async () => {
+    const { results } = await fitOn(2, () => ({
+      epochs: 50,
+      evaluate: { data: dataset, every: 1 },
+      callbacks: [earlyStopping({ patience: 2, minDelta: 1 })],
+    }))
+    for (const { steps, end } of results) expect([steps, end]).toEqual([3, 'callback'])
+  })
+
+  it('saves and stops at SIGTERM, on all ranks after the same step', async () => {
+    const code = process.exitCode
+    const { results } = await fitOn(2, {
+      steps: 100,
+      save: { directory: folder },
+      callbacks: [
+        {
+          onStep: ({ step }) => {
+            if (step === 3) process.emit('SIGTERM', 'SIGTERM')
+          },
+        },
+      ],
+    })
+    expect(process.exitCode).toBe(143)
+    process.exitCode = code
+    expect(results[0]!.end).toBe('SIGTERM')
+    expect(results[0]!.steps).toBeLessThan(10)
+    const rest = await fitOn(2, { steps: 12, save: { directory: folder }, resume: 'auto' })
+    expect(rest.results[0]!.losses).toHaveLength(12 - results[0]!.steps)
+  })
+
+  it.each<[string, FitOptions, string]>([
+    ['without a batch size', { batch: undefined as never }, 'batch is undefined'],
+    ['that resumes from nowhere', { resume: 'auto' }, 'save: { directory }'],
+    ['with an unknown option', { epoch: 3 } as never, 'unknown key "epoch"'],
+  ])('refuses a call %s', async (_, options, problem) => {
+    await expect(fitOn(1, options)).rejects.toThrow(problem)
+  })
+})
+
+describe('a trainer', () => {
+  it('leaves no tensor in 200 steps, also when the loss throws', async () => {
+    let isBroken = false
+    const compute = (outputs: Tensor, labels: Tensor): Tensor => {
+      if (isBroken) throw new Error('no loss today')
+      return tf.sum(tf.square(tf.sub(tf.sum(outputs, 1), labels)))
+    }
+    const loss: Loss = Object.assign(compute, { reduction: 'sum' as const })
+    const optimizer = new SGD({ learningRate: 1e-4, momentum: 0.9 })
+    const run = await trainer(recipe, { mesh: await alone(), optimizer, loss })
+    await run.step(batchAt(0))
+    const before = tf.memory().numTensors
+    for (let step = 1; step < 200; step++) await run.step(batchAt(step))
+    expect(tf.memory().numTensors).toBe(before)
+    isBroken = true
+    for (let step = 0; step < 20; step++) {
+      await expect(run.step(batchAt(step))).rejects.toThrow('no loss today')
+    }
+    expect(tf.memory().numTensors).toBe(before)
+    run.dispose()
+  })
+
+  it('finds out whether a loss of the user is a mean or a sum', async () => {
+    const of = async (loss: Loss): Promise<number[]> => {
+      const optimizer = new SGD({ learningRate: 0.05 })
+      const how = { mesh: await alone(), optimizer, loss, accumulate: 2 }
+      const run = await trainer(recipe, how)
+      const losses = [(await run.step(batchAt(0))).loss, (await run.step(batchAt(1))).loss]
+      run.dispose()
+      return losses
+    }
+    const squares = (outputs: Tensor, labels: Tensor): Tensor =>
+      tf.square(tf.sub(outputs, tf.oneHot(labels, CLASSES)))
+    const mean = await of((outputs, labels) => tf.mean(tf.sum(squares(outputs, labels), 1)))
+    const sum = await of((outputs, labels) => tf.sum(squares(outputs, labels)))
+    mean.forEach((loss, i) => {
+      expect(Math.abs(loss - sum[i]!)).toBeLessThan(1e-5)
+    })
+    await expect(
+      of((outputs, labels) => tf.square(tf.sum(squares(outputs, labels)))),
+    ).rejects.toThrow('the mean or the sum over the examples')
+  })
+
+  it('says which parameters got no gradient', async () => {
+    const used = recipe.build()
+    const [extra] = recipe.build().parameters
+    const model: Module = {
+      parameters: [...used.parameters, { ...extra!, name: 'forgotten' }],
+      forward: (x) => used.forward(x),
+    }
+    const run = await trainer(model, {
+      mesh: await alone(),
+      optimizer: new SGD({ learningRate: 1 }),
+    })
+    await expect(run.step(batchAt(0))).rejects.toMatchObject({ code: 'ERR_TSR_UNUSED_PARAMETERS' })
+  })
+
+  it('keeps a moving average of the parameters, and puts it in their place for a while', async () => {
+    const average = movingAverage({ decay: 0.5 })
+    const run = await trainer(recipe, {
+      mesh: await alone(),
+      optimizer: new SGD({ learningRate: 0.5 }),
+    })
+    const name = run.parameters[0]!.name
+    const seen: number[] = []
+    const watch = {
+      onStep: () => {
+        seen.push(run.parameters[0]!.value.dataSync()[0]!)
+      },
+    }
+    await run.fit((step) => batchAt(step), { steps: 3, ...quiet, callbacks: [average, watch] })
+    const expected = 0.5 * (0.5 * seen[0]! + 0.5 * seen[1]!) + 0.5 * seen[2]!
+    await average.during(run, () => {
+      expect(run.parameters.find((each) => each.name === name)!.value.dataSync()[0]).toBeCloseTo(
+        expected,
+        5,
+      )
+      return Promise.resolve()
+    })
+    expect(run.parameters[0]!.value.dataSync()[0]).toBe(seen[2])
+    run.dispose()
+  })
+
+  it('finds a learning rate, and leaves everything as it was', async () => {
+    const optimizer = new SGD({ learningRate: 0.3, momentum: 0.9 })
+    const run = await trainer(recipe, { mesh: await alone(), optimizer })
+    await run.step(batchAt(0))
+    const before = run.parameters.map(({ value }) => value.dataSync().slice())
+    const { suggestion, curve } = await findRate(run, (step) => batchAt(step), {
+      steps: 30,
+      to: 10,
+    })
+    expect(curve.length).toBeGreaterThan(5)
+    expect(suggestion).toBeGreaterThan(1e-7)
+    expect(suggestion).toBeLessThan(1)
+    expect(run.steps).toBe(1)
+    expect(optimizer.learningRate).toBe(0.3)
+    expect(run.parameters.map(({ value }) => value.dataSync().slice())).toEqual(before)
+    run.dispose()
+  })
+})
+
+/** A group of this process alone, which needs no job. */
+async function alone() {
+  const [group] = await runWorld({ size: 1 }, (one) => Promise.resolve(one))
+  return group!
+}
