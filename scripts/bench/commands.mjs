@@ -1,5 +1,6 @@
 import { describeOptions, parseOptions, suggest, UsageError } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
+import { generation } from './generation/command.mjs'
 import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
 import { memory } from './memory/command.mjs'
@@ -18,6 +19,7 @@ const commands = {
   report,
   'ping-pong': pingPong,
   kernels,
+  generation,
   overlap,
   memory,
   schedules,

@@ -38,6 +38,7 @@ it.each([
   [['launcher', '--runs', 'many'], /--runs must be an integer from 1 to 100, not "many"/],
   [['ping-pong', '--bytes', 'few'], '"few" is not a size'],
   [['kernels', '--sizes', '2GiB'], '--sizes: at most 1GiB'],
+  [['generation', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],
   [['overlap', '--size', '3B'], '--size: float32, up to 512MiB'],
   [['memory', '--operations', '1'], '--operations must be an integer from 1000'],
   [['report', '--also', 'weather'], '--also: unknown "weather"'],

@@ -46,6 +46,13 @@ it('kernels measures ours without a compiler too', async () => {
   ])
 })
 
+it('generation gives the times with and without a cache', async () => {
+  const few = ['generation', '--runs', '1', '--tokens', '4', '--layers', '1', '--width', '8']
+  expect(await rowsOf(few)).toMatchObject([
+    { backend: 'wasm', tokens: 4, cachedMs: number, wholeMs: number, faster: number },
+  ])
+})
+
 it('overlap gives the share of the communication that is hidden', async () => {
   const few = ['overlap', '--runs', '1', '--repeats', '2', '--size', '1MiB']
   const rows = await rowsOf([...few, '--transport', 'tcp'])

@@ -1,3 +1,4 @@
+import { data } from '@tensorflow/tfjs'
 import {
   loadBackend,
   prefetch,
@@ -72,12 +73,12 @@ describe('a stream', () => {
     }
   })
 
-  it('continues on another number of ranks', async () => {
+  it('continues on another number of ranks, with another batch size', async () => {
     const before = [0, 1].map((rank) => loaderOf({ shuffle: 5, share: [rank, 2] }))
     const seen = (await Promise.all(before.map((loader) => idsOf(loader, 2)))).flat(2)
     expect(before[0]!.state()).toEqual(before[1]!.state())
     for (const rank of [0, 1, 2]) {
-      const loader = loaderOf({ shuffle: 5, batch: 2, share: [rank, 3] })
+      const loader = loaderOf({ shuffle: 5, batch: 4, share: [rank, 3] })
       loader.loadState(before[0]!.state())
       seen.push(...(await idsOf(loader)).flat())
     }
@@ -93,6 +94,25 @@ describe('a stream', () => {
     const loader = loaderOf()
     loader.loadState({ ...loader.state(), record: 9 })
     await expect(idsOf(loader)).rejects.toEqual(refused(/shard 0.*4 records/s))
+  })
+
+  it('reads a data set of tf.data', async () => {
+    const dataset = data.array([{ x: [1, 2] }, { x: [3, 4] }, { x: [5, 6] }])
+    const loader = streamLoader({
+      shards: ['all'],
+      async *open() {
+        const iterator = await dataset.iterator()
+        for (let next = await iterator.next(); !next.done; next = await iterator.next()) {
+          yield next.value as DataRecord
+        }
+      },
+      fields: { inputs: 'x', labels: ({ x }) => (x as number[])[0]! },
+      batch: 2,
+    })
+    expect(await idsOf(loader)).toEqual([
+      [1, 2, 3, 4],
+      [5, 6],
+    ])
   })
 
   it('throws the error of a shard where its batch would come', async () => {

@@ -1,25 +1,31 @@
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   contextParallel,
   disposeModule,
+  exportPretrained,
   fullyShard,
   generate,
   generator,
   gpt,
   loadBackend,
   pipeline,
+  pretrainedGPT,
   tf,
+  trainer,
   type GenerateOptions,
   type Generative,
   type GPT,
   type Module,
 } from '@tsrun/training'
 import { sampleToken } from '../../../packages/training/src/models/sampling.ts'
+import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
 import { livelyGpt, small } from '../nn/support/tokens.ts'
 
 jest.setTimeout(60_000)
+
+afterEach(removeFolders)
 
 const prompt = [1, 7, 2]
 
@@ -217,5 +223,28 @@ describe('ranks that hold a model together generate what one process does', () =
       return tokens
     })
     expect(found).toEqual([wanted, wanted])
+  })
+
+  it.each([
+    { size: 1, mesh: { dp: 1, pp: 1 }, zero: 0 },
+    { size: 2, mesh: { dp: 2, pp: 1 }, zero: 0 },
+    { size: 2, mesh: { dp: 1, pp: 2 }, zero: 0 },
+    { size: 2, mesh: { dp: 2, pp: 1 }, zero: 3 },
+    { size: 4, mesh: { dp: 2, pp: 2 }, zero: 2 },
+  ] as const)('a trainer of $size ranks, $mesh, zero $zero', async ({ size, mesh, zero }) => {
+    const exported = makeFolder()
+    const found = await runWorld({ size }, async (group) => {
+      const recipe = gpt(sizes)
+      const shape: Readonly<Record<string, number>> = mesh
+      const run = await trainer(recipe, { mesh: await initDeviceMesh(shape, group), zero })
+      const tokens = await generate(run, prompt, options)
+      await exportPretrained(exported, { model: run, recipe }, group)
+      run.dispose()
+      return tokens
+    })
+    expect(found).toEqual(Array.from({ length: size }, () => wanted))
+    const again = (await pretrainedGPT(exported)).build()
+    expect(await generate(again, prompt, options)).toEqual(wanted)
+    disposeModule(again)
   })
 })

@@ -55,6 +55,8 @@ export interface StreamState {
   readonly shard: number
   /** ... and at which of its records. */
   readonly record: number
+  /** The most records of this group; 0 before the first batch. */
+  readonly length: number
   /** The number of such groups before it. */
   readonly window: number
   /** The examples of this group that all ranks together have got. */
@@ -97,7 +99,7 @@ interface Positioned {
 export function streamLoader(options: StreamOptions): StreamLoader {
   const complete = readOptions(options)
   let state: StreamState = {
-    ...{ epoch: 0, shard: 0, record: 0, window: 0, consumed: 0 },
+    ...beginning(0),
     seed: complete.seed,
   }
   return {
@@ -106,7 +108,7 @@ export function streamLoader(options: StreamOptions): StreamLoader {
     },
     state: () => state,
     loadState(next) {
-      for (const key of ['epoch', 'shard', 'record', 'window', 'consumed'] as const) {
+      for (const key of ['epoch', 'shard', 'record', 'length', 'window', 'consumed'] as const) {
         count().check(`${key} of the state`, (next as Partial<StreamState> | null)?.[key])
       }
       orderRules.seed.check('seed of the state', next.seed)
@@ -122,9 +124,13 @@ export function streamLoader(options: StreamOptions): StreamLoader {
         state = after
         yield batch
       }
-      state = { epoch: epoch + 1, shard: 0, record: 0, window: 0, consumed: 0, seed }
+      state = { ...beginning(epoch + 1), seed }
     },
   }
+}
+
+function beginning(epoch: number) {
+  return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0 }
 }
 
 async function* readBatches(
@@ -133,11 +139,11 @@ async function* readBatches(
 ): AsyncGenerator<Positioned> {
   const { batch: size, shuffle, share, fields, open } = options
   const { epoch, seed } = from
-  const length = Math.ceil(Math.max(shuffle, 1) / size) * size
+  const usual = Math.ceil(Math.max(shuffle, 1) / size) * size
   const order = epochOrder(options.shards.length, { seed, epoch, shuffle: shuffle > 0 })
   const shards = Array.from(order, (index) => options.shards[index]!)
   let { window, consumed } = from
-  for await (const { shard, record, records } of windowsOf(shards, open, from, length)) {
+  for await (const { shard, record, length, records } of windowsOf(shards, open, from, usual)) {
     const key = { seed, epoch: epoch * 2 ** 20 + window, shuffle: shuffle > 0 }
     const places = epochOrder(records.length, key)
     for (; consumed < records.length; consumed = Math.min(consumed + size, records.length)) {
@@ -149,7 +155,15 @@ async function* readBatches(
       const indices = Int32Array.from(own.keys())
       const where = shards[Math.min(shard, shards.length - 1)]
       const batch = exampleBatch(examplesFrom(own, fields, where), indices)
-      const after = { epoch, shard, record, window, consumed: consumed + whole.length, seed }
+      const after = {
+        epoch,
+        shard,
+        record,
+        length,
+        window,
+        consumed: consumed + whole.length,
+        seed,
+      }
       yield { batch, after }
     }
     consumed = 0
@@ -157,14 +171,19 @@ async function* readBatches(
   }
 }
 
-/** Groups of `length` records, each with the position at which it begins. */
+/**
+ * Groups of records, each with the position at which it begins.
+ *
+ * @param usual - the number of records of a group; the first has as many as when the state was saved,
+ *   because their order depends on it
+ */
 async function* windowsOf(
   shards: readonly string[],
   open: (shard: string) => AsyncIterable<DataRecord>,
-  from: Pick<StreamState, 'shard' | 'record'>,
-  length: number,
+  from: Pick<StreamState, 'shard' | 'record' | 'length'>,
+  usual: number,
 ) {
-  let begin = { shard: from.shard, record: from.record }
+  let begin = { shard: from.shard, record: from.record, length: from.length || usual }
   let records: DataRecord[] = []
   for (let shard = from.shard; shard < shards.length; shard++) {
     let record = 0
@@ -172,9 +191,9 @@ async function* windowsOf(
     for await (const each of open(shards[shard]!)) {
       if (record++ < skipped) continue
       records.push(each)
-      if (records.length < length) continue
+      if (records.length < begin.length) continue
       yield { ...begin, records }
-      begin = { shard, record }
+      begin = { shard, record, length: usual }
       records = []
     }
     if (skipped > record) {

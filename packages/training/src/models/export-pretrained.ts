@@ -18,8 +18,8 @@ import { sizeOf } from '../tfjs/host-arrays.ts'
 import { gpt2Config } from './gpt2-config.ts'
 
 export interface ExportedState {
-  /** A `GPT`, a pipeline of its parts, or what `fullyShard` has made of one. */
-  readonly model: CheckpointState['model']
+  /** A `GPT`, a pipeline of its parts, what `fullyShard` has made of one, or a `trainer()` of one. */
+  readonly model: CheckpointState['model'] | { readonly state: CheckpointState }
   /** The recipe that it was built from: `gpt(...)`, or the result of `pretrainedGPT`. */
   readonly recipe: { readonly options: CompleteGPTOptions }
   /** A folder whose tokenizer is copied, for example that of the model that was fine-tuned. */
@@ -55,7 +55,7 @@ export async function exportPretrained(
   group?: ProcessGroup,
 ): Promise<void> {
   checkPlace(directory, group)
-  const [owner] = ownersOf({ model })
+  const [owner] = ownersOf({ model: 'state' in model ? model.state.model : model })
   const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
   if (options === undefined) {
     const expected = 'gpt(...), or the result of pretrainedGPT'

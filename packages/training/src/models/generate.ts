@@ -68,10 +68,16 @@ interface Wrapper {
   release?(): void
 }
 
+/** A `Trainer`, with what it trains. */
+interface Trained {
+  readonly state: { readonly model: object }
+}
+
 /**
- * What can generate: a model, a `pipeline()`, or what `dataParallel()` or `fullyShard()` has made of one.
+ * What can generate: a model, a `pipeline()`, what `dataParallel()` or `fullyShard()` has made of one, or
+ * a `trainer()` of one.
  */
-export type Generative = Module | Stages | Wrapper
+export type Generative = Module | Stages | Wrapper | Trained
 
 /**
  * Generates the tokens that follow a prompt, one after the other, in every layout that the model is
@@ -102,6 +108,7 @@ export async function generate(
     const expected = 'at least one token'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'tokens', value: shown(tokens), expected })
   }
+  if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
     // stages gather their parameters themselves, in each pass
     const isSharded = model.gather !== undefined && !isPipeline(model.module)
@@ -194,12 +201,18 @@ function isPipeline(model: unknown): model is Stages {
   return typeof (model as Partial<Stages> | null)?.infer === 'function'
 }
 
-function isWrapper(model: Generative): model is Wrapper {
-  if (isPipeline(model) || 'forward' in model) return false
+function isTrained(model: Generative): model is Trained {
+  return 'state' in model && 'step' in model
+}
+
+function isWrapper(model: Exclude<Generative, Trained>): model is Wrapper {
+  if (isPipeline(model)) return false
+  // a module of a trainer has both
   if ('module' in model) return true
+  if ('forward' in model) return false
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'model',
     value: describe(model),
-    expected: 'a model such as the result of build(), a pipeline, or a replica of one',
+    expected: 'a model such as the result of build(), a pipeline, a replica of one, or a trainer',
   })
 }
