@@ -103,7 +103,7 @@ describe('a stream', () => {
       async *open() {
         const iterator = await dataset.iterator()
         for (let next = await iterator.next(); !next.done; next = await iterator.next()) {
-          yield next.value as DataRecord
+          yield next.value
         }
       },
       fields: { inputs: 'x', labels: ({ x }) => (x as number[])[0]! },

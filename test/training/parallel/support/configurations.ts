@@ -57,7 +57,7 @@ const looped = [
 }))
 
 /** The list of layouts that are held against the single process. */
-export const configurations: readonly Configuration[] = [
+const configurations: readonly Configuration[] = [
   ...product,
   ...interleaved,
   ...looped,
