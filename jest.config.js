@@ -25,7 +25,8 @@ export const shared = {
 
 /** What all sets of tests share. */
 export const limits = {
-  maxWorkers: 2,
+  // One more than the cores of a small machine: many tests wait for processes.
+  maxWorkers: 3,
   // A limit for what hangs: on a loaded machine five seconds are short.
   testTimeout: 60_000,
   testSequencer: '<rootDir>/test/sequencer.js',

@@ -12,7 +12,6 @@ const longest = [
   'examples/steps.slow',
   'examples/fsdp.slow',
   'bench/measuring.slow',
-  'distributed/engine/streams',
 ]
 
 /** Starts the longest tests first. Jest knows how long tests take only where they have run before. */

@@ -1,4 +1,6 @@
-import { GPT, gpt, Linear, ShardedMLP, shardedMLP } from '@tsrun/training'
+import { GPT, gpt, Linear, ShardedMLP, shardedMLP, loadBackend } from '@tsrun/training'
+
+beforeAll(() => loadBackend('cpu'))
 
 /** Without types, as in a program of JavaScript. */
 const given = (options: unknown) => options as never

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { describe } from '../model/describe.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { currentPass } from '../model/pass.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
@@ -66,6 +67,7 @@ function isModule(model: TrainableModel): model is Module {
  * so that the tape sees them as it sees those of other modules.
  */
 class LayersModule implements Module {
+  readonly usesPass = true
   readonly parameters: readonly Parameter[]
   readonly #model: LayersModel
   readonly #weights: LayersWeight[] = []
@@ -87,7 +89,7 @@ class LayersModule implements Module {
   }
 
   forward(x: Tensor): Tensor {
-    return this.#model.apply(x, { training: true }) as Tensor
+    return this.#model.apply(x, { training: currentPass()?.training === true }) as Tensor
   }
 
   /** Gives the model its trained weights, which it keeps when the parameters are disposed. */
