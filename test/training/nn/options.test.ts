@@ -11,7 +11,7 @@ it.each<[() => unknown, RegExp]>([
     /options is an object with the unknown key "n_layer"; expected only vocab/,
   ],
   [() => gpt(given({ layers: 2, dropout: 0.1 })), /the unknown key "dropout"/],
-  [() => new GPT(given({ hidden: 3 })), /the unknown key "hidden"/],
+  [() => new GPT(given({ dim: 3 })), /the unknown key "dim"/],
   [() => gpt(given('small')), /options is "small"; expected an object with vocabulary/],
   [() => gpt({ tied: given('no') }).build(), /tied is "no"; expected true or false/],
   [() => gpt({ seed: Number.NaN }).build(), /seed is NaN; expected a number/],
