@@ -146,7 +146,7 @@ async function replicate(
   const options = {
     ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
     // Right for any number of examples, none included.
-    ...({ reduction: 'token', unused: 'zeros' } as const),
+    ...({ reduction: 'token', unused: 'elsewhere' } as const),
   }
   if (stage !== 0) {
     const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }

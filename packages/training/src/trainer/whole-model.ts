@@ -132,7 +132,7 @@ export class WholeModel<M extends Module = Module> implements Module {
   /**
    * Runs a batch forward and backward and updates the parameters.
    *
-   * A batch may be empty if the gradients are averaged with `reduction: 'token'` and `unused: 'zeros'`.
+   * A batch may be empty if the gradients are averaged with `reduction: 'token'` and `unused: 'zeros'` or `'elsewhere'`.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, while another
    *   call is under way, and after `dispose`; ERR_TSR_UNUSED_PARAMETERS when a parameter that is trained

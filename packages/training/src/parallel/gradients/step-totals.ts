@@ -24,17 +24,20 @@ export async function sumStep(
   tokens = 0,
 ): Promise<StepTotals> {
   const ranks = countRanks(axes)
-  const marks = unused === 'zeros' ? used.map(Number) : []
+  const marks = unused === 'error' ? [] : used.map(Number)
   if (reduction === 'mean' && marks.length === 0) return { count: ranks, unused: new Set() }
   const [group] = axes
   const totals = group!.alloc('float64', 1 + marks.length)
   try {
     totals.set([tokens, ...marks])
     for (const axis of axes) await axis.allReduce(totals, { label: 'tokens, used parameters' })
-    return {
-      count: reduction === 'token' ? totals[0]! : ranks,
-      unused: new Set(names.filter((_, i) => totals[i + 1] === 0)),
+    const count = reduction === 'token' ? totals[0]! : ranks
+    const missing = names.filter((_, i) => totals[i + 1] === 0)
+    if (unused === 'elsewhere' && missing.length > 0 && count > 0) {
+      const parameters = missing.join(', ')
+      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: group!.ranks[group!.rank]!, parameters })
     }
+    return { count, unused: new Set(missing) }
   } finally {
     group!.free(totals)
   }
@@ -46,7 +49,7 @@ export function checkUsed(
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
   { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
 ): void {
-  if (unused === 'zeros' || used.every(Boolean)) return
+  if (unused !== 'error' || used.every(Boolean)) return
   const parameters = names.filter((_, i) => used[i] === false).join(', ')
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
