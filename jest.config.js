@@ -25,8 +25,7 @@ export const shared = {
 
 /** What all sets of tests share. */
 export const limits = {
-  // One more than the cores of a small machine: many tests wait for processes.
-  maxWorkers: 3,
+  maxWorkers: 2,
   // A limit for what hangs: on a loaded machine five seconds are short.
   testTimeout: 60_000,
   testSequencer: '<rootDir>/test/sequencer.js',
@@ -40,6 +39,8 @@ export const limits = {
 export default {
   ...shared,
   ...limits,
+  // One more than the cores of a small machine: many tests wait for processes.
+  maxWorkers: 3,
   testMatch: ['<rootDir>/test/**/*.test.ts'],
   testPathIgnorePatterns: ['/node_modules/', '\\.slow\\.test\\.ts$', '<rootDir>/test/hosts/'],
 }

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   earlyStopping,
   findRate,
@@ -63,10 +63,13 @@ async function fitOn(
   size: number,
   given: FitOptions | (() => FitOptions),
   how: TrainerOptions = {},
+  stages = 1,
 ): Promise<{ results: FitResult[]; values: Float32Array[] }> {
   const ranks = await runWorld({ size, seed: size }, async (group) => {
     const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
-    const run = await trainer(recipe, { mesh: group, optimizer, ...how })
+    const mesh =
+      stages === 1 ? group : await initDeviceMesh({ dp: size / stages, pp: stages }, group)
+    const run = await trainer(recipe, { optimizer, ...how, mesh })
     const options = typeof given === 'function' ? given() : given
     const result = await run.fit(dataset, { batch: 8, ...quiet, ...options })
     // With ZeRO 3 no rank has them.
@@ -93,8 +96,16 @@ describe('fit', () => {
     const { results } = await fitOn(1, { epochs: 3 })
     // 50 examples: six batches of 8 and one of 2.
     expect(results[0]).toMatchObject({ steps: 21, end: 'complete' })
-    for (const size of [2, 3]) {
-      const { results: ranks } = await fitOn(size, { epochs: 3 })
+    const layouts: [number, TrainerOptions, number?][] = [
+      [2, {}],
+      [3, {}],
+      [3, { zero: 2 }],
+      [3, { zero: 3 }],
+      [6, { microbatches: 2 }, 2],
+    ]
+    for (const [size, how, stages] of layouts) {
+      const evaluate = { data: dataset, batch: 16 }
+      const { results: ranks } = await fitOn(size, { epochs: 3, evaluate }, how, stages)
       for (const { losses } of ranks) {
         expect(losses).toEqual(ranks[0]!.losses)
         losses.forEach((loss, i) => {

@@ -16,11 +16,17 @@ import type { Optimizer } from '../optim/optimizer.ts'
 import type { Averaging } from '../parallel/gradients/averaging.ts'
 import {
   cutBatch,
+  isEmptyBatch,
   type Batch,
   type BatchPlace,
   type Microbatches,
 } from '../parallel/pipeline/microbatches.ts'
-import type { Evaluation, GradientResult, StepResult } from '../parallel/pipeline/options.ts'
+import {
+  noExamples,
+  type Evaluation,
+  type GradientResult,
+  type StepResult,
+} from '../parallel/pipeline/options.ts'
 import { recordSegments } from '../parallel/tensor/record-segments.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { summed } from './summed-loss.ts'
@@ -184,6 +190,11 @@ export class WholeModel<M extends Module = Module> implements Module {
   /** Evaluates a batch: runs it forward only. The accuracy is NaN unless labels are those of classes. */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#alone('evaluate', async () => {
+      if (isEmptyBatch(batch)) {
+        await this.#averaging?.gather()
+        this.#averaging?.release()
+        return noExamples
+      }
       const parts = cutBatch(batch, this.#options.accumulate)
       const sums = { loss: 0, correct: 0 }
       await this.#averaging?.gather()
@@ -221,7 +232,10 @@ export class WholeModel<M extends Module = Module> implements Module {
     { isSum, place }: { readonly isSum: boolean; readonly place: BatchPlace },
   ): Promise<{ loss: number; examples: number }> {
     const averaging = onGradient === undefined ? this.#averaging : undefined
-    if (isSum && batch.size === 0) return { loss: 0, examples: 0 }
+    if (isSum && isEmptyBatch(batch)) {
+      await this.#accompany(batch)
+      return { loss: 0, examples: 0 }
+    }
     const parts = cutBatch(batch, this.#options.accumulate)
     const scale = tf.scalar(isSum ? 1 : 1 / parts.size)
     const sums = sumInto(gradients)
@@ -250,6 +264,31 @@ export class WholeModel<M extends Module = Module> implements Module {
       if (gradient !== undefined) onGradient!(parameter, gradient)
     }
     return { loss, examples: parts.size }
+  }
+
+  /**
+   * Takes part in the collectives of passes of other ranks, without a batch of its own: runs zeros
+   * forward and backward.
+   */
+  async #accompany({ inputs, labels }: Batch): Promise<void> {
+    const averaging = this.#averaging
+    if (averaging?.record === undefined) return
+    averaging.synchronizes = true
+    const zeros = (part: Batch['inputs']): Tensor => {
+      const empty = typeof part === 'function' ? part() : tf.clone(part)
+      const [, ...rest] = empty.shape
+      const filled = tf.zeros([1, ...rest], empty.dtype as 'float32')
+      empty.dispose()
+      return filled
+    }
+    const [x, y, scale] = [zeros(inputs), zeros(labels), tf.scalar(0)]
+    const batch = cutBatch({ inputs: x, labels: y }, 1)
+    try {
+      await this.#pass(batch, 0, scale, averaging.onGradient)
+    } finally {
+      batch.dispose()
+      tf.dispose([x, y, scale])
+    }
   }
 
   async #pass(

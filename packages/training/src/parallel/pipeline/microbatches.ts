@@ -23,6 +23,11 @@ export interface BatchPlace {
   readonly row: number
 }
 
+/** Whether it says that it has no examples, as some replicas' parts of a last batch do. */
+export function isEmptyBatch(batch: Given): boolean {
+  return batch?.size === 0
+}
+
 /** A batch divided into micro-batches of consecutive rows; `dispose` it after use. */
 export interface Microbatches {
   /** The number of examples of the whole batch. */

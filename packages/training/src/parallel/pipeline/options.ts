@@ -67,6 +67,9 @@ export interface Evaluation {
   readonly examples: number
 }
 
+/** Of a batch without examples, which some replicas may have at the end of an epoch. */
+export const noExamples: Evaluation = { loss: NaN, accuracy: NaN, correct: 0, examples: 0 }
+
 const rules = {
   schedule: where<ScheduleChoice>(
     (value) => typeof value === 'string' || Array.isArray((value as GivenChoice)?.actions),

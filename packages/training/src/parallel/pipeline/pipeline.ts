@@ -12,8 +12,9 @@ import { checkGroup } from '../requirements.ts'
 import { Calls } from './calls.ts'
 import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
-import { cutBatch, type Batch, type BatchPlace } from './microbatches.ts'
+import { cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
 import {
+  noExamples,
   readPipelineOptions,
   type CheckedOptions,
   type Evaluation,
@@ -201,6 +202,7 @@ export class Pipeline {
   /** Evaluates a batch of class scores: runs it forward only, in at least 4 x ranks parts. */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#calls.alone('evaluate', async () => {
+      if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noExamples))
       const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size), this)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
@@ -260,6 +262,15 @@ export class Pipeline {
     isSum = false,
     place: BatchPlace = { step: this.#steps, row: 0 },
   ): Promise<TrainedBatch & { readonly examples: number }> {
+    if (isSum && isEmptyBatch(batch)) {
+      const nothing = {
+        loss: 0,
+        gradients: new Map<string, Tensor>(),
+        peakInFlight: 0,
+        examples: 0,
+      }
+      return await this.#pass(() => Promise.resolve(nothing))
+    }
     const parts = cutBatch(batch, this.#plan.microbatches, this)
     const plan: GradientPlan = {
       scale: isSum ? 1 : 1 / parts.size,
