@@ -56,10 +56,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   let [sum, seen] = [0, 0]
   for (const examples of training.batches(train, { batch, seed, epoch, share })) {
     if (run.steps === (epoch + 1) * steps) break
-    // the first row of this rank's share; the last batch may be smaller
-    const row = Math.floor((share[0] * Math.min(batch, train.size - seen)) / share[1])
-    const pass = { training: true, step: run.steps, row }
-    const step = await training.inPass(pass, () => run.step(examples))
+    const step = await run.step(examples)
     sum += step.loss * step.examples
     seen += step.examples
     speed = seen / ((performance.now() - begin) / 1000)

@@ -45,6 +45,8 @@ const readOptions = declareOptions({
 /** Some examples. Inputs and labels are read only on the ranks that ask for them. */
 export interface ExampleBatch {
   readonly size: number
+  /** The place of the first example in the batch of all ranks, if that is known. */
+  readonly row?: number
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
   /**
@@ -90,7 +92,8 @@ export function batches(dataset: Dataset | Examples, options: BatchesOptions): B
       const order = epochOrder(size, { seed, epoch, shuffle }).subarray(start)
       for (let i = 0; i < length; i++) {
         const whole = order.subarray(i * batch, (i + 1) * batch)
-        yield exampleBatch(dataset, whole.subarray(...endsOfShare(share, whole.length)))
+        const [from, to] = endsOfShare(share, whole.length)
+        yield { ...exampleBatch(dataset, whole.subarray(from, to)), row: from }
       }
     },
   }

@@ -16,6 +16,11 @@ export type BatchPart = Tensor | (() => Tensor) | BatchArray
 export interface AnyBatch {
   /** The number of examples; may be left out if a part is a tensor. */
   readonly size?: number
+  /**
+   * The place of the first example in the batch of all replicas, on which random masks depend; default:
+   * as if all replicas had as many examples.
+   */
+  readonly row?: number
   /** [size, ...] */
   readonly inputs: BatchPart
   /** [size, ...] */

@@ -238,8 +238,7 @@ export class Trainer {
     }
     const own = batchOf(batch)
     const examples = sizeOf(own)
-    // The place of this replica's first row, if all have as many examples.
-    const row = this.share[0] * examples
+    const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
     const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
     this.#steps++

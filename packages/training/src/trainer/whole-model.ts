@@ -277,7 +277,7 @@ export class WholeModel<M extends Module = Module> implements Module {
     const zeros = (part: Batch['inputs']): Tensor => {
       const empty = typeof part === 'function' ? part() : tf.clone(part)
       const [, ...rest] = empty.shape
-      const filled = tf.zeros([1, ...rest], empty.dtype as 'float32')
+      const filled = tf.zeros([1, ...rest], empty.dtype)
       empty.dispose()
       return filled
     }
