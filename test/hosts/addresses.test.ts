@@ -113,7 +113,9 @@ onHosts('node 0 on the wrong host is told so', async () => {
   const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', 'n1:29500', ...listening])
   const { code, stderr } = await run.finished
   expect(code).toBe(2)
-  expect(stderr).toContain('this host has no such address (10.99.0.2); node 0 must run where it')
+  expect(stderr).toContain(
+    'this host has no such address (10.99.0.2); start node 0 on the host that has it',
+  )
 })
 
 onHosts(
