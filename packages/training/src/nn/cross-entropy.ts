@@ -60,6 +60,7 @@ export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
   return crossEntropy(logits, labels, 'sum')
 }
 summedCrossEntropy.reduction = 'sum' as const
+crossEntropy.summed = summedCrossEntropy
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
   recordCrossEntropy(logits, labels, 'sum')
 

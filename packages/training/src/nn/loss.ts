@@ -15,6 +15,9 @@ export interface Loss {
   /** Whether the loss is the mean over the examples or their sum. A pipeline needs the sum. */
   readonly reduction?: 'mean' | 'sum'
 
+  /** The same loss as the sum over the examples, if this one is their mean. */
+  readonly summed?: Loss
+
   /** Counts the labels with the largest score, if the outputs are not the scores of all classes. */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number
 }

@@ -59,6 +59,7 @@ export function summedMeanSquaredError(outputs: Tensor, targets: Tensor): Tensor
   return meanSquaredError(outputs, targets, 'sum')
 }
 summedMeanSquaredError.reduction = 'sum' as const
+meanSquaredError.summed = summedMeanSquaredError
 summedMeanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(squares, outputs, targets, 'sum'))
 
@@ -88,6 +89,7 @@ export function summedBinaryCrossEntropy(logits: Tensor, targets: Tensor): Tenso
   return binaryCrossEntropy(logits, targets, 'sum')
 }
 summedBinaryCrossEntropy.reduction = 'sum' as const
+binaryCrossEntropy.summed = summedBinaryCrossEntropy
 summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(binaryEntropies, logits, targets, 'sum'))
 summedBinaryCrossEntropy.countCorrect = countAnswers

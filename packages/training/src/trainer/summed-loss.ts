@@ -2,7 +2,6 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
-import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
 import type { Loss } from '../nn/loss.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
@@ -21,7 +20,7 @@ export function summed(loss: Loss): Loss {
       expected: 'a function of the outputs and the labels, for example crossEntropy',
     })
   }
-  if (loss === crossEntropy) return summedCrossEntropy
+  if (loss.summed !== undefined) return loss.summed
   if (loss.reduction === 'sum') return loss
   let isMean = loss.reduction === 'mean' ? true : undefined
   const compute = (outputs: Tensor, labels: Tensor): Tensor => {

@@ -1,19 +1,20 @@
-import { anything, count, declareOptions, flag, having, monotonicNow, tsrError } from '@tsrun/core'
+import { anything, count, declareOptions, flag, having, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordChain } from '../autograd/chain.ts'
 import { recordModule } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
-import { disposeModule, usesPass, type Module } from '../model/module.ts'
+import { usesPass, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { summedCrossEntropy } from '../nn/cross-entropy.ts'
 import { fetchCorrect, recordLoss, type Loss } from '../nn/loss.ts'
-import { clipGradients, clipRules, type ClipOptions } from '../optim/clip.ts'
+import { clipRules, type ClipOptions } from '../optim/clip.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { Averaging } from '../parallel/gradients/averaging.ts'
+import { finishStep, optimizerFor, replaceAveraging } from '../parallel/gradients/finish-step.ts'
 import {
   cutBatch,
   isEmptyBatch,
@@ -125,20 +126,14 @@ export class WholeModel<M extends Module = Module> implements Module {
 
   /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
   averageBy(averaging: Averaging | undefined): void {
-    if (averaging !== undefined && this.#averaging !== undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'the model',
-        value: 'one whose gradients are already averaged',
-        expected: 'one call of dataParallel or fullyShard, over all replicas',
-      })
-    }
-    this.#averaging = averaging
+    this.#averaging = replaceAveraging(this.#averaging, averaging, 'the model')
   }
 
   /**
    * Runs a batch forward and backward and updates the parameters.
    *
-   * A batch may be empty if the gradients are averaged with `reduction: 'token'` and `unused: 'zeros'` or `'elsewhere'`.
+   * A batch may be empty if the gradients are averaged with `reduction: 'token'`, and with `unused` of
+   * `'zeros'` or `'elsewhere'`.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, while another
    *   call is under way, and after `dispose`; ERR_TSR_UNUSED_PARAMETERS when a parameter that is trained
@@ -148,26 +143,16 @@ export class WholeModel<M extends Module = Module> implements Module {
     batch: Batch,
     place: BatchPlace = { step: this.#steps++, row: 0 },
   ): Promise<StepResult> {
-    const { optimizer } = this.#options
-    if (optimizer === undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'optimizer',
-        value: 'undefined',
-        expected: 'an optimizer in the options; forwardBackward() needs none',
-      })
-    }
+    const { clip } = this.#options
+    const optimizer = optimizerFor(this.#options.optimizer, 'the options')
     return await this.#alone('step', async () => {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
       const gradients = new Map<string, Tensor>()
       const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
-      const computed = monotonicNow()
-      const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
-      const waited = monotonicNow() - computed
-      const norm = await this.#limit(averaged)
-      if (averaging === undefined) optimizer.step(this.parameters, averaged)
-      else await averaging.update(optimizer, averaged)
-      return { loss: loss / examples, peakInFlight: 1, waited, ...(norm !== undefined && { norm }) }
+      const { parameters } = this
+      const step = { parameters, optimizer, averaging, gradients, examples, clip }
+      return { loss: loss / examples, peakInFlight: 1, ...(await finishStep(step)) }
     })
   }
 
@@ -221,7 +206,6 @@ export class WholeModel<M extends Module = Module> implements Module {
     for (const parameter of new Set(this.module.parameters)) {
       if (!parameter.value.isDisposed) parameter.value.dispose()
     }
-    if (this.module.parameters.length === 0) disposeModule(this.module)
   }
 
   /** @param gradients - gets the gradients that neither `onGradient` nor an averaging takes */
@@ -355,18 +339,6 @@ export class WholeModel<M extends Module = Module> implements Module {
     tf.dispose([...gradients.values()])
     const parameters = unused.map(({ name }) => name).join(', ')
     throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: 0, parameters })
-  }
-
-  async #limit(
-    gradients: Map<string, Tensor> | ReadonlyMap<string, Float32Array>,
-  ): Promise<number | undefined> {
-    const { clip } = this.#options
-    if (clip === undefined) return undefined
-    const { parameters = this.parameters, shard } = this.#averaging ?? {}
-    return await clipGradients(parameters, gradients, {
-      ...clip,
-      ...(shard !== undefined && { shard }),
-    })
   }
 
   async #alone<T>(call: string, run: () => Promise<T>): Promise<T> {

@@ -1,11 +1,10 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
 import { disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Averaging } from '../gradients/averaging.ts'
+import { finishStep, optimizerFor, replaceAveraging } from '../gradients/finish-step.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
@@ -131,14 +130,7 @@ export class Pipeline {
 
   /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
   averageBy(averaging: Averaging | undefined): void {
-    if (averaging !== undefined && this.#averaging !== undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'the pipeline',
-        value: 'one whose gradients are already averaged',
-        expected: 'one call of dataParallel or fullyShard, over all replicas',
-      })
-    }
-    this.#averaging = averaging
+    this.#averaging = replaceAveraging(this.#averaging, averaging, 'the pipeline')
   }
 
   /**
@@ -155,14 +147,8 @@ export class Pipeline {
     batch: Batch,
     place: BatchPlace = { step: this.#steps++, row: 0 },
   ): Promise<StepResult> {
-    const { optimizer } = this.#options
-    if (optimizer === undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'optimizer',
-        value: 'undefined',
-        expected: 'an optimizer in the options of pipeline(); forwardBackward() needs none',
-      })
-    }
+    const { clip } = this.#options
+    const optimizer = optimizerFor(this.#options.optimizer, 'the options of pipeline()')
     return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
@@ -171,16 +157,13 @@ export class Pipeline {
       const shared = this.#share(trained.loss / examples, 0)
       // an error of the update takes precedence over one of the exchange of losses
       shared.catch(() => undefined)
-      const computed = monotonicNow()
-      const averaged = (await averaging?.gradients(isSum ? examples : undefined)) ?? gradients
-      const waited = monotonicNow() - computed
-      const norm = await this.#limit(averaged)
-      const start = monotonicNow()
-      if (averaging === undefined) optimizer.step(this.parameters, averaged)
-      else await averaging.update(optimizer, averaged)
-      this.recorder.record('optimizer', start, monotonicNow())
+      const { parameters, recorder } = this
+      const finished = await finishStep({
+        ...{ parameters, optimizer, averaging, gradients, examples, recorder },
+        clip: clip && { ...clip, pipeline: this.#group },
+      })
       const [loss] = await shared
-      return { loss, peakInFlight, waited, ...(norm !== undefined && { norm }) }
+      return { loss, peakInFlight, ...finished }
     })
   }
 
@@ -294,14 +277,6 @@ export class Pipeline {
     } finally {
       parts.dispose()
     }
-  }
-
-  async #limit(gradients: ClippedGradients): Promise<number | undefined> {
-    const { clip } = this.#options
-    if (clip === undefined) return undefined
-    const { parameters = this.parameters, shard } = this.#averaging ?? {}
-    const groups = { pipeline: this.#group, ...(shard !== undefined && { shard }) }
-    return await clipGradients(parameters, gradients, { ...clip, ...groups })
   }
 
   async #pass<T>(run: () => Promise<T>): Promise<T> {

@@ -1,0 +1,81 @@
+import { monotonicNow, tsrError } from '@tsrun/core'
+import type { SpanRecorder } from '@tsrun/telemetry'
+import type { Parameter } from '../../model/parameter.ts'
+import { clipGradients, type ClippedGradients, type ClipOptions } from '../../optim/clip.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { Averaging } from './averaging.ts'
+
+/**
+ * Replaces how a trainer averages its gradients.
+ *
+ * @param trainer - what the error calls it
+ * @throws ERR_TSR_ARGUMENT when its gradients are already averaged
+ */
+export function replaceAveraging(
+  current: Averaging | undefined,
+  next: Averaging | undefined,
+  trainer: string,
+): Averaging | undefined {
+  if (next === undefined || current === undefined) return next
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: trainer,
+    value: 'one whose gradients are already averaged',
+    expected: 'one call of dataParallel or fullyShard, over all replicas',
+  })
+}
+
+/**
+ * The optimizer of a trainer, which `step` needs.
+ *
+ * @param options - what the error calls the options that it belongs to
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function optimizerFor(optimizer: Optimizer | undefined, options: string): Optimizer {
+  if (optimizer !== undefined) return optimizer
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'optimizer',
+    value: 'undefined',
+    expected: `an optimizer in ${options}; forwardBackward() needs none`,
+  })
+}
+
+interface ComputedStep {
+  readonly parameters: readonly Parameter[]
+  readonly optimizer: Optimizer
+  readonly averaging: Averaging | undefined
+  /** Those that no averaging has taken. */
+  readonly gradients: ClippedGradients
+  /** The number of examples that the gradients are the sum over. */
+  readonly examples: number
+  /** How gradients are clipped, with the groups that share the model beside `averaging.shard`. */
+  readonly clip: ClipOptions | undefined
+  readonly recorder?: SpanRecorder
+}
+
+/** The rest of a step after its backward passes: averages and clips gradients, updates parameters. */
+export async function finishStep({
+  parameters,
+  optimizer,
+  averaging,
+  gradients,
+  examples,
+  clip,
+  recorder,
+}: ComputedStep): Promise<{ readonly waited: number; readonly norm?: number }> {
+  const computed = monotonicNow()
+  const tokens = averaging?.reduction === 'token' ? examples : undefined
+  const averaged = (await averaging?.gradients(tokens)) ?? gradients
+  const waited = monotonicNow() - computed
+  const shard = averaging?.shard
+  const norm =
+    clip &&
+    (await clipGradients(averaging?.parameters ?? parameters, averaged, {
+      ...clip,
+      ...(shard !== undefined && { shard }),
+    }))
+  const start = monotonicNow()
+  if (averaging === undefined) optimizer.step(parameters, averaged)
+  else await averaging.update(optimizer, averaged)
+  recorder?.record('optimizer', start, monotonicNow())
+  return { waited, ...(norm !== undefined && { norm }) }
+}
