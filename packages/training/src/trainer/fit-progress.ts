@@ -36,6 +36,20 @@ export class FitProgress {
     this.#facts = facts
   }
 
+  /** @param path - of the checkpoint that the training goes on from */
+  resumed(path: string): void {
+    if (!this.#isOn) return
+    const { first, steps } = this.#facts
+    const left = first >= steps ? ', where nothing is left to train' : ''
+    this.#print(`goes on after step ${first} from ${path}${left}`, false)
+  }
+
+  /** @param by - a signal, or `callback` */
+  stopped(by: string, step: number): void {
+    if (this.#isOn)
+      this.#print(`stopped by ${by === 'callback' ? 'a callback' : by} after step ${step}`, false)
+  }
+
   step(info: StepInfo): void {
     if (!this.#isOn) return
     this.#last = info
