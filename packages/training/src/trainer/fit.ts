@@ -2,6 +2,7 @@ import { anything, count, declareOptions, flag, tsrError, where } from '@tsrun/c
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import type { Dataset } from '../data/dataset.ts'
+import { isExamples, type Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
@@ -15,7 +16,8 @@ import type { Trainer } from './trainer.ts'
 export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 
 /** What `fit` trains on. */
-export type FitData = Dataset | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
+export type FitData =
+  Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
 export interface FitOptions {
   /** The number of times that all data are used; default 1, or any number of times with `steps`. */
@@ -46,7 +48,7 @@ export interface FitOptions {
 
 export interface EvaluateOptions {
   /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
-  readonly data: Dataset | Iterable<AnyBatch> | (() => Batches)
+  readonly data: Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
   /** The number of steps between two evaluations; default: once after each epoch, or at the end. */
   readonly every?: number
   /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
@@ -256,7 +258,7 @@ function sourceOf(
   { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
 ): Source {
   if (typeof data === 'function') return functionSource(run, data)
-  if ('readInputs' in data) {
+  if (isDataset(data)) {
     if (batch === undefined) {
       const expected = 'the number of examples in a batch, over all replicas'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
@@ -341,8 +343,12 @@ function evaluationData(
   { data, batch }: { readonly data: EvaluateOptions['data']; readonly batch: number },
 ): Batches {
   if (typeof data === 'function') return data()
-  if ('readInputs' in data) return dataLoader(data, { batch, shuffle: false, share: run.share })
+  if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
   return data
+}
+
+function isDataset(data: object): data is Dataset | Examples {
+  return 'readInputs' in data || isExamples(data)
 }
 
 function endless(): Error {
