@@ -41,9 +41,11 @@ describe('gpt.ts', () => {
       const { stdout } = await train(2, ...flags)
       const [name, ...others] = readdirSync(folder)
       expect(others).toEqual([])
-      const events = readFileSync(join(folder, name!))
-      const [text] = /The whale [^]{5}/.exec(stdout)!
-      for (const part of ['loss', 'evaluate/loss', 'sample', text]) expect(events).toContain(part)
+      const events = readFileSync(join(folder, name!), 'latin1')
+      for (const part of ['loss', 'evaluate/loss', 'sample', 'The whale ']) {
+        expect(events).toContain(part)
+      }
+      expect(stdout).toContain('The whale ')
     } finally {
       rmSync(folder, { recursive: true })
     }
