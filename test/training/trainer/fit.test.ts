@@ -77,9 +77,9 @@ async function fitOn(
     const run = await trainer(recipe, { optimizer, ...how, mesh })
     const options = typeof given === 'function' ? given() : given
     const result = await run.fit(dataset, { batch: 8, ...quiet, ...options })
-    // With ZeRO 3 no rank has them.
-    const whole = run.isSharded ? [] : run.parameters
-    const values = whole.map(({ value }) => value.dataSync<'float32'>().slice())
+    const values = await run.gathered(() =>
+      run.parameters.map(({ value }) => value.dataSync<'float32'>().slice()),
+    )
     run.dispose()
     optimizer.dispose()
     return { result, values }
@@ -127,6 +127,31 @@ describe('fit', () => {
     const rest = await fitOn(2, { steps: 17, save, resume: 'auto' })
     expect(rest.results[0]!.losses).toEqual(whole.results[0]!.losses.slice(10))
     expect(rest.values).toEqual(whole.values)
+  })
+
+  it.each([
+    [2, 1],
+    [4, 2],
+  ])('trains sharded parameters to the same bits: %i ranks, %i stages', async (size, stages) => {
+    const replicated = await fitOn(size, { steps: 5 }, {}, stages)
+    const sharded = await fitOn(size, { steps: 5 }, { zero: 3 }, stages)
+    expect(sharded.values).toEqual(replicated.values)
+    expect(sharded.results).toEqual(replicated.results)
+  })
+
+  it('takes examples with fields of any shape', async () => {
+    const [fromDataset] = (await fitOn(1, { epochs: 2, evaluate: { data: dataset } })).results
+    const { inputs, labels } = batchAt(0, dataset.size) as Record<
+      'inputs' | 'labels',
+      Float32Array & Int32Array
+    >
+    const data = examples({ inputs: { values: inputs, shape: [FEATURES] }, labels })
+    const found = await runWorld({ size: 1, seed: 1 }, async (group) => {
+      const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+      const run = await trainer(recipe, { optimizer, mesh: group })
+      return await run.fit(data, { batch: 8, epochs: 2, evaluate: { data }, ...quiet })
+    })
+    expect(found).toEqual([fromDataset])
   })
 
   it('goes on on another number of ranks, with sharded state', async () => {
@@ -291,7 +316,11 @@ describe('fit', () => {
     ['without a batch size', { batch: undefined as never }, 'batch is undefined'],
     ['that resumes from nowhere', { resume: 'auto' }, 'save: { directory }'],
     ['with an unknown option', { epoch: 3 } as never, 'unknown key "epoch"'],
-    ['with a callback that it would not call', { callbacks: [given({ onstep() {} })] }, 'onStep'],
+    [
+      'with a callback that it would not call',
+      { callbacks: [given({ onstep: () => undefined })] },
+      'onStep',
+    ],
     ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
   ])('refuses a call %s', async (_, options, problem) => {
     await expect(fitOn(1, options)).rejects.toThrow(problem)

@@ -20,6 +20,7 @@ import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
+import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
@@ -223,6 +224,11 @@ export class Trainer {
     return this.#replica?.traffic
   }
 
+  /** Bytes of parameters and gradients on this rank, with `zero`. */
+  get memory(): StateMemory | undefined {
+    return (this.#replica as Partial<FullyShard> | undefined)?.memory
+  }
+
   /** The number of steps so far, also those before a checkpoint that was loaded. */
   get steps(): number {
     return this.#steps
@@ -386,6 +392,20 @@ export class Trainer {
       optimizer!.loadState(state)
       optimizer!.learningRate = rate
       this.#steps = steps
+    }
+  }
+
+  /**
+   * Runs a part in which this rank has its parameters whole, also with `zero: 3`, to read them. All ranks
+   * call it.
+   */
+  async gathered<T>(part: () => T | Promise<T>): Promise<T> {
+    const sharded = this.#replica as Partial<FullyShard> | undefined
+    await sharded?.gather?.()
+    try {
+      return await part()
+    } finally {
+      sharded?.release?.()
     }
   }
 
