@@ -7,7 +7,13 @@ export * from './checkpoint/index.ts'
 export * from './data/index.ts'
 export * from './metrics/index.ts'
 export * from './models/index.ts'
-export { disposeModule, parametersOf, type Module } from './model/module.ts'
+export {
+  buffersOf,
+  disposeModule,
+  parametersOf,
+  type Buffered,
+  type Module,
+} from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
 export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'

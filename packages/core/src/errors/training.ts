@@ -164,7 +164,8 @@ export const trainingErrors = {
   ERR_TSR_CHECKPOINT_MISSING: {
     category: 'user',
     message: 'The checkpoint {path} has no {tensor}; it has {found}',
-    advice: 'Build the model and the optimizer as they were when the checkpoint was saved.',
+    advice:
+      'Build the model and the optimizer as they were when the checkpoint was saved. With strict: false, buffers such as running statistics may be missing, and keep their values.',
   },
   ERR_TSR_CHECKPOINT_SHAPE: {
     category: 'user',

@@ -16,6 +16,7 @@ export class RepeatableRecording {
   /** Repeated in the same pass, for modules with random values. */
   readonly #pass = currentPass()
   #recording: Recording | undefined
+  #isRepeated = false
 
   /** @param input - the caller's, to be kept for as long as `recording` is used */
   constructor(segment: LocalSegment, input: Tensor, options: RecordOptions) {
@@ -32,7 +33,9 @@ export class RepeatableRecording {
 
   #record(): Recording {
     const run = (): Recording => recordModule(this.#segment, this.#input, this.#options)
-    return this.#pass === undefined ? run() : inPass(this.#pass, run)
+    const isRepeated = this.#isRepeated
+    this.#isRepeated = true
+    return this.#pass === undefined ? run() : inPass({ ...this.#pass, isRepeated }, run)
   }
 
   /** Frees the recording and its output, but not the input. */

@@ -106,7 +106,8 @@ function placeWeights(
   return weights
 }
 
-function numbered(name: string, counts: Map<string, number>): string {
+/** `kernel`, and where there was one in `counts` already `kernel_1`, and so on. */
+export function numbered(name: string, counts: Map<string, number>): string {
   const count = counts.get(name) ?? 0
   counts.set(name, count + 1)
   return count === 0 ? name : `${name}_${String(count)}`

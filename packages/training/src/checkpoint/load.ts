@@ -26,7 +26,10 @@ import { describeNames, openSafetensors, type SafetensorsFile } from './safetens
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 
 export interface LoadOptions {
-  /** Whether tensors of the checkpoint that the model lacks are an error; default true. */
+  /**
+   * Whether it is an error that the model lacks a tensor of the checkpoint, or the checkpoint a buffer of
+   * the model, which then keeps its values. A parameter that the checkpoint lacks always is. Default true.
+   */
   readonly strict?: boolean
 }
 
@@ -77,7 +80,7 @@ export async function loadCheckpoint(
     owners = ownersOf(state)
     checkpoint = await openFinished(latest.path)
     const names = new Set(Object.keys(checkpoint.contents.tensors))
-    for (const owner of owners) requested.push(owner.parts(names))
+    for (const owner of owners) requested.push(owner.parts(names, isStrict))
     return requested.flat().map(({ name }) => name)
   })
   const { path, contents } = checkpoint!

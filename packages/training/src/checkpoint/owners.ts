@@ -34,6 +34,30 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
   }
 }
 
+/**
+ * An owner of what another one owns, and of buffers: see `Module.buffers`.
+ *
+ * @param owner - of the parameters of the same model
+ */
+export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): PieceOwner {
+  if (buffers.length === 0) return owner
+  const own = ownerOfParameters(buffers)
+  const names = new Set(buffers.map(({ name }) => name))
+  return {
+    pieces: async () => [...(await owner.pieces()), ...(await own.pieces())],
+    parts(saved, isStrict = true) {
+      const wanted = own.parts(saved).filter(({ name }) => isStrict || saved.has(name))
+      return [...owner.parts(saved, isStrict), ...wanted]
+    },
+    async load(pieces) {
+      await owner.load(pieces.filter(({ name }) => !names.has(name)))
+      const byName = new Map(pieces.map((piece) => [piece.name, piece]))
+      const found = buffers.filter(({ name }) => byName.has(name))
+      await ownerOfParameters(found).load(found.map(({ name }) => byName.get(name)!))
+    },
+  }
+}
+
 /** An optimizer whose state can be read and loaded, by parameter name. */
 export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
   loadState(state: OptimizerState): void | Promise<void>

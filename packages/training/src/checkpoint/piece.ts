@@ -40,8 +40,9 @@ export interface PieceOwner {
    *
    * @param names - of all tensors in the checkpoint, for owners such as optimizers, which hold nothing
    *   before their first step
+   * @param isStrict - if false, it may do without what the checkpoint lacks, as buffers do; default true
    */
-  parts(names: ReadonlySet<string>): readonly Part[]
+  parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[]
 
   /**
    * Receives the parts that it has requested, in the same order. It becomes the owner of the arrays.

@@ -1,14 +1,20 @@
 import { refuseUnknown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../model/describe.ts'
+import { buffersOf, type Buffered } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
+import {
+  ownerOfOptimizer,
+  ownerOfParameters,
+  withBuffers,
+  type StatefulOptimizer,
+} from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
 /** What is saved and loaded: the part of this rank. */
 export interface CheckpointState {
   /** A model, a pipeline, or an owner of shards of parameters. */
-  readonly model: { readonly parameters: readonly Parameter[] } | PieceOwner
+  readonly model: ({ readonly parameters: readonly Parameter[] } & Buffered) | PieceOwner
   /** An optimizer, or an owner of its state. If absent, the state of the optimizer is ignored. */
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
@@ -25,7 +31,9 @@ export function ownersOf(state: CheckpointState): PieceOwner[] {
   refuseUnknown(state, KNOWN, 'state')
   const { model, optimizer } = state
   if (!isOwner(model)) checkModule(model)
-  const owners = [isOwner(model) ? model : ownerOfParameters(model.parameters)]
+  const owners = [
+    isOwner(model) ? model : withBuffers(ownerOfParameters(model.parameters), buffersOf(model)),
+  ]
   if (optimizer === undefined) return owners
   if (isOwner(optimizer)) return [...owners, optimizer]
   checkOptimizer(optimizer)

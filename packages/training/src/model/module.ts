@@ -7,6 +7,13 @@ import type { Segment } from './segment.ts'
 export interface Module {
   readonly parameters: readonly Parameter[]
 
+  /**
+   * Values that forward passes change and no optimizer: running statistics, as in `SyncBatchNorm`. They
+   * are float32 and belong to checkpoints as parameters do. Replicas take those of the first one after
+   * each step. Only the module's own: `buffersOf` adds those of its `children` and `layers`.
+   */
+  readonly buffers?: readonly Parameter[]
+
   /** The output for `x`. It consists of operations of TensorFlow.js, so the tape can differentiate it. */
   forward(x: Tensor): Tensor
 
@@ -62,14 +69,29 @@ export function parametersOf(children: Readonly<Record<string, Module>>): readon
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
 }
 
+/** What may have buffers: a module, a pipeline, ... */
+export interface Buffered {
+  readonly buffers?: readonly Parameter[]
+  readonly children?: Record<string, Module>
+  readonly layers?: unknown
+}
+
+/** The buffers of a module and of all modules inside it, each once. */
+export function buffersOf({ buffers = [], children = {}, layers }: Buffered): readonly Parameter[] {
+  const list = Array.isArray(layers) ? (layers as Buffered[]) : []
+  const inside: Buffered[] = [...Object.values(children), ...list]
+  return [...new Set([...buffers, ...inside.flatMap(buffersOf)])]
+}
+
 /** Whether the module, or one inside it, reads the pass that it runs in. */
 export function usesPass(module: Module): boolean {
   return module.usesPass ?? Object.values(module.children ?? {}).some(usesPass)
 }
 
-/** Frees the values of all parameters. */
+/** Frees the values of all parameters and buffers. */
 export function disposeModule(module: Module): void {
-  for (const parameter of new Set(module.parameters)) parameter.value.dispose()
+  const all = new Set([...module.parameters, ...buffersOf(module)])
+  for (const { value } of all) value.dispose()
 }
 
 /** A module inside another one. */

@@ -15,6 +15,11 @@ export interface Pass {
    * draws the same ones.
    */
   readonly row?: number
+  /**
+   * Whether the pass computes once more what an earlier one has computed and not kept (`recompute`):
+   * running statistics have seen its examples already. Default false.
+   */
+  readonly isRepeated?: boolean
 }
 
 const passes = new AsyncLocalStorage<Pass>()

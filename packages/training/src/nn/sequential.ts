@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { describe } from '../model/describe.ts'
-import { parametersOf, type Module } from '../model/module.ts'
+import { buffersOf, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -29,7 +29,7 @@ export class Sequential implements Module {
   constructor(children: Readonly<Record<string, Module>>) {
     for (const [name, child] of Object.entries(children)) checkModule(name, child)
     this.children = { ...children }
-    checkNames(this.parameters)
+    checkNames([...this.parameters, ...buffersOf(this)])
   }
 
   get layers(): readonly Module[] {

@@ -1,7 +1,8 @@
 import { tsrError } from '@tsrun/core'
+import { numbered } from '../checkpoint/layers-model.ts'
 import { describe } from '../model/describe.ts'
 import type { Module } from '../model/module.ts'
-import type { Parameter } from '../model/parameter.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { currentPass } from '../model/pass.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -19,7 +20,10 @@ interface LayersWeight {
 
 /** The properties of a `tf.LayersModel` that a trainer uses. */
 export interface LayersModel {
-  readonly layers: readonly { readonly trainableWeights: readonly LayersWeight[] }[]
+  readonly layers: readonly {
+    readonly trainableWeights: readonly LayersWeight[]
+    readonly nonTrainableWeights: readonly LayersWeight[]
+  }[]
   apply(x: Tensor, options?: { readonly training?: boolean }): unknown
   getClassName(): string
 }
@@ -91,28 +95,31 @@ function isModule(model: TrainableModel): model is Module {
 
 /**
  * A model of tf.layers as a module: while it is trained, its weights are read from the parameters here,
- * so that the tape sees them as it sees those of other modules.
+ * so that the tape sees them as it sees those of other modules. Weights that are not trained, such as
+ * moving averages and those of frozen layers, are buffers.
  */
 class LayersModule implements Module {
   readonly usesPass = true
   readonly parameters: readonly Parameter[]
+  readonly buffers: readonly Parameter[]
   readonly #model: LayersModel
-  readonly #weights: LayersWeight[] = []
+  readonly #weights: (readonly [LayersWeight, Parameter])[] = []
 
   constructor(model: LayersModel) {
     this.#model = model
-    // Not the names of tf.layers, which counts the layers of a process.
-    this.parameters = model.layers.flatMap(({ trainableWeights }, index) =>
-      trainableWeights.map((weight) => {
-        const name = `layers.${String(index)}.${weight.originalName.split('/').at(-1)!}`
-        // A copy: the variable of tf.layers stays what it was until `restore`.
-        const value = tf.keep(tf.clone(weight.read()))
-        const parameter = { name, shape: weight.shape as readonly number[], value }
-        this.#weights.push(weight)
-        weight.read = () => parameter.value
-        return parameter
-      }),
-    )
+    const [parameters, buffers]: [Parameter[], Parameter[]] = [[], []]
+    for (const [index, { trainableWeights, nonTrainableWeights }] of model.layers.entries()) {
+      const counts = new Map<string, number>()
+      const take = (weight: LayersWeight): Parameter => {
+        // Not the names of tf.layers, which counts the layers of a process.
+        const name = numbered(weight.originalName.split('/').at(-1)!, counts)
+        return this.#take(weight, `layers.${String(index)}.${name}`)
+      }
+      parameters.push(...trainableWeights.map(take))
+      buffers.push(...nonTrainableWeights.map(take))
+    }
+    this.parameters = parameters
+    this.buffers = buffers
   }
 
   forward(x: Tensor): Tensor {
@@ -121,10 +128,23 @@ class LayersModule implements Module {
 
   /** Gives the model its trained weights, which it keeps when the parameters are disposed. */
   restore(): void {
-    for (const [i, weight] of this.#weights.entries()) {
+    for (const [weight, { value }] of this.#weights) {
       delete (weight as Partial<LayersWeight>).read
-      weight.write(this.parameters[i]!.value)
+      delete (weight as Partial<LayersWeight>).write
+      weight.write(value)
     }
+  }
+
+  #take(weight: LayersWeight, name: string): Parameter {
+    // A copy: the variable of tf.layers stays what it was until `restore`.
+    const value = tf.keep(tf.clone(weight.read()))
+    const parameter = { name, shape: weight.shape as readonly number[], value }
+    this.#weights.push([weight, parameter])
+    weight.read = () => parameter.value
+    weight.write = (next) => {
+      if (currentPass()?.isRepeated !== true) replaceValue(parameter, tf.keep(tf.clone(next)))
+    }
+    return parameter
   }
 }
 

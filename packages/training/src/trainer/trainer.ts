@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadBackend } from '../backend/load.ts'
-import { loadCheckpoint, type LoadedCheckpoint } from '../checkpoint/load.ts'
+import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Module } from '../model/module.ts'
@@ -208,6 +208,11 @@ export class Trainer {
     return this.#core.parameters
   }
 
+  /** The running statistics and the like on this rank: see `Module.buffers`. */
+  get buffers(): readonly Parameter[] {
+    return this.#core.buffers
+  }
+
   /** What the optimizer updates: the parameters, or with `zero` this rank's parts of them. */
   get updated(): readonly Parameter[] {
     const shards = (this.#replica as Partial<FullyShard> | undefined)?.shards
@@ -337,8 +342,8 @@ export class Trainer {
   }
 
   /** Loads a checkpoint that was saved in any layout: see `loadCheckpoint`. */
-  async load(directory: string): Promise<LoadedCheckpoint> {
-    const loaded = await loadCheckpoint(directory, this.state, this.layout.world)
+  async load(directory: string, options: LoadOptions = {}): Promise<LoadedCheckpoint> {
+    const loaded = await loadCheckpoint(directory, this.state, this.layout.world, options)
     this.#steps = loaded.step
     return loaded
   }
@@ -365,8 +370,8 @@ export class Trainer {
   }
 
   /**
-   * Runs a part whose steps are undone afterwards: parameters, optimizer and number of steps become what
-   * they were.
+   * Runs a part whose steps are undone afterwards: parameters, buffers, optimizer and number of steps
+   * become what they were.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
    */
@@ -382,12 +387,13 @@ export class Trainer {
       const expected = 'an optimizer with a constant rate, and zero at most 2'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'the trainer', value: problem, expected })
     }
-    const [values, state] = [await valuesOf(this.parameters), await optimizer!.state()]
+    const all = [...this.parameters, ...this.buffers]
+    const [values, state] = [await valuesOf(all), await optimizer!.state()]
     const [rate, steps] = [optimizer!.learningRate, this.#steps]
     try {
       return await part(optimizer!)
     } finally {
-      setValues(this.parameters, values)
+      setValues(all, values)
       optimizer!.dispose()
       optimizer!.loadState(state)
       optimizer!.learningRate = rate
@@ -409,10 +415,14 @@ export class Trainer {
     }
   }
 
-  /** Frees the model and all buffers, but not the optimizer. A model of tf.layers keeps its weights. */
+  /**
+   * Frees the model and all buffers, but not the optimizer. A model of tf.layers keeps its weights.
+   *
+   * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
+   */
   dispose(): void {
-    this.#replica?.dispose()
     if ('module' in this.#core) restoreModel(this.#core.module)
+    this.#replica?.dispose()
     this.#core.dispose()
     this.layout.world.free(this.#totals)
   }

@@ -5,7 +5,7 @@ import { recordModule } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
-import { usesPass, type Module } from '../model/module.ts'
+import { buffersOf, usesPass, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
@@ -110,6 +110,10 @@ export class WholeModel<M extends Module = Module> implements Module {
 
   get parameters(): readonly Parameter[] {
     return this.module.parameters
+  }
+
+  get buffers(): readonly Parameter[] {
+    return buffersOf(this.module)
   }
 
   get children(): Record<string, Module> {
@@ -220,12 +224,12 @@ export class WholeModel<M extends Module = Module> implements Module {
     })
   }
 
-  /** Frees the parameters. A second call does nothing. */
+  /** Frees the parameters and buffers. A second call does nothing. */
   dispose(): void {
     if (this.#isDisposed) return
     this.#isDisposed = true
-    for (const parameter of new Set(this.module.parameters)) {
-      if (!parameter.value.isDisposed) parameter.value.dispose()
+    for (const { value } of new Set([...this.module.parameters, ...this.buffers])) {
+      if (!value.isDisposed) value.dispose()
     }
   }
 

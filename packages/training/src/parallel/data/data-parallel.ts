@@ -3,9 +3,11 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { tf } from '../../tfjs/tfjs.ts'
+import { buffersOf } from '../../model/module.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
+import { SharedBuffers } from '../gradients/shared-buffers.ts'
 import { Lifetime } from '../gradients/lifetime.ts'
 import {
   checkTokens,
@@ -14,6 +16,7 @@ import {
   readDataParallelOptions,
   type DataParallelOptions,
   type GradientOptions,
+  type ModelParameters,
 } from '../gradients/options.ts'
 import {
   broadcastParameters,
@@ -99,13 +102,13 @@ export async function dataParallel<M extends Replicated>(
   checkGroup(group)
   const { frozen, ...checked } = readDataParallelOptions(options)
   const parameters = parametersOf(module, { frozen })
-  const { all, trained } = parameters
+  const { all, trained, buffers: own } = parameters
   const buckets = planBuckets(trained.toReversed(), checked).map(labelOf)
   await compareFacts(parameters, { kind: 'dataParallel', ...checked, buckets }, group)
   checkTrained(module, parameters)
-  await broadcastParameters(all, group, 0)
+  await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
-  const replica = new Replica(module, group, trained, { frozen, ...checked })
+  const replica = new Replica(module, group, parameters, { frozen, ...checked })
   module.averageBy?.({
     onGradient: replica.onGradient,
     reduction: checked.reduction,
@@ -139,6 +142,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   synchronizes = true
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
+  readonly #buffers: SharedBuffers
   readonly #options: GradientOptions
   readonly #lifetime: Lifetime
   #exchange: AllReduceExchange
@@ -149,12 +153,13 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   constructor(
     module: M,
     group: ProcessGroup,
-    trained: readonly Parameter[],
+    { trained, buffers }: ModelParameters,
     options: GradientOptions,
   ) {
     this.module = module
     this.#group = group
     this.#trained = trained
+    this.#buffers = new SharedBuffers(buffers)
     this.#options = options
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
@@ -195,7 +200,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
         await this.#shadow(joined.loop)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
-        await broadcastParameters([...new Set(this.module.parameters)], this.#group, root)
+        const all = [...new Set(this.module.parameters), ...buffersOf(this.module)]
+        await broadcastParameters(all, this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
         joined.loop.dispose()
@@ -231,6 +237,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     const axes = [this.#group]
     const { count, unused } = await sumStep(axes, this.#options, exchange, tokens)
     await exchange.finished()
+    // The first rank may be through with its loop: it is then the longest one's that count, in the end.
+    if (this.#joined === undefined) await this.#buffers.share(axes)
     const isByLive = this.#options.reduction === 'mean' && this.#joined?.divideBy === 'live'
     const gradients = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
     this.#steps++

@@ -48,9 +48,10 @@ const readOptions = declareOptions({
  */
 export class SyncBatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
+  readonly usesPass = true
   /**
-   * The mean and the unbiased variance over past batches, the same on all ranks. They are not trained;
-   * save them beside the parameters: `ownerOfParameters([...model.parameters, ...norm.buffers])`.
+   * The mean and the unbiased variance over past batches, the same on all ranks. They are not trained,
+   * but saved with the parameters.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
   readonly #group: ProcessGroup
@@ -99,7 +100,7 @@ export class SyncBatchNorm implements Module {
     const all = new Float64Array(own.length * this.#group.size)
     this.#group.allGatherSync(all, own, { label: `${name}, forward` })
     const { mean, variance, examples } = combine(all, channels)
-    this.#keep(mean, variance, examples)
+    if (currentPass()?.isRepeated !== true) this.#keep(mean, variance, examples)
     const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
     save([x, weight])
     const value = scopedTensor(x.shape, (out) => {

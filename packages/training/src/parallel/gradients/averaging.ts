@@ -1,5 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
+import type { Buffered } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
@@ -7,7 +8,7 @@ import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
-export interface Replicated {
+export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
   /** For a trainer with a `step` of its own, which averages with `averaging` from now on, if defined. */
   averageBy?(averaging: Averaging | undefined): void

@@ -68,6 +68,10 @@ export class Lifetime {
     return error
   }
 
+  get isDisposed(): boolean {
+    return this.#end === DISPOSED
+  }
+
   /** @returns whether this was the first call */
   dispose(): boolean {
     const isFirst = this.#end !== DISPOSED

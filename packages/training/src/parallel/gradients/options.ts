@@ -10,6 +10,7 @@ import {
 } from '@tsrun/core'
 import { describe } from '../../model/describe.ts'
 import { matchName, matchNames, type NamePatterns } from '../../model/name-patterns.ts'
+import { buffersOf } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from './averaging.ts'
 
@@ -71,10 +72,11 @@ export function wireBytes(wire: WireFormat): number {
   return wire === 'float32' ? 4 : 2
 }
 
-/** The parameters of a module, a tied one once, and those that are trained. */
+/** The parameters of a module, a tied one once, those that are trained, and the buffers. */
 export interface ModelParameters {
   readonly all: readonly Parameter[]
   readonly trained: readonly Parameter[]
+  readonly buffers: readonly Parameter[]
 }
 
 /**
@@ -105,7 +107,8 @@ export function parametersOf(
     })
   }
   const isFrozen = matchNames(frozen)
-  return { all, trained: all.filter(({ name }) => !isFrozen(name)) }
+  const trained = all.filter(({ name }) => !isFrozen(name))
+  return { all, trained, buffers: buffersOf(module) }
 }
 
 /**

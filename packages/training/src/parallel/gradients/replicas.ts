@@ -24,13 +24,16 @@ interface ReplicaFacts {
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
 export async function compareFacts(
-  { all, trained }: ModelParameters,
+  { all, trained, buffers }: ModelParameters,
   options: Readonly<Record<string, unknown>>,
   group: ProcessGroup,
 ): Promise<void> {
   const described = describeParameters(all)
   const facts: ReplicaFacts = {
-    parameters: all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
+    parameters: [
+      ...all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
+      ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
+    ],
     options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
   }
   const ranks = await group.allGatherObject(facts)

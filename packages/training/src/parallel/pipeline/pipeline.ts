@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/telemetry'
-import { disposeModule, type Module } from '../../model/module.ts'
+import { buffersOf, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import type { Averaging } from '../gradients/averaging.ts'
@@ -126,6 +126,11 @@ export class Pipeline {
       search: model.search?.(),
       parameters: this.parameters.map(({ name, shape }) => ({ name, shape })),
     })
+  }
+
+  /** The buffers of all chunks: see `Module.buffers`. */
+  get buffers(): readonly Parameter[] {
+    return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
   /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { ownerOfState, type StatefulOptimizer } from '../../checkpoint/owners.ts'
+import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
@@ -11,6 +11,7 @@ import type { Traffic } from '../gradients/exchange.ts'
 import { Lifetime } from '../gradients/lifetime.ts'
 import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
+import { SharedBuffers } from '../gradients/shared-buffers.ts'
 import { checkUsed, factorOf, sumStep } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
@@ -119,7 +120,7 @@ export async function fullyShard<M extends Replicated>(
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
   const parameters = parametersOf(module, { frozen })
-  const { all, trained } = parameters
+  const { all, trained, buffers: own } = parameters
   const ranks = groups.shard.size
   const units = stage === 3 ? planUnits(module, new Set(trained), ranks, modules) : []
   const buckets =
@@ -135,7 +136,7 @@ export async function fullyShard<M extends Replicated>(
   for (const axis of axesOf(groups)) {
     await compareFacts(parameters, facts, axis)
     checkTrained(module, parameters)
-    await broadcastParameters(all, axis, 0)
+    await broadcastParameters([...all, ...own], axis, 0)
   }
   markReplicated(all, true)
   const accounting = new MemoryAccounting(groups.shard)
@@ -148,7 +149,7 @@ export async function fullyShard<M extends Replicated>(
       ? await ShardedValues.create(module, units, { group: groups.shard, accounting }, given)
       : new UnshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
-  const parts = { groups, buckets, options: given, accounting, exchange, values }
+  const parts = { groups, buckets, options: given, accounting, exchange, values, own }
   const sharded = new Sharded(module, parts)
   module.averageBy?.({
     onGradient: sharded.onGradient,
@@ -187,6 +188,8 @@ interface Parts {
   readonly accounting: MemoryAccounting
   readonly exchange: ReduceScatterExchange
   readonly values: Values
+  /** The buffers of the model. */
+  readonly own: readonly Parameter[]
 }
 
 class Sharded<M extends Replicated> implements FullyShard<M> {
@@ -196,12 +199,17 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   readonly #parts: Parts
   readonly #lifetime: Lifetime
   readonly #sink: GradientSink
+  readonly #buffers: SharedBuffers
+  /** Of the parameters and the buffers. */
+  readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
     this.module = module
     this.#parts = parts
     this.#lifetime = new Lifetime(parts.groups.shard)
-    const { exchange } = parts
+    const { exchange, values, own } = parts
+    this.#buffers = new SharedBuffers(own)
+    this.#owner = withBuffers(values, own)
     this.onGradient = (parameter, gradient) => {
       try {
         this.#lifetime.checkAwaited('a backward pass')
@@ -270,6 +278,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       if (groups.replicate !== undefined) await exchange.finished()
       const { count, unused } = await sumStep(axes, options, exchange, tokens)
       await exchange.finished()
+      await this.#buffers.share(axes)
       const shares = exchange.take(factorOf(axes, count), unused)
       accounting.trim()
       return shares
@@ -289,20 +298,22 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   }
 
   release(): void {
+    // After `dispose`, which may have been called in between, the values are the model's.
+    if (this.#lifetime.isDisposed) return
     this.#parts.values.release()
     this.#parts.accounting.trim()
   }
 
   async pieces(): Promise<readonly Piece[]> {
-    return await this.#parts.values.pieces()
+    return await this.#owner.pieces()
   }
 
-  parts(names: ReadonlySet<string>): readonly Part[] {
-    return this.#parts.values.parts(names)
+  parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[] {
+    return this.#owner.parts(names, isStrict)
   }
 
   async load(pieces: readonly Piece[]): Promise<void> {
-    await this.#parts.values.load(pieces)
+    await this.#owner.load(pieces)
   }
 
   stateOf(optimizer: StatefulOptimizer): PieceOwner {

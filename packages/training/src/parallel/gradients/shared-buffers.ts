@@ -1,0 +1,60 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
+
+/**
+ * The buffers of a model of which each rank has a copy: see `Module.buffers`. After a step all ranks get
+ * those of the first one, as with torch's DistributedDataParallel. Only what has changed travels: the
+ * weights of frozen layers do not.
+ */
+export class SharedBuffers {
+  readonly #buffers: readonly Parameter[]
+  /** The values that all ranks have. */
+  #known: readonly Tensor[]
+
+  constructor(buffers: readonly Parameter[]) {
+    this.#buffers = buffers
+    this.#known = buffers.map(({ value }) => value)
+  }
+
+  /** @param axes - the groups among whose ranks a step is divided, one after the other */
+  async share(axes: readonly ProcessGroup[]): Promise<void> {
+    if (this.#buffers.length === 0) return
+    const changed = Uint8Array.from(this.#buffers, ({ value }, i) =>
+      Number(value !== this.#known[i]),
+    )
+    for (const axis of axes) {
+      if (axis.size === 1) continue
+      await axis.allReduce(changed, { op: 'max', label: 'changed buffers' })
+      await this.#broadcast(
+        this.#buffers.filter((_, i) => changed[i] !== 0),
+        axis,
+      )
+    }
+    this.#known = this.#buffers.map(({ value }) => value)
+  }
+
+  /** All at once: there are many, and they are small. */
+  async #broadcast(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
+    const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
+    if (size === 0) return
+    const all = group.alloc('float32', size)
+    try {
+      let at = 0
+      const places = buffers.map((buffer) => {
+        const values = all.subarray(at, (at += buffer.value.size))
+        return { buffer, values }
+      })
+      if (group.rank === 0) {
+        for (const { buffer, values } of places) await writeTo(buffer.value, values)
+      }
+      await group.broadcast(all, 0, { label: 'buffers' })
+      for (const { buffer, values } of group.rank === 0 ? [] : places) {
+        replaceValue(buffer, tensorFrom(values, buffer.shape))
+      }
+    } finally {
+      group.free(all)
+    }
+  }
+}
