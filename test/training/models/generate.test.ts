@@ -238,7 +238,7 @@ describe('ranks that hold a model together generate what one process does', () =
       const shape: Readonly<Record<string, number>> = mesh
       const run = await trainer(recipe, { mesh: await initDeviceMesh(shape, group), zero })
       const tokens = await generate(run, prompt, options)
-      await exportPretrained(exported, { model: run, recipe }, group)
+      await exportPretrained(exported, { model: run, recipe })
       run.dispose()
       return tokens
     })

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runWorld } from '@tsrun/distributed'
@@ -54,16 +54,22 @@ describe('a pretrained GPT', () => {
   beforeAll(() => loadBackend('wasm'))
 
   it('is read by each stage of a pipeline, and exported from there as one file', async () => {
-    const exported = makeFolder()
+    const [exported, tokenizer] = [makeFolder(), makeFolder()]
+    for (const name of ['tokenizer.json', 'generation_config.json']) {
+      writeFileSync(join(tokenizer, name), `{"file":"${name}"}`)
+    }
     const found = await runWorld({ size: 2 }, async (group) => {
       const recipe = await pretrainedGPT(folder)
       const pipe = pipeline(recipe, group)
-      await exportPretrained(exported, { model: pipe, recipe, tokenizer: folder }, group)
+      await exportPretrained(exported, { model: pipe, recipe, tokenizer }, group)
       const tokens = await generate(pipe, golden.prompt, greedy)
       pipe.dispose()
       return tokens
     })
     expect(found).toEqual([golden.greedy, golden.greedy])
+    for (const name of ['tokenizer.json', 'generation_config.json']) {
+      expect(readFileSync(join(exported, name), 'utf8')).toBe(`{"file":"${name}"}`)
+    }
     const [model, again] = [
       (await pretrainedGPT(folder)).build(),
       (await pretrainedGPT(exported)).build(),
@@ -125,6 +131,64 @@ describe('a pretrained GPT', () => {
     writeFileSync(join(other, 'config.json'), JSON.stringify({ ...config, n_embd: 8 }))
     const recipe = await pretrainedGPT(other)
     expect(() => recipe.build()).toThrow(/wte\.weight/)
+  })
+
+  it('is exported whole or not at all', async () => {
+    const exported = makeFolder()
+    const recipe = gpt({ vocabulary: 7, block: 4, layers: 2, heads: 2, width: 6 })
+    await runWorld({ size: 2 }, async (group) => {
+      const pipe = pipeline(recipe, group)
+      const sharded = await fullyShard(recipe.build(), group, { stage: 3 })
+      for (const model of [pipe, sharded]) {
+        const refused = failure('ERR_TSR_CHECKPOINT_PIECES')
+        await expect(exportPretrained(exported, { model, recipe })).rejects.toEqual(refused)
+      }
+      const problem = failure('ERR_TSR_CHECKPOINT_PIECES', /no rank has it.*the group of all ranks/)
+      await expect(exportPretrained(exported, { model: pipe, recipe })).rejects.toEqual(problem)
+      sharded.dispose()
+      pipe.dispose()
+    })
+    expect(readdirSync(exported)).toEqual([])
+  })
+
+  it('keeps the tokens at the ends of texts, or has those of GPT-2', async () => {
+    const ends = (path: string): unknown[] => {
+      const config = JSON.parse(readFileSync(join(path, 'config.json'), 'utf8')) as object
+      const { bos_token_id: begin, eos_token_id: end } = config as Record<string, unknown>
+      return [begin, end]
+    }
+    const sizes = { block: 4, layers: 1, heads: 1, width: 2 }
+    const small = gpt({ ...sizes, vocabulary: 7 })
+    const large = gpt({ ...sizes, vocabulary: 50_257 })
+    const first = makeFolder()
+    for (const [recipe, wanted] of [
+      [small, [null, null]],
+      [large, [50_256, 50_256]],
+    ] as const) {
+      const model = recipe.build()
+      await exportPretrained(first, { model, recipe })
+      disposeModule(model)
+      expect(ends(first)).toEqual(wanted)
+    }
+    const config = JSON.parse(readFileSync(join(first, 'config.json'), 'utf8')) as object
+    const changed = { ...config, bos_token_id: 3, eos_token_id: [4, 5] }
+    writeFileSync(join(first, 'config.json'), JSON.stringify(changed))
+    const [recipe, second] = [await pretrainedGPT(first), makeFolder()]
+    const model = recipe.build()
+    await exportPretrained(second, { model, recipe })
+    expect(ends(second)).toEqual([3, [4, 5]])
+    const refused = failure('ERR_TSR_ARGUMENT', /tokenizer.*tokenizer\.json/)
+    const tokenizer = makeFolder()
+    await expect(exportPretrained(second, { model, recipe, tokenizer })).rejects.toEqual(refused)
+    disposeModule(model)
+  })
+
+  it('takes tokens, not a text', async () => {
+    const model = gpt({ vocabulary: 256, block: 4, layers: 1, heads: 1, width: 2 }).build()
+    const text = 'hello' as unknown as number[]
+    const refused = failure('ERR_TSR_ARGUMENT', /loadTokenizer\(\)\.encode/)
+    await expect(generate(model, text)).rejects.toEqual(refused)
+    disposeModule(model)
   })
 
   it('is exported with its recipe only', async () => {

@@ -91,7 +91,7 @@ export async function withAbortError<T>(
 const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
 
 /** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
-async function withConflictError<T>(
+export async function withConflictError<T>(
   group: ProcessGroup | undefined,
   folder: string,
   run: () => Promise<T>,

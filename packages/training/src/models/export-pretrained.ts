@@ -1,4 +1,4 @@
-import { copyFile, mkdir } from 'node:fs/promises'
+import { access, copyFile, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
@@ -12,16 +12,23 @@ import {
   type TensorData,
 } from '../checkpoint/safetensors/write.ts'
 import { checkPlace, ownersOf, type CheckpointState } from '../checkpoint/state.ts'
+import { withConflictError } from '../checkpoint/write.ts'
 import { describe } from '../model/describe.ts'
-import type { CompleteGPTOptions } from '../nn/gpt.ts'
+import { gptNames, type CompleteGPTOptions } from '../nn/gpt.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { gpt2Config } from './gpt2-config.ts'
+import { gpt2Config, type TextEnds } from './gpt2-config.ts'
+
+/** A `Trainer`, with what it trains and on which ranks. */
+interface Trained {
+  readonly state: CheckpointState
+  readonly layout?: { readonly world: ProcessGroup }
+}
 
 export interface ExportedState {
   /** A `GPT`, a pipeline of its parts, what `fullyShard` has made of one, or a `trainer()` of one. */
-  readonly model: CheckpointState['model'] | { readonly state: CheckpointState }
+  readonly model: CheckpointState['model'] | Trained
   /** The recipe that it was built from: `gpt(...)`, or the result of `pretrainedGPT`. */
-  readonly recipe: { readonly options: CompleteGPTOptions }
+  readonly recipe: { readonly options: CompleteGPTOptions; readonly textEnds?: TextEnds }
   /** A folder whose tokenizer is copied, for example that of the model that was fine-tuned. */
   readonly tokenizer?: string
 }
@@ -29,8 +36,11 @@ export interface ExportedState {
 /** What belongs to a tokenizer on the Hugging Face Hub. */
 const TOKENIZER_FILES = [
   ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
-  ...['special_tokens_map.json', 'added_tokens.json', 'generation_config.json'],
+  ...['special_tokens_map.json', 'added_tokens.json'],
 ]
+
+/** Copied with them: which token ends a text, how to draw. */
+const GENERATION = 'generation_config.json'
 
 /** The most values of a message. */
 const CHUNK = 4 * 1024 * 1024
@@ -40,20 +50,22 @@ const CHUNK = 4 * 1024 * 1024
  * float32, and `config.json`. All ranks that hold a part call it; rank 0 of the group writes, and needs
  * memory for the whole model.
  *
- * @param group - all ranks that hold a part; default: this process alone
+ * @param ranks - all ranks that hold a part; default: those of the trainer, or this process alone
  *
  * @example
  * await exportPretrained('my-gpt2', { model: pipe, recipe, tokenizer: 'gpt2' }, group)
  * // in Python: transformers.GPT2LMHeadModel.from_pretrained('my-gpt2')
  *
- * @throws ERR_TSR_ARGUMENT, ERR_TSR_CHECKPOINT_PIECES when the ranks do not hold the whole model, errors
- *   of the file system. If one rank throws, all do.
+ * @throws ERR_TSR_ARGUMENT, also for a folder without a tokenizer; ERR_TSR_CHECKPOINT_PIECES when the
+ *   ranks do not hold the whole model; errors of the file system. If one rank throws, all do.
  */
 export async function exportPretrained(
   directory: string,
   { model, recipe, tokenizer }: ExportedState,
-  group?: ProcessGroup,
+  ranks?: ProcessGroup,
 ): Promise<void> {
+  const trained = 'state' in model ? model : undefined
+  const group = ranks ?? trained?.layout?.world
   checkPlace(directory, group)
   const [owner] = ownersOf({ model: 'state' in model ? model.state.model : model })
   const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
@@ -62,21 +74,29 @@ export async function exportPretrained(
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
   }
   let own: readonly Piece[] = []
+  let copied: readonly string[] = []
   const held = await onAllRanks(group, async () => {
+    // Only rank 0 needs to have the folder.
+    if (tokenizer !== undefined && (group?.rank ?? 0) === 0) copied = await tokenizerIn(tokenizer)
     own = uniquePieces(await owner!.pieces())
     return own.map((piece) => factsOf(piece, false))
   })
-  const whole = await gatherPieces(own, planPieces(held), group)
+  const plan = planPieces(held)
+  checkComplete(plan, options)
+  const whole = await gatherPieces(own, plan, group)
   await onAllRanks(group, async () => {
     if (whole === undefined) return
     await mkdir(directory, { recursive: true })
     // transformers wants to know from which framework a file is
-    await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), { format: 'pt' })
-    const config = Buffer.from(`${JSON.stringify(gpt2Config(options), null, 2)}\n`)
-    await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
-    for (const name of tokenizer === undefined ? [] : TOKENIZER_FILES) {
-      await copyIfPresent(join(tokenizer!, name), join(directory, name))
-    }
+    await withConflictError(group, directory, async () => {
+      await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), {
+        format: 'pt',
+      })
+      const content = gpt2Config(options, recipe.textEnds)
+      const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
+      await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
+    })
+    for (const name of copied) await copyFile(join(tokenizer!, name), join(directory, name))
   })
 }
 
@@ -140,10 +160,36 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   )
 }
 
-async function copyIfPresent(from: string, to: string): Promise<void> {
-  try {
-    await copyFile(from, to)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+/** @throws ERR_TSR_CHECKPOINT_PIECES when a parameter is missing, as with a stage without the others */
+function checkComplete(plan: readonly PlannedPiece[], options: CompleteGPTOptions): void {
+  const names = new Set(plan.map(({ name }) => name))
+  const missing = gptNames(options).filter((name) => !names.has(name))
+  if (missing.length === 0) return
+  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
+    tensor: missing[0]!,
+    problem: `no rank has it, nor ${missing.length - 1} others of the recipe; pass the group of all ranks that hold a part`,
+  })
+}
+
+/**
+ * The files to copy.
+ *
+ * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
+ */
+async function tokenizerIn(folder: string): Promise<readonly string[]> {
+  const isThere = async (name: string): Promise<boolean> =>
+    await access(join(folder, name)).then(
+      () => true,
+      () => false,
+    )
+  const found: string[] = []
+  for (const name of TOKENIZER_FILES) if (await isThere(name)) found.push(name)
+  if (found.length === 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'tokenizer',
+      value: folder,
+      expected: `a folder with files of a tokenizer, such as ${TOKENIZER_FILES[0]!}`,
+    })
   }
+  return (await isThere(GENERATION)) ? [...found, GENERATION] : found
 }

@@ -95,7 +95,7 @@ export type Generative = Module | Stages | Wrapper | Trained
  * const tokens = await generate(model, Buffer.from('The whale '), { maxTokens: 50, temperature: 0.8 })
  * console.log(Buffer.from(tokens).toString())
  *
- * @throws ERR_TSR_ARGUMENT for an empty prompt, a token that the model does not have, an invalid or
+ * @throws ERR_TSR_ARGUMENT for a text or an empty prompt, a token that the model does not have, an invalid or
  *   unknown option, or a model whose output is not [1, length, vocabulary]
  */
 export async function generate(
@@ -104,6 +104,13 @@ export async function generate(
   options: GenerateOptions = {},
 ): Promise<number[]> {
   const complete = readOptions(options)
+  if (typeof tokens === 'string') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'tokens',
+      value: 'a text',
+      expected: 'tokens, which are numbers; see loadTokenizer().encode(text), or Buffer.from(text)',
+    })
+  }
   if (tokens.length === 0) {
     const expected = 'at least one token'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'tokens', value: shown(tokens), expected })
@@ -198,7 +205,8 @@ async function inferAlone(
 }
 
 function isPipeline(model: unknown): model is Stages {
-  return typeof (model as Partial<Stages> | null)?.infer === 'function'
+  const { infer, modules } = (model as Partial<Stages> | null) ?? {}
+  return typeof infer === 'function' && Array.isArray(modules)
 }
 
 function isTrained(model: Generative): model is Trained {

@@ -2,8 +2,17 @@ import { readFile } from 'node:fs/promises'
 import { tsrError } from '@tsrun/core'
 import type { CompleteGPTOptions, GPTOptions } from '../nn/gpt.ts'
 
+/** The tokens with which texts begin and end; null: there are none. */
+export interface TextEnds {
+  readonly bos_token_id?: number | null
+  readonly eos_token_id?: number | readonly number[] | null
+}
+
+/** Both tokens of GPT-2. */
+const END_OF_TEXT = 50_256
+
 /** The keys of a `config.json` of GPT-2 that say what the model computes. Absent ones have defaults. */
-interface GPT2Config {
+interface GPT2Config extends TextEnds {
   readonly model_type?: string
   readonly vocab_size?: number
   readonly n_positions?: number
@@ -24,11 +33,13 @@ interface GPT2Config {
 const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 
 /**
- * The options of the `GPT` that a `config.json` of the Hugging Face Hub describes.
+ * What a `config.json` of the Hugging Face Hub says of a `GPT`: its options, and the ends of its texts.
  *
  * @throws ERR_TSR_PRETRAINED when it cannot be read, or describes a model that a `GPT` cannot compute
  */
-export async function readGPT2Config(path: string): Promise<GPTOptions> {
+export async function readGPT2Config(
+  path: string,
+): Promise<{ readonly options: GPTOptions; readonly textEnds: TextEnds }> {
   const refuse = (problem: string, cause?: unknown) =>
     tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
   let config: GPT2Config
@@ -51,7 +62,7 @@ export async function readGPT2Config(path: string): Promise<GPTOptions> {
   const [, problem] = problems.find(([isProblem]) => isProblem) ?? []
   if (problem !== undefined) throw refuse(problem)
   const { n_inner: hidden, tie_word_embeddings: tied = true } = config
-  return {
+  const options = {
     vocabulary: config.vocab_size ?? 50_257,
     block: config.n_positions ?? 1024,
     width: config.n_embd ?? 768,
@@ -61,11 +72,25 @@ export async function readGPT2Config(path: string): Promise<GPTOptions> {
     ...(typeof hidden === 'number' && { hidden }),
     tied,
   }
+  const { bos_token_id: begin, eos_token_id: end } = config
+  const textEnds = {
+    ...(begin !== undefined && { bos_token_id: begin }),
+    ...(end !== undefined && { eos_token_id: end }),
+  }
+  return { options, textEnds }
 }
 
-/** The content of a `config.json` for a `GPT`, as `transformers` reads it. */
-export function gpt2Config(options: CompleteGPTOptions): Readonly<Record<string, unknown>> {
+/**
+ * The content of a `config.json` for a `GPT`, as `transformers` reads it.
+ *
+ * @param textEnds - default: those of GPT-2 if the vocabulary has them
+ */
+export function gpt2Config(
+  options: CompleteGPTOptions,
+  textEnds: TextEnds = {},
+): Readonly<Record<string, unknown>> {
   const { vocabulary, block, width, layers, heads, hidden, epsilon, tied, deviation } = options
+  const end = vocabulary > END_OF_TEXT ? END_OF_TEXT : null
   return {
     architectures: ['GPT2LMHeadModel'],
     model_type: 'gpt2',
@@ -79,12 +104,13 @@ export function gpt2Config(options: CompleteGPTOptions): Readonly<Record<string,
     layer_norm_epsilon: epsilon,
     initializer_range: deviation,
     tie_word_embeddings: tied,
-    // a GPT has no dropout, and no tokens for the beginning and the end unless the tokenizer has
+    // a GPT has no dropout
     resid_pdrop: 0,
     embd_pdrop: 0,
     attn_pdrop: 0,
-    bos_token_id: null,
-    eos_token_id: null,
+    bos_token_id: end,
+    eos_token_id: end,
+    ...textEnds,
     torch_dtype: 'float32',
   } satisfies GPT2Config & Record<string, unknown>
 }

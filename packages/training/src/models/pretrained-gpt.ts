@@ -2,12 +2,14 @@ import { join } from 'node:path'
 import { openModelFiles } from '../checkpoint/model-files.ts'
 import { fillFrom, gpt2Names } from '../checkpoint/pretrained.ts'
 import { GPT, gpt, type CompleteGPTOptions } from '../nn/gpt.ts'
-import { readGPT2Config } from './gpt2-config.ts'
+import { readGPT2Config, type TextEnds } from './gpt2-config.ts'
 
 /** A recipe for a `GPT` with weights from files; the parts of the model are read when they are built. */
 export interface PretrainedGPT {
   readonly layers: number
   readonly options: CompleteGPTOptions
+  /** The tokens with which texts begin and end, for `exportPretrained`. */
+  readonly textEnds: TextEnds
   build(): GPT
   slice(from: number, to: number): GPT
 }
@@ -26,7 +28,8 @@ export interface PretrainedGPT {
  * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
  */
 export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
-  const { layers, options } = gpt(await readGPT2Config(join(folder, 'config.json')))
+  const config = await readGPT2Config(join(folder, 'config.json'))
+  const { layers, options } = gpt(config.options)
   const files = await openModelFiles(folder)
   await files.close()
   const make = (range?: readonly [from: number, to: number]): GPT => {
@@ -35,5 +38,6 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
     fillFrom(files, model.parameters, gpt2Names())
     return model
   }
-  return { layers, options, build: () => make(), slice: (from, to) => make([from, to]) }
+  const { textEnds } = config
+  return { layers, options, textEnds, build: () => make(), slice: (from, to) => make([from, to]) }
 }

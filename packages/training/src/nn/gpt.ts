@@ -126,6 +126,16 @@ export class GPT implements Module {
   }
 }
 
+/** The names of the parameters of a whole `GPT`. */
+export function gptNames({ layers, tied }: Pick<CompleteGPTOptions, 'layers' | 'tied'>): string[] {
+  const both = (names: readonly string[]) =>
+    names.flatMap((name) => [`${name}.weight`, `${name}.bias`])
+  const block = both(['ln_1', 'attn.c_attn', 'attn.c_proj', 'ln_2', 'mlp.c_fc', 'mlp.c_proj'])
+  const blocks = Array.from({ length: layers }, (_, i) => block.map((name) => `h.${i}.${name}`))
+  const head = tied ? [] : ['lm_head.weight']
+  return ['wte.weight', 'wpe.weight', ...blocks.flat(), ...both(['ln_f']), ...head]
+}
+
 /** The options of a `GPT`, complete. */
 export type CompleteGPTOptions = Omit<ReturnType<typeof readOptions>, 'range'>
 

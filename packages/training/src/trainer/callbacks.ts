@@ -59,7 +59,7 @@ export interface EarlyStoppingOptions {
 /**
  * Ends the training when an evaluation has not improved for some time.
  *
- * @throws ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_ARGUMENT; also from the first evaluation when its accuracy is not a number
  */
 export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
   const { patience, minDelta, metric } = readStopping(options)
@@ -67,6 +67,13 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
   let waited = 0
   return {
     onEvaluate(info) {
+      if (metric === 'accuracy' && Number.isNaN(info.accuracy)) {
+        throw tsrError('ERR_TSR_ARGUMENT', {
+          name: 'metric of earlyStopping',
+          value: 'accuracy, which is not a number here',
+          expected: "'loss', unless labels are classes (int32)",
+        })
+      }
       const value = metric === 'loss' ? info.loss : -info.accuracy
       if (value < best - minDelta) {
         best = value
@@ -182,7 +189,7 @@ export interface FindRateOptions {
 }
 
 export interface FoundRate {
-  /** The rate at which the loss falls fastest, divided by 10: a rate to begin with. */
+  /** The rate at which the loss falls fastest, divided by 10, but not below `from`: one to begin with. */
   readonly suggestion: number
   /** The smoothed loss at each rate that was tried. It ends where the loss is four times the smallest. */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]
@@ -214,7 +221,7 @@ export async function findRate(
       smallest = Math.min(smallest, value)
       curve.push({ rate, loss: value })
     }
-    return { suggestion: steepest(curve) / 10, curve }
+    return { suggestion: Math.max(from, steepest(curve) / 10), curve }
   })
 }
 
