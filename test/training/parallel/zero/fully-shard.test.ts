@@ -25,8 +25,17 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-const replicas = (size: number, training: Training, options: FullyShardOptions) =>
-  runWorld({ size, seed: 1 }, (group) => trainReplica(group, training, options))
+const references = new Map<string, Promise<Trace[]>>()
+
+/** What dataParallel makes of the same, computed once for all stages. */
+function replicas(size: number, training: Training, options: FullyShardOptions): Promise<Trace[]> {
+  const key = JSON.stringify([size, training, options]) + String(training.optimizer)
+  const trained =
+    references.get(key) ??
+    runWorld({ size, seed: 1 }, (group) => trainReplica(group, training, options))
+  references.set(key, trained)
+  return trained
+}
 
 const sharded = (size: number, training: Training, options: FullyShardOptions) =>
   runWorld({ size, seed: 2 }, (group) => trainSharded(group, group, training, options))
