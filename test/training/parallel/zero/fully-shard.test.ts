@@ -11,7 +11,7 @@ const optimizers = {
   Adam: () => new Adam({ learningRate: 0.01 }),
   AdamW: () => new AdamW({ learningRate: 0.01, weightDecay: 0.1, withoutDecay: ['**.bias'] }),
 }
-const STEPS = 10
+const STEPS = 6
 
 const stages = [
   { stage: 1 },
