@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { crossEntropy, record, tf, type Module, type Optimizer, type Tensor } from '@tsrun/training'
 
 export type Values = Record<string, Float32Array>
@@ -71,6 +72,11 @@ export function values(tensors: ReadonlyMap<string, Tensor>): Values {
 
 export function parameterValues(module: Pick<Module, 'parameters'>): Values {
   return Object.fromEntries(module.parameters.map(({ name, value }) => [name, copy(value)]))
+}
+
+/** As `toEqual`, which takes long for arrays of many numbers; only a failure is worth that. */
+export function expectSame(found: unknown, wanted: unknown): void {
+  if (!isDeepStrictEqual(found, wanted)) expect(found).toEqual(wanted)
 }
 
 /** Largest excess of |a - b| over atol + rtol |b|; at most 0 when all are close. */

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { Adam, AdamW, loadBackend, SGD, tf, type FullyShardOptions } from '@tsrun/training'
-import { excess } from '../support/reference.ts'
+import { excess, expectSame } from '../support/reference.ts'
 import { trainReplica, trainSharded, type Trace, type Training } from './support/training.ts'
 
 jest.setTimeout(120_000)
@@ -55,14 +55,14 @@ describe.each(stages)('fullyShard with %j', (how) => {
       const before = tf.memory().numTensors
       const training = { steps: STEPS, optimizer: optimizers[name] }
       const wanted = await replicas(size, training, options)
-      expect(await sharded(size, training, { ...options, ...how })).toEqual(wanted)
+      expectSame(await sharded(size, training, { ...options, ...how }), wanted)
       expect(tf.memory().numTensors).toBe(before)
     },
   )
 
   it('accumulates the same bits as dataParallel', async () => {
     const training = { steps: 3, optimizer: optimizers.SGD, passes: 3 }
-    expect(await sharded(2, training, how)).toEqual(await replicas(2, training, {}))
+    expectSame(await sharded(2, training, how), await replicas(2, training, {}))
   })
 
   it.each([{}, { wire: 'bfloat16' }] as const)(
@@ -77,7 +77,7 @@ describe.each(stages)('fullyShard with %j', (how) => {
       const [wanted] = await replicas(4, training, options)
       const close = 'wire' in options ? 2 ** -4 : 1e-5
       for (const { parameters } of ranks) {
-        expect(parameters).toEqual(ranks[0]!.parameters)
+        expectSame(parameters, ranks[0]!.parameters)
         for (const [step, values] of parameters.entries()) {
           const over = excess(values, wanted!.parameters[step]!, close, close / 10)
           expect(over).toBeLessThanOrEqual(0)
