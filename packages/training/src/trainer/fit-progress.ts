@@ -29,6 +29,20 @@ export class FitProgress {
     this.#facts = facts
   }
 
+  /** @param path - of the checkpoint that the training goes on from */
+  resumed(path: string): void {
+    if (!this.#isOn) return
+    const { first, steps } = this.#facts
+    const left = first >= steps ? ', where nothing is left to train' : ''
+    this.#output.log(`goes on after step ${first} from ${path}${left}`)
+  }
+
+  /** @param by - a signal, or `callback` */
+  stopped(by: string, step: number): void {
+    if (!this.#isOn) return
+    this.#output.log(`stopped by ${by === 'callback' ? 'a callback' : by} after step ${step}`)
+  }
+
   step(info: StepInfo): void {
     if (!this.#isOn) return
     this.#last = info

@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, flag, tsrError, where } from '@tsrun/core'
+import { anything, count, declareOptions, flag, shown, tsrError, where } from '@tsrun/core'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import type { Dataset } from '../data/dataset.ts'
@@ -7,7 +7,7 @@ import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { AnyBatch } from './batch.ts'
-import type { FitCallback, StepInfo } from './callbacks.ts'
+import { checkCallback, type FitCallback, type StepInfo } from './callbacks.ts'
 import { Interruption } from './interruption.ts'
 import { FitProgress } from './fit-progress.ts'
 import type { Trainer } from './trainer.ts'
@@ -136,16 +136,19 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
   const limit = options.steps ?? Infinity
   if (epochs === Infinity && limit === Infinity) throw endless()
-  if (options.resume === 'auto') await resume(run, source, saving)
+  const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
 
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
   const isFirst = run.rank === 0
   const progress = new FitProgress(options.progress && isFirst, {
-    ...{ steps: limit, first: run.steps, unit: options.unit, flops: options.flops },
+    ...{ first: run.steps, unit: options.unit, flops: options.flops },
+    steps: Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity)),
   })
+  if (resumed !== undefined) progress.resumed(resumed)
   const logs = isFirst ? options.log : []
   const callbacks = options.callbacks
+  callbacks.forEach(checkCallback)
   const interruption = new Interruption()
   let [end, smallest, saved]: [FitEnd | undefined, number, number | undefined] = [
     undefined,
@@ -194,6 +197,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         const step = await run.step(batch)
         const signal = await interruption.agree(run)
         losses.push(step.loss)
+        if (Number.isNaN(step.loss) && step.examples > 0) {
+          await pending?.done
+          throw tsrError('ERR_TSR_LOSS_NAN', { step: run.steps })
+        }
         const info: StepInfo = {
           ...step,
           step: run.steps,
@@ -225,6 +232,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     }
     if (end === undefined && evaluating?.every === undefined) await evaluate()
     end ??= 'complete'
+    if (end !== 'complete') progress.stopped(end, run.steps)
     if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
     await pending?.done
     const reason = end
@@ -246,6 +254,8 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface Source {
   /** The number of epochs that are complete. */
   readonly epoch: number
+  /** The number of batches that are left in so many epochs, if that is known. */
+  left?(epochs: number): number
   /** The batches that are left of this epoch. The epoch is complete when they are used up. */
   batches(): Batches
   state(): unknown
@@ -268,7 +278,17 @@ function sourceOf(
     )
   }
   if ('loadState' in data && 'state' in data) return loaderSource(data)
-  return iterableSource(data)
+  if (isIterable(data)) return iterableSource(data)
+  const expected = 'a data set, a loader, batches, or a function of the step'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
+}
+
+function isDataset(data: object): data is Dataset | Examples {
+  return 'readInputs' in data || isExamples(data)
+}
+
+function isIterable(data: object): data is Batches {
+  return Symbol.iterator in data || Symbol.asyncIterator in data
 }
 
 function loaderSource(loader: Loader): Source {
@@ -276,6 +296,11 @@ function loaderSource(loader: Loader): Source {
     get epoch() {
       return loader.epoch
     },
+    left: (epochs) =>
+      // A stream does not know its length.
+      'length' in loader
+        ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
+        : Infinity,
     batches: () => loader,
     state: () => loader.state(),
     loadState: (state) => {
@@ -323,19 +348,21 @@ function iterableSource(data: Batches): Source {
   }
 }
 
+/** @returns the checkpoint that the training goes on from, if there is one */
 async function resume(
   run: Trainer,
   source: Source,
   saving: { readonly directory: string } | undefined,
-): Promise<void> {
+): Promise<string | undefined> {
   if (saving === undefined) {
     const expected = 'save: { directory } beside it'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'resume', value: 'auto', expected })
   }
   const { directory } = saving
-  if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return
-  const { data } = await run.load(directory)
+  if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return undefined
+  const { data, path } = await run.load(directory)
   await source.loadState(data)
+  return path
 }
 
 function evaluationData(
@@ -344,11 +371,9 @@ function evaluationData(
 ): Batches {
   if (typeof data === 'function') return data()
   if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
-  return data
-}
-
-function isDataset(data: object): data is Dataset | Examples {
-  return 'readInputs' in data || isExamples(data)
+  if (isIterable(data)) return data
+  const expected = 'a data set, batches, or a function that makes them'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
 }
 
 function endless(): Error {

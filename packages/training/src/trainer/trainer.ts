@@ -1,18 +1,19 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadBackend } from '../backend/load.ts'
 import { loadCheckpoint, type LoadedCheckpoint } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { summedCrossEntropy } from '../nn/cross-entropy.ts'
+import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
 import type { Loss } from '../nn/loss.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
-import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import { isTensor, type Batch } from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
@@ -20,9 +21,9 @@ import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
-import { tf } from '../tfjs/tfjs.ts'
-import { adaptModel, restoreModel, type TrainableModel } from './adapt.ts'
-import { batchOf, isBatch, type AnyBatch } from './batch.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
+import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import { fit, type Batches, type FitData, type FitOptions, type FitResult } from './fit.ts'
 import { layoutOf, type Layout } from './layout.ts'
@@ -75,6 +76,14 @@ export async function trainer(
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
   const adapted = adaptModel(model)
+  if (endsInSoftmax(model) && (checked.loss === undefined || checked.loss === crossEntropy)) {
+    const expected = 'one that ends in scores, as cross-entropy has its own softmax'
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'model',
+      value: 'one that ends in softmax',
+      expected,
+    })
+  }
   if (!isBackendLoaded()) await loadBackend()
   const layout = await layoutOf(checked.mesh)
   const { pp, tp } = layout
@@ -242,6 +251,7 @@ export class Trainer {
     if (learningRate !== undefined && optimizer !== undefined) {
       optimizer.learningRate = learningRate(this.#steps)
     }
+    checkShare(batch, this.share)
     const own = batchOf(batch)
     const examples = sizeOf(own)
     const row = batch.row ?? this.share[0] * examples
@@ -274,6 +284,31 @@ export class Trainer {
     }
     ;[loss, correct, examples] = await this.sum(loss, correct, examples)
     return { loss: loss / examples, correct, accuracy: correct / examples, examples }
+  }
+
+  /**
+   * Computes the model's outputs for inputs without labels, as in an evaluation. All ranks call it;
+   * those of one replica pass the same inputs.
+   *
+   * @param inputs - [rows, ...]: a tensor, which stays the caller's, or nested arrays of numbers
+   * @returns the outputs [rows, ...] on each rank, which the caller disposes. With layers that ranks share
+   *   (`tp`), they are what the last layer gives this rank
+   *
+   * @example
+   * const scores = await run.predict([pixels])
+   * const digit = scores.argMax(-1).dataSync()[0]
+   */
+  async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
+    const x = tf.keep(isTensor(inputs) ? tf.clone(inputs) : tf.tensor(inputs))
+    try {
+      const { values, shape, dtype } = await this.#core.infer(x, async (outputs) => ({
+        values: await outputs.data(),
+        ...{ shape: outputs.shape, dtype: outputs.dtype },
+      }))
+      return tf.keep(tf.tensor(values, shape, dtype))
+    } finally {
+      x.dispose()
+    }
   }
 
   /**
