@@ -22,7 +22,7 @@ import {
   reduceScatterBandwidth,
 } from './lib/bandwidth.ts'
 import { choice, count, joinOver, readFlags, transport } from './lib/flags.ts'
-import { grouped, printResult, Progress } from './lib/output.ts'
+import { grouped, printResult } from './lib/output.ts'
 
 const MI = 2 ** 20
 const LECTURE = 100 * MI
@@ -59,7 +59,6 @@ if (rank === 0 && elements === fitting && elements < LECTURE) {
 }
 if (device !== 'none') await loadBackend(device satisfies BackendName)
 
-const progress = new Progress()
 const output = group.alloc('float32', elements)
 const allReduceSeconds = await measure('all_reduce', output, output, () => {
   group.allReduceSync(output)
@@ -115,7 +114,7 @@ async function measure(
     if (rank === 0) {
       const which = i === 0 ? 'warm-up' : `run ${i} of ${repeats}`
       const what = `${name} of ${grouped(elements)} elements`
-      progress.log(`${what}: ${which} took ${(time * 1000).toFixed(1)} ms`)
+      console.log(`${what}: ${which} took ${(time * 1000).toFixed(1)} ms`)
     }
   }
   tensor?.dispose()

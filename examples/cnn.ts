@@ -11,7 +11,8 @@
 import { destroyProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
-import { grouped, percent, printResult, Progress } from './lib/output.ts'
+import { printResult } from './lib/output.ts'
+import { Speed } from './lib/speed.ts'
 
 const { Conv2d, Dropout, Flatten, Linear, MaxPool2d, moduleOf, Sequential, tf } = training
 const flags = readFlags({
@@ -40,40 +41,24 @@ const model = new Sequential({
   fc2: new Linear({ name: 'fc2', inputs: 128, outputs: 10, seed }),
 })
 const train = training.mnist({ split: 'train' })
-const test = training.mnist({ split: 'test' })
 const steps = Math.ceil(Math.min(flags.images, train.size) / batch)
 const total = epochs * steps
 const run = await training.trainer(model, {
   optimizer: new training.Adam(),
   learningRate: training.warmupCosine({ peak: flags.lr, warmup: Math.min(50, total), total }),
 })
-const { share } = run
+const speed = new Speed()
+const { losses, evaluations } = await run.fit(train, {
+  ...{ batch, seed, steps: total },
+  evaluate: { data: training.mnist({ split: 'test' }), every: steps },
+  callbacks: [speed],
+})
 
-const progress = new Progress()
-let [accuracy, speed, loss] = [0, 0, 0]
-for (let epoch = 0; epoch < epochs; epoch++) {
-  const begin = performance.now()
-  let [sum, seen] = [0, 0]
-  for (const examples of training.batches(train, { batch, seed, epoch, share })) {
-    if (run.steps === (epoch + 1) * steps) break
-    const step = await run.step(examples)
-    sum += step.loss * step.examples
-    seen += step.examples
-    speed = seen / ((performance.now() - begin) / 1000)
-    if (run.rank === 0) {
-      progress.update(() => `step ${run.steps}/${total}  ${grouped(speed)} images/s`)
-    }
-  }
-  loss = sum / seen
-  const evaluation = training.batches(test, { batch: 1000, shuffle: false, share })
-  ;({ accuracy } = await run.evaluate(evaluation))
-  if (run.rank === 0) {
-    progress.log(
-      `epoch ${epoch + 1}/${epochs}  loss ${loss.toFixed(4)}  ` +
-        `test accuracy ${percent(accuracy, 2)}  ${grouped(speed)} images/s`,
-    )
-  }
+if (run.rank === 0) {
+  const loss = losses.slice(-steps).reduce((sum, each) => sum + each, 0) / steps
+  const { accuracy } = evaluations.at(-1)!
+  const ranks = run.layout.world.size
+  printResult({ ranks, loss, accuracy, imagesPerSecond: speed.examplesPerSecond })
 }
-if (run.rank === 0) printResult({ ranks: share[1], loss, accuracy, imagesPerSecond: speed })
 run.dispose()
 await destroyProcessGroup()

@@ -18,7 +18,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
+import { initProcessGroup, newGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags, text } from './lib/flags.ts'
 import { printResult } from './lib/output.ts'
@@ -36,78 +36,33 @@ const flags = readFlags({
   lr: positive(0.02),
 })
 const { batch, every, hidden, lr: learningRate, seed, steps } = flags
-const LAYERS = 4
 
 const world = await initProcessGroup()
-await training.loadBackend()
 const { rank, size } = world
-const images = training.mnist({ split: 'train' })
 
-interface Layout {
-  readonly pp: number
-  readonly tp: number
-}
-
-/** The layers [from, to), cut over the ranks of `tp`: alternately by columns and by rows. */
-function sharedModel(tp: Parameters<typeof training.parallelize>[2]) {
-  const whole = training.shardedMLP({ layers: LAYERS, hidden, seed })
-  const style = (layer: number) =>
-    layer % 2 === 0 ? training.columnParallel() : training.rowParallel()
-  const slice = (from: number, to: number) => {
-    const layers = Array.from({ length: to - from }, (_, i) => from + i)
-    const plan = Object.fromEntries(layers.map((layer) => [`layers.${layer}`, style(layer)]))
-    return tp.size === 1
-      ? whole.slice(from, to)
-      : training.parallelize(whole.slice(from, to), plan, tp)
-  }
-  return { layers: LAYERS, slice }
-}
-
-/** Trains up to step `until` from the newest checkpoint, or from the start. Returns the losses. */
-async function train(directory: string, { pp, tp }: Layout, until: number) {
-  const dp = size / pp / tp
-  const mesh = await initDeviceMesh({ dp, pp, tp }, world)
-  const pipe = training.pipeline(sharedModel(mesh.tp), mesh.pp, { microbatches: 2 * pp })
-  const replica = await training.dataParallel(pipe, mesh.dp)
-  const optimizer = new training.SGD({ learningRate, momentum: 0.9 })
-  const loader = training.dataLoader(images, { batch, seed, share: [mesh.dp.rank, dp] })
-  const state = { model: pipe, optimizer }
-
-  let from = 0
-  if ((await training.latestCheckpoint(directory, world)) !== undefined) {
-    const { step, data } = await training.loadCheckpoint(directory, state, world)
-    loader.loadState(data as training.LoaderState)
-    from = step
-  }
-  const losses: number[] = []
-  let saved: training.SavedCheckpoint | undefined
-  for (const examples of batchesOf(loader, until - from)) {
-    const { loss, gradients } = await pipe.forwardBackward(examples)
-    for (const parameter of pipe.parameters) {
-      replica.onGradient(parameter, gradients.get(parameter.name)!)
-    }
-    optimizer.step(pipe.parameters, await replica.gradients())
-    const mean = Float64Array.of(loss)
-    await mesh.dp.allReduce(mean, { op: 'avg' })
-    const step = from + losses.push(mean[0]!)
-    if (step % every === 0 || step === until) {
-      saved = await training.saveCheckpoint(
-        directory,
-        { ...state, step, data: loader.state(), seeds: { weights: seed } },
-        world,
-        { keep: 2, background: true },
-      )
-    }
-  }
-  await saved?.done
-  replica.dispose()
-  pipe.dispose()
-  if (rank === 0) {
-    console.log(
-      `dp ${dp} x pp ${pp} x tp ${tp}: steps ${from} to ${until - 1}, ${described(losses)}`,
-    )
-  }
-  return { from, losses }
+/** Trains up to step `until`. */
+async function train(
+  mesh: NonNullable<training.TrainerOptions['mesh']>,
+  until: number,
+  options: training.FitOptions,
+) {
+  const run = await training.trainer(training.shardedMLP({ layers: 4, hidden, seed }), {
+    mesh,
+    plan: {
+      'layers.0': training.columnParallel(),
+      'layers.1': training.rowParallel(),
+      'layers.2': training.columnParallel(),
+      'layers.3': training.rowParallel(),
+    },
+    optimizer: new training.SGD({ learningRate, momentum: 0.9 }),
+  })
+  const images = training.mnist({ split: 'train' })
+  const { losses, ...end } = await run.fit(images, { batch, seed, steps: until, ...options })
+  const { dp, pp, tp } = run.layout
+  run.dispose()
+  const from = end.steps - losses.length
+  const layout = `dp ${dp.size} x pp ${pp.size} x tp ${tp.size}`
+  return { from, until: end.steps, losses, layout }
 }
 
 function described(losses: readonly number[]): string {
@@ -115,63 +70,38 @@ function described(losses: readonly number[]): string {
   return `loss ${losses[0]!.toFixed(4)} to ${losses.at(-1)!.toFixed(4)}`
 }
 
-/** The next batches, over as many epochs as necessary. */
-function* batchesOf(loader: training.Loader, count: number) {
-  for (let left = count; left > 0;) {
-    for (const examples of loader) {
-      yield examples
-      if (--left === 0) break
-    }
-  }
-}
-
-/** The same steps in one process, without a stop. */
-function trainAlone(until: number): number[] {
-  const model = training.shardedMLP({ layers: LAYERS, hidden, seed }).build()
-  const optimizer = new training.SGD({ learningRate, momentum: 0.9 })
-  const loader = training.dataLoader(images, { batch, seed })
-  const one = training.tf.scalar(1)
-  return Array.from(batchesOf(loader, until), ({ inputs, labels }) => {
-    const [x, y] = [inputs(), labels()]
-    const outputs = training.recordModule(model, x, { needsInputGradient: false })
-    const loss = training.recordLoss(training.crossEntropy, outputs.value, y)
-    const dy = loss.backward(one, () => undefined)!
-    const gradients = new Map<string, training.Tensor>()
-    outputs.backward(dy, training.sumInto(gradients))
-    optimizer.step(model.parameters, gradients)
-    const [value] = loss.value.dataSync()
-    outputs.dispose()
-    loss.dispose()
-    training.tf.dispose([x, y, dy])
-    return value!
-  })
-}
-
 const isOwn = flags.directory === ''
-const [own] = await world.allGatherObject(
-  isOwn && rank === 0 ? await mkdtemp(join(tmpdir(), 'tsrun-continue-')) : '',
-)
-const directory = isOwn ? own! : flags.directory
+const directory = isOwn
+  ? await world.broadcastObject(
+      rank === 0 ? await mkdtemp(join(tmpdir(), 'tsrun-continue-')) : '',
+      0,
+    )
+  : flags.directory
 const jobs = isOwn
   ? [
-      { pp: size % 2 === 0 ? 2 : 1, tp: 1, until: Math.ceil(steps / 2) },
-      { pp: 1, tp: size, until: steps },
+      { mesh: { dp: -1, pp: size % 2 === 0 ? 2 : 1 }, steps: Math.ceil(steps / 2) },
+      { mesh: { tp: size }, steps },
     ]
-  : [{ pp: flags.pp, tp: flags.tp, until: flags.stop === 0 ? steps : flags.stop }]
+  : [{ mesh: { dp: -1, pp: flags.pp, tp: flags.tp }, steps: flags.stop || steps }]
 
 const losses = new Map<number, number>()
-let from = 0
-for (const { until, ...layout } of jobs) {
-  const trained = await train(directory, layout, until)
-  from = trained.from
-  for (const [i, loss] of trained.losses.entries()) losses.set(from + i, loss)
+let [from, until] = [0, 0]
+for (const job of jobs) {
+  // From the newest checkpoint, or from the start.
+  const save = { directory, every, keep: 2 }
+  const part = await train(job.mesh, job.steps, { save, resume: 'auto' })
+  ;({ from, until } = part)
+  for (const [i, loss] of part.losses.entries()) losses.set(from + i, loss)
+  if (rank === 0) {
+    console.log(`${part.layout}: steps ${from} to ${until - 1}, ${described(part.losses)}`)
+  }
 }
 if (rank === 0) {
-  const alone = trainAlone(jobs.at(-1)!.until)
-  const differences = Array.from(losses, ([step, loss]) => Math.abs(loss - alone[step]!))
+  const alone = await train(await newGroup([0]), until, { progress: false })
+  const differences = Array.from(losses, ([step, loss]) => Math.abs(loss - alone.losses[step]!))
   const difference = Math.max(0, ...differences)
   console.log(`largest difference from training without a stop: ${difference.toExponential(1)}`)
-  printResult({ ranks: size, from, until: jobs.at(-1)!.until, loss: alone.at(-1)!, difference })
+  printResult({ ranks: size, from, until, loss: alone.losses.at(-1)!, difference })
 }
 await world.barrier()
 if (isOwn && rank === 0) await rm(directory, { recursive: true })

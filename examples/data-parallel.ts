@@ -11,6 +11,7 @@
 import * as training from '@tsrun/training'
 import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
+import { Speed } from './lib/speed.ts'
 
 const flags = readFlags({
   epochs: count(1),
@@ -30,29 +31,18 @@ const run = await training.trainer(training.shardedMLP({ layers: 16, seed }), {
   wire: flags.wire,
 })
 const train = training.mnist({ split: 'train' })
-const test = training.mnist({ split: 'test' })
 const steps = epochs * Math.ceil(Math.min(flags.images, train.size) / batch)
-
-let [images, waited, milliseconds] = [0, 0, 0]
-const begin = performance.now()
+const speed = new Speed()
 const { evaluations } = await run.fit(train, {
   ...{ batch, seed, steps },
-  evaluate: { data: test },
-  callbacks: [
-    {
-      onStep: (step) => {
-        images += step.examples
-        waited += step.waited
-        milliseconds = performance.now() - begin
-      },
-    },
-  ],
+  evaluate: { data: training.mnist({ split: 'test' }) },
+  callbacks: [speed],
 })
 
 if (run.rank === 0) {
   const { accuracy } = evaluations.at(-1)!
   const { collectives, bytes } = run.traffic ?? { collectives: 0, bytes: 0 }
-  const [imagesPerSecond, exposed] = [images / (milliseconds / 1000), waited / milliseconds]
+  const { examplesPerSecond: imagesPerSecond, exposed } = speed
   console.log(
     `test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s  ` +
       `${percent(exposed)} of the time waiting for gradients`,

@@ -10,13 +10,14 @@
 // The same network is trained both ways on the same digits. At the end, all parameters must be bitwise
 // identical.
 
+import { createHash } from 'node:crypto'
 import { formatTable } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { choice, count, endWith, integer, positive, readFlags } from './lib/flags.ts'
+import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
 import { grouped, printResult } from './lib/output.ts'
+import { Speed } from './lib/speed.ts'
 
-const { tf } = training
 const flags = readFlags({
   stage: choice(['1', '2', '3'] as const, '3'),
   steps: count(10),
@@ -28,94 +29,53 @@ const flags = readFlags({
 })
 const stage = Number(flags.stage) as training.ZeroStage
 
+const { batch, hidden, layers, seed, steps } = flags
+
 const group = await initProcessGroup()
 await training.loadBackend()
 const { rank, size } = group
-if (flags.batch < size)
-  endWith(`--batch ${flags.batch} is smaller than the number of ranks, ${size}`)
-const one = tf.scalar(1)
 
-const build = () => {
-  const { layers, hidden, seed } = flags
-  return training.shardedMLP({ layers, hidden, seed }).build()
-}
+/** Trains data parallel, with the state on each rank (`zero` 0) or sharded. */
+async function train(zero: 0 | training.ZeroStage) {
+  const model = training.shardedMLP({ layers, hidden, seed }).build()
+  const layerSizes = model.layers.map(({ parameters }) =>
+    parameters.reduce((sum, { value }) => sum + value.size, 0),
+  )
+  const optimizer = new training.Adam({ learningRate: flags.lr })
+  const run = await training.trainer(model, {
+    ...{ mesh: group, zero, optimizer, bucketBytes: 2 ** 18, firstBucketBytes: 2 ** 18 },
+    // The sum over more than two ranks depends on the order.
+    deterministic: true,
+  })
+  const speed = new Speed()
+  const images = training.mnist({ split: 'train' })
+  const { losses } = await run.fit(images, { batch, seed, steps, callbacks: [speed] })
 
-interface Pass {
-  readonly value: training.Tensor
-  readonly backward: (outputGradient: training.Tensor) => unknown
-  readonly dispose: () => void
-}
-
-/** Runs `step` for each batch. Returns the losses of this rank and the milliseconds per step. */
-async function train(
-  record: (x: training.Tensor) => Pass | Promise<Pass>,
-  step: () => Promise<void>,
-) {
-  const losses: number[] = []
-  const train = training.mnist({ split: 'train' })
-  const options = { batch: flags.batch, seed: flags.seed, share: [rank, size] } as const
-  const begin = performance.now()
-  for (const { inputs, labels } of training.batches(train, options)) {
-    const [x, y] = [inputs(), labels()]
-    const outputs = await record(x)
-    const loss = training.recordLoss(training.crossEntropy, outputs.value, y)
-    const outputGradient = loss.backward(one, () => undefined)!
-    await outputs.backward(outputGradient)
-    losses.push(loss.value.dataSync()[0]!)
-    outputs.dispose()
-    loss.dispose()
-    tf.dispose([x, y, outputGradient])
-    await step()
-    if (losses.length === flags.steps) break
+  let optimizerBytes = 0
+  for (const { values } of (await optimizer.state()).values()) {
+    for (const { byteLength } of Object.values(values)) optimizerBytes += byteLength
   }
-  return { losses, milliseconds: (performance.now() - begin) / losses.length }
+  const bytes = (run.memory?.peak ?? 0) + optimizerBytes
+  // Gathers the whole network, so this comes after the peak of the memory was read.
+  const digest = await run.gathered(() => {
+    const hash = createHash('sha256')
+    for (const { value } of model.parameters) hash.update(value.dataSync())
+    return hash.digest('hex')
+  })
+  const { traffic = { collectives: 0, bytes: 0 } } = run
+  run.dispose()
+  optimizer.dispose()
+  const milliseconds = (1000 * batch) / speed.examplesPerSecond
+  return { layerSizes, losses, digest, bytes, optimizerBytes, traffic, milliseconds }
 }
 
-// The sum over more than two ranks depends on the order.
-const options = { deterministic: true, bucketBytes: 2 ** 18, firstBucketBytes: 2 ** 18 }
-
-const whole = build()
-const replica = await training.dataParallel(whole, group, options)
-const wholeOptimizer = new training.Adam({ learningRate: flags.lr })
-const replicated = await train(
-  (x) => {
-    const recording = training.recordModule(whole, x, { needsInputGradient: false })
-    return { ...recording, backward: (dy) => recording.backward(dy, replica.onGradient) }
-  },
-  async () => {
-    wholeOptimizer.step(whole.parameters, await replica.gradients())
-  },
-)
-
-const model = build()
-const layerSizes = model.layers.map(({ parameters }) =>
-  parameters.reduce((sum, { value }) => sum + value.size, 0),
-)
+const replicated = await train(0)
+const sharded = await train(stage)
+const { bytes, optimizerBytes, layerSizes } = sharded
 const parameters = layerSizes.reduce((sum, length) => sum + length, 0)
-const sharded = await training.fullyShard(model, group, { ...options, stage })
-const optimizer = new training.Adam({ learningRate: flags.lr })
-const shared = await train(
-  (x) => sharded.record(x),
-  async () => {
-    await sharded.step(optimizer, await sharded.gradients())
-  },
-)
-
-let optimizerBytes = 0
-for (const { values } of (await optimizer.state()).values()) {
-  for (const { byteLength } of Object.values(values)) optimizerBytes += byteLength
-}
-const bytes = sharded.memory.peak + optimizerBytes
-
-// Gathers the whole network, so this comes after the peak of the memory was read.
-await sharded.gather()
-const bits = (module: training.Module) =>
-  module.parameters.map(({ value }) => Buffer.from(value.dataSync().buffer))
-const [wanted, found] = [bits(whole), bits(model)]
 const equal =
-  wanted.every((values, i) => values.equals(found[i]!)) &&
-  replicated.losses.every((loss, i) => loss === shared.losses[i])
-sharded.release()
+  sharded.digest === replicated.digest &&
+  sharded.losses.every((loss, step) => loss === replicated.losses[step])
 
 const formula = (of: 0 | training.ZeroStage) =>
   training.stateBytes(of, { parameters, ranks: size, gathered: Math.max(...layerSizes) })
@@ -144,7 +104,7 @@ if (rank === 0) {
   console.log(`${collectives} collectives of ${grouped(sent)} bytes per step`)
   console.log(
     `${replicated.milliseconds.toFixed(0)} ms per step with data parallelism, ` +
-      `${shared.milliseconds.toFixed(0)} ms sharded`,
+      `${sharded.milliseconds.toFixed(0)} ms sharded`,
   )
   const isEqual = ranks.every((each) => each.equal)
   console.log(isEqual ? 'the parameters are bitwise identical' : 'the parameters DIFFER')
@@ -159,6 +119,4 @@ if (rank === 0) {
     traffic: sent,
   })
 }
-sharded.dispose()
-replica.dispose()
 await group.destroy()

@@ -6,16 +6,19 @@
 //   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that split every sequence)
 //   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (both)
 //   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that shard gradients and AdamW's state)
+//   npx tsrun --nproc 4 examples/gpt.ts --log runs      (with metrics and the text for TensorBoard)
 //   node --import tsx examples/gpt.ts                   (the same script in one process)
 //
 // On every mesh, the ranks draw the same batches, start from the same weights and reach the same loss as
-// a single process. The ranks that the flags leave over are replicas.
+// a single process, and at the end they write a text together. The ranks that the flags leave over are
+// replicas.
 
-import { initDeviceMesh, initProcessGroup } from '@tsrun/distributed'
+import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { drawCurve, grouped, percent, printResult } from './lib/output.ts'
-import { fillWholeModel, measurePeak, meshProblem, sampleText } from './lib/gpt-run.ts'
+import { measurePeak, meshProblem } from './lib/gpt-run.ts'
+import { Speed } from './lib/speed.ts'
 
 const flags = readFlags({
   // 0: all remaining ranks.
@@ -24,7 +27,7 @@ const flags = readFlags({
   tp: count(1),
   cp: count(1),
   between: choice(['replicated', 'sequence'] as const, 'replicated'),
-  zero: choice(['0', '1', '2'] as const, '0'),
+  zero: choice(['0', '1', '2', '3'] as const, '0'),
   steps: count(200),
   batch: count(8),
   block: count(64),
@@ -42,24 +45,17 @@ const flags = readFlags({
 const { batch, block, layers, heads, width, seed, steps } = flags
 
 const world = await initProcessGroup()
-await training.loadBackend()
 const { pp, tp, cp } = flags
 const dp = flags.dp || Math.max(1, Math.floor(world.size / (pp * cp * tp)))
 const problem = meshProblem({ ...flags, dp }, world.size)
 if (problem !== undefined) endWith(problem)
-const mesh = await initDeviceMesh({ dp, pp, cp, tp })
-// All ranks that have the same layers and process different tokens.
-const { world: averaged } = await mesh.get('dp', 'cp')
-// All ranks that hold one model together.
-const { world: sharing } = await mesh.get('pp', 'tp')
 
-const recipe = training.gpt({ layers, heads, width, block, seed })
-const run = await training.trainer(recipe, {
-  mesh,
+const run = await training.trainer(training.gpt({ layers, heads, width, block, seed }), {
+  mesh: { dp, pp, cp, tp },
   plan: training.gptPlan({ sequence: flags.between === 'sequence' }),
   schedule: flags.schedule,
   microbatches: flags.microbatches,
-  zero: ({ 0: 0, 1: 1, 2: 2 } as const)[flags.zero],
+  zero: ({ 0: 0, 1: 1, 2: 2, 3: 3 } as const)[flags.zero],
   clip: 1,
   optimizer: new training.AdamW({
     withoutDecay: ['**.bias', '**.ln_1.*', '**.ln_2.*', 'ln_f.*'],
@@ -71,50 +67,40 @@ const run = await training.trainer(recipe, {
     minimum: flags.lr / 10,
   }),
 })
-const options = {
-  batch,
-  block,
-  share: run.share,
-  positions: training.zigzagPositions(block, mesh.cp),
-}
 const book = training.mobyDick({ split: 'train' })
 const unseen = training.mobyDick({ split: 'validation' })
-// The first step also compiles, so it does not count.
-let [begin, seconds] = [0, 0]
+const positions = training.zigzagPositions(block, run.layout.cp)
+const options = { batch, block, share: run.share, positions }
+// Forward and backward take 6 operations for each weight and token, plus those of the attention.
+const weights = 12 * layers * width ** 2 + book.vocabulary * width
+const flops = block * (6 * weights + 12 * layers * width * block)
+const log = flags.log === '' ? [] : [training.tensorBoard(flags.log)]
+const speed = new Speed()
 const { losses, evaluations } = await run.fit(
   (step) => training.textBatch(book, step, { ...options, seed }),
   {
     steps,
     evaluate: { data: () => training.textBatches(unseen, { ...options, batch: 4 * batch }, 8) },
-    unit: { tokens: block },
-    log: flags.log === '' ? [] : [training.tensorBoard(flags.log)],
-    callbacks: [
-      {
-        onStep: ({ step }) => {
-          if (step === 1) begin = performance.now()
-          seconds = (performance.now() - begin) / 1000
-        },
-      },
-    ],
+    ...{ flops, log, unit: { tokens: block }, callbacks: [speed] },
   },
 )
-const tokensPerSecond = (Math.max(1, steps - 1) * batch * block) / seconds
-const { loss: validation, accuracy } = evaluations.at(-1)!
 const peak = await measurePeak(world)
 
-const whole = world.rank === 0 ? recipe.build() : undefined
-// One replica is enough.
-if (averaged.rank === 0) await fillWholeModel(whole, run.parameters, sharing)
-if (whole !== undefined) {
-  // Forward and backward take 6 operations for each weight and token, plus those of the attention.
-  const weights = whole.parameters
-    .filter(({ name }) => !/^w[tp]e/.test(name))
-    .reduce((sum, { value }) => sum + value.size, 0)
-  const mfu = (tokensPerSecond * (6 * weights + 12 * layers * width * block)) / peak
-  console.log(`\n${drawCurve(losses)}\n`)
-  if (flags.sample > 0) {
-    console.log(`${sampleText(whole, 'The whale ', { block, length: flags.sample, seed })}\n`)
+const prompt = 'The whale '
+const written = await training.generate(run, Buffer.from(prompt), {
+  ...{ maxTokens: flags.sample, temperature: 0.8, seed },
+})
+if (run.rank === 0) {
+  const sample = prompt + Buffer.from(written).toString()
+  for (const each of log) {
+    each.text('sample', sample, steps)
+    await each.close()
   }
+  const tokensPerSecond = speed.examplesPerSecond * block
+  const mfu = (speed.examplesPerSecond * flops) / peak
+  const { loss: validation, accuracy } = evaluations.at(-1)!
+  console.log(`\n${drawCurve(losses)}\n`)
+  if (flags.sample > 0) console.log(`${sample}\n`)
   console.log(
     `dp ${dp}, pp ${pp}, cp ${cp}, tp ${tp}: validation loss ${validation.toFixed(4)}, ` +
       `${grouped(tokensPerSecond)} tokens/s, ${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} ` +

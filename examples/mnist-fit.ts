@@ -11,7 +11,7 @@
 import { createHash } from 'node:crypto'
 import * as tfjs from '@tensorflow/tfjs'
 import { initProcessGroup } from '@tsrun/distributed'
-import { DistributedOptimizer, loadBackend, mnist, sampler, tf } from '@tsrun/training'
+import { batches, DistributedOptimizer, loadBackend, mnist, tf } from '@tsrun/training'
 import type { Dataset } from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
@@ -39,51 +39,37 @@ const model = tfjs.sequential({ layers: [layer(128, 'relu', 0), layer(10, 'softm
 model.compile({
   optimizer: new DistributedOptimizer(tf.train.sgd(flags.lr), group),
   loss: 'sparseCategoricalCrossentropy',
+  metrics: ['accuracy'],
 })
 
-/** Some examples in the form that `fit` takes. */
-function read(dataset: Dataset, indices: Int32Array): { x: tfjs.Tensor2D; y: tfjs.Tensor1D } {
-  const inputs = new Float32Array(indices.length * dataset.features)
-  const labels = new Int32Array(indices.length)
-  dataset.readInputs(indices, inputs)
-  dataset.readLabels(indices, labels)
-  const x = tfjs.tensor2d(inputs, [indices.length, dataset.features])
-  return { x, y: tfjs.tensor1d(labels, 'float32') }
+/** This rank's part of so many images, of which all ranks have equally many, and their labels. */
+function part(dataset: Dataset, images: number): [x: tfjs.Tensor, y: tfjs.Tensor] {
+  const batch = images - (images % size)
+  const [mine] = batches(dataset, { batch, seed: flags.seed, share: [rank, size] })
+  // This loss takes labels as float32.
+  return [mine!.inputs(), mine!.labels().toFloat()]
 }
 
 const train = mnist({ split: 'train' })
-const examples = Math.min(flags.images, train.size)
-const mine = sampler({ examples, rank, ranks: size, seed: flags.seed, dropLast: true })
-const { x, y } = read(train, mine.indices)
+const [x, y] = part(train, Math.min(flags.images, train.size))
 const options = { batchSize: Math.ceil(flags.batch / size), epochs: flags.epochs, verbose: 0 }
 const begin = performance.now()
 const { history } = await model.fit(x, y, options)
 const seconds = (performance.now() - begin) / 1000
-tfjs.dispose([x, y])
 
-/** The share of the test images that are read correctly. Each image is read by one of the ranks. */
-async function judge(): Promise<number> {
-  const test = mnist({ split: 'test' })
-  const part = read(test, sampler({ examples: test.size, rank, ranks: size }).indices)
-  const right = tfjs.tidy(() => {
-    const digits = tfjs.argMax(model.predict(part.x) as tfjs.Tensor, 1)
-    return tfjs.sum(tfjs.equal(digits, part.y)).dataSync()[0]!
-  })
-  tfjs.dispose([part.x, part.y])
-  const total = Float64Array.of(right)
-  await group.allReduce(total)
-  return total[0]! / test.size
-}
+const test = mnist({ split: 'test' })
+const [, right] = model.evaluate(...part(test, test.size), { batchSize: 1000 }) as tfjs.Scalar[]
+const means = Float64Array.of(history['loss']!.at(-1) as number, right!.dataSync()[0]!)
+await group.allReduce(means, { op: 'avg' })
+const [loss, accuracy] = means as unknown as [number, number]
 
-const accuracy = await judge()
 const hash = createHash('sha256')
 for (const weight of model.getWeights()) hash.update(weight.dataSync())
 const equalWeights = new Set(await group.allGatherObject(hash.digest('hex'))).size === 1
 if (rank === 0) {
-  const loss = history['loss']!.at(-1) as number
-  const imagesPerSecond = (mine.length * size * flags.epochs) / seconds
+  const imagesPerSecond = (x.shape[0] * size * flags.epochs) / seconds
   console.log(
-    `loss of rank 0 ${loss.toFixed(4)}  test accuracy ${percent(accuracy, 2)}  ` +
+    `loss ${loss.toFixed(4)}  test accuracy ${percent(accuracy, 2)}  ` +
       `${grouped(imagesPerSecond)} images/s  weights ${equalWeights ? 'equal' : 'DIFFER'} on all ranks`,
   )
   printResult({ ranks: size, accuracy, loss, equalWeights, imagesPerSecond })

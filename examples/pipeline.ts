@@ -12,12 +12,13 @@
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { ProgressLine } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
-import { grouped, percent, printResult, Progress } from './lib/output.ts'
+import { grouped, percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
   schedule: choice(training.scheduleNames, '1f1b'),
@@ -54,7 +55,7 @@ const train = firstOf(training.mnist({ split: 'train' }))
 const test = firstOf(training.mnist({ split: 'test' }))
 const [testBatch] = training.batches(test, { batch: test.size, shuffle: false })
 
-const progress = new Progress()
+const progress = new ProgressLine()
 const steps = Math.ceil(train.size / batch) * epochs
 let meter = new training.StepMeter(pipe.recorder)
 let done = 0

@@ -1,32 +1,4 @@
-// What examples print: progress, figures, a curve, and the line with their result.
-
-/** Milliseconds between two lines if there is no terminal, on which a line can be overwritten. */
-const LINE_EVERY = 3000
-const REDRAW_EVERY = 100
-
-/** Shows the progress: in one line that is overwritten on a terminal, otherwise in a line every few seconds. */
-export class Progress {
-  readonly #inPlace = process.stdout.isTTY
-  #shown = performance.now()
-  #open = false
-
-  /** @param describe - returns the text; called only if it is shown */
-  update(describe: () => string): void {
-    const now = performance.now()
-    if (now - this.#shown < (this.#inPlace ? REDRAW_EVERY : LINE_EVERY)) return
-    this.#shown = now
-    if (this.#inPlace) process.stdout.write(`\r${describe()}\x1b[K`)
-    else console.log(describe())
-    this.#open = this.#inPlace
-  }
-
-  /** Prints a line that stays. */
-  log(text: string): void {
-    if (this.#open) process.stdout.write('\r\x1b[K')
-    this.#open = false
-    console.log(text)
-  }
-}
+// What examples print: figures, a curve, and the line with their result.
 
 /** `95.5 %` */
 export function percent(share: number, digits = 1): string {

@@ -1,3 +1,6 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
@@ -31,6 +34,23 @@ describe('gpt.ts', () => {
     expect(alone.stdout).toContain('The whale ')
   })
 
+  it('writes its text for TensorBoard as well, from stages that have a part of the model each', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-gpt-'))
+    try {
+      const flags = ['--pp', '2', '--steps', '3', '--sample', '20', '--log', folder]
+      const { stdout } = await train(2, ...flags)
+      const [name, ...others] = readdirSync(folder)
+      expect(others).toEqual([])
+      const events = readFileSync(join(folder, name!), 'latin1')
+      for (const part of ['loss', 'evaluate/loss', 'sample', 'The whale ']) {
+        expect(events).toContain(part)
+      }
+      expect(stdout).toContain('The whale ')
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
   it('comes to the loss of one process with 4 ranks, however they share the work', async () => {
     const part = ['--steps', '50', '--sample', '0']
     const alone = await train(1, ...part)
@@ -55,6 +75,7 @@ describe('gpt.ts', () => {
       ['--pp', '2', '--tp', '2', '--between', 'sequence', '--schedule', 'zb-h1'],
       ['--cp', '2', '--tp', '2'],
       ['--dp', '2', '--tp', '2', '--zero', '2'],
+      ['--dp', '2', '--tp', '2', '--zero', '3'],
       ['--pp', '2', '--zero', '1'],
       ['--cp', '2', '--tp', '2', '--between', 'sequence'],
     ]) {

@@ -57,6 +57,7 @@ export {
   type Rules,
 } from './options.ts'
 export { createLogger, type Logger } from './logger.ts'
+export { ProgressLine } from './progress-line.ts'
 export {
   gpusAreHidden,
   libraryPath,

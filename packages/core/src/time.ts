@@ -23,16 +23,16 @@ export class Deadline {
 
   /** @param milliseconds - from now; Infinity for no deadline */
   static after(milliseconds: number): Deadline {
-    return new Deadline(performance.now() + milliseconds, milliseconds)
+    return new Deadline(monotonicNow() + milliseconds, milliseconds)
   }
 
   /** Milliseconds left, at least 0. */
   remaining(): number {
-    return Math.max(0, this.#at - performance.now())
+    return Math.max(0, this.#at - monotonicNow())
   }
 
   get expired(): boolean {
-    return performance.now() >= this.#at
+    return monotonicNow() >= this.#at
   }
 }
 

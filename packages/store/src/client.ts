@@ -6,6 +6,7 @@ import {
   Deadline,
   declareOptions,
   isTsrError,
+  monotonicNow,
   retry,
   text,
   tsrError,
@@ -68,7 +69,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
   const { host, port, token, timeout, signal, onProgress } = readOptions(options)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
-  const started = performance.now()
+  const started = monotonicNow()
   try {
     const socket = await retry(
       async () => await dial({ host, port, token, endpoint, deadline, signal }),
@@ -76,7 +77,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
         deadline,
         isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
         onFailure: (error, attempt) => {
-          const elapsed = performance.now() - started
+          const elapsed = monotonicNow() - started
           onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
         },
         ...(signal && { signal }),

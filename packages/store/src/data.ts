@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import { checkLimit, VALUE_LIMIT, type Results } from './protocol.ts'
 
 const LONGEST_TIMER = 0x7fffffff
@@ -39,7 +39,7 @@ export class StoreData {
   }
 
   set(key: string, value: Uint8Array, timeToLive?: number): void {
-    this.#write(key, value, timeToLive === undefined ? undefined : performance.now() + timeToLive)
+    this.#write(key, value, timeToLive === undefined ? undefined : monotonicNow() + timeToLive)
   }
 
   /** @throws ERR_TSR_STORE_TYPE unless the value is a decimal integer and the sum a safe integer */
@@ -126,11 +126,11 @@ export class StoreData {
   }
 
   #expire(key: string, entry: Entry, expires: number): void {
-    const left = expires - performance.now()
+    const left = expires - monotonicNow()
     if (left === Infinity) return
     const timer = setTimeout(
       () => {
-        if (performance.now() < expires) this.#expire(key, entry, expires)
+        if (monotonicNow() < expires) this.#expire(key, entry, expires)
         else this.delete(key)
       },
       Math.min(Math.max(0, Math.ceil(left)), LONGEST_TIMER),

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import {
   batches,
   csvRecords,
+  type DataRecord,
   dataLoader,
   examples,
   examplesFrom,
@@ -90,6 +91,15 @@ describe('examples', () => {
   })
 })
 
+it.each<[string, unknown, RegExp]>([
+  ['nested lists', [[1, 2]], /the column inputs is a list of an array.*expected numbers/],
+  ['a tensor', { dataSync: () => [] }, /the column inputs is .*await tensor\.data\(\)/],
+])('a column is refused: %s', (_, inputs, message) => {
+  expect(() => examples({ inputs: inputs as number[] })).toThrow(
+    failure('ERR_TSR_ARGUMENT', message),
+  )
+})
+
 describe('records', () => {
   const rules = { inputs: ['a', 'b'], labels: { from: 'kind', classes: ['x', 'y'] } } as const
 
@@ -149,7 +159,10 @@ describe('records', () => {
   })
 
   it.each<[string, string, RegExp]>([
-    ['a.csv', 'a,b,kind\n1,,x', /record 1: it has no b/],
+    ['a.csv', 'a,b,kind\n1,,x', /record 1: its b is empty/],
+    ['a.csv', 'a,c,kind\n1,2,x', /record 1: it has no b, only a, c, kind/],
+    ['a.csv', 'a;b;kind\n1;2;x', /record 1: it has no a.*csvRecords\(path, ';'\)/],
+    ['a.csv', 'a,b,kind', /it has no records/],
     ['a.csv', 'a,b,kind\n1,two,x', /record 1: "two" is not a number/],
     ['a.csv', 'a,b,kind\n1,2,z', /record 1: "z" is none of x, y/],
     ['a.csv', 'a,b,kind\n1,2', /row 2 has 2 values, but there are 3/],
@@ -160,6 +173,13 @@ describe('records', () => {
   ])('of %s that say %j are refused', async (name, text, message) => {
     const refused = failure('ERR_TSR_DATASET', message)
     await expect(readExamples(fileOf(name, text), rules)).rejects.toEqual(refused)
+  })
+
+  it.each(['', 'NA'])('that a function makes no number of are refused: %j', async (cell) => {
+    const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
+    const refused = failure('ERR_TSR_DATASET', /record 2: the function of a field gives NaN/)
+    const path = fileOf('a.csv', `a,b\n1,2\n${cell},3`)
+    await expect(readExamples(path, rule)).rejects.toEqual(refused)
   })
 
   it('of a file that is missing are refused', async () => {

@@ -2,7 +2,13 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { encode } from 'fast-png'
 import jpeg from 'jpeg-js'
-import { batches, imageFolder, loadBackend, type ImageFolderOptions } from '@tsrun/training'
+import {
+  batches,
+  imageFolder,
+  loadBackend,
+  readImage,
+  type ImageFolderOptions,
+} from '@tsrun/training'
 import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
 
@@ -92,6 +98,21 @@ describe('a folder of images', () => {
     ])
   })
 
+  it('normalizes each channel, and one image alone as it does in the folder', async () => {
+    const folder = folderOf({ 'a/1.png': png(colors), '.hidden/2.png': png(colors) })
+    const options = { size: [2, 2], mean: [0, 0.5, 1], deviation: [1, 2, 4] } as const
+    const [image] = await inputsOf(folder, options)
+    expect(image!.slice(0, 3)).toEqual([1, -0.25, -0.25])
+    const alone = await readImage(join(folder, 'a/1.png'), options)
+    expect([...alone]).toEqual(image)
+    await expect(imageFolder(folder, { ...options, mean: [0, 0.5] })).rejects.toEqual(
+      failure('ERR_TSR_ARGUMENT', /mean is .*one number for each of 3 channels/),
+    )
+    await expect(readImage('notes.txt', options)).rejects.toEqual(
+      failure('ERR_TSR_DATASET', /notes\.txt/),
+    )
+  })
+
   it('reads JPEG', async () => {
     const data = Buffer.from(
       Array.from({ length: 64 }, (_, i) => [10, 200, 10 + (i % 8), 255]).flat(),
@@ -107,9 +128,11 @@ describe('a folder of images', () => {
   it('is refused without images, and a file that cannot be decoded when it is used', async () => {
     const size = [2, 2] as const
     const refused = failure('ERR_TSR_DATASET', /no folders with \.png/)
-    await expect(imageFolder(folderOf({ 'a/1.txt': png(colors) }), { size })).rejects.toEqual(
-      refused,
+    const half = folderOf({ 'a/1.png': png(colors), 'b/notes.txt': png(colors) })
+    await expect(imageFolder(half, { size })).rejects.toEqual(
+      failure('ERR_TSR_DATASET', /the folder b has no/),
     )
+    await expect(imageFolder(makeFolder(), { size })).rejects.toEqual(refused)
     await expect(imageFolder('nowhere', { size })).rejects.toEqual(
       failure('ERR_TSR_DATASET', /nowhere.*ENOENT/),
     )

@@ -93,7 +93,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     it('says what is wrong with its input and its options', () => {
       const layer = new Conv2d({ name: 'c', inputs: 3, outputs: 1, kernel: 2 })
       expect(() => layer.forward(wave([1, 4, 4, 1]))).toThrow(
-        'the input of c.weight is a tensor of shape [1, 4, 4, 1]; expected [batch, height, width, 3]',
+        'the input of c.weight is a tensor of shape [1, 4, 4, 1]; expected float32 [batch, height, width, 3]',
       )
       expect(() => new Conv2d(given({ name: 'c', inputs: 3, outputs: 1 }))).toThrow(/kernel is/)
       expect(() => new MaxPool2d(given({ size: 0 }))).toThrow(/size is 0; expected a positive/)

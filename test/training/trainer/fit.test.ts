@@ -4,8 +4,12 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
+  Adam,
+  crossEntropy,
   earlyStopping,
+  examples,
   findRate,
+  latestCheckpoint,
   loadBackend,
   movingAverage,
   SGD,
@@ -56,6 +60,9 @@ afterEach(() => {
   rmSync(folder, { recursive: true })
 })
 
+/** What a script without types may pass. */
+const given = (value: unknown) => value as never
+
 const quiet = { progress: false } as const
 
 /** Runs `fit` on every rank; the results, and the values of the parameters of rank 0. */
@@ -72,9 +79,9 @@ async function fitOn(
     const run = await trainer(recipe, { optimizer, ...how, mesh })
     const options = typeof given === 'function' ? given() : given
     const result = await run.fit(dataset, { batch: 8, ...quiet, ...options })
-    // With ZeRO 3 no rank has them.
-    const whole = run.isSharded ? [] : run.parameters
-    const values = whole.map(({ value }) => value.dataSync<'float32'>().slice())
+    const values = await run.gathered(() =>
+      run.parameters.map(({ value }) => value.dataSync<'float32'>().slice()),
+    )
     run.dispose()
     optimizer.dispose()
     return { result, values }
@@ -124,6 +131,31 @@ describe('fit', () => {
     expect(rest.values).toEqual(whole.values)
   })
 
+  it.each([
+    [2, 1],
+    [4, 2],
+  ])('trains sharded parameters to the same bits: %i ranks, %i stages', async (size, stages) => {
+    const replicated = await fitOn(size, { steps: 5 }, {}, stages)
+    const sharded = await fitOn(size, { steps: 5 }, { zero: 3 }, stages)
+    expect(sharded.values).toEqual(replicated.values)
+    expect(sharded.results).toEqual(replicated.results)
+  })
+
+  it('takes examples with fields of any shape', async () => {
+    const [fromDataset] = (await fitOn(1, { epochs: 2, evaluate: { data: dataset } })).results
+    const { inputs, labels } = batchAt(0, dataset.size) as Record<
+      'inputs' | 'labels',
+      Float32Array & Int32Array
+    >
+    const data = examples({ inputs: { values: inputs, shape: [FEATURES] }, labels })
+    const found = await runWorld({ size: 1, seed: 1 }, async (group) => {
+      const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+      const run = await trainer(recipe, { optimizer, mesh: group })
+      return await run.fit(data, { batch: 8, epochs: 2, evaluate: { data }, ...quiet })
+    })
+    expect(found).toEqual([fromDataset])
+  })
+
   it('goes on on another number of ranks, with sharded state', async () => {
     const whole = await fitOn(1, { steps: 12 })
     const save = { directory: folder }
@@ -145,6 +177,83 @@ describe('fit', () => {
     const second = await run.fit(list, { epochs: 2, ...quiet })
     expect(second).toMatchObject({ steps: 11, end: 'complete' })
     run.dispose()
+  })
+
+  it('takes examples of the user as it takes a data set', async () => {
+    const indices = Int32Array.from({ length: dataset.size }, (_, i) => i)
+    const values = new Float32Array(dataset.size * FEATURES)
+    const labels = new Int32Array(dataset.size)
+    dataset.readInputs(indices, values)
+    dataset.readLabels(indices, labels)
+    const own = examples({ inputs: { values, shape: [FEATURES] }, labels })
+    const options = { steps: 9, batch: 8, evaluate: { data: own, batch: 16 }, ...quiet }
+    const optimizer = () => new SGD({ learningRate: 0.1, momentum: 0.9 })
+    const run = await trainer(recipe, { optimizer: optimizer(), mesh: await alone() })
+    const found = await run.fit(own, options)
+    const again = await trainer(recipe, { optimizer: optimizer(), mesh: await alone() })
+    const expected = await again.fit(dataset, {
+      ...options,
+      evaluate: { data: dataset, batch: 16 },
+    })
+    expect(found).toEqual(expected)
+    await expect(run.fit(given({}), { steps: 20 })).rejects.toThrow('data is')
+    run.dispose()
+    again.dispose()
+  })
+
+  it('stops at a loss that is not a number, and keeps the checkpoints before it', async () => {
+    const optimizer = new SGD({ learningRate: 0.1 })
+    const run = await trainer(recipe, { optimizer, mesh: await alone() })
+    const save = { directory: folder, every: 1 }
+    const batch = (step: number) => {
+      const { inputs, ...others } = batchAt(step)
+      return { ...others, inputs: step < 2 ? inputs : new Float32Array(8 * FEATURES).fill(NaN) }
+    }
+    await expect(run.fit(batch, { steps: 9, save, ...quiet })).rejects.toMatchObject({
+      code: 'ERR_TSR_LOSS_NAN',
+      facts: { step: 3 },
+    })
+    run.dispose()
+    expect(await latestCheckpoint(folder)).toMatchObject({ step: 2 })
+  })
+
+  it('says where it goes on from, how much is left, and what stopped it', async () => {
+    const written = jest.spyOn(process.stdout, 'write').mockReturnValue(true)
+    try {
+      const save = { directory: folder, every: 4 }
+      const stop = { onStep: ({ step }: { step: number }) => (step === 8 ? 'stop' : undefined) }
+      const train = async (options: FitOptions) => {
+        await fitOn(1, { save, resume: 'auto', progress: true, ...options })
+      }
+      await train({ steps: 4 })
+      await train({ epochs: 2, callbacks: [stop] })
+      await train({ steps: 8 })
+      const text = written.mock.calls.map(([chunk]) => String(chunk)).join('')
+      const path = join(folder, 'step-00000004')
+      expect(text).toContain(`goes on after step 4 from ${path}\n`)
+      expect(text).toContain('stopped by a callback after step 8\n')
+      // two epochs of seven batches
+      expect(text).toMatch(/step 8\/14 /)
+      expect(text).toContain('step-00000008, where nothing is left to train\n')
+    } finally {
+      written.mockRestore()
+    }
+  })
+
+  it('does not end with a function unless there are steps, and says so', async () => {
+    const run = await trainer(recipe, { optimizer: new SGD({ learningRate: 0.1 }), mesh: await alone() })
+    await expect(run.fit((step) => batchAt(step), { epochs: 2, ...quiet })).rejects.toThrow(
+      'steps is undefined; expected a number, as a function of the step has no epochs',
+    )
+    run.dispose()
+  })
+
+  it('begins anew beside farther checkpoints only if that is said', async () => {
+    const save = { directory: folder, every: 4 }
+    await fitOn(1, { steps: 8, save })
+    await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to go on from it, false to")
+    const { results } = await fitOn(1, { steps: 4, save, resume: false })
+    expect(results[0]!.losses).toHaveLength(4)
   })
 
   it('evaluates, logs, and calls back with the same figures on every rank', async () => {
@@ -225,12 +334,126 @@ describe('fit', () => {
     ['without a batch size', { batch: undefined as never }, 'batch is undefined'],
     ['that resumes from nowhere', { resume: 'auto' }, 'save: { directory }'],
     ['with an unknown option', { epoch: 3 } as never, 'unknown key "epoch"'],
+    [
+      'with a callback that it would not call',
+      { callbacks: [given({ onstep: () => undefined })] },
+      'onStep',
+    ],
+    ['that stops early without evaluations', { callbacks: [earlyStopping()] }, 'onEvaluate of a'],
+    ['that keeps the best of none', { save: { directory: 'x', best: true } }, 'save.best needs'],
+    ['with spent data', { evaluate: { data: [batchAt(0)].values() } }, 'only once'],
+    ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
   ])('refuses a call %s', async (_, options, problem) => {
     await expect(fitOn(1, options)).rejects.toThrow(problem)
   })
 })
 
 describe('a trainer', () => {
+  const optimizer = new SGD({ learningRate: 0.1 })
+
+  it('predicts outputs of inputs without labels', async () => {
+    const run = await trainer(recipe, { optimizer, mesh: await alone() })
+    const before = tf.memory().numTensors
+    const rows = [
+      [1, 2, 3, 4, 5],
+      [-1, 0, 1, 0, -1],
+    ]
+    const scores = await run.predict(rows)
+    const x = tf.tensor2d(rows)
+    const same = await run.predict(x)
+    const expected = tf.tidy(() => recipe.build().forward(x).dataSync())
+    expect(scores.shape).toEqual([2, CLASSES])
+    expect([...scores.dataSync()]).toEqual([...expected])
+    expect([...same.dataSync()]).toEqual([...expected])
+    tf.dispose([scores, same, x])
+    run.dispose()
+    expect(tf.memory().numTensors).toBeLessThanOrEqual(before)
+  })
+
+  const disposed = () => {
+    const tensor = tf.zeros([8, FEATURES])
+    tensor.dispose()
+    return tensor
+  }
+  it.each<[string, () => Partial<Record<keyof AnyBatch, unknown>>, string]>([
+    [
+      'a disposed tensor',
+      () => ({ inputs: disposed() }),
+      'batch.inputs is a tensor that was disposed',
+    ],
+    ['a list of labels', () => ({ labels: [0, 1] }), 'a typed array such as a Float32Array'],
+    ['64-bit integers', () => ({ labels: new BigInt64Array(8) }), 'for example an Int32Array'],
+    ['the part of all replicas', () => ({ share: [0, 2] }), 'pass share: run.share'],
+    [
+      'bytes where floats belong',
+      () => ({ inputs: new Uint8Array(40) }),
+      'expected float32 [batch, 5]',
+    ],
+  ])('refuses a batch with %s', async (_, part, words) => {
+    const run = await trainer(recipe, { optimizer, mesh: await alone() })
+    const batch = { ...batchAt(0), ...part() } as AnyBatch
+    await expect(run.step(batch)).rejects.toThrow(words)
+    run.dispose()
+  })
+
+  it('trains on arrays of any floats', async () => {
+    const losses: number[] = []
+    for (const kind of [Float32Array, Float64Array]) {
+      const run = await trainer(recipe, { optimizer, mesh: await alone() })
+      const batch = batchAt(0)
+      const inputs = kind.from(batch.inputs as Float32Array)
+      losses.push((await run.step({ ...batch, inputs })).loss)
+      run.dispose()
+    }
+    expect(losses[1]).toBe(losses[0])
+  })
+
+  it.each<[string, (outputs: Tensor) => unknown, string]>([
+    ['a vector', (outputs) => tf.sum(outputs, 1), 'a tensor of shape [8]'],
+    ['a number', () => 3, 'the result of the loss is 3'],
+    ['a promise', (outputs) => Promise.resolve(tf.sum(outputs)), 'not a promise'],
+  ])('refuses a loss that returns %s', async (_, compute, words) => {
+    for (const reduction of ['mean', 'sum', undefined] as const) {
+      const loss = Object.assign(compute, { reduction }) as Loss
+      const run = await trainer(recipe, { optimizer, loss, mesh: await alone() })
+      await expect(run.step(batchAt(0))).rejects.toThrow(words)
+      run.dispose()
+    }
+  })
+
+  it.each<[string, (rank: number) => TrainerOptions, string]>([
+    ['rate', (rank) => ({ optimizer: new SGD({ learningRate: 1 + rank }) }), 'learningRate 2'],
+    ['optimizer', (rank) => ({ optimizer: rank === 0 ? optimizer : new Adam() }), 'Adam'],
+    ['loss', (rank) => (rank === 0 ? {} : { loss: crossEntropy }), 'loss crossEntropy'],
+    ['clip', (rank) => (rank === 0 ? {} : { clip: 1 }), 'clip maxNorm 1'],
+  ])('refuses replicas with another %s', async (_, how, words) => {
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      return await trainer(recipe, { mesh: group, ...how(group.rank) }).catch(String)
+    })
+    for (const error of errors) expect(error).toContain(words)
+  })
+
+  it.each<[string, (rank: number) => AnyBatch, string]>([
+    ['other examples', (rank) => batchAt(rank), 'the batch of rank 1 is 8 examples'],
+    ['another number of them', (rank) => batchAt(0, 8 + rank), 'the batch of rank 1 is 9 examples'],
+  ])('refuses stages with %s', async (_, batch, words) => {
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      const mesh = await initDeviceMesh({ dp: 1, pp: 2 }, group)
+      const run = await trainer(recipe, { optimizer, mesh })
+      return await run.step(batch(group.rank)).catch(String)
+    })
+    for (const error of errors) expect(error).toContain(words)
+  })
+
+  it('refuses a model of which nothing would be trained', async () => {
+    const weights = tf.variable(tf.ones([FEATURES, CLASSES]))
+    const model: Module = { parameters: [], forward: (x) => tf.matMul(x, weights) }
+    await expect(trainer(model, { optimizer, mesh: await alone() })).rejects.toThrow(
+      'createParameter(...), not by tf.variable(...)',
+    )
+    weights.dispose()
+  })
+
   it('leaves no tensor in 200 steps, also when the loss throws', async () => {
     let isBroken = false
     const compute = (outputs: Tensor, labels: Tensor): Tensor => {

@@ -100,6 +100,16 @@ function alone(problem: Problem): number[] {
     tf.dispose([x, y, dy])
     return value!
   })
+  const evaluated = problem.batch(STEPS, 0, EXAMPLES)
+  const seen = problem.batch(0, 0, 2)
+  tf.tidy(() => {
+    const read = (tensor: Tensor) => [...tensor.dataSync()]
+    const [x, y] = [evaluated.inputs(), evaluated.labels()]
+    losses.push(...read(crossEntropy(model.forward(x), y)))
+    const inputs = seen.inputs()
+    losses.push(...read(model.forward(inputs)))
+    tf.dispose([x, y, inputs])
+  })
   return losses
 }
 
@@ -151,7 +161,16 @@ async function together(problem: Problem, [, shape, options]: Layout): Promise<n
     const [index, count] = run.share
     const rows = EXAMPLES / count
     const losses: number[] = []
+    /** Of all ranks of this process, which are all between the same two steps. */
+    const tensors = async (): Promise<number> => {
+      await group.barrier()
+      const { numTensors } = tf.memory()
+      await group.barrier()
+      return numTensors
+    }
+    let first = 0
     for (let step = 0; step < STEPS; step++) {
+      if (step === 1) first = await tensors()
       const batch = problem.batch(step, index * rows, (index + 1) * rows)
       const { loss, norm, examples } = await run.step(batch)
       expect(norm).toBeGreaterThan(0)
@@ -160,6 +179,12 @@ async function together(problem: Problem, [, shape, options]: Layout): Promise<n
     }
     const last = problem.batch(STEPS, index * rows, (index + 1) * rows)
     losses.push((await run.evaluate(last)).loss)
+    // Without plan, no rank has parts of the scores.
+    const x = problem.batch(0, 0, 2).inputs()
+    const scores = await run.predict(x)
+    losses.push(...scores.dataSync())
+    tf.dispose([x, scores])
+    expect(await tensors()).toBe(first)
     run.dispose()
     optimizer.dispose()
     return losses
@@ -184,7 +209,7 @@ describe.each([
     const ranks = await together(problem, layout as unknown as Layout)
     for (const losses of ranks) {
       expect(losses).toEqual(ranks[0])
-      losses.slice(0, STEPS).forEach((loss, step) => {
+      losses.forEach((loss, step) => {
         expect(Math.abs(loss - expected[step]!)).toBeLessThan(2e-5)
       })
     }

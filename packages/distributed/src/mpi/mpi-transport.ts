@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import {
   addressOf,
   closeSocket,
@@ -58,7 +58,7 @@ export class MpiTransport implements BlockingTransport {
   readonly #pollfd = Int32Array.of(this.doorbell, POLLIN)
   readonly #pollAddress = addressOf(this.#pollfd)
   readonly #bed = new Int32Array(new SharedArrayBuffer(4))
-  #lastMoved = performance.now()
+  #lastMoved = monotonicNow()
 
   /** All ranks call it together. @throws ERR_TSR_ENGINE_MEMORY, ERR_TSR_MPI */
   constructor(mpi: LibMpi, heap: Heap, rank: number, worldSize: number) {
@@ -90,7 +90,7 @@ export class MpiTransport implements BlockingTransport {
     const target = [peer, 0, this.#communicator, this.#native.address(request)] as const
     call('Isend', this.#native.address(data), bytes, abi.handles.byte, ...target)
     this.#sending[slot] = true
-    this.#lastMoved = performance.now()
+    this.#lastMoved = monotonicNow()
     return bytes
   }
 
@@ -122,13 +122,13 @@ export class MpiTransport implements BlockingTransport {
   }
 
   sleep(milliseconds: number): void {
-    const idle = performance.now() - this.#lastMoved
+    const idle = monotonicNow() - this.#lastMoved
     const restless = this.collectives.isBusy ? RESTLESS_IN_COLLECTIVE : RESTLESS
     if (idle < restless) yieldCore()
     else if (idle < SECOND) Atomics.wait(this.#bed, 0, 0, Math.min(milliseconds, NAP))
     else if (pollFds(this.#pollAddress, 1, Math.min(milliseconds, LONG_NAP)) > 0) {
       drainEventfd(this.doorbell)
-      this.#lastMoved = performance.now()
+      this.#lastMoved = monotonicNow()
     }
   }
 
@@ -137,13 +137,13 @@ export class MpiTransport implements BlockingTransport {
   }
 
   close(): void {
-    const end = performance.now() + CLOSE_TIME
+    const end = monotonicNow() + CLOSE_TIME
     this.collectives.abandon()
     for (const slot of this.#posted) {
       const { request } = this.#layout.receives[slot]!
       this.#mpi.call('Cancel', this.#native.address(request))
     }
-    while (this.#hasRequests() && performance.now() < end) yieldCore()
+    while (this.#hasRequests() && monotonicNow() < end) yieldCore()
     closeSocket(this.doorbell)
   }
 
@@ -174,7 +174,7 @@ export class MpiTransport implements BlockingTransport {
       call('Get_count', this.#native.address(low.status), abi.handles.byte, count)
       const source = this.#native.integer(low.status + abi.sourceAt)
       this.#arrivals[source]!.push({ slot, from: 0, to: this.#native.integer(low.count) })
-      this.#lastMoved = performance.now()
+      this.#lastMoved = monotonicNow()
     }
   }
 

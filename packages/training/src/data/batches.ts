@@ -47,6 +47,8 @@ export interface ExampleBatch {
   readonly size: number
   /** The place of the first example in the batch of all ranks, if that is known. */
   readonly row?: number
+  /** The part of that batch, if it is known. */
+  readonly share?: Share
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
   /**
@@ -93,7 +95,7 @@ export function batches(dataset: Dataset | Examples, options: BatchesOptions): B
       for (let i = 0; i < length; i++) {
         const whole = order.subarray(i * batch, (i + 1) * batch)
         const [from, to] = endsOfShare(share, whole.length)
-        yield { ...exampleBatch(dataset, whole.subarray(from, to)), row: from }
+        yield { ...exampleBatch(dataset, whole.subarray(from, to)), row: from, share }
       }
     },
   }

@@ -63,6 +63,13 @@ export function examples(
       continue
     }
     const column = isColumn(given) ? given : { values: given }
+    if (typeof (column.values as Partial<ArrayLike<number>> | null)?.length !== 'number') {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: `the column ${name}`,
+        value: shown(column.values),
+        expected: 'an array of numbers, such as the values of a tensor: await tensor.data()',
+      })
+    }
     const count = column.values.length / sizeOf(column.shape ?? [])
     known ??= count
     if (count !== known || !Number.isInteger(count)) {
@@ -72,7 +79,7 @@ export function examples(
         expected: `${known} examples, as the columns before it`,
       })
     }
-    fields[name] = fieldOf(column)
+    fields[name] = fieldOf(name, column)
   }
   if (known === undefined) {
     const expected = 'a column of values, or the number of examples'
@@ -86,7 +93,18 @@ function isColumn(given: ArrayLike<number> | Column): given is Column {
   return 'values' in given && typeof given.values !== 'function'
 }
 
-function fieldOf({ values, shape = [], scale = 1, shift = 0, ...rest }: Column): Field {
+function fieldOf(
+  name: string,
+  { values, shape = [], scale = 1, shift = 0, ...rest }: Column,
+): Field {
+  const [first] = Array.from({ length: Math.min(1, values.length) }, (_, i) => values[i])
+  if (first !== undefined && !['number', 'boolean'].includes(typeof first)) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the column ${name}`,
+      value: `a list of ${shown(first)}`,
+      expected: 'numbers, one after the other, and the shape of one example',
+    })
+  }
   const isInteger = Object.prototype.toString.call(values) === '[object Int32Array]'
   const { dtype = isInteger ? 'int32' : 'float32' } = rest
   const each = sizeOf(shape)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import { choice, count, declareOptions, number, tsrError, where, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, shown, tsrError, where, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { examples, type Examples } from './examples.ts'
 import { importOptional } from './optional-package.ts'
@@ -11,10 +11,21 @@ export interface ImageFolderOptions {
   readonly size: readonly [height: number, width: number]
   /** 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
-  /** The mean of each channel, of values from 0 to 1; default 0. */
-  readonly mean?: number
-  /** The standard deviation of each channel; default 1. */
-  readonly deviation?: number
+  /** The mean of all channels or of each one, of values from 0 to 1; default 0. */
+  readonly mean?: number | readonly number[]
+  /** The standard deviation of all channels or of each one; default 1. */
+  readonly deviation?: number | readonly number[]
+}
+
+/** A number for all channels, or a list with one for each. */
+function eachChannel(from: number) {
+  return where<number | readonly number[]>(
+    (value) =>
+      [value]
+        .flat()
+        .every((each) => typeof each === 'number' && Number.isFinite(each) && each > from),
+    `a number${from === 0 ? ' above 0' : ''}, or a list with one for each channel`,
+  )
 }
 
 const readOptions = declareOptions({
@@ -26,8 +37,8 @@ const readOptions = declareOptions({
     '[height, width]',
   ),
   channels: choice([1, 3] as const).default(3),
-  mean: number().default(0),
-  deviation: number({ above: 0 }).default(1),
+  mean: eachChannel(-Infinity).default(0),
+  deviation: eachChannel(0).default(1),
 } satisfies Rules<ImageFolderOptions>)
 
 /** Labeled images. */
@@ -76,19 +87,61 @@ export async function imageFolder(
   const bytesOf = (index: number): Uint8Array => {
     return (decoded[index] ??= resize(decode(paths[index]!), size, channels))
   }
-  const scale = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255 - mean) / deviation)
+  const scale = normalization(channels, mean, deviation)
   const inputs = {
     shape,
     dtype: 'float32' as const,
     read(indices: Int32Array, out: Float32Array) {
       indices.forEach((index, row) => {
         const bytes = bytesOf(index)
-        for (let i = 0; i < each; i++) out[row * each + i] = scale[bytes[i]!]!
+        for (let i = 0; i < each; i++) out[row * each + i] = scale(bytes[i]!, i)
       })
     },
   }
   count({ from: 1 }).check('the number of images', paths.length)
   return { ...examples({ inputs, labels }, paths.length), classes, paths }
+}
+
+/**
+ * One image, as `imageFolder` makes it with the same options: to predict its class.
+ *
+ * @returns values [height x width x channels]
+ *
+ * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the file cannot be decoded; ERR_TSR_PACKAGE_MISSING
+ *
+ * @example
+ * const size = [64, 64] as const
+ * const pixels = await readImage('photo.jpg', { size })
+ * const scores = await run.predict(tf.tensor(pixels, [1, ...size, 3]))
+ */
+export async function readImage(path: string, options: ImageFolderOptions): Promise<Float32Array> {
+  const { size, channels, mean, deviation } = readOptions(options)
+  if (kindOf(path) === undefined) {
+    throw tsrError('ERR_TSR_DATASET', { path, problem: 'it is no .png, .jpg or .jpeg file' })
+  }
+  const decode = await decodersFor([path])
+  const bytes = resize(decode(path), size, channels)
+  return Float32Array.from(bytes, normalization(channels, mean, deviation))
+}
+
+/** @returns a function of a byte and its place in the image, whose last axis has the channels */
+function normalization(
+  channels: number,
+  mean: number | readonly number[],
+  deviation: number | readonly number[],
+): (byte: number, place: number) => number {
+  const of = (name: string, given: number | readonly number[]): readonly number[] => {
+    const each = typeof given === 'number' ? Array<number>(channels).fill(given) : given
+    if (each.length === channels) return each
+    const expected = `one number for each of ${channels} channels`
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(given), expected })
+  }
+  const [means, deviations] = [of('mean', mean), of('deviation', deviation)]
+  const table = Float32Array.from({ length: 256 * channels }, (_, i) => {
+    const channel = i % channels
+    return (Math.floor(i / channels) / 255 - means[channel]!) / deviations[channel]!
+  })
+  return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
 const KINDS: Readonly<Record<string, 'png' | 'jpeg'>> = {
@@ -105,14 +158,16 @@ async function listImages(directory: string) {
   try {
     const entries = await readdir(directory, { withFileTypes: true })
     const classes = entries
-      .filter((entry) => entry.isDirectory())
+      .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.'))
       .map(({ name }) => name)
       .sort()
     const paths: string[] = []
     const labels: number[] = []
     for (const [label, name] of classes.entries()) {
       const files = await readdir(join(directory, name), { recursive: true })
-      for (const file of files.filter(kindOf).sort()) {
+      const images = files.filter(kindOf).sort()
+      if (images.length === 0) throw refuse(`the folder ${name} has no .png, .jpg or .jpeg files`)
+      for (const file of images) {
         paths.push(join(directory, name, file))
         labels.push(label)
       }

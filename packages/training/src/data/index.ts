@@ -1,7 +1,12 @@
 export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
 export type { Dataset } from './dataset.ts'
 export { examples, type Column, type Examples, type Field } from './examples.ts'
-export { imageFolder, type ImageFolder, type ImageFolderOptions } from './image-folder.ts'
+export {
+  imageFolder,
+  readImage,
+  type ImageFolder,
+  type ImageFolderOptions,
+} from './image-folder.ts'
 export { dataLoader, type Loader, type LoaderOptions, type LoaderState } from './loader.ts'
 export { mnist, type MnistOptions } from './mnist.ts'
 export { mobyDick, type MobyDickOptions } from './moby-dick.ts'
@@ -15,6 +20,7 @@ export {
   type FieldSource,
 } from './records.ts'
 export { sampler, type Sampler, type SamplerOptions } from './sampler.ts'
+export { randomSplit, subset, type RandomSplitOptions } from './split.ts'
 export { streamLoader, type StreamLoader, type StreamOptions, type StreamState } from './stream.ts'
 export {
   textBatch,

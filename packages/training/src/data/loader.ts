@@ -25,6 +25,8 @@ const readOptions = declareOptions(batchRules satisfies Rules<LoaderOptions>)
 export interface Loader extends Iterable<ExampleBatch> {
   /** The epoch that is under way or comes next. It increases at the end of an epoch. */
   readonly epoch: number
+  /** The number of batches in a whole epoch. */
+  readonly length: number
   /** The number of batches that are left in this epoch. */
   readonly remaining: number
   /** A copy of the position, which is after the last batch that was returned. */
@@ -68,6 +70,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
     get epoch() {
       return epoch
     },
+    length: batches(dataset, complete).length,
     get remaining() {
       return rest().length
     },

@@ -24,7 +24,7 @@ export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder)
 }
 
 /** The numbers 0 .. length - 1 in an order that depends only on `name` and `seed` (Fisher & Yates). */
-function permutation(length: number, name: string, seed: number): Int32Array {
+export function permutation(length: number, name: string, seed: number): Int32Array {
   const next = generator(name, seed)
   const order = Int32Array.from({ length }, (_, i) => i)
   for (let i = length - 1; i > 0; i--) {

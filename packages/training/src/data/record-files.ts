@@ -80,11 +80,13 @@ export function recordsIn(path: string): AsyncGenerator<DataRecord> {
  * @throws ERR_TSR_DATASET, ERR_TSR_PACKAGE_MISSING without the package `hyparquet` for Parquet
  *
  * @example
- * const houses = await readExamples('houses.csv', { inputs: ['rooms', 'area'], labels: 'price' })
+ * const houses = await readExamples('houses.csv', { inputs: ['rooms', 'area'], labels: ['price'] })
  */
 export async function readExamples(path: string, rules: FieldRules): Promise<Examples> {
   const records: DataRecord[] = []
   for await (const record of recordsIn(path)) records.push(record)
+  if (records.length === 0)
+    throw tsrError('ERR_TSR_DATASET', { path, problem: 'it has no records' })
   return examplesFrom(records, rules, path)
 }
 

@@ -32,7 +32,7 @@ export type FieldRules = Readonly<Record<string, FieldRule>>
  * @throws ERR_TSR_DATASET when a record lacks a key, or has something else than numbers
  *
  * @example
- * examplesFrom(rows, { inputs: ['rooms', 'area'], labels: 'price' })
+ * examplesFrom(rows, { inputs: ['rooms', 'area'], labels: ['price'] })
  */
 export function examplesFrom(
   records: readonly DataRecord[],
@@ -61,6 +61,9 @@ function columnOf(records: readonly DataRecord[], rule: FieldRule, where: string
     const own = append(valueOf(record, from, refuse), values, (value) =>
       numberFrom(value, classes, refuse),
     )
+    if (typeof from === 'function' && values.slice(start).some(Number.isNaN)) {
+      refuse('the function of a field gives NaN: a value is missing or no number')
+    }
     found ??= own
     if (own.join() !== found.join()) {
       refuse(
@@ -79,10 +82,20 @@ function valueOf(record: DataRecord, from: FieldSource, refuse: (problem: string
   const get = (key: string): unknown => {
     const value = record[key]
     if (value !== undefined && value !== null && value !== '') return value
-    return refuse(`it has no ${key}, only ${Object.keys(record).join(', ')}`)
+    const names = Object.keys(record)
+    if (names.includes(key)) return refuse(`its ${key} is empty`)
+    const isOther = names.length === 1 && names[0]!.includes(';')
+    const hint = isOther ? "; for a separator other than the comma, see csvRecords(path, ';')" : ''
+    return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
   }
-  if (typeof from === 'function') return from(record)
+  if (typeof from === 'function') return from(withoutEmpty(record))
   return typeof from === 'string' ? get(from) : from.map(get)
+}
+
+/** A function would take an empty text for the number 0. */
+function withoutEmpty(record: DataRecord): DataRecord {
+  const values = Object.entries(record).filter(([, value]) => value !== '' && value !== null)
+  return Object.fromEntries(values)
 }
 
 /** Appends nested lists of values. @returns their shape */

@@ -154,7 +154,7 @@ async function* readBatches(
       )
       const indices = Int32Array.from(own.keys())
       const where = shards[Math.min(shard, shards.length - 1)]
-      const batch = exampleBatch(examplesFrom(own, fields, where), indices)
+      const batch = { ...exampleBatch(examplesFrom(own, fields, where), indices), share }
       const after = {
         epoch,
         shard,

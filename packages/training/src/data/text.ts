@@ -51,6 +51,8 @@ const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batc
 /** Sequences and, for each of their tokens, the next token. */
 export interface TextBatch {
   readonly size: number
+  /** The part of the batch of all ranks that it is. */
+  readonly share: Share
   /** The index in the text at which each sequence begins. */
   readonly starts: Int32Array
   /** Creates an int32 tensor [size, positions], which the caller disposes. */
@@ -118,7 +120,7 @@ function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions
     })
     return tf.keep(tf.tensor2d(values, [size, width], 'int32'))
   }
-  return { size, starts, inputs: make(0), labels: make(1) }
+  return { size, starts, share, inputs: make(0), labels: make(1) }
 }
 
 function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions {

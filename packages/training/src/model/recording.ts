@@ -74,12 +74,13 @@ export function checkInput(
   checkAlive(`the input of ${name}`, x)
   const sizes = shape[0] === '...' ? shape.slice(1) : shape
   const last = x.shape.slice(-sizes.length)
-  const fits = sizes.every((size, i) => typeof size === 'string' || size === last[i])
+  const fits =
+    x.dtype === 'float32' && sizes.every((size, i) => typeof size === 'string' || size === last[i])
   if (fits && (shape[0] === '...' ? last : x.shape).length === sizes.length) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the input of ${name}`,
-    value: `a tensor of shape [${x.shape.join(', ')}]`,
-    expected: `[${shape.join(', ')}]`,
+    value: `a tensor of shape [${x.shape.join(', ')}]${x.dtype === 'float32' ? '' : `, ${x.dtype}`}`,
+    expected: `float32 [${shape.join(', ')}]`,
   })
 }
 

@@ -70,7 +70,7 @@ function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the input of ${weight.name}`,
     value: `a tensor of shape [${shape.join(', ')}]${dtype === 'float32' ? '' : `, ${dtype}`}`,
-    expected: `[batch, ${String(weight.shape[0])}]`,
+    expected: `float32 [batch, ${String(weight.shape[0])}]`,
   })
 }
 

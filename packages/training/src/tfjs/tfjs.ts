@@ -7,6 +7,7 @@ import type {
   Tensor,
   TensorInfo,
 } from '@tensorflow/tfjs-core'
+import { tsrError } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
 /**
@@ -19,6 +20,25 @@ const require = createRequire(import.meta.url)
 export const tf = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 export type { Tensor } from '@tensorflow/tfjs-core'
+
+explainMissingBackend(tf.engine() as unknown as Registry)
+
+/** The part of TensorFlow.js's engine that finds a backend when the first tensor is made. */
+interface Registry {
+  readonly registryFactory: object
+  initializeBackendsAndReturnBest: () => unknown
+}
+
+/** TensorFlow.js says only that there is no backend, not how one is loaded. */
+function explainMissingBackend(engine: Registry): void {
+  const initialize = engine.initializeBackendsAndReturnBest.bind(engine)
+  engine.initializeBackendsAndReturnBest = () => {
+    if (Object.keys(engine.registryFactory).length === 0) {
+      throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
+    }
+    return initialize()
+  }
+}
 
 /**
  * Registers the gradient functions of TensorFlow.js, once. They are a bundle of ours: the umbrella

@@ -39,14 +39,41 @@ export function adaptModel(model: TrainableModel): AdaptedModel {
       build: () => model.slice(0, model.layers),
     }
   }
-  if (isLayersModel(model)) return { recipe: undefined, build: () => new LayersModule(model) }
-  if (isModule(model)) return { recipe: undefined, build: () => model }
+  if (isLayersModel(model)) {
+    return { recipe: undefined, build: () => withParameters(new LayersModule(model)) }
+  }
+  if (isModule(model)) return { recipe: undefined, build: () => withParameters(model) }
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'model',
     value: describe(model),
     expected:
       'a module ({ parameters, forward }), a recipe such as shardedMLP(...), or a model of tf.layers',
   })
+}
+
+/** Nothing of a model without parameters would be trained. */
+function withParameters<M extends Module>(model: M): M {
+  if (model.parameters.length > 0) return model
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: 'one without parameters',
+    expected:
+      'one with a parameter; weights are made by createParameter(...), not by tf.variable(...)',
+  })
+}
+
+/**
+ * Whether the outputs of a model of tf.layers are probabilities, which cross-entropy would put through
+ * softmax once more.
+ */
+export function endsInSoftmax(model: TrainableModel): boolean {
+  if (!isLayersModel(model)) return false
+  const last = model.layers.at(-1) as { getConfig?: () => Record<string, unknown> } | undefined
+  const { className, activation } = { className: undefined, ...last?.getConfig?.() } as Record<
+    string,
+    unknown
+  >
+  return activation === 'softmax' || className === 'Softmax'
 }
 
 function isRecipe(model: TrainableModel): model is PipelineModel {

@@ -1,10 +1,20 @@
 import { types } from 'node:util'
 import { shown, tsrError } from '@tsrun/core'
-import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import type { Share } from '../data/order.ts'
+import { isTensor, type Batch } from '../parallel/pipeline/microbatches.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Values of a batch in host memory: Float32Array becomes float32, all other arrays int32. */
-export type BatchArray = Float32Array | Int32Array | Uint8Array | Uint16Array | Uint32Array
+/** Values of a batch in host memory: arrays of floats become float32, those of integers int32. */
+export type BatchArray =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Uint16Array
+  | Uint32Array
 
 /** One part of a batch. */
 export type BatchPart = Tensor | (() => Tensor) | BatchArray
@@ -21,6 +31,8 @@ export interface AnyBatch {
    * as if all replicas had as many examples.
    */
   readonly row?: number
+  /** Which part of the batch of all replicas it is, if that is known. */
+  readonly share?: Share
   /** [size, ...] */
   readonly inputs: BatchPart
   /** [size, ...] */
@@ -35,12 +47,28 @@ export function isBatch(value: unknown): value is AnyBatch {
 }
 
 /**
+ * Refuses a batch with the examples of other replicas, which would count several times.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void {
+  if (share === undefined || (share[0] === index && share[1] === replicas)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'batch',
+    value: `part ${share[0]} of ${share[1]}`,
+    expected: `part ${index} of ${replicas}, as this replica has; pass share: run.share to what makes batches`,
+  })
+}
+
+/**
  * The batch with functions in place of arrays.
  *
  * @throws ERR_TSR_ARGUMENT when an array cannot be divided by the number of examples
  */
 export function batchOf(batch: AnyBatch): Batch {
   const { inputs, labels, size, shape } = batch
+  checkPart('inputs', inputs)
+  checkPart('labels', labels)
   if (!ArrayBuffer.isView(inputs) && !ArrayBuffer.isView(labels)) return batch as Batch
   const count = size ?? [inputs, labels].map(rowsIn).find((rows) => rows !== undefined)
   if (count === undefined) {
@@ -55,6 +83,17 @@ export function batchOf(batch: AnyBatch): Batch {
     inputs: partOf('inputs', inputs, count, shape),
     labels: partOf('labels', labels, count, undefined),
   }
+}
+
+function checkPart(name: string, part: unknown): void {
+  const isPart = typeof part === 'function' || isTensor(part) || ArrayBuffer.isView(part)
+  const isDisposed = isTensor(part) && part.isDisposed
+  if (isPart && !isDisposed) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: `batch.${name}`,
+    value: isDisposed ? 'a tensor that was disposed' : shown(part),
+    expected: 'a tensor, a typed array such as a Float32Array, or a function that makes a tensor',
+  })
 }
 
 function rowsIn(part: BatchPart): number | undefined {
@@ -78,7 +117,11 @@ function partOf(
     })
   }
   const rest = shape ?? (each === 1 ? [] : [each])
-  const isFloat = types.isFloat32Array(part)
-  const values = isFloat || types.isInt32Array(part) ? part : Int32Array.from(part)
+  if (types.isBigInt64Array(part) || types.isBigUint64Array(part)) {
+    const expected = 'an array of numbers, for example an Int32Array'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value: shown(part), expected })
+  }
+  const isFloat = types.isFloat32Array(part) || types.isFloat64Array(part)
+  const values = isFloat ? Float32Array.from(part) : Int32Array.from(part)
   return () => tf.keep(tf.tensor(values, [size, ...rest], isFloat ? 'float32' : 'int32'))
 }

@@ -30,6 +30,17 @@ export interface FitCallback {
   onEnd?(info: { readonly step: number; readonly reason: string }, run: Trainer): unknown
 }
 
+const methods = ['onStep', 'onEvaluate', 'onSave', 'onEnd']
+
+/** @throws ERR_TSR_ARGUMENT when it has a method that `fit` would never call */
+export function checkCallback(callback: FitCallback): void {
+  for (const name in callback) {
+    if (!/^on/i.test(name) || methods.includes(name)) continue
+    const expected = methods.join(', ')
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a method of a callback', value: name, expected })
+  }
+}
+
 const readStopping = declareOptions({
   patience: count({ from: 1 }).default(3),
   minDelta: number({ from: 0 }).default(0),

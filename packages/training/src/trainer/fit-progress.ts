@@ -1,10 +1,6 @@
-import { formatSeconds } from '@tsrun/core'
+import { formatSeconds, ProgressLine } from '@tsrun/core'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { StepInfo } from './callbacks.ts'
-
-/** Milliseconds between two lines if there is no terminal, on which a line can be overwritten. */
-const LINE_EVERY = 3000
-const REDRAW_EVERY = 100
 
 interface ProgressFacts {
   /** The number of steps after which training ends, or Infinity. */
@@ -15,20 +11,17 @@ interface ProgressFacts {
   readonly flops: number | undefined
 }
 
-/**
- * Shows step, loss, learning rate, speed and the time that is left: in one line that is overwritten on a
- * terminal, in a line every few seconds elsewhere.
- */
+/** Shows step, loss, learning rate, speed and the time that is left. */
 export class FitProgress {
   readonly #isOn: boolean
   readonly #facts: ProgressFacts
-  readonly #inPlace = process.stdout.isTTY
-  #shown = performance.now()
+  readonly #output = new ProgressLine()
   /** When the first step, which also compiles, was made. */
   #begin: number | undefined
+  /** When the last step was made. */
+  #at = 0
   #examples = 0
   #counted = 0
-  #isOpen = false
   #last: StepInfo | undefined
 
   constructor(isOn: boolean, facts: ProgressFacts) {
@@ -36,36 +29,52 @@ export class FitProgress {
     this.#facts = facts
   }
 
+  /** @param path - of the checkpoint that the training goes on from */
+  resumed(path: string): void {
+    if (!this.#isOn) return
+    const { first, steps } = this.#facts
+    const left = first >= steps ? ', where nothing is left to train' : ''
+    this.#output.log(`goes on after step ${first} from ${path}${left}`)
+  }
+
+  /** @param by - a signal, or `callback` */
+  stopped(by: string, step: number): void {
+    if (!this.#isOn) return
+    this.#output.log(`stopped by ${by === 'callback' ? 'a callback' : by} after step ${step}`)
+  }
+
   step(info: StepInfo): void {
     if (!this.#isOn) return
     this.#last = info
-    const now = performance.now()
-    if (this.#begin === undefined) this.#begin = now
+    this.#at = performance.now()
+    if (this.#begin === undefined) this.#begin = this.#at
     else {
       this.#examples += info.examples
       this.#counted++
     }
-    if (now - this.#shown < (this.#inPlace ? REDRAW_EVERY : LINE_EVERY)) return
-    this.#shown = now
-    this.#print(this.#line(info, now), this.#inPlace)
+    this.#output.update(() => this.#line(info))
   }
 
   evaluated({ loss, accuracy }: Evaluation): void {
     if (!this.#isOn) return
+    // The time of an evaluation is not that of steps.
+    const now = performance.now()
+    if (this.#begin !== undefined) this.#begin += now - this.#at
+    this.#at = now
     const right = Number.isFinite(accuracy) ? `  accuracy ${(100 * accuracy).toFixed(2)} %` : ''
     const step = this.#last === undefined ? '' : `step ${this.#last.step}  `
-    this.#print(`${step}evaluation: loss ${short(loss)}${right}`, false)
+    this.#output.log(`${step}evaluation: loss ${short(loss)}${right}`)
   }
 
   /** Leaves the last line on the screen. */
   end(): void {
     if (!this.#isOn || this.#last === undefined) return
-    this.#print(this.#line(this.#last, performance.now()), false)
+    this.#output.log(this.#line(this.#last))
   }
 
-  #line({ step, loss, learningRate }: StepInfo, now: number): string {
+  #line({ step, loss, learningRate }: StepInfo): string {
     const { steps, unit, flops, first } = this.#facts
-    const seconds = (now - this.#begin!) / 1000
+    const seconds = (this.#at - this.#begin!) / 1000
     const perSecond = seconds === 0 ? 0 : this.#examples / seconds
     const of = Number.isFinite(steps) ? `/${steps}` : ''
     const speed =
@@ -82,15 +91,6 @@ export class FitProgress {
       ...(flops === undefined ? [] : [`${((perSecond * flops) / 1e9).toFixed(1)} GFLOP/s`]),
       ...(isKnown ? [`${formatSeconds(left)} left`] : []),
     ].join('  ')
-  }
-
-  #print(text: string, isOverwritten: boolean): void {
-    const width = this.#inPlace ? (process.stdout.columns || 80) - 1 : Infinity
-    const line = text.length > width ? text.slice(0, width) : text
-    const before = this.#isOpen ? '\r' : ''
-    const clear = this.#inPlace ? '\x1b[K' : ''
-    process.stdout.write(`${before}${line}${clear}${isOverwritten ? '' : '\n'}`)
-    this.#isOpen = isOverwritten
   }
 }
 

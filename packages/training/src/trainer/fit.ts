@@ -1,12 +1,13 @@
-import { anything, count, declareOptions, flag, tsrError, where } from '@tsrun/core'
+import { anything, count, declareOptions, flag, shown, tsrError, where } from '@tsrun/core'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import type { Dataset } from '../data/dataset.ts'
+import { isExamples, type Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { AnyBatch } from './batch.ts'
-import type { FitCallback, StepInfo } from './callbacks.ts'
+import { checkCallback, type FitCallback, type StepInfo } from './callbacks.ts'
 import { Interruption } from './interruption.ts'
 import { FitProgress } from './fit-progress.ts'
 import type { Trainer } from './trainer.ts'
@@ -15,7 +16,8 @@ import type { Trainer } from './trainer.ts'
 export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 
 /** What `fit` trains on. */
-export type FitData = Dataset | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
+export type FitData =
+  Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
 export interface FitOptions {
   /** The number of times that all data are used; default 1, or any number of times with `steps`. */
@@ -29,8 +31,9 @@ export interface FitOptions {
   readonly evaluate?: EvaluateOptions
   readonly save?: SavingOptions
   /**
-   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false` (default):
-   * begins anew, beside the checkpoints that are there.
+   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false`: begins
+   * anew, beside the checkpoints that are there, which `keep` may remove. Default: begins
+   * anew, unless there are checkpoints that are farther.
    */
   readonly resume?: 'auto' | false
   /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
@@ -46,7 +49,7 @@ export interface FitOptions {
 
 export interface EvaluateOptions {
   /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
-  readonly data: Dataset | Iterable<AnyBatch> | (() => Batches)
+  readonly data: Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
   /** The number of steps between two evaluations; default: once after each epoch, or at the end. */
   readonly every?: number
   /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
@@ -66,7 +69,7 @@ export interface SavingOptions {
 }
 
 /** Why `fit` ended. */
-export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1'
+export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */
 export interface FitResult {
@@ -77,8 +80,8 @@ export interface FitResult {
   /** The evaluations of this call with the number of steps before each. */
   readonly evaluations: readonly (Evaluation & { readonly step: number })[]
   /**
-   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`:
-   * a rank got this signal, and everything is saved.
+   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`,
+   * `SIGINT`: a rank got this signal, and everything is saved.
    */
   readonly end: FitEnd
 }
@@ -95,7 +98,7 @@ const readOptions = declareOptions({
   resume: where<'auto' | false>(
     (value) => value === 'auto' || value === false,
     "'auto' or false",
-  ).default(false),
+  ).optional(),
   log: where<readonly MetricLog[]>(Array.isArray, 'a list, for example [jsonl(file)]').default([]),
   callbacks: where<readonly FitCallback[]>(Array.isArray, 'a list of callbacks').default([]),
   progress: flag().default(true),
@@ -133,17 +136,24 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const source = sourceOf(run, data, options)
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
   const limit = options.steps ?? Infinity
-  if (epochs === Infinity && limit === Infinity) throw endless()
-  if (options.resume === 'auto') await resume(run, source, saving)
+  if ((epochs === Infinity || typeof data === 'function') && limit === Infinity) {
+    throw endless(data)
+  }
+  checkEvaluation(options, evaluating, saving)
+  const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
+  if (options.resume === undefined) await refuseFarther(run, saving)
 
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
   const isFirst = run.rank === 0
   const progress = new FitProgress(options.progress && isFirst, {
-    ...{ steps: limit, first: run.steps, unit: options.unit, flops: options.flops },
+    ...{ first: run.steps, unit: options.unit, flops: options.flops },
+    steps: Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity)),
   })
+  if (resumed !== undefined) progress.resumed(resumed)
   const logs = isFirst ? options.log : []
   const callbacks = options.callbacks
+  callbacks.forEach(checkCallback)
   const interruption = new Interruption()
   let [end, smallest, saved]: [FitEnd | undefined, number, number | undefined] = [
     undefined,
@@ -192,6 +202,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         const step = await run.step(batch)
         const signal = await interruption.agree(run)
         losses.push(step.loss)
+        if (Number.isNaN(step.loss) && step.examples > 0) {
+          await pending?.done
+          throw tsrError('ERR_TSR_LOSS_NAN', { step: run.steps })
+        }
         const info: StepInfo = {
           ...step,
           step: run.steps,
@@ -223,6 +237,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     }
     if (end === undefined && evaluating?.every === undefined) await evaluate()
     end ??= 'complete'
+    if (end !== 'complete') progress.stopped(end, run.steps)
     if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
     await pending?.done
     const reason = end
@@ -244,6 +259,8 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface Source {
   /** The number of epochs that are complete. */
   readonly epoch: number
+  /** The number of batches that are left in so many epochs, if that is known. */
+  left?(epochs: number): number
   /** The batches that are left of this epoch. The epoch is complete when they are used up. */
   batches(): Batches
   state(): unknown
@@ -256,7 +273,7 @@ function sourceOf(
   { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
 ): Source {
   if (typeof data === 'function') return functionSource(run, data)
-  if ('readInputs' in data) {
+  if (isDataset(data)) {
     if (batch === undefined) {
       const expected = 'the number of examples in a batch, over all replicas'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
@@ -266,7 +283,17 @@ function sourceOf(
     )
   }
   if ('loadState' in data && 'state' in data) return loaderSource(data)
-  return iterableSource(data)
+  if (isIterable(data)) return iterableSource(data)
+  const expected = 'a data set, a loader, batches, or a function of the step'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
+}
+
+function isDataset(data: object): data is Dataset | Examples {
+  return 'readInputs' in data || isExamples(data)
+}
+
+function isIterable(data: object): data is Batches {
+  return Symbol.iterator in data || Symbol.asyncIterator in data
 }
 
 function loaderSource(loader: Loader): Source {
@@ -274,6 +301,11 @@ function loaderSource(loader: Loader): Source {
     get epoch() {
       return loader.epoch
     },
+    left: (epochs) =>
+      // A stream does not know its length.
+      'length' in loader
+        ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
+        : Infinity,
     batches: () => loader,
     state: () => loader.state(),
     loadState: (state) => {
@@ -321,19 +353,40 @@ function iterableSource(data: Batches): Source {
   }
 }
 
+/** @returns the checkpoint that the training goes on from, if there is one */
 async function resume(
   run: Trainer,
   source: Source,
   saving: { readonly directory: string } | undefined,
-): Promise<void> {
+): Promise<string | undefined> {
   if (saving === undefined) {
     const expected = 'save: { directory } beside it'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'resume', value: 'auto', expected })
   }
   const { directory } = saving
-  if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return
-  const { data } = await run.load(directory)
+  if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return undefined
+  const { data, path } = await run.load(directory)
   await source.loadState(data)
+  return path
+}
+
+/**
+ * The checkpoints of an earlier training would be replaced by those of this one, or mixed with them.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+async function refuseFarther(
+  run: Trainer,
+  saving: { readonly directory: string } | undefined,
+): Promise<void> {
+  if (saving === undefined) return
+  const found = await latestCheckpoint(saving.directory, run.layout.world)
+  if (found === undefined || found.step <= run.steps) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'resume',
+    value: `undefined, and ${found.path} is there`,
+    expected: "'auto' to go on from it, false to begin anew, or another save.directory",
+  })
 }
 
 function evaluationData(
@@ -341,13 +394,46 @@ function evaluationData(
   { data, batch }: { readonly data: EvaluateOptions['data']; readonly batch: number },
 ): Batches {
   if (typeof data === 'function') return data()
-  if ('readInputs' in data) return dataLoader(data, { batch, shuffle: false, share: run.share })
-  return data
+  if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
+  if (isIterable(data)) return data
+  const expected = 'a data set, batches, or a function that makes them'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
 }
 
-function endless(): Error {
-  const expected = 'a number of epochs or steps after which training ends'
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'epochs', value: 'Infinity', expected })
+function endless(data: FitData): Error {
+  const isFunction = typeof data === 'function'
+  const expected = isFunction
+    ? 'a number, as a function of the step has no epochs'
+    : 'a number of epochs or steps after which training ends'
+  const name = isFunction ? 'steps' : 'epochs'
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
+}
+
+/** @throws ERR_TSR_ARGUMENT when something waits for evaluations that are never made, or only once */
+function checkEvaluation(
+  { callbacks }: Pick<FitOptions, 'callbacks'>,
+  evaluating: { readonly data: EvaluateOptions['data'] } | undefined,
+  saving: { readonly best: boolean } | undefined,
+): void {
+  const data = evaluating?.data
+  const isSpent = typeof data === 'object' && isIterable(data) && isIterator(data)
+  const waiting =
+    saving?.best === true
+      ? 'save.best'
+      : callbacks?.some((callback) => 'onEvaluate' in callback) && 'onEvaluate of a callback'
+  if (!isSpent && (data !== undefined || !waiting)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: isSpent ? 'evaluate.data' : 'evaluate',
+    value: isSpent ? 'a generator, which can be used only once' : 'undefined',
+    expected: isSpent
+      ? 'a function that makes one for each evaluation'
+      : `{ data }, which ${String(waiting)} needs`,
+  })
+}
+
+/** Whether it can be iterated only once. */
+function isIterator(data: Batches): boolean {
+  return typeof (data as Partial<Iterator<AnyBatch>>).next === 'function'
 }
 
 function noBatches(): Error {

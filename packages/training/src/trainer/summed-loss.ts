@@ -1,8 +1,9 @@
-import { tsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Loss } from '../nn/loss.ts'
+import { isTensor } from '../parallel/pipeline/microbatches.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /**
@@ -21,8 +22,16 @@ export function summed(loss: Loss): Loss {
     })
   }
   if (loss.summed !== undefined) return loss.summed
-  if (loss.reduction === 'sum') return loss
-  let isMean = loss.reduction === 'mean' ? true : undefined
+  if (loss.reduction === 'sum' && loss.record !== undefined) return loss
+  return summing(loss, loss.reduction && loss.reduction === 'mean')
+}
+
+/** @param isMean - undefined if that is to be tried */
+function summing(given: Loss, isMean: boolean | undefined): Loss {
+  const loss = Object.assign(
+    (outputs: Tensor, labels: Tensor) => checkScalar(given(outputs, labels)),
+    given,
+  )
   const compute = (outputs: Tensor, labels: Tensor): Tensor => {
     isMean ??= tryReduction(loss, outputs, labels) === 'mean'
     return isMean ? tf.mul(loss(outputs, labels), labels.shape[0]) : loss(outputs, labels)
@@ -38,6 +47,16 @@ export function summed(loss: Loss): Loss {
   })
 }
 
+/** @param value - what a loss of the user has returned */
+function checkScalar(value: Tensor): Tensor {
+  if (isTensor(value) && value.size === 1) return value
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'the result of the loss',
+    value: isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value),
+    expected: 'a tensor with one value: the mean or the sum over the examples, not a promise',
+  })
+}
+
 /** Whether a loss is the mean over the examples or their sum. */
 function tryReduction(loss: Loss, outputs: Tensor, labels: Tensor): 'mean' | 'sum' {
   const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
@@ -47,7 +66,8 @@ function tryReduction(loss: Loss, outputs: Tensor, labels: Tensor): 'mean' | 'su
     return refuse('a loss without reduction, on a backend whose values have to be fetched')
   }
   const ratio = b / a
-  if (a === 0 || Math.abs(ratio - 1) < 1e-3) return 'mean'
+  // Of a loss that is not a number, a step says so.
+  if (a === 0 || Number.isNaN(a) || Math.abs(ratio - 1) < 1e-3) return 'mean'
   if (Math.abs(ratio - 2) < 2e-3) return 'sum'
   return refuse(`a loss that becomes ${ratio.toPrecision(4)} times as large for twice the examples`)
 }

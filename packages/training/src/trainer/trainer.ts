@@ -1,27 +1,30 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadBackend } from '../backend/load.ts'
 import { loadCheckpoint, type LoadedCheckpoint } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { summedCrossEntropy } from '../nn/cross-entropy.ts'
+import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
 import type { Loss } from '../nn/loss.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
-import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import { isTensor, type Batch } from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
-import { tf } from '../tfjs/tfjs.ts'
-import { adaptModel, restoreModel, type TrainableModel } from './adapt.ts'
-import { batchOf, isBatch, type AnyBatch } from './batch.ts'
+import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
+import { compareBatches, compareOptions } from './agreement.ts'
+import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import { fit, type Batches, type FitData, type FitOptions, type FitResult } from './fit.ts'
 import { layoutOf, type Layout } from './layout.ts'
@@ -74,8 +77,17 @@ export async function trainer(
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
   const adapted = adaptModel(model)
+  if (endsInSoftmax(model) && (checked.loss === undefined || checked.loss === crossEntropy)) {
+    const expected = 'one that ends in scores, as cross-entropy has its own softmax'
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'model',
+      value: 'one that ends in softmax',
+      expected,
+    })
+  }
   if (!isBackendLoaded()) await loadBackend()
   const layout = await layoutOf(checked.mesh)
+  await compareOptions(checked, layout)
   const { pp, tp } = layout
   const loss = summed(checked.loss ?? defaultLoss(checked, layout))
   const common = {
@@ -171,7 +183,8 @@ export class Trainer {
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
   #steps = 0
-  #isChecked = false
+  /** Whether ranks with the same replica have compared their batches. */
+  #isCompared = false
 
   constructor(
     core: Pipeline | WholeModel,
@@ -214,6 +227,11 @@ export class Trainer {
     return this.#replica?.traffic
   }
 
+  /** Bytes of parameters and gradients on this rank, with `zero`. */
+  get memory(): StateMemory | undefined {
+    return (this.#replica as Partial<FullyShard> | undefined)?.memory
+  }
+
   /** The number of steps so far, also those before a checkpoint that was loaded. */
   get steps(): number {
     return this.#steps
@@ -236,8 +254,11 @@ export class Trainer {
     if (learningRate !== undefined && optimizer !== undefined) {
       optimizer.learningRate = learningRate(this.#steps)
     }
+    checkShare(batch, this.share)
     const own = batchOf(batch)
     const examples = sizeOf(own)
+    if (!this.#isCompared) await compareBatches(batch, examples, this.layout)
+    this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
     const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
@@ -268,6 +289,31 @@ export class Trainer {
     }
     ;[loss, correct, examples] = await this.sum(loss, correct, examples)
     return { loss: loss / examples, correct, accuracy: correct / examples, examples }
+  }
+
+  /**
+   * Computes the model's outputs for inputs without labels, as in an evaluation. All ranks call it;
+   * those of one replica pass the same inputs.
+   *
+   * @param inputs - [rows, ...]: a tensor, which stays the caller's, or nested arrays of numbers
+   * @returns the outputs [rows, ...] on each rank, which the caller disposes. With layers that ranks share
+   *   (`tp`), they are what the last layer gives this rank
+   *
+   * @example
+   * const scores = await run.predict([pixels])
+   * const digit = scores.argMax(-1).dataSync()[0]
+   */
+  async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
+    const x = tf.keep(isTensor(inputs) ? tf.clone(inputs) : tf.tensor(inputs))
+    try {
+      const { values, shape, dtype } = await this.#core.infer(x, async (outputs) => ({
+        values: await outputs.data(),
+        ...{ shape: outputs.shape, dtype: outputs.dtype },
+      }))
+      return tf.keep(tf.tensor(values, shape, dtype))
+    } finally {
+      x.dispose()
+    }
   }
 
   /**
@@ -351,6 +397,20 @@ export class Trainer {
       optimizer!.loadState(state)
       optimizer!.learningRate = rate
       this.#steps = steps
+    }
+  }
+
+  /**
+   * Runs a part in which this rank has its parameters whole, also with `zero: 3`, to read them. All ranks
+   * call it.
+   */
+  async gathered<T>(part: () => T | Promise<T>): Promise<T> {
+    const sharded = this.#replica as Partial<FullyShard> | undefined
+    await sharded?.gather?.()
+    try {
+      return await part()
+    } finally {
+      sharded?.release?.()
     }
   }
 

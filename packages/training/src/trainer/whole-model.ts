@@ -199,6 +199,27 @@ export class WholeModel<M extends Module = Module> implements Module {
     })
   }
 
+  /**
+   * Runs inputs forward, for outputs without labels.
+   *
+   * @param read - called with the outputs, which are disposed after it
+   */
+  async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
+    return await this.#alone('infer', async () => {
+      await this.#averaging?.gather()
+      try {
+        const outputs = await this.#infer(inputs)
+        try {
+          return await read(outputs)
+        } finally {
+          outputs.dispose()
+        }
+      } finally {
+        this.#averaging?.release()
+      }
+    })
+  }
+
   /** Frees the parameters. A second call does nothing. */
   dispose(): void {
     if (this.#isDisposed) return

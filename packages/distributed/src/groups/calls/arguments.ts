@@ -84,8 +84,11 @@ export function checkBuffer(
 function problemOf(name: string, buffer: unknown, wanted: DType | undefined): string {
   const kind = Object.prototype.toString.call(buffer).slice(8, -1)
   const candidates = dtypesOf(buffer)
+  if (typeof (buffer as { dataSync?: unknown } | undefined)?.dataSync === 'function') {
+    return `${name} is a tensor; pass its values, as \`tensor.dataSync()\` gives them, or use allReduceTensor, sendTensor and recvTensor of @tsrun/training`
+  }
   if (candidates.length === 0) {
-    return `${name} is a ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
+    return `${name} is of the type ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
   }
   if (wanted === undefined) {
     return `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`

@@ -111,7 +111,7 @@ function isPart(value: unknown): boolean {
   return typeof value === 'function' || isTensor(value)
 }
 
-function isTensor(value: unknown): value is Tensor {
+export function isTensor(value: unknown): value is Tensor {
   return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
 }
 

@@ -1,0 +1,85 @@
+import { count, declareOptions, shown, tsrError, type Rules } from '@tsrun/core'
+import type { Dataset } from './dataset.ts'
+import { isExamples, type Examples, type Field } from './examples.ts'
+import type { ImageFolder } from './image-folder.ts'
+import { orderRules, permutation } from './order.ts'
+
+/**
+ * The examples of a data set with these indices, in this order. Nothing is copied.
+ *
+ * @throws ERR_TSR_ARGUMENT for an index that the data set does not have
+ */
+export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
+  const chosen = Int32Array.from(indices)
+  const rule = count({ to: data.size - 1 })
+  for (const index of chosen) rule.check('an index of the subset', index)
+  const place = (rows: Int32Array): Int32Array => rows.map((row) => chosen[row]!)
+  const paths = (data as Partial<ImageFolder>).paths
+  return {
+    ...data,
+    ...{ size: chosen.length, ...readers(data, place) },
+    ...(paths !== undefined && { paths: Array.from(chosen, (index) => paths[index]!) }),
+  }
+}
+
+/** The functions that read, with other places for the examples. */
+function readers(
+  data: Dataset | Examples,
+  place: (rows: Int32Array) => Int32Array,
+): Partial<Dataset> | Partial<Examples> {
+  if (!isExamples(data)) {
+    return {
+      readInputs: (rows, out) => {
+        data.readInputs(place(rows), out)
+      },
+      readLabels: (rows, out) => {
+        data.readLabels(place(rows), out)
+      },
+    }
+  }
+  const fields = Object.entries(data.fields).map(([name, field]): [string, Field] => {
+    const read: Field['read'] = (rows, out) => {
+      field.read(place(rows), out)
+    }
+    return [name, { ...field, read }]
+  })
+  return { fields: Object.fromEntries(fields) }
+}
+
+export interface RandomSplitOptions {
+  /** The same seed gives the same parts on all ranks and in each run; default 0. */
+  readonly seed?: number
+}
+
+const readOptions = declareOptions({ seed: orderRules.seed } satisfies Rules<RandomSplitOptions>)
+
+/**
+ * Divides the examples of a data set at random, for example into those to train on and those to evaluate
+ * on. Nothing is copied, and every example is in one part at most.
+ *
+ * @param fractions - of the examples, in all at most 1
+ *
+ * @example
+ * const [train, test] = randomSplit(await imageFolder('photos', { size: [64, 64] }), [0.8, 0.2])
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function randomSplit<D extends Dataset | Examples, const F extends readonly number[]>(
+  data: D,
+  fractions: F,
+  options: RandomSplitOptions = {},
+): { -readonly [K in keyof F]: D } {
+  const { seed } = readOptions(options)
+  let sum = 0
+  const ends = fractions.map((fraction) => Math.round((sum += fraction) * data.size))
+  if (sum > 1 + 1e-9 || !fractions.every((fraction) => fraction >= 0)) {
+    const expected = 'fractions of the examples, in all at most 1'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'fractions', value: shown(fractions), expected })
+  }
+  const order = permutation(data.size, 'split', seed)
+  return ends.map((end, part) =>
+    subset(data, order.subarray(part === 0 ? 0 : ends[part - 1], end)),
+  ) as {
+    -readonly [K in keyof F]: D
+  }
+}

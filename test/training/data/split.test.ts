@@ -1,0 +1,69 @@
+import {
+  batches,
+  dataLoader,
+  examples,
+  loadBackend,
+  randomSplit,
+  subset,
+  type Dataset,
+  type Examples,
+} from '@tsrun/training'
+import { failure } from '../parallel/support/failure.ts'
+
+beforeAll(() => loadBackend('cpu'))
+
+const numbers = Int32Array.from({ length: 10 }, (_, i) => i)
+const own = examples({ inputs: { values: numbers, dtype: 'float32' }, labels: numbers })
+
+const dataset: Dataset = {
+  size: 10,
+  features: 1,
+  classes: 10,
+  readInputs: (indices, out) => {
+    out.set(indices)
+  },
+  readLabels: (indices, out) => {
+    out.set(indices)
+  },
+}
+
+/** The labels of all examples, whose inputs are the same numbers. */
+function labelsOf(data: Dataset | Examples): number[] {
+  return [...batches(data, { batch: 3, shuffle: false })].flatMap(({ inputs, labels }) => {
+    const [x, y] = [inputs(), labels()]
+    const [values, found] = [[...x.dataSync()], [...y.dataSync()]]
+    expect(values).toEqual(found)
+    x.dispose()
+    y.dispose()
+    return found
+  })
+}
+
+describe.each<[string, Dataset | Examples]>([
+  ['examples', own],
+  ['a data set', dataset],
+])('of %s', (_, data) => {
+  it('a subset has the examples with these indices, in this order', () => {
+    const part = subset(data, [7, 2, 2])
+    expect(part.size).toBe(3)
+    expect(labelsOf(part)).toEqual([7, 2, 2])
+    expect(labelsOf(subset(part, [1]))).toEqual([2])
+    expect(() => subset(data, [10])).toThrow(failure('ERR_TSR_ARGUMENT', /index of the subset/))
+  })
+
+  it('a random split has every example once, the same with the same seed', () => {
+    const parts = randomSplit(data, [0.5, 0.3, 0.2], { seed: 3 })
+    expect(parts.map(({ size }) => size)).toEqual([5, 3, 2])
+    const labels = parts.map(labelsOf)
+    expect(labels.flat().sort()).toEqual([...numbers])
+    expect(randomSplit(data, [0.5, 0.3, 0.2], { seed: 3 }).map(labelsOf)).toEqual(labels)
+    expect(randomSplit(data, [0.5, 0.3, 0.2], { seed: 4 }).map(labelsOf)).not.toEqual(labels)
+    expect(dataLoader(parts[0], { batch: 2 }).length).toBe(3)
+  })
+
+  it.each([[[0.8, 0.3]], [[-0.1, 0.5]], [[NaN]]])('fractions of %j are refused', (fractions) => {
+    expect(() => randomSplit(data, fractions)).toThrow(
+      failure('ERR_TSR_ARGUMENT', /in all at most 1/),
+    )
+  })
+})
