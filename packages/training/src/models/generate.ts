@@ -198,7 +198,8 @@ async function inferAlone(
 }
 
 function isPipeline(model: unknown): model is Stages {
-  return typeof (model as Partial<Stages> | null)?.infer === 'function'
+  // the whole model of a trainer infers, too
+  return Array.isArray((model as Partial<Stages> | null)?.modules)
 }
 
 function isTrained(model: Generative): model is Trained {
