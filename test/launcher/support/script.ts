@@ -9,7 +9,7 @@ export async function runScript(nproc: number, script: string, ...args: string[]
 }
 
 /** The same with more in the environment. */
-export async function runScriptWith(
+async function runScriptWith(
   env: NodeJS.ProcessEnv,
   nproc: number,
   script: string,
