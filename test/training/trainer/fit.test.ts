@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
+  Adam,
+  crossEntropy,
   earlyStopping,
   examples,
   findRate,
@@ -238,6 +240,22 @@ describe('fit', () => {
     }
   })
 
+  it('does not end with a function unless there are steps, and says so', async () => {
+    const run = await trainer(recipe, { optimizer: new SGD({ learningRate: 0.1 }), mesh: await alone() })
+    await expect(run.fit((step) => batchAt(step), { epochs: 2, ...quiet })).rejects.toThrow(
+      'steps is undefined; expected a number, as a function of the step has no epochs',
+    )
+    run.dispose()
+  })
+
+  it('begins anew beside farther checkpoints only if that is said', async () => {
+    const save = { directory: folder, every: 4 }
+    await fitOn(1, { steps: 8, save })
+    await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to go on from it, false to")
+    const { results } = await fitOn(1, { steps: 4, save, resume: false })
+    expect(results[0]!.losses).toHaveLength(4)
+  })
+
   it('evaluates, logs, and calls back with the same figures on every rank', async () => {
     const logged: string[] = []
     const log: MetricLog = {
@@ -321,6 +339,9 @@ describe('fit', () => {
       { callbacks: [given({ onstep: () => undefined })] },
       'onStep',
     ],
+    ['that stops early without evaluations', { callbacks: [earlyStopping()] }, 'onEvaluate of a'],
+    ['that keeps the best of none', { save: { directory: 'x', best: true } }, 'save.best needs'],
+    ['with spent data', { evaluate: { data: [batchAt(0)].values() } }, 'only once'],
     ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
   ])('refuses a call %s', async (_, options, problem) => {
     await expect(fitOn(1, options)).rejects.toThrow(problem)
@@ -398,6 +419,30 @@ describe('a trainer', () => {
       await expect(run.step(batchAt(0))).rejects.toThrow(words)
       run.dispose()
     }
+  })
+
+  it.each<[string, (rank: number) => TrainerOptions, string]>([
+    ['rate', (rank) => ({ optimizer: new SGD({ learningRate: 1 + rank }) }), 'learningRate 2'],
+    ['optimizer', (rank) => ({ optimizer: rank === 0 ? optimizer : new Adam() }), 'Adam'],
+    ['loss', (rank) => (rank === 0 ? {} : { loss: crossEntropy }), 'loss crossEntropy'],
+    ['clip', (rank) => (rank === 0 ? {} : { clip: 1 }), 'clip maxNorm 1'],
+  ])('refuses replicas with another %s', async (_, how, words) => {
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      return await trainer(recipe, { mesh: group, ...how(group.rank) }).catch(String)
+    })
+    for (const error of errors) expect(error).toContain(words)
+  })
+
+  it.each<[string, (rank: number) => AnyBatch, string]>([
+    ['other examples', (rank) => batchAt(rank), 'the batch of rank 1 is 8 examples'],
+    ['another number of them', (rank) => batchAt(0, 8 + rank), 'the batch of rank 1 is 9 examples'],
+  ])('refuses stages with %s', async (_, batch, words) => {
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      const mesh = await initDeviceMesh({ dp: 1, pp: 2 }, group)
+      const run = await trainer(recipe, { optimizer, mesh })
+      return await run.step(batch(group.rank)).catch(String)
+    })
+    for (const error of errors) expect(error).toContain(words)
   })
 
   it('refuses a model of which nothing would be trained', async () => {

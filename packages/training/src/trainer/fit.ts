@@ -31,8 +31,9 @@ export interface FitOptions {
   readonly evaluate?: EvaluateOptions
   readonly save?: SavingOptions
   /**
-   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false` (default):
-   * begins anew, beside the checkpoints that are there.
+   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false`: begins
+   * anew, beside the checkpoints that are there, which `keep` may remove. Default: begins
+   * anew, unless there are checkpoints that are farther.
    */
   readonly resume?: 'auto' | false
   /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
@@ -68,7 +69,7 @@ export interface SavingOptions {
 }
 
 /** Why `fit` ended. */
-export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1'
+export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */
 export interface FitResult {
@@ -79,8 +80,8 @@ export interface FitResult {
   /** The evaluations of this call with the number of steps before each. */
   readonly evaluations: readonly (Evaluation & { readonly step: number })[]
   /**
-   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`:
-   * a rank got this signal, and everything is saved.
+   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`,
+   * `SIGINT`: a rank got this signal, and everything is saved.
    */
   readonly end: FitEnd
 }
@@ -97,7 +98,7 @@ const readOptions = declareOptions({
   resume: where<'auto' | false>(
     (value) => value === 'auto' || value === false,
     "'auto' or false",
-  ).default(false),
+  ).optional(),
   log: where<readonly MetricLog[]>(Array.isArray, 'a list, for example [jsonl(file)]').default([]),
   callbacks: where<readonly FitCallback[]>(Array.isArray, 'a list of callbacks').default([]),
   progress: flag().default(true),
@@ -135,8 +136,12 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const source = sourceOf(run, data, options)
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
   const limit = options.steps ?? Infinity
-  if (epochs === Infinity && limit === Infinity) throw endless()
+  if ((epochs === Infinity || typeof data === 'function') && limit === Infinity) {
+    throw endless(data)
+  }
+  checkEvaluation(options, evaluating, saving)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
+  if (options.resume === undefined) await refuseFarther(run, saving)
 
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
@@ -365,6 +370,25 @@ async function resume(
   return path
 }
 
+/**
+ * The checkpoints of an earlier training would be replaced by those of this one, or mixed with them.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+async function refuseFarther(
+  run: Trainer,
+  saving: { readonly directory: string } | undefined,
+): Promise<void> {
+  if (saving === undefined) return
+  const found = await latestCheckpoint(saving.directory, run.layout.world)
+  if (found === undefined || found.step <= run.steps) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'resume',
+    value: `undefined, and ${found.path} is there`,
+    expected: "'auto' to go on from it, false to begin anew, or another save.directory",
+  })
+}
+
 function evaluationData(
   run: Trainer,
   { data, batch }: { readonly data: EvaluateOptions['data']; readonly batch: number },
@@ -376,9 +400,40 @@ function evaluationData(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
 }
 
-function endless(): Error {
-  const expected = 'a number of epochs or steps after which training ends'
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'epochs', value: 'Infinity', expected })
+function endless(data: FitData): Error {
+  const isFunction = typeof data === 'function'
+  const expected = isFunction
+    ? 'a number, as a function of the step has no epochs'
+    : 'a number of epochs or steps after which training ends'
+  const name = isFunction ? 'steps' : 'epochs'
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
+}
+
+/** @throws ERR_TSR_ARGUMENT when something waits for evaluations that are never made, or only once */
+function checkEvaluation(
+  { callbacks }: Pick<FitOptions, 'callbacks'>,
+  evaluating: { readonly data: EvaluateOptions['data'] } | undefined,
+  saving: { readonly best: boolean } | undefined,
+): void {
+  const data = evaluating?.data
+  const isSpent = typeof data === 'object' && isIterable(data) && isIterator(data)
+  const waiting =
+    saving?.best === true
+      ? 'save.best'
+      : callbacks?.some((callback) => 'onEvaluate' in callback) && 'onEvaluate of a callback'
+  if (!isSpent && (data !== undefined || !waiting)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: isSpent ? 'evaluate.data' : 'evaluate',
+    value: isSpent ? 'a generator, which can be used only once' : 'undefined',
+    expected: isSpent
+      ? 'a function that makes one for each evaluation'
+      : `{ data }, which ${String(waiting)} needs`,
+  })
+}
+
+/** Whether it can be iterated only once. */
+function isIterator(data: Batches): boolean {
+  return typeof (data as Partial<Iterator<AnyBatch>>).next === 'function'
 }
 
 function noBatches(): Error {

@@ -23,6 +23,7 @@ import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
+import { compareBatches, compareOptions } from './agreement.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import { fit, type Batches, type FitData, type FitOptions, type FitResult } from './fit.ts'
@@ -86,6 +87,7 @@ export async function trainer(
   }
   if (!isBackendLoaded()) await loadBackend()
   const layout = await layoutOf(checked.mesh)
+  await compareOptions(checked, layout)
   const { pp, tp } = layout
   const loss = summed(checked.loss ?? defaultLoss(checked, layout))
   const common = {
@@ -181,7 +183,8 @@ export class Trainer {
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
   #steps = 0
-  #isChecked = false
+  /** Whether ranks with the same replica have compared their batches. */
+  #isCompared = false
 
   constructor(
     core: Pipeline | WholeModel,
@@ -254,6 +257,8 @@ export class Trainer {
     checkShare(batch, this.share)
     const own = batchOf(batch)
     const examples = sizeOf(own)
+    if (!this.#isCompared) await compareBatches(batch, examples, this.layout)
+    this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
     const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
