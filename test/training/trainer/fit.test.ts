@@ -241,7 +241,10 @@ describe('fit', () => {
   })
 
   it('does not end with a function unless there are steps, and says so', async () => {
-    const run = await trainer(recipe, { optimizer: new SGD({ learningRate: 0.1 }), mesh: await alone() })
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
     await expect(run.fit((step) => batchAt(step), { epochs: 2, ...quiet })).rejects.toThrow(
       'steps is undefined; expected a number, as a function of the step has no epochs',
     )
