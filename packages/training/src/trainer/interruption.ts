@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import type { FitEnd } from './fit.ts'
+import type { FitEnd } from './fit-options.ts'
 import type { Trainer } from './trainer.ts'
 
 /** Under `tsrun`, Ctrl-C is SIGTERM for the ranks; without it, SIGINT. */
