@@ -6,10 +6,12 @@
 //   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that split every sequence)
 //   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (both)
 //   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that shard gradients and AdamW's state)
+//   npx tsrun --nproc 4 examples/gpt.ts --log runs      (with metrics and the text for TensorBoard)
 //   node --import tsx examples/gpt.ts                   (the same script in one process)
 //
 // On every mesh, the ranks draw the same batches, start from the same weights and reach the same loss as
-// a single process. The ranks that the flags leave over are replicas.
+// a single process, and at the end they write a text together. The ranks that the flags leave over are
+// replicas.
 
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'

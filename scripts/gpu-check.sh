@@ -4,10 +4,11 @@
 # losses are compared with those of plain JavaScript, and the pipeline example. Meanwhile, nvidia-smi
 # reports utilisation and memory.
 #
-#   scripts/gpu-check.sh [--cpu] [--sizes LIST] [BACKEND...]     default: tensorflow webgpu
+#   scripts/gpu-check.sh [--cpu] [--sizes LIST] [--images N] [BACKEND...]     default: tensorflow webgpu
 #
 #   --cpu     the same checks on a machine without a GPU; the default backend is wasm
 #   --sizes   sizes of the matrices; default 1024,2048,4096,8192, or 256,512,1024 with --cpu
+#   --images  of which the pipeline trains; default 60000, or 10000 with --cpu
 #
 # The exit code is 0 if all checks pass, 1 if one fails, 2 for wrong usage, and 3 if there is no GPU.
 set -uo pipefail
@@ -16,8 +17,9 @@ cd "$(dirname "$0")/.."
 cpu=false
 backends=()
 list=
+images=
 usage() {
-  echo "gpu-check: $1; usage: scripts/gpu-check.sh [--cpu] [--sizes LIST] [BACKEND...]" >&2
+  echo "gpu-check: $1; usage: scripts/gpu-check.sh [--cpu] [--sizes LIST] [--images N] [BACKEND...]" >&2
   exit 2
 }
 while [ $# -gt 0 ]; do
@@ -32,6 +34,11 @@ while [ $# -gt 0 ]; do
       list=${1-}
       if ! [[ $list =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]]; then usage "--sizes takes numbers, as in 512,1024"; fi
       ;;
+    --images)
+      shift
+      images=${1-}
+      if ! [[ $images =~ ^[1-9][0-9]*$ ]]; then usage "--images takes a number"; fi
+      ;;
     tensorflow | webgpu | wasm | cpu) backends+=("$1") ;;
     *) usage "unknown argument $1" ;;
   esac
@@ -40,6 +47,7 @@ done
 
 if $cpu; then
   sizes=256,512,1024
+  images=${images:-10000}
   if [ ${#backends[@]} -eq 0 ]; then backends=(wasm); fi
 else
   if ! nvidia-smi -L >/dev/null 2>&1; then
@@ -47,6 +55,7 @@ else
     exit 3
   fi
   sizes=1024,2048,4096,8192
+  images=${images:-60000}
   if [ ${#backends[@]} -eq 0 ]; then backends=(tensorflow webgpu); fi
   nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv
 fi
@@ -141,7 +150,7 @@ check() {
   fi
 
   if TSRUN_BACKEND=$backend npx tsrun --nproc 2 --no-summary --log-format raw \
-    examples/pipeline.ts --epochs 1 >"$work/pipeline" 2>"$work/log"; then
+    examples/pipeline.ts --epochs 1 --images "$images" >"$work/pipeline" 2>"$work/log"; then
     say "$backend" "pipeline of 2 ranks: $(grep '^result ' "$work/pipeline")"
   else
     fail "$backend" "pipeline of 2 ranks: $(reason "$work/log")"

@@ -2,16 +2,20 @@ import Sequencer from '@jest/test-sequencer'
 
 /** Tests that take half a minute or more. If one of them started last, it would run alone at the end. */
 const longest = [
-  'parity/run.slow',
   'docs/snippets.slow',
+  'examples/cnn.slow',
+  'parity/run.slow',
+  'e2e/distributed.slow',
+  'e2e/distributed-failures.slow',
   'examples/pipelines.slow',
   'examples/gpt.slow',
-  'e2e/distributed-failures.slow',
-  'e2e/surviving-a-loss.slow',
-  'e2e/distributed.slow',
-  'examples/steps.slow',
-  'examples/fsdp.slow',
   'bench/measuring.slow',
+  'examples/steps.slow',
+  'training/backend/parity.slow',
+  'distributed/kernels/kernels.slow',
+  'distributed/algorithms/collectives.slow',
+  'e2e/gpu-check.slow',
+  'examples/webgpu.slow',
 ]
 
 /** Starts the longest tests first. Jest knows how long tests take only where they have run before. */

@@ -76,7 +76,8 @@ it('writes a page and a picture an operation from one run, and says what is left
       '--ops',
       'allReduce,sendRecv',
       '--sizes',
-      '4KiB,64KiB',
+      // small buffers are measured thousands of times
+      '8MiB,16MiB',
       '--engine',
       'worker',
       '--also',
@@ -93,7 +94,7 @@ it('writes a page and a picture an operation from one run, and says what is left
     expect(page).toContain('Not measured because it is not installed: torch.')
     expect(page).toContain('Not measured because it is not installed: openmpi.')
     expect(page).toMatch(/\| bytes +\| tsrun shared-memory worker \| tsrun tcp worker \|/)
-    expect(page).toMatch(/\n\| 64 KiB \| +[\d.]+ \| +[\d.]+ \|\n/)
+    expect(page).toMatch(/\n\| 16 MiB \| +[\d.]+ \| +[\d.]+ \|\n/)
     expect(page).toMatch(/## Reduction kernels\n[^]*\| 64 MiB \| +[\d.]+ \|/)
     expect(stderr).toContain('skipped: the comparison with a C program')
     const pictures = readdirSync(join(folder, 'images')).sort()
@@ -105,7 +106,7 @@ it('writes a page and a picture an operation from one run, and says what is left
 })
 
 it('measures ranks of ours and skips absent peers, one JSON object a line', async () => {
-  const what = ['--ops', 'allReduce,allToAll,sendRecv', '--sizes', '4KiB', '--runs', '1']
+  const what = ['--ops', 'allReduce,allToAll,sendRecv', '--sizes', '8MiB', '--runs', '1']
   const over = ['--transport', 'shared-memory,tcp']
   const { code, stdout, stderr } = await bench(
     ['collectives', '--json', '--ranks', '2', '--peers', 'torch,openmpi', ...what, ...over],
@@ -130,7 +131,7 @@ it('measures ranks of ours and skips absent peers, one JSON object a line', asyn
   for (const row of rows) {
     const keys = 'op bytes ranks transport engine system p50Us p99Us algbwGBs busbwGBs'
     expect(Object.keys(row)).toEqual(keys.split(' '))
-    expect(row).toMatchObject({ bytes: 4096, ranks: 2, engine: 'worker' })
+    expect(row).toMatchObject({ bytes: 2 ** 23, ranks: 2, engine: 'worker' })
     expect(row['p50Us']).toBeGreaterThan(0)
     expect(row['p99Us']).toBeGreaterThanOrEqual(row['p50Us'] as number)
   }
@@ -161,7 +162,7 @@ it('writes a file that TSRUN_TUNING takes', async () => {
     expect(sockets.allReduce.at(-1)!.upTo).toBe(Infinity)
     expect(Object.keys(sharedMemory)).toEqual(expect.arrayContaining(['allReduce', 'scatter']))
 
-    const small = ['--ranks', '2', '--runs', '1', '--sizes', '4KiB', '--ops', 'allReduce']
+    const small = ['--ranks', '2', '--runs', '1', '--sizes', '8MiB', '--ops', 'allReduce']
     const used = await bench(['collectives', ...small], { TSRUN_TUNING: file })
     expect(used.code).toBe(0)
   } finally {

@@ -16,7 +16,7 @@ afterEach(() => {
 })
 
 async function fail(env: NodeJS.ProcessEnv): Promise<Finished> {
-  const args = ['--nproc', '4', '--grace', '1', '--log-dir', logs, 'never-enters.mjs']
+  const args = ['--nproc', '4', '--grace', '0.3', '--log-dir', logs, 'never-enters.mjs']
   return await tsrun(args, { cwd, env })
 }
 
@@ -53,7 +53,7 @@ it('of a run the last attempt that left records is compared, of many runs the ne
   /** Runs a job, and returns its id. */
   const start = async (restarts: number): Promise<string> => {
     const before = readdirSync(logs)
-    const flags = ['--nproc', '4', '--grace', '1', '--log-dir', logs]
+    const flags = ['--nproc', '4', '--grace', '0.3', '--log-dir', logs]
     const args = [...flags, '--max-restarts', `${restarts}`, 'never-enters.mjs']
     await tsrun(args, { cwd, env: { TIMEOUT: '300' } })
     return readdirSync(logs).find((name) => !before.includes(name))!

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { reportsOf } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
@@ -11,19 +11,27 @@ interface Report {
 }
 
 describe('ranks that share the layers of a GPT', () => {
-  it.each([
+  const layouts = [
     { form: 'heads', size: 2, stages: 1 },
     { form: 'heads-tied', size: 4, stages: 2 },
     { form: 'sequence', size: 2, stages: 1 },
     { form: 'sequence-tied', size: 4, stages: 2 },
-  ])('generate what one process does: $form, $size ranks, $stages stages', async (given) => {
-    const { form, size, stages } = given
-    const fixture = 'test/fixtures/training/generate-shared.mjs'
-    const stdout = await runScript(size, fixture, form, String(stages))
-    const { alone, ranks } = JSON.parse(stdout) as Report
-    expect(alone).toHaveLength(14)
-    expect(new Set(alone).size).toBeGreaterThan(2)
-    const same = { together: alone, inOneStage: alone, leaked: 0 }
-    expect(ranks).toEqual(Array.from({ length: size }, () => same))
+  ]
+  let reports: Map<string, Report>
+  beforeAll(async () => {
+    const requests = layouts.map(({ form, size, stages }) => `${size}/${form}/${stages}`)
+    reports = await reportsOf('generate-shared.mjs', requests)
   })
+
+  it.each(layouts)(
+    'generate what one process does: $form, $size ranks, $stages stages',
+    (given) => {
+      const { form, size, stages } = given
+      const { alone, ranks } = reports.get(`${size}/${form}/${stages}`)!
+      expect(alone).toHaveLength(14)
+      expect(new Set(alone).size).toBeGreaterThan(2)
+      const same = { together: alone, inOneStage: alone, leaked: 0 }
+      expect(ranks).toEqual(Array.from({ length: size }, () => same))
+    },
+  )
 })

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { reportsOf } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
@@ -22,15 +22,10 @@ interface Report {
   readonly ranks: readonly RankReport[]
 }
 
-async function train(nproc: number, form: string): Promise<Report> {
-  const stdout = await runScript(nproc, 'test/fixtures/training/gpt-parallel.mjs', form)
-  return JSON.parse(stdout) as Report
-}
-
 const FLOAT = 4
 
 describe('a GPT that ranks share', () => {
-  it.each([
+  const layouts = [
     { form: 'heads', size: 1 },
     { form: 'heads', size: 2 },
     { form: 'heads-tied', size: 4 },
@@ -40,8 +35,15 @@ describe('a GPT that ranks share', () => {
     { form: 'ring', size: 1 },
     { form: 'ring', size: 2 },
     { form: 'ring-tied', size: 4 },
-  ])('trains like one process: $form, $size ranks', async ({ form, size }) => {
-    const { ranks, sizes } = await train(size, form)
+  ]
+  let reports: Map<string, Report>
+  beforeAll(async () => {
+    const requests = layouts.map(({ form, size }) => `${size}/${form}`)
+    reports = await reportsOf('gpt-parallel.mjs', requests)
+  })
+
+  it.each(layouts)('trains like one process: $form, $size ranks', ({ form, size }) => {
+    const { ranks, sizes } = reports.get(`${size}/${form}`)!
     expect(ranks).toHaveLength(size)
     const { batch, block, width, layers } = sizes
     const rows = batch * block
@@ -89,27 +91,33 @@ describe('attention over a ring', () => {
       readonly peaks: unknown
       readonly left: unknown
     }
-    const measure = async (ranks: number) =>
-      JSON.parse(await runScript(ranks, 'test/fixtures/training/ring-memory.mjs')) as Memory
-    const [two, four] = [await measure(2), await measure(4)]
-    expect(four.peaks).toEqual(two.peaks)
-    for (const { left } of [two, four]) expect(left).toEqual({ tensors: 0, arena: 0 })
+    const reports = await reportsOf<Memory>('ring-memory.mjs', ['2', '4'])
+    const [two, four] = [...reports.values()]
+    expect(four!.peaks).toEqual(two!.peaks)
+    for (const { left } of [two!, four!]) expect(left).toEqual({ tensors: 0, arena: 0 })
   })
 })
 
 describe('the loss of scores that ranks share', () => {
-  it.each([
+  interface RankReport {
+    readonly errors: readonly number[]
+    readonly refused: readonly unknown[]
+    readonly right: number
+  }
+  const layouts = [
     { classes: 8, size: 1 },
     { classes: 8, size: 2 },
     { classes: 7, size: 3 },
-  ])('is that of all, and refuses other labels: $classes, $size ranks', async (given) => {
+  ]
+  let reports: Map<string, RankReport[]>
+  beforeAll(async () => {
+    const requests = layouts.map(({ classes, size }) => `${size}/${classes}`)
+    reports = await reportsOf('vocab-loss.mjs', requests)
+  })
+
+  it.each(layouts)('is that of all, and refuses other labels: $classes, $size ranks', (given) => {
     const { classes, size } = given
-    const stdout = await runScript(size, 'test/fixtures/training/vocab-loss.mjs', String(classes))
-    const ranks = JSON.parse(stdout) as {
-      readonly errors: readonly number[]
-      readonly refused: readonly unknown[]
-      readonly right: number
-    }[]
+    const ranks = reports.get(`${size}/${classes}`)!
     expect(ranks).toHaveLength(size)
     for (const { errors, refused, right } of ranks) {
       for (const error of errors) expect(error).toBeLessThan(1e-5)

@@ -74,13 +74,17 @@ describe('scripts/gpu-check.sh', () => {
       status: 2,
       stderr: expect.stringContaining('--sizes takes numbers'),
     })
+    expect(check(['--images', 'all'], noGpu)).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('--images takes a number'),
+    })
   })
 
   it.each([
     ['is of another name than all GPUs', 'NVIDIA Played', 1],
     ['has the name of one', 'CPU', 0],
   ])('asks where a backend computes: its device %s', (_, name, status) => {
-    const outcome = check(['--sizes', '64', 'wasm'], gpuCalled(name))
+    const outcome = check(['--sizes', '64', '--images', '1000', 'wasm'], gpuCalled(name))
     expect(outcome).toMatchObject({ status, stderr: '' })
     expect(outcome.stdout).toMatch(/^wasm +matmul 64\^3: .* GFLOP\/s/m)
     expect(outcome.stdout).toMatch(/^wasm +losses of 50 steps differ .* by up to .*e-/m)

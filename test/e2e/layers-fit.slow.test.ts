@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { reportsOf, runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
@@ -23,23 +23,30 @@ interface Report {
   readonly className: string
 }
 
-async function fit(nproc: number, ...args: string[]): Promise<Report> {
-  const stdout = await runScript(nproc, 'test/fixtures/training/layers-fit.mjs', ...args)
-  return JSON.parse(stdout) as Report
-}
-
 describe('fit of a tf.layers model with a DistributedOptimizer', () => {
-  it.each([
+  const layouts = [
     { kind: 'sgd', size: 1, name: 'SGD' },
     { kind: 'sgd', size: 2, name: 'SGD' },
     { kind: 'sgd', size: 4, name: 'SGD' },
     { kind: 'momentum', size: 2, name: 'Momentum' },
     { kind: 'adam', size: 2, name: 'Adam' },
-  ])('trains $size ranks like one process on whole batches: $kind', async (layout) => {
-    const { error, equal, losses, ranks, iterations, className } = await fit(
-      layout.size,
-      layout.kind,
-    )
+  ]
+  const others = ['2/sgd/some', '2/adam/checkpoint', '2/momentum/checkpoint']
+  let reports: Map<string, Report>
+  beforeAll(async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'tsrun-fit-'))
+    try {
+      const requests = [...layouts.map(({ kind, size }) => `${size}/${kind}`), ...others]
+      reports = await reportsOf('layers-fit.mjs', requests, { DIRECTORY: directory })
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
+  })
+
+  it.each(layouts)('trains $size ranks like one process on whole batches: $kind', (layout) => {
+    const { error, equal, losses, ranks, iterations, className } = reports.get(
+      `${layout.size}/${layout.kind}`,
+    )!
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)
     expect(losses.at(-1)!).toBeLessThan(losses[0]!)
@@ -48,35 +55,30 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect([iterations, className]).toEqual([24, layout.name])
   })
 
-  it('leaves a layer alone that is not trained, and begins with that of rank 0', async () => {
-    const { error, equal, ranks } = await fit(2, 'sgd', 'some')
+  it('leaves a layer alone that is not trained, and begins with that of rank 0', () => {
+    const { error, equal, ranks } = reports.get('2/sgd/some')!
     expect(ranks.map(({ changed }) => changed)).toEqual([false, false])
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)
   })
 
-  it.each(['adam', 'momentum'])('goes on from a checkpoint of both: %s', async (kind) => {
-    const directory = mkdtempSync(join(tmpdir(), 'tsrun-fit-'))
-    try {
-      const { error, equal, iterations } = await fit(2, kind, 'checkpoint', directory)
-      expect(error).toBeLessThan(1e-5)
-      expect(equal).toBe(true)
-      expect(iterations).toBe(24)
-    } finally {
-      rmSync(directory, { recursive: true })
-    }
+  it.each(['adam', 'momentum'])('goes on from a checkpoint of both: %s', (kind) => {
+    const { error, equal, iterations } = reports.get(`2/${kind}/checkpoint`)!
+    expect(error).toBeLessThan(1e-5)
+    expect(equal).toBe(true)
+    expect(iterations).toBe(24)
   })
 
   it('says so when one rank has used its optimizer before', async () => {
     const fixture = 'test/fixtures/training/layers-fit.mjs'
-    const { code, stderr } = await tsrun(['--nproc', '2', fixture, 'adam', 'used'], { cwd })
+    const { code, stderr } = await tsrun(['--nproc', '2', fixture, '2/adam/used'], { cwd })
     expect(code).toBe(1)
     expect(stderr).toMatch(/inner is an optimizer that rank 1 has used without the others/)
   })
 
   it('says so when the ranks train different models', async () => {
     const fixture = 'test/fixtures/training/layers-fit.mjs'
-    const { code, stderr } = await tsrun(['--nproc', '2', fixture, 'sgd', 'other'], { cwd })
+    const { code, stderr } = await tsrun(['--nproc', '2', fixture, '2/sgd/other'], { cwd })
     expect(code).toBe(1)
     expect(stderr).toMatch(
       /Rank 1 has different parameters from rank 0: number 0 is .*\[6, 9\], not/,

@@ -22,9 +22,9 @@ it.each([
   async (engine, elsewhere, place) => {
     const env = {
       ...{ TSRUN_ENGINE: engine, ELSEWHERE: elsewhere },
-      ...{ TSRUN_STALL_WARNING: '0.3', TIMEOUT: '4000' },
+      ...{ TSRUN_STALL_WARNING: '0.3', TIMEOUT: '2500' },
     }
-    const args = ['--nproc', '4', '--grace', '1', 'never-enters.mjs']
+    const args = ['--nproc', '4', '--grace', '0.3', 'never-enters.mjs']
     const { stderr } = await tsrun(args, { cwd, env })
     const warnings = stderr.split('\n').filter((line) => line.includes('WARN distributed'))
     const own = warnings.filter((line) => line.includes('ddp bucket 3: layer4.weight'))

@@ -24,7 +24,7 @@ function rowsOf(text: string, job: string): string[] {
 }
 
 async function startStuck(env: NodeJS.ProcessEnv = {}): Promise<Run> {
-  const run = new Run(['--nproc', '4', '--grace', '1', 'never-enters.mjs'], {
+  const run = new Run(['--nproc', '4', '--grace', '0.3', 'never-enters.mjs'], {
     cwd,
     env: { ELSEWHERE: 'loop', TIMEOUT: '600000', ...env },
   })

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { reportsOf, runScript } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
@@ -19,13 +19,8 @@ interface RankReport {
   readonly collectives: number
 }
 
-async function train(nproc: number, form: string): Promise<RankReport[]> {
-  const stdout = await runScript(nproc, 'test/fixtures/training/tensor-parallel.mjs', form)
-  return (JSON.parse(stdout) as { ranks: RankReport[] }).ranks
-}
-
 describe('layers shared among ranks', () => {
-  it.each([
+  const layouts = [
     { form: 'column-row', size: 1, collectives: 0 },
     // two pairs: two sums forward; backward one, for nobody wants the gradient of the images
     { form: 'column-row', size: 2, collectives: 3 },
@@ -34,8 +29,15 @@ describe('layers shared among ranks', () => {
     { form: 'gather-partial', size: 2, collectives: 4 + 3 },
     { form: 'gather-partial', size: 3, collectives: 4 + 3 },
     { form: 'row-replicated', size: 2, collectives: 4 + 3 },
-  ])('train like one process: $form, $size ranks', async ({ form, size, collectives }) => {
-    const ranks = await train(size, form)
+  ]
+  let reports: Map<string, RankReport[]>
+  beforeAll(async () => {
+    const requests = layouts.map(({ form, size }) => `${size}/${form}`)
+    reports = await reportsOf('tensor-parallel.mjs', [...requests, '2/wrong'])
+  })
+
+  it.each(layouts)('train like one process: $form, $size ranks', ({ form, size, collectives }) => {
+    const ranks = reports.get(`${size}/${form}`)!
     expect(ranks).toHaveLength(size)
     for (const { worst, lossError, normError, leaked, share, ...counted } of ranks) {
       expect(counted.collectives).toBe(collectives)
@@ -48,22 +50,28 @@ describe('layers shared among ranks', () => {
     }
   })
 
-  it('do not when the gradient of a gather is summed that is whole', async () => {
-    for (const { worst } of await train(2, 'wrong')) {
+  it('do not when the gradient of a gather is summed that is whole', () => {
+    for (const { worst } of reports.get('2/wrong')!) {
       expect(worst['layers.0.weight']).toBeGreaterThan(1e-2)
     }
   })
 })
 
 describe('dense layers of tf.layers shared among ranks', () => {
-  it.each([
+  const layouts = [
     { kind: 'sgd', size: 1 },
     { kind: 'sgd', size: 2 },
     { kind: 'adam', size: 2 },
     { kind: 'sgd', size: 4 },
-  ])('fit like one process: $kind, $size ranks', async ({ kind, size }) => {
-    const stdout = await runScript(size, 'test/fixtures/training/dense-parallel.mjs', kind)
-    const { ranks } = JSON.parse(stdout) as { ranks: (RankReport & { error: number })[] }
+  ]
+  let reports: Map<string, (RankReport & { error: number })[]>
+  beforeAll(async () => {
+    const requests = layouts.map(({ kind, size }) => `${size}/${kind}`)
+    reports = await reportsOf('dense-parallel.mjs', requests)
+  })
+
+  it.each(layouts)('fit like one process: $kind, $size ranks', ({ kind, size }) => {
+    const ranks = reports.get(`${size}/${kind}`)!
     expect(ranks).toHaveLength(size)
     for (const { error, lossError, leaked, share } of ranks) {
       expect(error).toBeLessThan(1e-5)

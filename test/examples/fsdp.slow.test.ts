@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { reportsOf, runScript } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
@@ -41,20 +41,23 @@ interface RankReport {
 }
 
 describe('the state of a rank', () => {
-  it.each([
+  const layouts = [
     { stage: 1, nproc: 2 },
     { stage: 2, nproc: 2 },
     { stage: 3, nproc: 2 },
     { stage: 1, nproc: 4 },
     { stage: 2, nproc: 4 },
     { stage: 3, nproc: 4 },
-  ])('takes what the formula says: stage $stage, $nproc ranks', async ({ stage, nproc }) => {
-    const stdout = await runScript(
-      nproc,
-      'test/fixtures/training/sharded-memory.mjs',
-      String(stage),
-    )
-    const ranks = JSON.parse(stdout) as RankReport[]
+  ]
+  let reports: Map<string, RankReport[]>
+  beforeAll(async () => {
+    const requests = layouts.map(({ stage, nproc }) => `${nproc}/${stage}`)
+    reports = await reportsOf('sharded-memory.mjs', requests)
+  })
+
+  it.each(layouts)('takes what the formula says: stage $stage, $nproc ranks', (layout) => {
+    const { stage, nproc } = layout
+    const ranks = reports.get(`${nproc}/${stage}`)!
     expect(ranks).toHaveLength(nproc)
     for (const { peak, ledger, formula, parameters, left } of ranks) {
       expect(peak / formula).toBeLessThan(1.1)
@@ -76,14 +79,20 @@ interface MeshReport {
 }
 
 describe('a tensor parallel GPT whose state replicas share', () => {
-  it.each([
+  const layouts = [
     { stage: 1, dp: 2, tp: 2 },
     { stage: 2, dp: 4, tp: 1 },
     { stage: 3, dp: 2, tp: 2 },
-  ])('trains like one process: stage $stage, dp $dp, tp $tp', async ({ stage, dp, tp }) => {
-    const form = [String(stage), String(dp)]
-    const stdout = await runScript(dp * tp, 'test/fixtures/training/tensor-sharded.mjs', ...form)
-    const ranks = JSON.parse(stdout) as MeshReport[]
+  ]
+  const requestOf = ({ stage, dp, tp }: (typeof layouts)[number]) => `${dp * tp}/${stage}/${dp}`
+  let reports: Map<string, MeshReport[]>
+  beforeAll(async () => {
+    reports = await reportsOf('tensor-sharded.mjs', layouts.map(requestOf))
+  })
+
+  it.each(layouts)('trains like one process: stage $stage, dp $dp, tp $tp', (layout) => {
+    const { dp, tp } = layout
+    const ranks = reports.get(requestOf(layout))!
     expect(ranks).toHaveLength(dp * tp)
     for (const { worst, leaked } of ranks) {
       expect(Math.max(worst.loss, worst.norm, worst.parameters)).toBeLessThan(1)

@@ -52,7 +52,7 @@ describe('gpt.ts', () => {
   })
 
   it('comes to the loss of one process with 4 ranks, however they share the work', async () => {
-    const part = ['--steps', '50', '--sample', '0']
+    const part = ['--steps', '16', '--sample', '0']
     const alone = await train(1, ...part)
     for (const flags of [
       ['--pp', '2'],
@@ -69,7 +69,7 @@ describe('gpt.ts', () => {
   })
 
   it('mixes all ways to share', async () => {
-    const short = ['--steps', '10', '--sample', '0']
+    const short = ['--steps', '4', '--sample', '0']
     const alone = await train(1, ...short)
     for (const flags of [
       ['--pp', '2', '--tp', '2', '--between', 'sequence', '--schedule', 'zb-h1'],

@@ -99,17 +99,21 @@ describe('interleaved.ts and zero-bubble.ts', () => {
 })
 
 describe('pipeline.ts', () => {
-  const quick = ['--epochs', '1', '--batch', '1000', '--microbatches', '4']
+  const quick = ['--epochs', '1', '--images', '20000', '--batch', '250', '--microbatches', '4']
+  /** Of a single process; every layout comes to the same. */
+  let alone: number | undefined
 
   it.each([
     [1, '1f1b'],
     [3, '1f1b'],
     [2, 'gpipe'],
     [2, 'naive'],
-  ])('learns on %i ranks with %s', async (nproc, schedule) => {
+  ])('learns on %i ranks with %s, as in a single process', async (nproc, schedule) => {
     const [result, shown] = await example(nproc, 'pipeline.ts', '--schedule', schedule, ...quick)
     expect(Object.keys(result)).toEqual(['accuracy', 'seconds', 'bubble', 'predictedBubble'])
     expect(result['accuracy']).toBeGreaterThan(0.8)
+    alone ??= result['accuracy'] as number
+    expect(Math.abs((result['accuracy'] as number) - alone)).toBeLessThan(0.01)
     expect(result['bubble']).toBeLessThan(1)
     expect(shown).toMatch(/epoch 1\/1 {2}test accuracy \d\d\.\d\d %/)
     expect(shown).toMatch(/^rank {2}layers {2}parameters/m)
@@ -126,15 +130,6 @@ describe('pipeline.ts', () => {
     const wrong = await tsrun(['--nproc', '3', 'examples/pipeline.ts', ...flags], { cwd })
     expect(wrong.code).not.toBe(0)
     expect(wrong.stderr).toContain('a list for each of the 3 ranks')
-  })
-
-  it('gives the same accuracy for every layout', async () => {
-    const results = await Promise.all([
-      example(1, 'pipeline.ts', ...quick, '--seed', '5'),
-      example(2, 'pipeline.ts', ...quick, '--seed', '5', '--schedule', 'gpipe'),
-    ])
-    const [one, two] = results.map(([result]) => Number(result['accuracy']))
-    expect(Math.abs(one! - two!)).toBeLessThan(0.01)
   })
 
   it.each([

@@ -4,7 +4,7 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(120_000)
 
-const TAGS = 100_000
+const TAGS = 20_000
 /** More than a link opens before it looks for idle streams. */
 const MANY = 1100
 /** Elements of a message that is cleared before it is sent, and of one that is not. */
@@ -26,7 +26,7 @@ describe('messages of many tags', () => {
       most = Math.max(most, ...links.map(({ streams }) => streams.size))
     }
     expect(most).toBeLessThan(4096)
-    for (const { engine } of world.ranks) expect(engine.memory.used).toBeLessThan(512 * 1024)
+    for (const { engine } of world.ranks) expect(engine.memory.used).toBeLessThan(128 * 1024)
   })
 
   it.each([1, 2, 3])(
@@ -45,11 +45,13 @@ describe('messages of many tags', () => {
             const sent = group.isend(mine, other, { tag })
             return { theirs, tag, sent, received: early ?? receive() }
           })
+          const wrong: number[] = []
           for (const { theirs, tag, sent, received } of works) {
             await sent
             await received
-            expect(theirs.every((value) => value === round * MANY + tag)).toBe(true)
+            if (theirs.some((value) => value !== round * MANY + tag)) wrong.push(tag)
           }
+          expect(wrong).toEqual([])
         }
       })
     },

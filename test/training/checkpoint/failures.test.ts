@@ -1,6 +1,5 @@
 import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
@@ -12,11 +11,12 @@ import {
   shardedMLP,
   type Part,
 } from '@tsrun/training'
+import { describeDamage } from './support/damage.ts'
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner } from './support/owner.ts'
 import { fileOf, folderWith, load, whole } from './support/saved.ts'
 
-// thousands of loads, one a bit
+// hundreds of loads, one a bit
 jest.setTimeout(60_000)
 afterEach(removeFolders)
 beforeAll(async () => {
@@ -86,31 +86,10 @@ describe('a newer checkpoint', () => {
   })
 })
 
-describe('a damaged file', () => {
-  it('is detected by its checksum at every bit, and the error names the tensor', async () => {
-    const folder = await folderWith(1)
-    const file = fileOf(folder, 1)
-    const content = readFileSync(file)
-    let harmless = 0
-    for (let bit = 0; bit < 8 * content.length; bit++) {
-      const damaged = Buffer.from(content)
-      damaged[bit >> 3]! ^= 1 << (bit & 7)
-      writeFileSync(file, damaged)
-      const outcome = await load(folder).catch((error: unknown) => error)
-      if (isDeepStrictEqual(outcome, { step: 1, first: 1 })) harmless++
-      else {
-        expect(outcome).toMatchObject({
-          code: 'ERR_TSR_CHECKPOINT_DAMAGED',
-          facts: { path: file, tensor: 'w' },
-        })
-      }
-    }
-    // in the words of the metadata
-    expect(harmless).toBeLessThanOrEqual(8 * '__metadata__format'.length)
-    writeFileSync(file, content)
-    expect(await load(folder)).toEqual({ step: 1, first: 1 })
-  })
+// every bit is in damage.slow.test.ts
+describeDamage(7)
 
+describe('a damaged file', () => {
   it('changes nothing on any rank', async () => {
     const folder = makeFolder()
     const parts = (rank: number): Part[] => [{ ...whole, range: rank === 0 ? [0, 5] : [5, 12] }]

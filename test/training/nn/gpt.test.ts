@@ -121,7 +121,7 @@ describe('GPT', () => {
     { schedule: 'interleaved', stages: 2 },
   ] as const)('trains in $stages stages as in one: $schedule', async ({ schedule, stages }) => {
     const recipe = gpt({ ...small, layers: 4 })
-    const STEPS = 20
+    const STEPS = 10
     const before = tf.memory().numTensors
     const ranks = await runWorld({ size: stages, seed: 3 }, async (world) => {
       const pipe = pipeline(recipe, world, { schedule, microbatches: 3 })

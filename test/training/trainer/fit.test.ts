@@ -6,48 +6,26 @@ import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   earlyStopping,
   examples,
-  findRate,
   latestCheckpoint,
   loadBackend,
-  movingAverage,
   SGD,
-  shardedMLP,
-  tf,
   trainer,
-  type AnyBatch,
-  type Dataset,
   type FitOptions,
   type FitResult,
-  type Loss,
-  type Module,
-  type Tensor,
   type MetricLog,
   type TrainerOptions,
 } from '@tsrun/training'
+import {
+  alone,
+  batchAt,
+  dataset,
+  FEATURES,
+  given,
+  recipe,
+  quiet,
+} from './support/small-training.ts'
 
 jest.setTimeout(120_000)
-
-const FEATURES = 5
-const CLASSES = 3
-
-/** Examples whose class is where their largest value is. */
-const dataset: Dataset = {
-  size: 50,
-  features: FEATURES,
-  classes: CLASSES,
-  readInputs(indices, out) {
-    indices.forEach((index, row) => {
-      for (let i = 0; i < FEATURES; i++) out[row * FEATURES + i] = Math.sin(7 * index + 3 * i)
-    })
-  },
-  readLabels(indices, out) {
-    indices.forEach((index, row) => {
-      out[row] = index % CLASSES
-    })
-  },
-}
-
-const recipe = shardedMLP({ layers: 2, inputs: FEATURES, hidden: 8, outputs: CLASSES, seed: 1 })
 
 let folder: string
 beforeAll(() => loadBackend('wasm'))
@@ -57,11 +35,6 @@ beforeEach(() => {
 afterEach(() => {
   rmSync(folder, { recursive: true })
 })
-
-/** What a script without types may pass. */
-const given = (value: unknown) => value as never
-
-const quiet = { progress: false } as const
 
 /** Runs `fit` on every rank; the results, and the values of the parameters of rank 0. */
 async function fitOn(
@@ -85,15 +58,6 @@ async function fitOn(
     return { result, values }
   })
   return { results: ranks.map(({ result }) => result), values: ranks[0]!.values }
-}
-
-function batchAt(step: number, size = 8): AnyBatch {
-  const indices = Int32Array.from({ length: size }, (_, i) => (step * size + i) % dataset.size)
-  const inputs = new Float32Array(size * FEATURES)
-  const labels = new Int32Array(size)
-  dataset.readInputs(indices, inputs)
-  dataset.readLabels(indices, labels)
-  return { size, inputs, labels }
 }
 
 describe('fit', () => {
@@ -238,6 +202,42 @@ describe('fit', () => {
     }
   })
 
+  it('does not end with a function unless there are steps, and says so', async () => {
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
+    await expect(run.fit((step) => batchAt(step), { epochs: 2, ...quiet })).rejects.toThrow(
+      'steps is undefined; expected a number, as a function of the step has no epochs',
+    )
+    run.dispose()
+  })
+
+  it('begins anew beside farther checkpoints only if that is said', async () => {
+    const save = { directory: folder, every: 4 }
+    await fitOn(1, { steps: 8, save })
+    await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to go on from it, false to")
+    const { results } = await fitOn(1, { steps: 4, save, resume: false })
+    expect(results[0]!.losses).toHaveLength(4)
+  })
+
+  it('still knows the best evaluation when it goes on', async () => {
+    const save = { directory: folder, best: true }
+    const train = async (steps: number) => {
+      const isBest: boolean[] = []
+      const seen = { onEvaluate: (info: { isBest: boolean }) => void isBest.push(info.isBest) }
+      // Far too large from the second call on, so that nothing becomes better.
+      const learningRate = (step: number) => (step < 7 ? 0.1 : 1e3)
+      const evaluate = { data: dataset, every: 7 }
+      const options = { steps, save, evaluate, resume: 'auto', callbacks: [seen] } as const
+      await fitOn(1, options, { learningRate })
+      return isBest
+    }
+    expect(await train(7)).toEqual([true])
+    expect(await train(14)).toEqual([false])
+    expect(await latestCheckpoint(join(folder, 'best'))).toMatchObject({ step: 7 })
+  })
+
   it('evaluates, logs, and calls back with the same figures on every rank', async () => {
     const logged: string[] = []
     const log: MetricLog = {
@@ -321,220 +321,11 @@ describe('fit', () => {
       { callbacks: [given({ onstep: () => undefined })] },
       'onStep',
     ],
+    ['that stops early without evaluations', { callbacks: [earlyStopping()] }, 'onEvaluate of a'],
+    ['that keeps the best of none', { save: { directory: 'x', best: true } }, 'save.best needs'],
+    ['with spent data', { evaluate: { data: [batchAt(0)].values() } }, 'only once'],
     ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
   ])('refuses a call %s', async (_, options, problem) => {
     await expect(fitOn(1, options)).rejects.toThrow(problem)
   })
 })
-
-describe('a trainer', () => {
-  const optimizer = new SGD({ learningRate: 0.1 })
-
-  it('predicts outputs of inputs without labels', async () => {
-    const run = await trainer(recipe, { optimizer, mesh: await alone() })
-    const before = tf.memory().numTensors
-    const rows = [
-      [1, 2, 3, 4, 5],
-      [-1, 0, 1, 0, -1],
-    ]
-    const scores = await run.predict(rows)
-    const x = tf.tensor2d(rows)
-    const same = await run.predict(x)
-    const expected = tf.tidy(() => recipe.build().forward(x).dataSync())
-    expect(scores.shape).toEqual([2, CLASSES])
-    expect([...scores.dataSync()]).toEqual([...expected])
-    expect([...same.dataSync()]).toEqual([...expected])
-    tf.dispose([scores, same, x])
-    run.dispose()
-    expect(tf.memory().numTensors).toBeLessThanOrEqual(before)
-  })
-
-  const disposed = () => {
-    const tensor = tf.zeros([8, FEATURES])
-    tensor.dispose()
-    return tensor
-  }
-  it.each<[string, () => Partial<Record<keyof AnyBatch, unknown>>, string]>([
-    [
-      'a disposed tensor',
-      () => ({ inputs: disposed() }),
-      'batch.inputs is a tensor that was disposed',
-    ],
-    ['a list of labels', () => ({ labels: [0, 1] }), 'a typed array such as a Float32Array'],
-    ['64-bit integers', () => ({ labels: new BigInt64Array(8) }), 'for example an Int32Array'],
-    ['the part of all replicas', () => ({ share: [0, 2] }), 'pass share: run.share'],
-    [
-      'bytes where floats belong',
-      () => ({ inputs: new Uint8Array(40) }),
-      'expected float32 [batch, 5]',
-    ],
-  ])('refuses a batch with %s', async (_, part, words) => {
-    const run = await trainer(recipe, { optimizer, mesh: await alone() })
-    const batch = { ...batchAt(0), ...part() } as AnyBatch
-    await expect(run.step(batch)).rejects.toThrow(words)
-    run.dispose()
-  })
-
-  it('trains on arrays of any floats', async () => {
-    const losses: number[] = []
-    for (const kind of [Float32Array, Float64Array]) {
-      const run = await trainer(recipe, { optimizer, mesh: await alone() })
-      const batch = batchAt(0)
-      const inputs = kind.from(batch.inputs as Float32Array)
-      losses.push((await run.step({ ...batch, inputs })).loss)
-      run.dispose()
-    }
-    expect(losses[1]).toBe(losses[0])
-  })
-
-  it.each<[string, (outputs: Tensor) => unknown, string]>([
-    ['a vector', (outputs) => tf.sum(outputs, 1), 'a tensor of shape [8]'],
-    ['a number', () => 3, 'the result of the loss is 3'],
-    ['a promise', (outputs) => Promise.resolve(tf.sum(outputs)), 'not a promise'],
-  ])('refuses a loss that returns %s', async (_, compute, words) => {
-    for (const reduction of ['mean', 'sum', undefined] as const) {
-      const loss = Object.assign(compute, { reduction }) as Loss
-      const run = await trainer(recipe, { optimizer, loss, mesh: await alone() })
-      await expect(run.step(batchAt(0))).rejects.toThrow(words)
-      run.dispose()
-    }
-  })
-
-  it('refuses a model of which nothing would be trained', async () => {
-    const weights = tf.variable(tf.ones([FEATURES, CLASSES]))
-    const model: Module = { parameters: [], forward: (x) => tf.matMul(x, weights) }
-    await expect(trainer(model, { optimizer, mesh: await alone() })).rejects.toThrow(
-      'createParameter(...), not by tf.variable(...)',
-    )
-    weights.dispose()
-  })
-
-  it('leaves no tensor in 200 steps, also when the loss throws', async () => {
-    let isBroken = false
-    const compute = (outputs: Tensor, labels: Tensor): Tensor => {
-      if (isBroken) throw new Error('no loss today')
-      return tf.sum(tf.square(tf.sub(tf.sum(outputs, 1), labels)))
-    }
-    const loss: Loss = Object.assign(compute, { reduction: 'sum' as const })
-    const optimizer = new SGD({ learningRate: 1e-4, momentum: 0.9 })
-    const run = await trainer(recipe, { mesh: await alone(), optimizer, loss })
-    await run.step(batchAt(0))
-    const before = tf.memory().numTensors
-    for (let step = 1; step < 200; step++) await run.step(batchAt(step))
-    expect(tf.memory().numTensors).toBe(before)
-    isBroken = true
-    for (let step = 0; step < 20; step++) {
-      await expect(run.step(batchAt(step))).rejects.toThrow('no loss today')
-    }
-    expect(tf.memory().numTensors).toBe(before)
-    run.dispose()
-  })
-
-  it('finds out whether a loss of the user is a mean or a sum', async () => {
-    const of = async (loss: Loss): Promise<number[]> => {
-      const optimizer = new SGD({ learningRate: 0.05 })
-      const how = { mesh: await alone(), optimizer, loss, accumulate: 2 }
-      const run = await trainer(recipe, how)
-      const losses = [(await run.step(batchAt(0))).loss, (await run.step(batchAt(1))).loss]
-      run.dispose()
-      return losses
-    }
-    const squares = (outputs: Tensor, labels: Tensor): Tensor =>
-      tf.square(tf.sub(outputs, tf.oneHot(labels, CLASSES)))
-    const mean = await of((outputs, labels) => tf.mean(tf.sum(squares(outputs, labels), 1)))
-    const sum = await of((outputs, labels) => tf.sum(squares(outputs, labels)))
-    mean.forEach((loss, i) => {
-      expect(Math.abs(loss - sum[i]!)).toBeLessThan(1e-5)
-    })
-    await expect(
-      of((outputs, labels) => tf.square(tf.sum(squares(outputs, labels)))),
-    ).rejects.toThrow('the mean or the sum over the examples')
-  })
-
-  it.each([{}, { zero: 2 }, { zero: 3 }] as const)(
-    'says which parameters got no gradient on any rank: %j',
-    async (how) => {
-      const errors = await runWorld({ size: 2 }, async (group) => {
-        const used = recipe.build()
-        const [extra] = recipe.build().parameters
-        const model: Module = {
-          parameters: [...used.parameters, { ...extra!, name: 'forgotten' }],
-          forward: (x) => used.forward(x),
-        }
-        const optimizer = new SGD({ learningRate: 1 })
-        const run = await trainer(model, { mesh: group, optimizer, ...how })
-        return await run.step(batchAt(0)).catch((error: unknown) => error)
-      })
-      for (const error of errors) {
-        expect(error).toMatchObject({
-          code: 'ERR_TSR_UNUSED_PARAMETERS',
-          message: expect.stringContaining('forgotten') as string,
-        })
-      }
-    },
-  )
-
-  it('says which parameters got no gradient', async () => {
-    const used = recipe.build()
-    const [extra] = recipe.build().parameters
-    const model: Module = {
-      parameters: [...used.parameters, { ...extra!, name: 'forgotten' }],
-      forward: (x) => used.forward(x),
-    }
-    const run = await trainer(model, {
-      mesh: await alone(),
-      optimizer: new SGD({ learningRate: 1 }),
-    })
-    await expect(run.step(batchAt(0))).rejects.toMatchObject({ code: 'ERR_TSR_UNUSED_PARAMETERS' })
-  })
-
-  it('keeps a moving average of the parameters, and puts it in their place for a while', async () => {
-    const average = movingAverage({ decay: 0.5 })
-    const run = await trainer(recipe, {
-      mesh: await alone(),
-      optimizer: new SGD({ learningRate: 0.5 }),
-    })
-    const name = run.parameters[0]!.name
-    const seen: number[] = []
-    const watch = {
-      onStep: () => {
-        seen.push(run.parameters[0]!.value.dataSync()[0]!)
-      },
-    }
-    await run.fit((step) => batchAt(step), { steps: 3, ...quiet, callbacks: [average, watch] })
-    const expected = 0.5 * (0.5 * seen[0]! + 0.5 * seen[1]!) + 0.5 * seen[2]!
-    await average.during(run, () => {
-      expect(run.parameters.find((each) => each.name === name)!.value.dataSync()[0]).toBeCloseTo(
-        expected,
-        5,
-      )
-      return Promise.resolve()
-    })
-    expect(run.parameters[0]!.value.dataSync()[0]).toBe(seen[2])
-    run.dispose()
-  })
-
-  it('finds a learning rate, and leaves everything as it was', async () => {
-    const optimizer = new SGD({ learningRate: 0.3, momentum: 0.9 })
-    const run = await trainer(recipe, { mesh: await alone(), optimizer })
-    await run.step(batchAt(0))
-    const before = run.parameters.map(({ value }) => value.dataSync().slice())
-    const { suggestion, curve } = await findRate(run, (step) => batchAt(step), {
-      steps: 30,
-      to: 10,
-    })
-    expect(curve.length).toBeGreaterThan(5)
-    expect(suggestion).toBeGreaterThan(1e-7)
-    expect(suggestion).toBeLessThan(1)
-    expect(run.steps).toBe(1)
-    expect(optimizer.learningRate).toBe(0.3)
-    expect(run.parameters.map(({ value }) => value.dataSync().slice())).toEqual(before)
-    run.dispose()
-  })
-})
-
-/** A group of this process alone, which needs no job. */
-async function alone() {
-  const [group] = await runWorld({ size: 1 }, (one) => Promise.resolve(one))
-  return group!
-}

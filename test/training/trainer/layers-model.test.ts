@@ -1,6 +1,6 @@
 import * as tfjs from '@tensorflow/tfjs'
 import { runWorld } from '@tsrun/distributed'
-import { loadBackend, SGD, trainer, type AnyBatch } from '@tsrun/training'
+import { loadBackend, meanSquaredError, SGD, trainer, type AnyBatch } from '@tsrun/training'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -28,6 +28,22 @@ function batchAt(step: number, from: number, to: number): AnyBatch {
     labels: Int32Array.from({ length: size }, (_, i) => (from + i + step) % 3),
   }
 }
+
+it('refuses what it would train in another way than the model itself', async () => {
+  const withLast = (more: object) => {
+    const model = build()
+    model.add(tfjs.layers.dense({ units: 3, ...more }))
+    return model
+  }
+  const probabilities = withLast({ activation: 'softmax' })
+  const decayed = withLast({ kernelRegularizer: 'l1l2' })
+  await runWorld({ size: 1 }, async (mesh) => {
+    await expect(trainer(probabilities, { mesh })).rejects.toThrow('one that ends in softmax')
+    await expect(trainer(decayed, { mesh })).rejects.toThrow('layer 2 has a regularizer')
+    const run = await trainer(probabilities, { mesh, loss: meanSquaredError })
+    run.dispose()
+  })
+})
 
 it('trains a model of tf.layers on several ranks, and leaves it its weights', async () => {
   const train = async (ranks: number): Promise<number[]> => {

@@ -18,9 +18,9 @@ export interface BatchesOptions {
   /** Whether to leave out a last batch that is not full; default false. */
   readonly dropLast?: boolean
   /**
-   * Part `index` of `count` equal parts of every batch. Ranks that share batches pass their data
-   * parallel coordinate. The parts of the last batch may differ by one example or be empty. Default
-   * [0, 1].
+   * Part `index` of `count` equal parts of every batch: `run.share` of a trainer. Ranks that share
+   * batches pass their data parallel coordinate. The parts of the last batch may differ by one example
+   * or be empty. Default [0, 1].
    */
   readonly share?: Share
   /** The number of examples of the epoch that are consumed already, over all ranks; default 0. */
@@ -81,7 +81,8 @@ export interface Batches extends Iterable<ExampleBatch> {
  * @throws ERR_TSR_ARGUMENT for an unknown option or one that is out of range
  *
  * @example
- * for (const { inputs, labels } of batches(mnist({ split: 'train' }), { batch: 128, epoch })) ...
+ * const train = mnist({ split: 'train' })
+ * for (const batch of batches(train, { batch: 128, epoch, share: run.share })) await run.step(batch)
  */
 export function batches(dataset: Dataset | Examples, options: BatchesOptions): Batches {
   const { batch, seed, epoch, shuffle, dropLast, share, start } = readOptions(options)

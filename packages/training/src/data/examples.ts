@@ -47,7 +47,7 @@ export interface Examples {
  *   inputs: { values: pixels, shape: [28, 28, 1], scale: 1 / 255 },
  *   labels: Int32Array.from(digits),
  * })
- * for (const batch of batches(data, { batch: 32 })) await run.step(batch)
+ * await run.fit(data, { batch: 32, epochs: 3 })
  *
  * @throws ERR_TSR_ARGUMENT when columns have different numbers of examples
  */

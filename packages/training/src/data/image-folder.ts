@@ -72,7 +72,8 @@ interface Image {
  *
  * @example
  * const images = await imageFolder('flowers', { size: [64, 64] })
- * for (const batch of batches(images, { batch: 32 })) await run.step(batch)
+ * const [train, test] = randomSplit(images, [0.8, 0.2])
+ * await run.fit(train, { batch: 32, epochs: 5, evaluate: { data: test } })
  */
 export async function imageFolder(
   directory: string,

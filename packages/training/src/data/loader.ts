@@ -44,18 +44,18 @@ export interface Loader extends Iterable<ExampleBatch> {
  * Creates a source of batches that keeps its position. A `for` loop runs to the end of the epoch, from
  * where the previous loop or the previous job has stopped; the next loop runs the next epoch.
  *
- * Pass the data parallel coordinate of the rank as `share`. Ranks that work on the same examples (tensor
- * parallel ranks, pipeline stages) have the same coordinate and so get the same batches without any
- * communication.
+ * Pass `run.share` of a trainer as `share`, or the data parallel coordinate of the rank. Ranks that work
+ * on the same examples (tensor parallel ranks, pipeline stages) have the same coordinate and so get the
+ * same batches without any communication.
  *
  * @throws ERR_TSR_ARGUMENT; also from a loop that continues after another loop over the same loader was
  *   started
  *
  * @example
- * const loader = dataLoader(train, { batch: 128, share: [mesh.dp.rank, mesh.dp.size] })
+ * const loader = dataLoader(train, { batch: 128, share: run.share })
  * if (checkpoint !== undefined) loader.loadState(checkpoint.data)
  * while (loader.epoch < epochs) {
- *   for (const { inputs, labels } of loader) ...
+ *   for (const batch of loader) await run.step(batch)
  * }
  */
 export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions): Loader {
@@ -81,7 +81,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
         throw tsrError('ERR_TSR_ARGUMENT', {
           name: 'state',
           value: `one for a data set of ${String(state.examples)} examples`,
-          expected: `${String(examples)} examples`,
+          expected: `${String(examples)} examples, as there are now; with other data, begin an epoch anew: run.load(directory), then fit without resume`,
         })
       }
       count().check('epoch', state.epoch)

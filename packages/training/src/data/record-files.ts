@@ -7,6 +7,13 @@ import type { Examples } from './examples.ts'
 /**
  * The rows of a CSV file (RFC 4180), whose first row has the names of the columns. All values are texts.
  *
+ * @param separator - between values, for example `;`; default a comma
+ *
+ * @example
+ * const records: DataRecord[] = []
+ * for await (const record of csvRecords('houses.csv', ';')) records.push(record)
+ * const houses = examplesFrom(records, { inputs: ['rooms', 'area'], labels: ['price'] })
+ *
  * @throws ERR_TSR_DATASET when the file cannot be read, or a row has another number of values
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {

@@ -48,7 +48,8 @@ export interface Sampler extends Iterable<number> {
  * @throws ERR_TSR_ARGUMENT
  *
  * @example
- * const mine = sampler({ examples: train.size, rank: mesh.dp.rank, ranks: mesh.dp.size })
+ * const [rank, ranks] = run.share
+ * const mine = sampler({ examples: train.size, rank, ranks })
  * for (let epoch = 0; epoch < 3; epoch++) {
  *   mine.setEpoch(epoch)
  *   for (const index of mine) ...

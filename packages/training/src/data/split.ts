@@ -7,6 +7,9 @@ import { orderRules, permutation } from './order.ts'
 /**
  * The examples of a data set with these indices, in this order. Nothing is copied.
  *
+ * @example
+ * const few = subset(mnist({ split: 'train' }), [0, 1, 2])
+ *
  * @throws ERR_TSR_ARGUMENT for an index that the data set does not have
  */
 export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
@@ -61,6 +64,7 @@ const readOptions = declareOptions({ seed: orderRules.seed } satisfies Rules<Ran
  *
  * @example
  * const [train, test] = randomSplit(await imageFolder('photos', { size: [64, 64] }), [0.8, 0.2])
+ * await run.fit(train, { batch: 32, evaluate: { data: test } })
  *
  * @throws ERR_TSR_ARGUMENT
  */

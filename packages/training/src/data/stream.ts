@@ -92,7 +92,7 @@ interface Positioned {
  * const loader = streamLoader({
  *   shards: ['part-0.jsonl', 'part-1.jsonl'],
  *   fields: { inputs: 'x', labels: 'y' },
- *   ...{ batch: 32, shuffle: 10_000, share: [mesh.dp.rank, mesh.dp.size] },
+ *   ...{ batch: 32, shuffle: 10_000, share: run.share },
  * })
  * for await (const batch of loader) await run.step(batch)
  */

@@ -22,11 +22,14 @@ export interface TextOptions {
   /** The number of tokens in a sequence. */
   readonly block: number
   /**
-   * Part `index` of `count` equal parts of the batch. Ranks that share batches pass their data parallel
-   * coordinate. Default [0, 1].
+   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer. Ranks that share batches
+   * pass their data parallel coordinate. Default [0, 1].
    */
   readonly share?: Share
-  /** The positions of each sequence that are needed, as on context parallel ranks; default all. */
+  /**
+   * The positions of each sequence that are needed, on context parallel ranks
+   * `zigzagPositions(block, run.layout.cp)`; default all.
+   */
   readonly positions?: Int32Array
 }
 
@@ -68,7 +71,9 @@ export interface TextBatch {
  * @throws ERR_TSR_ARGUMENT
  *
  * @example
- * const { inputs, labels } = textBatch(mobyDick({ split: 'train' }), step, { batch: 16, block: 64 })
+ * const text = mobyDick({ split: 'train' })
+ * const batchAt = (step: number) => textBatch(text, step, { batch: 16, block: 64, share: run.share })
+ * await run.fit(batchAt, { steps: 100 })
  */
 export function textBatch(text: Text, step: number, options: RandomTextOptions): TextBatch {
   const complete = readFor(text, options)

@@ -205,8 +205,8 @@ async function inferAlone(
 }
 
 function isPipeline(model: unknown): model is Stages {
-  const { infer, modules } = (model as Partial<Stages> | null) ?? {}
-  return typeof infer === 'function' && Array.isArray(modules)
+  // the whole model of a trainer infers, too
+  return Array.isArray((model as Partial<Stages> | null)?.modules)
 }
 
 function isTrained(model: Generative): model is Trained {

@@ -185,7 +185,7 @@ export class ParameterStates {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `the state of ${parameter}`,
       value: `${String(steps)} steps, ${found.join(', ') || 'no vectors'}`,
-      expected: `a number of steps, ${this.#names.join(', ') || 'no vectors'}`,
+      expected: `a number of steps, ${this.#names.join(', ') || 'no vectors'}, as this kind of optimizer has; it is the state of another kind`,
     })
   }
 }

@@ -23,6 +23,8 @@ export interface LayersModel {
   readonly layers: readonly {
     readonly trainableWeights: readonly LayersWeight[]
     readonly nonTrainableWeights: readonly LayersWeight[]
+    /** What regularizers add to the loss. */
+    readonly losses?: readonly unknown[]
   }[]
   apply(x: Tensor, options?: { readonly training?: boolean }): unknown
   getClassName(): string
@@ -44,6 +46,7 @@ export function adaptModel(model: TrainableModel): AdaptedModel {
     }
   }
   if (isLayersModel(model)) {
+    refuseRegularizers(model)
     return { recipe: undefined, build: () => withParameters(new LayersModule(model)) }
   }
   if (isModule(model)) return { recipe: undefined, build: () => withParameters(model) }
@@ -63,6 +66,17 @@ function withParameters<M extends Module>(model: M): M {
     value: 'one without parameters',
     expected:
       'one with a parameter; weights are made by createParameter(...), not by tf.variable(...)',
+  })
+}
+
+/** They would add to the loss of `model.fit`; here the loss is that of the trainer alone. */
+function refuseRegularizers({ layers }: LayersModel): void {
+  const at = layers.findIndex(({ losses = [] }) => losses.length > 0)
+  if (at < 0) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: `one whose layer ${at} has a regularizer`,
+    expected: 'one without; AdamW decays weights, and a loss of your own may have more terms',
   })
 }
 

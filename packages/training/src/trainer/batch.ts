@@ -47,16 +47,16 @@ export function isBatch(value: unknown): value is AnyBatch {
 }
 
 /**
- * Refuses a batch whose examples all replicas have: each would count several times.
+ * Refuses a batch with the examples of other replicas, which would count several times.
  *
  * @throws ERR_TSR_ARGUMENT
  */
-export function checkShare({ share }: AnyBatch, [, replicas]: Share): void {
-  if (share === undefined || share[1] === replicas) return
+export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void {
+  if (share === undefined || (share[0] === index && share[1] === replicas)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'batch',
     value: `part ${share[0]} of ${share[1]}`,
-    expected: `one of ${replicas} parts, one for each replica; pass share: run.share to what makes batches`,
+    expected: `part ${index} of ${replicas}, as this replica has; pass share: run.share to what makes batches`,
   })
 }
 

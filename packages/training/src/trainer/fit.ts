@@ -1,142 +1,21 @@
-import { anything, count, declareOptions, flag, shown, tsrError, where } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
-import type { Dataset } from '../data/dataset.ts'
-import { isExamples, type Examples } from '../data/examples.ts'
-import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
-import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
-import type { AnyBatch } from './batch.ts'
-import { checkCallback, type FitCallback, type StepInfo } from './callbacks.ts'
-import { Interruption } from './interruption.ts'
+import type { FitCallback, StepInfo } from './callbacks.ts'
+import { evaluationData, noBatches, sourceOf, type FitData, type Source } from './fit-data.ts'
+import { readFitOptions, type FitEnd, type FitOptions, type FitResult } from './fit-options.ts'
 import { FitProgress } from './fit-progress.ts'
+import { Interruption } from './interruption.ts'
 import type { Trainer } from './trainer.ts'
-
-/** Any number of batches of this replica. */
-export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
-
-/** What `fit` trains on. */
-export type FitData =
-  Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
-
-export interface FitOptions {
-  /** The number of times that all data are used; default 1, or any number of times with `steps`. */
-  readonly epochs?: number
-  /** The number of steps after which training ends, counted from the very first one. */
-  readonly steps?: number
-  /** For a data set: the number of examples in a batch, over all replicas. */
-  readonly batch?: number
-  /** For a data set: the order of the examples; default 0. */
-  readonly seed?: number
-  readonly evaluate?: EvaluateOptions
-  readonly save?: SavingOptions
-  /**
-   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false` (default):
-   * begins anew, beside the checkpoints that are there.
-   */
-  readonly resume?: 'auto' | false
-  /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
-  readonly log?: readonly MetricLog[]
-  readonly callbacks?: readonly FitCallback[]
-  /** Whether rank 0 prints the progress; default true. */
-  readonly progress?: boolean
-  /** Names the unit of speed and its number in an example, for texts: `{ tokens: 64 }`. */
-  readonly unit?: { readonly tokens: number }
-  /** Floating-point operations for an example, forward and backward; the progress then shows GFLOP/s. */
-  readonly flops?: number
-}
-
-export interface EvaluateOptions {
-  /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
-  readonly data: Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
-  /** The number of steps between two evaluations; default: once after each epoch, or at the end. */
-  readonly every?: number
-  /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
-  readonly batch?: number
-}
-
-export interface SavingOptions {
-  readonly directory: string
-  /** The number of steps between two checkpoints; default: at the end only. */
-  readonly every?: number
-  /** The number of checkpoints to keep; default all. */
-  readonly keep?: number
-  /**
-   * Also saves to `<directory>/best` when an evaluation has the smallest loss so far; default false.
-   */
-  readonly best?: boolean
-}
-
-/** Why `fit` ended. */
-export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1'
-
-/** The result of `fit`, the same on all ranks. */
-export interface FitResult {
-  /** The number of steps that have been made, also before a resume. */
-  readonly steps: number
-  /** The loss of each step of this call. */
-  readonly losses: readonly number[]
-  /** The evaluations of this call with the number of steps before each. */
-  readonly evaluations: readonly (Evaluation & { readonly step: number })[]
-  /**
-   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`:
-   * a rank got this signal, and everything is saved.
-   */
-  readonly end: FitEnd
-}
-
-const every = count({ from: 1 })
-
-const readOptions = declareOptions({
-  epochs: every.optional(),
-  steps: every.optional(),
-  batch: every.optional(),
-  seed: anything<number>(),
-  evaluate: anything<EvaluateOptions>(),
-  save: anything<SavingOptions>(),
-  resume: where<'auto' | false>(
-    (value) => value === 'auto' || value === false,
-    "'auto' or false",
-  ).default(false),
-  log: where<readonly MetricLog[]>(Array.isArray, 'a list, for example [jsonl(file)]').default([]),
-  callbacks: where<readonly FitCallback[]>(Array.isArray, 'a list of callbacks').default([]),
-  progress: flag().default(true),
-  unit: anything<{ readonly tokens: number }>(),
-  flops: anything<number>(),
-})
-
-const readEvaluate = declareOptions(
-  {
-    data: where<EvaluateOptions['data']>(
-      (value) => typeof value === 'object' || typeof value === 'function',
-      'a data set, batches, or a function that makes them',
-    ),
-    every: every.optional(),
-    batch: every.default(1000),
-  },
-  'evaluate',
-)
-
-const readSave = declareOptions(
-  {
-    directory: where<string>((value) => typeof value === 'string', 'the path of a folder'),
-    every: every.optional(),
-    keep: every.optional(),
-    best: flag().default(false),
-  },
-  'save',
-)
 
 /** Carries out `Trainer.fit`. All ranks call it with the same options. */
 export async function fit(run: Trainer, data: FitData, given: FitOptions): Promise<FitResult> {
-  const options = readOptions(given)
-  const evaluating = options.evaluate && readEvaluate(options.evaluate)
-  const saving = options.save && readSave(options.save)
+  const options = readFitOptions(given, data)
+  const { evaluating, saving, epochs, limit, callbacks } = options
   const source = sourceOf(run, data, options)
-  const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
-  const limit = options.steps ?? Infinity
-  if (epochs === Infinity && limit === Infinity) throw endless()
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
+  if (options.resume === undefined) await refuseFarther(run, saving)
 
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
@@ -145,16 +24,13 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     ...{ first: run.steps, unit: options.unit, flops: options.flops },
     steps: Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity)),
   })
-  if (resumed !== undefined) progress.resumed(resumed)
+  if (resumed !== undefined) progress.resumed(resumed.path)
   const logs = isFirst ? options.log : []
-  const callbacks = options.callbacks
-  callbacks.forEach(checkCallback)
   const interruption = new Interruption()
-  let [end, smallest, saved]: [FitEnd | undefined, number, number | undefined] = [
-    undefined,
-    Infinity,
-    undefined,
-  ]
+  let end: FitEnd | undefined
+  /** The smallest loss of an evaluation, also before a resume. */
+  let smallest = resumed?.smallest ?? Infinity
+  let saved: number | undefined
   let pending: SavedCheckpoint | undefined
 
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
@@ -165,7 +41,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     pending = await run.save(directory, {
       ...(keep !== undefined && { keep }),
       background: true,
-      data: source.state(),
+      data: { position: source.state(), smallest: Number.isFinite(smallest) ? smallest : null },
     })
     const { path } = pending
     await call((callback) => callback.onSave?.({ step: run.steps, path }, run))
@@ -250,110 +126,23 @@ function isMultiple(step: number, every: number | undefined): boolean {
   return every !== undefined && step % every === 0
 }
 
-/** Where batches come from, with a position that a checkpoint keeps. */
-interface Source {
-  /** The number of epochs that are complete. */
-  readonly epoch: number
-  /** The number of batches that are left in so many epochs, if that is known. */
-  left?(epochs: number): number
-  /** The batches that are left of this epoch. The epoch is complete when they are used up. */
-  batches(): Batches
-  state(): unknown
-  loadState(state: unknown): void | Promise<void>
+/** What `fit` keeps in a checkpoint beside the trainer's state. */
+interface SavedPosition {
+  readonly position: unknown
+  readonly smallest: number | null
 }
 
-function sourceOf(
-  run: Trainer,
-  data: FitData,
-  { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
-): Source {
-  if (typeof data === 'function') return functionSource(run, data)
-  if (isDataset(data)) {
-    if (batch === undefined) {
-      const expected = 'the number of examples in a batch, over all replicas'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
-    }
-    return loaderSource(
-      dataLoader(data, { batch, share: run.share, ...(seed !== undefined && { seed }) }),
-    )
-  }
-  if ('loadState' in data && 'state' in data) return loaderSource(data)
-  if (isIterable(data)) return iterableSource(data)
-  const expected = 'a data set, a loader, batches, or a function of the step'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
+interface Resumed {
+  readonly path: string
+  readonly smallest: number | undefined
 }
 
-function isDataset(data: object): data is Dataset | Examples {
-  return 'readInputs' in data || isExamples(data)
-}
-
-function isIterable(data: object): data is Batches {
-  return Symbol.iterator in data || Symbol.asyncIterator in data
-}
-
-function loaderSource(loader: Loader): Source {
-  return {
-    get epoch() {
-      return loader.epoch
-    },
-    left: (epochs) =>
-      // A stream does not know its length.
-      'length' in loader
-        ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
-        : Infinity,
-    batches: () => loader,
-    state: () => loader.state(),
-    loadState: (state) => {
-      loader.loadState(state as LoaderState)
-    },
-  }
-}
-
-/** The step tells everything, so there are no epochs. */
-function functionSource(
-  run: Trainer,
-  batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
-): Source {
-  return {
-    epoch: 0,
-    async *batches() {
-      for (;;) yield await batchAt(run.steps)
-    },
-    state: () => null,
-    loadState: () => undefined,
-  }
-}
-
-/** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
-function iterableSource(data: Batches): Source {
-  let [epoch, used] = [0, 0]
-  return {
-    get epoch() {
-      return epoch
-    },
-    async *batches() {
-      let place = 0
-      for await (const batch of data) {
-        if (place++ < used) continue
-        used++
-        yield batch
-      }
-      epoch++
-      used = 0
-    },
-    state: () => ({ epoch, used }),
-    loadState: (state) => {
-      ;({ epoch, used } = state as { epoch: number; used: number })
-    },
-  }
-}
-
-/** @returns the checkpoint that the training goes on from, if there is one */
+/** @returns what the training goes on from, if there is a checkpoint */
 async function resume(
   run: Trainer,
   source: Source,
   saving: { readonly directory: string } | undefined,
-): Promise<string | undefined> {
+): Promise<Resumed | undefined> {
   if (saving === undefined) {
     const expected = 'save: { directory } beside it'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'resume', value: 'auto', expected })
@@ -361,30 +150,27 @@ async function resume(
   const { directory } = saving
   if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return undefined
   const { data, path } = await run.load(directory)
-  await source.loadState(data)
-  return path
+  // A checkpoint that the script has saved has any data.
+  const saved = data as SavedPosition | null | undefined
+  await source.loadState(saved?.position === undefined ? data : saved.position)
+  return { path, smallest: saved?.smallest ?? undefined }
 }
 
-function evaluationData(
+/**
+ * The checkpoints of an earlier training would be replaced by those of this one, or mixed with them.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+async function refuseFarther(
   run: Trainer,
-  { data, batch }: { readonly data: EvaluateOptions['data']; readonly batch: number },
-): Batches {
-  if (typeof data === 'function') return data()
-  if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
-  if (isIterable(data)) return data
-  const expected = 'a data set, batches, or a function that makes them'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
-}
-
-function endless(): Error {
-  const expected = 'a number of epochs or steps after which training ends'
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'epochs', value: 'Infinity', expected })
-}
-
-function noBatches(): Error {
-  return tsrError('ERR_TSR_ARGUMENT', {
-    name: 'data',
-    value: 'without any batch',
-    expected: 'at least one; a generator can be used only once: pass a function or a loader',
+  saving: { readonly directory: string } | undefined,
+): Promise<void> {
+  if (saving === undefined) return
+  const found = await latestCheckpoint(saving.directory, run.layout.world)
+  if (found === undefined || found.step <= run.steps) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'resume',
+    value: `undefined, and ${found.path} is there`,
+    expected: "'auto' to go on from it, false to begin anew, or another save.directory",
   })
 }

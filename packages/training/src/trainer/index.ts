@@ -12,15 +12,14 @@ export {
   type MovingAverage,
   type StepInfo,
 } from './callbacks.ts'
+export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'
 export type {
-  Batches as FitBatches,
   EvaluateOptions,
-  FitData,
   FitEnd,
   FitOptions,
   FitResult,
   SavingOptions,
-} from './fit.ts'
+} from './fit-options.ts'
 export type { AnyMesh, Layout, MeshShape } from './layout.ts'
 export type { TrainerOptions } from './options.ts'
 export { trainer, type Trainer, type TrainerStep } from './trainer.ts'

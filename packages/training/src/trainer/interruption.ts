@@ -1,10 +1,11 @@
 import { setImmediate } from 'node:timers/promises'
-import type { FitEnd } from './fit.ts'
+import type { FitEnd } from './fit-options.ts'
 import type { Trainer } from './trainer.ts'
 
-const SIGNALS = ['SIGTERM', 'SIGUSR1'] as const
+/** Under `tsrun`, Ctrl-C is SIGTERM for the ranks; without it, SIGINT. */
+const SIGNALS = ['SIGTERM', 'SIGUSR1', 'SIGINT'] as const
 /** 128 and the number of the signal, as shells report it. */
-const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138 } as const
+const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 
 /**
  * Notices signals that ask to save and stop. The ranks may get them at different steps, or only some of
@@ -16,7 +17,9 @@ export class Interruption {
     const listener = (): void => {
       this.#signal ??= signal
     }
-    process.on(signal, listener)
+    // A second Ctrl-C ends the process at once.
+    if (signal === 'SIGINT') process.once(signal, listener)
+    else process.on(signal, listener)
     return { signal, listener }
   })
 
@@ -31,7 +34,7 @@ export class Interruption {
 
   /** After an interruption this process ends with the signal's exit code, unless it has another one. */
   setExitCode(end: FitEnd): void {
-    if (end === 'SIGTERM' || end === 'SIGUSR1') process.exitCode ??= EXIT_CODES[end]
+    if (end in EXIT_CODES) process.exitCode ??= EXIT_CODES[end as keyof typeof EXIT_CODES]
   }
 
   dispose(): void {

@@ -1,41 +1,29 @@
 import { tsrError } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
 import type { TensorLike } from '@tensorflow/tfjs-core'
-import { loadBackend } from '../backend/load.ts'
 import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
-import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
-import type { Loss } from '../nn/loss.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
-import { contextParallel } from '../parallel/context/context-parallel.ts'
-import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
+import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
 import { isTensor, type Batch } from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
-import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
-import type { PipelineModel } from '../parallel/recipe.ts'
-import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
-import { parallelize } from '../parallel/tensor/parallelize.ts'
-import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
+import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
+import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
+import { restoreModel, type TrainableModel } from './adapt.ts'
+import { compareBatches } from './agreement.ts'
+import { assemble, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
-import { fit, type Batches, type FitData, type FitOptions, type FitResult } from './fit.ts'
-import { layoutOf, type Layout } from './layout.ts'
-import {
-  clipOf,
-  given,
-  readTrainerOptions,
-  type CheckedOptions,
-  type TrainerOptions,
-} from './options.ts'
-import { summed } from './summed-loss.ts'
-import { wholeModel, type WholeModel } from './whole-model.ts'
+import type { Batches, FitData } from './fit-data.ts'
+import type { FitOptions, FitResult } from './fit-options.ts'
+import { fit } from './fit.ts'
+import type { Layout } from './layout.ts'
+import type { CheckedOptions, TrainerOptions } from './options.ts'
+import type { WholeModel } from './whole-model.ts'
 
 /** What a step of a `Trainer` gives. All figures but `waited` are the same on all ranks. */
 export interface TrainerStep {
@@ -73,97 +61,7 @@ export async function trainer(
   model: TrainableModel,
   options: TrainerOptions = {},
 ): Promise<Trainer> {
-  const checked = readTrainerOptions(options)
-  const clip = clipOf(checked)
-  const adapted = adaptModel(model)
-  if (endsInSoftmax(model) && (checked.loss === undefined || checked.loss === crossEntropy)) {
-    const expected = 'one that ends in scores, as cross-entropy has its own softmax'
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'model',
-      value: 'one that ends in softmax',
-      expected,
-    })
-  }
-  if (!isBackendLoaded()) await loadBackend()
-  const layout = await layoutOf(checked.mesh)
-  const { pp, tp } = layout
-  const loss = summed(checked.loss ?? defaultLoss(checked, layout))
-  const common = {
-    ...given({ optimizer: checked.optimizer, recompute: checked.recompute }),
-    ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
-  }
-  let core: Pipeline | WholeModel
-  if (pp.size > 1) {
-    const { schedule, chunks, split, microbatches } = checked
-    const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
-    core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
-  } else {
-    const { accumulate, microbatches } = checked
-    const parts = accumulate === 1 ? (microbatches ?? 1) : accumulate
-    const module = divide(adapted.build(), checked, layout)
-    core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
-  }
-  const replica = await replicate(core, checked, layout)
-  return new Trainer(core, replica, layout, checked)
-}
-
-/** Whether the script, or an earlier trainer, has loaded a backend. */
-function isBackendLoaded(): boolean {
-  return Boolean(tf.engine().backendName)
-}
-
-function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
-  const isDivided = plan?.['lm_head'] !== undefined
-  return isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy
-}
-
-function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {
-  if (recipe !== undefined) return recipe
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: 'one that is built',
-    expected: `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
-  })
-}
-
-/** Divides sequences over `cp`, and layers over `tp`. */
-function divide(model: Module, options: CheckedOptions, layout: Layout): Module
-function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
-function divide(
-  model: Module | PipelineModel,
-  { plan }: CheckedOptions,
-  { cp, tp }: Layout,
-): Module | PipelineModel {
-  // Both functions take either, and return what they have got.
-  const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
-  if (tp.size === 1) return divided
-  if (plan === undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'plan',
-      value: 'undefined',
-      expected: `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
-    })
-  }
-  return parallelize(divided, plan, tp)
-}
-
-async function replicate(
-  core: Pipeline | WholeModel,
-  { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
-  { averaged, shard }: Layout,
-): Promise<DataParallel | FullyShard | undefined> {
-  const stage = zero === 0 && shard.size > 1 ? 3 : zero
-  const options = {
-    ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
-    // Right for any number of examples, none included.
-    ...({ reduction: 'token', unused: 'elsewhere' } as const),
-  }
-  if (stage !== 0) {
-    const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }
-    return await fullyShard(core, groups, { ...options, stage })
-  }
-  if (averaged.size === 1 && frozen === undefined) return undefined
-  return await dataParallel(core, averaged, options)
+  return new Trainer(await assemble(model, options))
 }
 
 /** Trains a model in a layout; made by `trainer()`. */
@@ -181,14 +79,10 @@ export class Trainer {
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
   #steps = 0
-  #isChecked = false
+  /** Whether ranks with the same replica have compared their batches. */
+  #isCompared = false
 
-  constructor(
-    core: Pipeline | WholeModel,
-    replica: DataParallel | FullyShard | undefined,
-    layout: Layout,
-    options: CheckedOptions,
-  ) {
+  constructor({ core, replica, layout, options }: Assembly) {
     this.#core = core
     this.#replica = replica
     this.#options = options
@@ -259,6 +153,8 @@ export class Trainer {
     checkShare(batch, this.share)
     const own = batchOf(batch)
     const examples = sizeOf(own)
+    if (!this.#isCompared) await compareBatches(batch, examples, this.layout)
+    this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
     const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)

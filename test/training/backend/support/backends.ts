@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url'
-import { runModule } from './process.ts'
 import type { Held, Trained } from './steps.ts'
 import { tensorflow } from './tensorflow.ts'
 import { vulkan } from './vulkan.ts'
+import { WarmProcess } from './warm.ts'
 
 const steps = fileURLToPath(new URL('./steps.ts', import.meta.url))
 
@@ -18,14 +18,17 @@ const candidates: Candidate[] = [
   { backend: 'tensorflow', env: tensorflow, missing: 'TensorFlow (tsrun setup tensorflow)' },
   { backend: 'webgpu', env: vulkan, missing: 'Vulkan driver' },
 ]
-/** What `call` of support/steps.ts returns in a process of its own. */
+
+/** By backend: the processes that train. */
+const processes = new Map<string, WarmProcess>()
+
+/** What `call` of support/steps.ts returns in the process of a backend. */
 async function on<Result>(backend: string, env: Candidate['env'], call: string): Promise<Result> {
-  const script = `
-    const steps = await import(${JSON.stringify(steps)})
-    console.log(JSON.stringify(await steps.${call}))`
-  const { code, stdout, stderr } = await runModule(script, { ...env, TSRUN_BACKEND: backend })
-  expect({ backend, code, stderr }).toMatchObject({ code: 0 })
-  return JSON.parse(stdout.trim().split('\n').at(-1)!) as Result
+  const warm = processes.get(backend) ?? new WarmProcess({ ...env, TSRUN_BACKEND: backend }, true)
+  processes.set(backend, warm)
+  return (await warm.run(`
+    const steps = await load(${JSON.stringify(steps)})
+    return await steps.${call}`)) as Result
 }
 
 /** Holds backends against cpu: losses, gradients, and memory after 1,000 steps. */
@@ -38,6 +41,10 @@ export function describeBackends(...names: readonly string[]): void {
       expect(env).toBeUndefined()
     })
   }
+
+  afterAll(() => {
+    for (const warm of processes.values()) warm.end()
+  })
 
   describe('numbers', () => {
     let reference: Trained

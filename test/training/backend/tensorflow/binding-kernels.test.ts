@@ -1,12 +1,18 @@
 import { jest } from '@jest/globals'
-import { runModule } from '../support/process.ts'
 import { hasKernels, tensorflow } from '../support/tensorflow.ts'
+import { WarmProcess } from '../support/warm.ts'
 
 jest.setTimeout(120_000)
 
+const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow' }
+const shared = new WarmProcess(env)
+afterAll(() => {
+  shared.end()
+})
+
 /** Runs a script that has the binding and its kernels, and gives `found` of what comes of it. */
-async function found(script: string): Promise<unknown> {
-  const { code, stdout, stderr } = await runModule(
+async function found(script: string, warm = shared): Promise<unknown> {
+  return await warm.run(
     `const { Adam, loadBackend, SGD, tensorFrom, tf } = training
      await loadBackend()
      const backend = tf.backend()
@@ -20,11 +26,8 @@ async function found(script: string): Promise<unknown> {
      const failure = (call) => { try { call() } catch (error) { return error.message } }
      let found
      ${script}
-     console.log(JSON.stringify(found))`,
-    { ...tensorflow, TSRUN_BACKEND: 'tensorflow' },
+     return found`,
   )
-  expect({ code, stderr }).toMatchObject({ code: 0 })
-  return JSON.parse(stdout.trim().split('\n').at(-1)!)
 }
 
 const describeIt = hasKernels ? describe : describe.skip
@@ -74,7 +77,10 @@ describeIt('the kernels of the binding', () => {
     ['momentum', 'new SGD({ learningRate: 0.1, momentum: 0.9 })'],
     ['Adam', 'new Adam({ learningRate: 0.01 })'],
   ])("update by %s to the bits of TensorFlow's operation, at any length", async (_, maker) => {
-    const outcome = await found(`
+    // the binding that a backend has at its first step is the one that it goes on with
+    const own = new WarmProcess(env)
+    const outcome = await found(
+      `
       const size = 1000 + 37
       const values = (seed) => Float32Array.from({ length: size }, (_, i) => Math.sin(seed * (i + 1)))
       const calls = {}
@@ -100,7 +106,10 @@ describeIt('the kernels of the binding', () => {
         calls: Object.values(calls),
         differ: alone.filter((value, i) => value !== shared[i]).length,
         moved: alone.every((value, i) => value !== start[i] && Number.isFinite(value)),
-      }`)
+      }`,
+      own,
+    )
+    own.end()
     expect(outcome).toEqual({ calls: [5], differ: 0, moved: true })
   })
 

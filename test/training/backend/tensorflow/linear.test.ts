@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
-import { runModule } from '../support/process.ts'
 import { hasKernels, tensorflow } from '../support/tensorflow.ts'
+import { WarmProcess } from '../support/warm.ts'
 
 jest.setTimeout(120_000)
 
@@ -86,7 +86,7 @@ const compare = `
   }
   step()
   const before = left
-  console.log(JSON.stringify({ ...step(), left: left - before, inPlace }))`
+  return { ...step(), left: left - before, inPlace }`
 
 /** Steps of two micro-batches, the second in halves, by both optimizers in turn. */
 const train = `
@@ -108,18 +108,7 @@ const train = `
   for (let i = 0; i < 10; i++) step(i)
   const [early, known] = [left, tf.memory().numTensors]
   for (let i = 0; i < 1000; i++) step(i)
-  console.log(JSON.stringify({ left: left - early, known: tf.memory().numTensors - known }))`
-
-async function run(before: string, script: string): Promise<Record<string, number>> {
-  const { code, stdout, stderr } = await runModule(
-    `await training.loadBackend()
-     ${before}
-     ${counting}${problem}${script}`,
-    { ...tensorflow, TSRUN_BACKEND: 'tensorflow' },
-  )
-  expect({ code, stderr }).toMatchObject({ code: 0 })
-  return JSON.parse(stdout.trim().split('\n').at(-1)!) as Record<string, number>
-}
+  return { left: left - early, known: tf.memory().numTensors - known }`
 
 const describeIt = tensorflow === undefined ? describe.skip : describe
 
@@ -136,15 +125,29 @@ describeIt.each([
     "Object.defineProperty(training.tf.backend().binding, 'kernels', { value: undefined })",
   ],
 ])('linear layers and their loss on tensorflow, computed by %s', (_, before) => {
-  it('have the gradients of the tape', async () => {
-    const found = await run(before, compare)
-    expect(found).toMatchObject({ halvesDiffer: 0, cloneDiffers: 0, left: 0 })
-    expect(found['worst']).toBeLessThan(1e-5)
-    expect(found['sums']).toBeLessThan(1e-5)
-    expect('inPlace' in found).toBe(before === '' && hasKernels)
+  let found: Record<'compared' | 'trained', Record<string, number>>
+  beforeAll(async () => {
+    const warm = new WarmProcess({ ...tensorflow, TSRUN_BACKEND: 'tensorflow' })
+    const outcome = await warm.run(`
+      await training.loadBackend()
+      ${before}
+      ${counting}${problem}
+      const compare = () => {${compare}}
+      const train = () => {${train}}
+      return { compared: compare(), trained: train() }`)
+    found = outcome as typeof found
+    warm.end()
   })
 
-  it('leak no tensor in 1,000 steps', async () => {
-    expect(await run(before, train)).toEqual({ left: 0, known: 0 })
+  it('have the gradients of the tape', () => {
+    const { compared } = found
+    expect(compared).toMatchObject({ halvesDiffer: 0, cloneDiffers: 0, left: 0 })
+    expect(compared['worst']).toBeLessThan(1e-5)
+    expect(compared['sums']).toBeLessThan(1e-5)
+    expect('inPlace' in compared).toBe(before === '' && hasKernels)
+  })
+
+  it('leak no tensor in 1,000 steps', () => {
+    expect(found.trained).toEqual({ left: 0, known: 0 })
   })
 })

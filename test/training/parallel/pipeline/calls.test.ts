@@ -57,6 +57,19 @@ describe('batches of different lengths', () => {
   })
 })
 
+it('says that the ranks have batches of different sizes', async () => {
+  const errors = await runWorld({ size: 2, seed: 2 }, async (group) => {
+    const pipe = pipeline(model, group, { optimizer: new SGD({ learningRate: 0.1 }) })
+    return await pipe.step(examples(8 + 4 * group.rank)).catch((error: unknown) => error)
+  })
+  expect(errors).toContainEqual(
+    failure(
+      'ERR_TSR_ARGUMENT',
+      /the batch of this rank is one of (8|12) examples; expected as many/,
+    ),
+  )
+})
+
 describe('calls', () => {
   it('that do not await the one before are refused at once, and the first goes on', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {

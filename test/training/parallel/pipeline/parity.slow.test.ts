@@ -4,4 +4,4 @@ import { describeParity } from './support/parity.ts'
 
 jest.setTimeout(60_000)
 
-describeParity(otherConfigurations)
+describeParity(otherConfigurations, 20)

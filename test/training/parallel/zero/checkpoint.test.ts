@@ -10,7 +10,7 @@ import {
   type FullyShardOptions,
 } from '@tsrun/training'
 import { makeFolder, removeFolders } from '../../checkpoint/support/folder.ts'
-import { parameterValues, type Values } from '../support/reference.ts'
+import { expectSame, parameterValues, type Values } from '../support/reference.ts'
 import { build, part, recorded, runPass, wholeValues } from './support/training.ts'
 
 jest.setTimeout(120_000)
@@ -75,6 +75,9 @@ async function train(
   return await wholeValues(sharded)
 }
 
+/** By layout: the values after all steps, without a checkpoint between. */
+const uninterrupted = new Map<string, Values>()
+
 describe('a checkpoint of shards', () => {
   it.each(
     layouts
@@ -91,18 +94,21 @@ describe('a checkpoint of shards', () => {
     const [loaded] = await runWorld({ size: to.size, seed: 2 }, (world) =>
       train(world, to, [SAVED, SAVED], { load: folder }),
     )
-    expect(loaded).toEqual(saved[0])
+    expectSame(loaded, saved[0])
     const ranks = await runWorld({ size: to.size, seed: 3 }, (world) =>
       train(world, to, [SAVED, END], { load: folder }),
     )
-    const [straight] = await runWorld({ size: to.size, seed: 4 }, (world) =>
-      train(world, to, [0, END], {}),
-    )
-    for (const values of ranks) expect(values).toEqual(ranks[0])
+    const key = JSON.stringify(to)
+    const straight =
+      uninterrupted.get(key) ??
+      (await runWorld({ size: to.size, seed: 4 }, (world) => train(world, to, [0, END], {})))[0]
+    uninterrupted.set(key, straight!)
+    for (const values of ranks) expectSame(values, ranks[0])
     const [found] = ranks
     for (const [name, values] of Object.entries(straight!)) {
       for (const [i, value] of values.entries()) {
-        expect(Math.abs(found![name]![i]! - value)).toBeLessThan(1e-5)
+        const error = Math.abs(found![name]![i]! - value)
+        if (!(error < 1e-5)) expect(error).toBeLessThan(1e-5)
       }
     }
   })

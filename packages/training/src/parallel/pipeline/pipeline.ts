@@ -9,7 +9,7 @@ import type { Tensor } from '../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
 import { Calls } from './calls.ts'
-import { compareRanks, describeOptions, type RankFacts } from './compare-ranks.ts'
+import { compareRanks, describeOptions, type RankFacts, explainSizes } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import { cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
 import {
@@ -193,7 +193,7 @@ export class Pipeline {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noExamples))
       const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size), this)
       try {
-        const sums = await this.#pass(() => this.#worker.evaluate(parts))
+        const sums = await this.#pass(() => this.#worker.evaluate(parts), parts.size)
         const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
         return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
       } finally {
@@ -278,19 +278,22 @@ export class Pipeline {
           if (gradient !== undefined) onGradient!(parameter, gradient)
         }
         return { ...trained, examples: parts.size }
-      })
+      }, parts.size)
     } finally {
       parts.dispose()
     }
   }
 
-  async #pass<T>(run: () => Promise<T>): Promise<T> {
+  /** @param examples - the number of them on this rank, if it is the same on all ranks */
+  async #pass<T>(run: () => Promise<T>, examples?: number): Promise<T> {
     return await this.#calls.pass(async () => {
       try {
         this.#told ??= await compareRanks(this.#describe(), this.#group)
         await this.#averaging?.gather()
         await this.#tied.prepare(this.#told)
         return await run()
+      } catch (error) {
+        throw examples === undefined ? error : explainSizes(error, examples)
       } finally {
         this.#averaging?.release()
       }

@@ -12,7 +12,6 @@ import {
   type Values,
 } from '../../support/reference.ts'
 
-const STEPS = 20
 const INPUTS = 12
 const CLASSES = 4
 const RATE = 0.1
@@ -27,18 +26,22 @@ interface Trained {
   readonly steps: Snapshot[]
 }
 
-function trainSingle(configuration: Configuration): Trained {
+function trainSingle(configuration: Configuration, count: number): Trained {
   const module = mlp(configuration).build()
   const optimizer = new SGD({ learningRate: RATE })
   const initial = parameterValues(module)
-  const steps = Array.from({ length: STEPS }, (_, step) =>
+  const steps = Array.from({ length: count }, (_, step) =>
     singleProcessStep(module, examples(step, configuration.batch), optimizer),
   )
   disposeModule(module)
   return { initial, steps }
 }
 
-async function trainStage(group: ProcessGroup, configuration: Configuration): Promise<Trained> {
+async function trainStage(
+  group: ProcessGroup,
+  configuration: Configuration,
+  count: number,
+): Promise<Trained> {
   const { schedule, microbatches, chunks, batch: size } = configuration
   const pipe = pipeline(mlp(configuration), group, {
     schedule,
@@ -48,7 +51,7 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
   const optimizer = new SGD({ learningRate: RATE })
   const initial = parameterValues(pipe)
   const steps: Snapshot[] = []
-  for (let step = 0; step < STEPS; step++) {
+  for (let step = 0; step < count; step++) {
     const { loss, gradients, peakInFlight } = await pipe.forwardBackward({
       size,
       ...examples(step, size),
@@ -64,7 +67,7 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
       interleaved: Math.min(warmup + 1, all),
       looped: all,
     }
-    expect(peakInFlight).toBe(peaks[schedule])
+    if (peakInFlight !== peaks[schedule]) expect(peakInFlight).toBe(peaks[schedule])
     const snapshot = { loss, gradients: values(gradients) }
     optimizer.step(pipe.parameters, gradients)
     steps.push({ ...snapshot, parameters: parameterValues(pipe) })
@@ -73,8 +76,8 @@ async function trainStage(group: ProcessGroup, configuration: Configuration): Pr
   return { initial, steps }
 }
 
-/** Holds the losses, gradients and parameters of each configuration against a single process. */
-export function describeParity(configurations: readonly Configuration[]): void {
+/** Holds the losses, gradients and parameters of each step of each configuration against a single process. */
+export function describeParity(configurations: readonly Configuration[], steps: number): void {
   describe('a pipeline trains like a single process', () => {
     beforeAll(async () => {
       await loadBackend('wasm')
@@ -82,10 +85,10 @@ export function describeParity(configurations: readonly Configuration[]): void {
 
     it.each(configurations)('$title', async (configuration) => {
       const before = tf.memory().numTensors
-      const single = trainSingle(configuration)
+      const single = trainSingle(configuration, steps)
       const stages = await runWorld(
         { size: configuration.stages, seed: configuration.stages + configuration.microbatches },
-        (group) => trainStage(group, configuration),
+        (group) => trainStage(group, configuration, steps),
       )
       expect(merge(stages.map(({ initial }) => initial))).toEqual(single.initial)
       single.steps.forEach((wanted, step) => {

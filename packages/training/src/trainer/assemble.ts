@@ -1,0 +1,133 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { loadBackend } from '../backend/load.ts'
+import type { Module } from '../model/module.ts'
+import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
+import type { Loss } from '../nn/loss.ts'
+import { contextParallel } from '../parallel/context/context-parallel.ts'
+import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
+import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
+import type { PipelineModel } from '../parallel/recipe.ts'
+import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
+import { parallelize } from '../parallel/tensor/parallelize.ts'
+import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
+import { tf } from '../tfjs/tfjs.ts'
+import { adaptModel, endsInSoftmax, type TrainableModel } from './adapt.ts'
+import { compareOptions } from './agreement.ts'
+import { layoutOf, type Layout } from './layout.ts'
+import {
+  clipOf,
+  given,
+  readTrainerOptions,
+  type CheckedOptions,
+  type TrainerOptions,
+} from './options.ts'
+import { summed } from './summed-loss.ts'
+import { wholeModel, type WholeModel } from './whole-model.ts'
+
+/** A model in its layout, as the verbs that can be used alone have put it together. */
+export interface Assembly {
+  readonly core: Pipeline | WholeModel
+  /** If there are several replicas, or state that is sharded. */
+  readonly replica: DataParallel | FullyShard | undefined
+  readonly layout: Layout
+  readonly options: CheckedOptions
+}
+
+/** Carries out `trainer()`, which says what it throws. */
+export async function assemble(model: TrainableModel, options: TrainerOptions): Promise<Assembly> {
+  const checked = readTrainerOptions(options)
+  const clip = clipOf(checked)
+  const adapted = adaptModel(model)
+  refuseSecondSoftmax(model, checked)
+  if (!isBackendLoaded()) await loadBackend()
+  const layout = await layoutOf(checked.mesh)
+  await compareOptions(checked, layout)
+  const { pp, tp } = layout
+  const loss = summed(checked.loss ?? defaultLoss(checked, layout))
+  const common = {
+    ...given({ optimizer: checked.optimizer, recompute: checked.recompute }),
+    ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
+  }
+  let core: Pipeline | WholeModel
+  if (pp.size > 1) {
+    const { schedule, chunks, split, microbatches } = checked
+    const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
+    core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
+  } else {
+    const { accumulate, microbatches } = checked
+    const parts = accumulate === 1 ? (microbatches ?? 1) : accumulate
+    const module = divide(adapted.build(), checked, layout)
+    core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
+  }
+  const replica = await replicate(core, checked, layout)
+  return { core, replica, layout, options: checked }
+}
+
+function refuseSecondSoftmax(model: TrainableModel, { loss }: CheckedOptions): void {
+  if (!endsInSoftmax(model) || (loss !== undefined && loss !== crossEntropy)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: 'one that ends in softmax',
+    expected: 'one that ends in scores, as cross-entropy has its own softmax',
+  })
+}
+
+/** Whether the script, or an earlier trainer, has loaded a backend. */
+function isBackendLoaded(): boolean {
+  return Boolean(tf.engine().backendName)
+}
+
+function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
+  const isDivided = plan?.['lm_head'] !== undefined
+  return isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy
+}
+
+function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {
+  if (recipe !== undefined) return recipe
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'model',
+    value: 'one that is built',
+    expected: `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
+  })
+}
+
+/** Divides sequences over `cp`, and layers over `tp`. */
+function divide(model: Module, options: CheckedOptions, layout: Layout): Module
+function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
+function divide(
+  model: Module | PipelineModel,
+  { plan }: CheckedOptions,
+  { cp, tp }: Layout,
+): Module | PipelineModel {
+  // Both functions take either, and return what they have got.
+  const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
+  if (tp.size === 1) return divided
+  if (plan === undefined) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'plan',
+      value: 'undefined',
+      expected: `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
+    })
+  }
+  return parallelize(divided, plan, tp)
+}
+
+async function replicate(
+  core: Pipeline | WholeModel,
+  { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
+  { averaged, shard }: Layout,
+): Promise<DataParallel | FullyShard | undefined> {
+  const stage = zero === 0 && shard.size > 1 ? 3 : zero
+  const options = {
+    ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
+    // Right for any number of examples, none included.
+    ...({ reduction: 'token', unused: 'elsewhere' } as const),
+  }
+  if (stage !== 0) {
+    const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }
+    return await fullyShard(core, groups, { ...options, stage })
+  }
+  if (averaged.size === 1 && frozen === undefined) return undefined
+  return await dataParallel(core, averaged, options)
+}

@@ -1,0 +1,135 @@
+import { shown, tsrError } from '@tsrun/core'
+import type { Dataset } from '../data/dataset.ts'
+import { isExamples, type Examples } from '../data/examples.ts'
+import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
+import type { AnyBatch } from './batch.ts'
+import type { Trainer } from './trainer.ts'
+
+/** Any number of batches of this replica. */
+export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
+
+/** What `fit` trains on. */
+export type FitData =
+  Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
+
+/** What `fit` evaluates: batches of this replica, made anew each time by a function; or a data set. */
+export type EvaluationData = Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
+
+/** Where batches come from, with a position that a checkpoint keeps. */
+export interface Source {
+  /** The number of epochs that are complete. */
+  readonly epoch: number
+  /** The number of batches that are left in so many epochs, if that is known. */
+  left?(epochs: number): number
+  /** The batches that are left of this epoch. The epoch is complete when they are used up. */
+  batches(): Batches
+  state(): unknown
+  loadState(state: unknown): void | Promise<void>
+}
+
+export function sourceOf(
+  run: Trainer,
+  data: FitData,
+  { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
+): Source {
+  if (typeof data === 'function') return functionSource(run, data)
+  if (isDataset(data)) {
+    if (batch === undefined) {
+      const expected = 'the number of examples in a batch, over all replicas'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
+    }
+    return loaderSource(
+      dataLoader(data, { batch, share: run.share, ...(seed !== undefined && { seed }) }),
+    )
+  }
+  if ('loadState' in data && 'state' in data) return loaderSource(data)
+  if (isIterable(data)) return iterableSource(data)
+  const expected = 'a data set, a loader, batches, or a function of the step'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
+}
+
+function isDataset(data: object): data is Dataset | Examples {
+  return 'readInputs' in data || isExamples(data)
+}
+
+export function isIterable(data: object): data is Batches {
+  return Symbol.iterator in data || Symbol.asyncIterator in data
+}
+
+function loaderSource(loader: Loader): Source {
+  return {
+    get epoch() {
+      return loader.epoch
+    },
+    left: (epochs) =>
+      // A stream does not know its length.
+      'length' in loader
+        ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
+        : Infinity,
+    batches: () => loader,
+    state: () => loader.state(),
+    loadState: (state) => {
+      loader.loadState(state as LoaderState)
+    },
+  }
+}
+
+/** The step tells everything, so there are no epochs. */
+function functionSource(
+  run: Trainer,
+  batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
+): Source {
+  return {
+    epoch: 0,
+    async *batches() {
+      for (;;) yield await batchAt(run.steps)
+    },
+    state: () => null,
+    loadState: () => undefined,
+  }
+}
+
+/** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
+function iterableSource(data: Batches): Source {
+  let [epoch, used] = [0, 0]
+  return {
+    get epoch() {
+      return epoch
+    },
+    async *batches() {
+      let place = 0
+      for await (const batch of data) {
+        if (place++ < used) continue
+        used++
+        yield batch
+      }
+      epoch++
+      used = 0
+    },
+    state: () => ({ epoch, used }),
+    loadState: (state) => {
+      ;({ epoch, used } = state as { epoch: number; used: number })
+    },
+  }
+}
+
+/** @throws ERR_TSR_ARGUMENT unless it can be evaluated */
+export function evaluationData(
+  run: Trainer,
+  { data, batch }: { readonly data: EvaluationData; readonly batch: number },
+): Batches {
+  if (typeof data === 'function') return data()
+  if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
+  if (isIterable(data)) return data
+  const expected = 'a data set, batches, or a function that makes them'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
+}
+
+/** The error of an epoch without a batch. */
+export function noBatches(): Error {
+  return tsrError('ERR_TSR_ARGUMENT', {
+    name: 'data',
+    value: 'without any batch',
+    expected: 'at least one; a generator can be used only once: pass a function or a loader',
+  })
+}

@@ -1,0 +1,166 @@
+import { anything, count, declareOptions, flag, tsrError, where } from '@tsrun/core'
+import type { MetricLog } from '../metrics/metric-log.ts'
+import type { Evaluation } from '../parallel/pipeline/options.ts'
+import type { AnyBatch } from './batch.ts'
+import { checkCallback, type FitCallback } from './callbacks.ts'
+import { isIterable, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
+
+export interface FitOptions {
+  /** The number of times that all data are used; default 1, or any number of times with `steps`. */
+  readonly epochs?: number
+  /** The number of steps after which training ends, counted from the very first one. */
+  readonly steps?: number
+  /** For a data set: the number of examples in a batch, over all replicas. */
+  readonly batch?: number
+  /** For a data set: the order of the examples; default 0. */
+  readonly seed?: number
+  readonly evaluate?: EvaluateOptions
+  readonly save?: SavingOptions
+  /**
+   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false`: begins
+   * anew, beside the checkpoints that are there, which `keep` may remove. Default: begins
+   * anew, unless there are checkpoints that are farther.
+   */
+  readonly resume?: 'auto' | false
+  /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
+  readonly log?: readonly MetricLog[]
+  readonly callbacks?: readonly FitCallback[]
+  /** Whether rank 0 prints the progress; default true. */
+  readonly progress?: boolean
+  /** Names the unit of speed and its number in an example, for texts: `{ tokens: 64 }`. */
+  readonly unit?: { readonly tokens: number }
+  /** Floating-point operations for an example, forward and backward; the progress then shows GFLOP/s. */
+  readonly flops?: number
+}
+
+export interface EvaluateOptions {
+  /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
+  readonly data: EvaluationData
+  /** The number of steps between two evaluations; default: once after each epoch, or at the end. */
+  readonly every?: number
+  /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
+  readonly batch?: number
+}
+
+export interface SavingOptions {
+  readonly directory: string
+  /** The number of steps between two checkpoints; default: at the end only. */
+  readonly every?: number
+  /** The number of checkpoints to keep; default all. */
+  readonly keep?: number
+  /**
+   * Also saves to `<directory>/best` when an evaluation has the smallest loss so far; default false.
+   */
+  readonly best?: boolean
+}
+
+/** Why `fit` ended. */
+export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
+
+/** The result of `fit`, the same on all ranks. */
+export interface FitResult {
+  /** The number of steps that have been made, also before a resume. */
+  readonly steps: number
+  /** The loss of each step of this call. */
+  readonly losses: readonly number[]
+  /** The evaluations of this call with the number of steps before each. */
+  readonly evaluations: readonly (Evaluation & { readonly step: number })[]
+  /**
+   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`,
+   * `SIGINT`: a rank got this signal, and everything is saved.
+   */
+  readonly end: FitEnd
+}
+
+const every = count({ from: 1 })
+
+const readOptions = declareOptions({
+  epochs: every.optional(),
+  steps: every.optional(),
+  batch: every.optional(),
+  seed: anything<number>(),
+  evaluate: anything<EvaluateOptions>(),
+  save: anything<SavingOptions>(),
+  resume: where<'auto' | false>(
+    (value) => value === 'auto' || value === false,
+    "'auto' or false",
+  ).optional(),
+  log: where<readonly MetricLog[]>(Array.isArray, 'a list, for example [jsonl(file)]').default([]),
+  callbacks: where<readonly FitCallback[]>(Array.isArray, 'a list of callbacks').default([]),
+  progress: flag().default(true),
+  unit: anything<{ readonly tokens: number }>(),
+  flops: anything<number>(),
+})
+
+const readEvaluate = declareOptions(
+  {
+    data: where<EvaluateOptions['data']>(
+      (value) => typeof value === 'object' || typeof value === 'function',
+      'a data set, batches, or a function that makes them',
+    ),
+    every: every.optional(),
+    batch: every.default(1000),
+  },
+  'evaluate',
+)
+
+const readSave = declareOptions(
+  {
+    directory: where<string>((value) => typeof value === 'string', 'the path of a folder'),
+    every: every.optional(),
+    keep: every.optional(),
+    best: flag().default(false),
+  },
+  'save',
+)
+
+/** @throws ERR_TSR_ARGUMENT */
+export function readFitOptions(given: FitOptions, data: FitData) {
+  const options = readOptions(given)
+  const evaluating = options.evaluate && readEvaluate(options.evaluate)
+  const saving = options.save && readSave(options.save)
+  options.callbacks.forEach(checkCallback)
+  const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
+  const limit = options.steps ?? Infinity
+  if ((epochs === Infinity || typeof data === 'function') && limit === Infinity) {
+    throw endless(data)
+  }
+  checkEvaluation(options, evaluating, saving)
+  return { ...options, evaluating, saving, epochs, limit }
+}
+
+function endless(data: FitData): Error {
+  const isFunction = typeof data === 'function'
+  const expected = isFunction
+    ? 'a number, as a function of the step has no epochs'
+    : 'a number of epochs or steps after which training ends'
+  const name = isFunction ? 'steps' : 'epochs'
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
+}
+
+/** @throws ERR_TSR_ARGUMENT when something waits for evaluations that are never made, or only once */
+function checkEvaluation(
+  { callbacks }: Pick<FitOptions, 'callbacks'>,
+  evaluating: { readonly data: EvaluateOptions['data'] } | undefined,
+  saving: { readonly best: boolean } | undefined,
+): void {
+  const data = evaluating?.data
+  const isSpent = typeof data === 'object' && isIterable(data) && isIterator(data)
+  const waiting =
+    saving?.best === true
+      ? 'save.best'
+      : callbacks?.some((callback) => 'onEvaluate' in callback) && 'onEvaluate of a callback'
+  if (!isSpent && (data !== undefined || !waiting)) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: isSpent ? 'evaluate.data' : 'evaluate',
+    value: isSpent ? 'a generator, which can be used only once' : 'undefined',
+    expected: isSpent
+      ? 'a function that makes one for each evaluation'
+      : `{ data }, which ${String(waiting)} needs`,
+  })
+}
+
+/** Whether it can be iterated only once. */
+function isIterator(data: Batches): boolean {
+  return typeof (data as Partial<Iterator<AnyBatch>>).next === 'function'
+}
