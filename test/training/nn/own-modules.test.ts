@@ -81,7 +81,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     it('says what is wrong with its input', () => {
       const layer = linear('l', 3, 4)
       expect(() => layer.forward(tf.ones([2, 5]))).toThrow(
-        'the input of l.weight is a tensor of shape [2, 5]; expected [..., 3]',
+        'the input of l.weight is a tensor of shape [2, 5]; expected float32 [..., 3]',
       )
       const x = tf.ones([2, 3])
       x.dispose()
