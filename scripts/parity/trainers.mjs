@@ -1,5 +1,5 @@
 import { initDeviceMesh } from '@tsrun/distributed'
-import { ownerOfParameters, trainer } from '@tsrun/training'
+import { ownerOfParameters, tf, trainer } from '@tsrun/training'
 import { makeOptimizer, MAX_NORM } from './reference.mjs'
 import { noTraffic } from './traffic.mjs'
 
@@ -30,9 +30,19 @@ export async function trainByTrainer(configuration, problem, group, steps, onSte
   })
   const [replica, replicas] = run.share
   const rows = problem.examples / replicas
+  let tensors = 0
   for (let step = 0; step < steps; step++) {
     const batch = problem.batch(step, replica * rows, (replica + 1) * rows, mesh.cp)
-    const { loss, norm = NaN } = await run.step({ size: rows, ...batch })
+    const { loss, norm = NaN, examples } = await run.step({ size: rows, ...batch })
+    if (examples !== problem.examples) {
+      throw new Error(`a step of ${problem.examples} examples says that it had ${examples}`)
+    }
+    const { numTensors } = tf.memory()
+    // The first step makes the state of the optimizer.
+    if (step === 0) tensors = numTensors
+    else if (numTensors !== tensors) {
+      throw new Error(`step ${step} leaves ${numTensors - tensors} tensors`)
+    }
     const { model } = run.state
     const owner = 'pieces' in model ? model : ownerOfParameters(model.parameters)
     onStep(step, { loss, norm, gradients: [], parameters: await owner.pieces() })

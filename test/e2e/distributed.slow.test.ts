@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { endJobs } from '../distributed/support/job.ts'
+import { endJobs, Job } from '../distributed/support/job.ts'
 import { otherWorlds, worlds } from '../distributed/support/worlds.ts'
 import { describeGrowth, describeProcesses } from './support/processes.ts'
 
@@ -8,3 +8,9 @@ afterEach(endJobs)
 
 describeProcesses(otherWorlds)
 describeGrowth(worlds)
+
+it('ranks of different transports and engines work together', async () => {
+  const envOf = (rank: number) => worlds[rank]!.env
+  const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })
+  await job.succeed()
+})

@@ -2,7 +2,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { jest } from '@jest/globals'
 import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
-import { usualWorlds, worlds } from '../distributed/support/worlds.ts'
+import { usualWorlds } from '../distributed/support/worlds.ts'
 import { describeProcesses } from './support/processes.ts'
 
 jest.setTimeout(120_000)
@@ -11,12 +11,6 @@ afterEach(endJobs)
 describeProcesses(usualWorlds)
 
 describe('ranks in processes of their own', () => {
-  it('of different transports and engines work together', async () => {
-    const envOf = (rank: number) => worlds[rank]!.env
-    const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })
-    await job.succeed()
-  })
-
   it('do without koffi', async () => {
     const env = { TSRUN_NATIVE: 'off' }
     const job = await Job.start({ size: 2, program: 'everything.mjs', env })

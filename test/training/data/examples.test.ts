@@ -175,6 +175,16 @@ describe('records', () => {
     await expect(readExamples(fileOf(name, text), rules)).rejects.toEqual(refused)
   })
 
+  it.each<[string, unknown, RegExp]>([
+    ['a blank text', ' ', /record 1: it has an empty value/],
+    ['null in a list', [1, null], /record 1: it has an empty value/],
+    ['ragged lists', [[1, 2, 3], [4], [5, 6]], /record 1: it has lists of different lengths/],
+  ])('with %s are refused', (_, x, message) => {
+    expect(() => examplesFrom([{ x }], { inputs: 'x' })).toThrow(
+      failure('ERR_TSR_DATASET', message),
+    )
+  })
+
   it.each(['', 'NA'])('that a function makes no number of are refused: %j', async (cell) => {
     const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
     const refused = failure('ERR_TSR_DATASET', /record 2: the function of a field gives NaN/)

@@ -1,10 +1,12 @@
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
+  columnParallel,
   Dropout,
   Linear,
   loadBackend,
   sequential,
   SGD,
+  tf,
   trainer,
   type MeshShape,
   type TrainerOptions,
@@ -63,4 +65,37 @@ it.each<[string, MeshShape, TrainerOptions]>([
   })
   // Otherwise nothing would have been dropped.
   expect(new Set(alone.map((loss) => loss.toFixed(6))).size).toBe(alone.length)
+})
+
+describe('dropout in a trainer', () => {
+  const optimizer = new SGD({ learningRate: 0.1 })
+  const batchOf = (size: number) => ({
+    size,
+    inputs: () => tf.keep(tf.ones([size, FEATURES])),
+    labels: () => tf.keep(tf.zeros([size], 'int32')),
+  })
+
+  it('does nothing in an evaluation, also in layers that ranks share', async () => {
+    const plan = { first: columnParallel({ gather: 'replicated' }) }
+    const losses = async (shape: MeshShape, options: TrainerOptions) => {
+      const size = shape.tp ?? 1
+      return await runWorld({ size, seed: 4 }, async (group) => {
+        const mesh = await initDeviceMesh({ dp: 1, tp: size }, group)
+        const run = await trainer(recipe, { mesh, optimizer, ...options })
+        return (await run.evaluate(batchOf(4))).loss
+      })
+    }
+    const [wanted] = await losses({}, {})
+    for (const loss of await losses({ tp: 2 }, { plan })) {
+      expect(Math.abs(loss - wanted!)).toBeLessThan(1e-5)
+    }
+  })
+
+  it('lets a replica without examples take part in sharded passes', async () => {
+    const losses = await runWorld({ size: 3, seed: 4 }, async (group) => {
+      const run = await trainer(recipe, { mesh: group, optimizer, zero: 3 })
+      return (await run.step(batchOf(group.rank === 2 ? 0 : 2))).loss
+    })
+    expect(losses).toEqual([losses[0], losses[0], losses[0]])
+  })
 })

@@ -213,6 +213,31 @@ describe('fit', () => {
     run.dispose()
   })
 
+  it('refuses data that have no batches, or no more of them', async () => {
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
+    const once = [0, 1].map((step) => batchAt(step)).values()
+    for (const data of [once, []]) {
+      await expect(run.fit(data, { epochs: 2, ...quiet })).rejects.toThrow('without any batch')
+    }
+    run.dispose()
+  })
+
+  it.each<[string, (rank: number) => FitOptions, string]>([
+    ['another seed', (rank) => ({ seed: rank }), 'seed 1, not seed 0'],
+    ['another number of steps', (rank) => ({ steps: 4 + rank }), 'steps 5, not steps 4'],
+    ['saving on one rank', (rank) => (rank === 0 ? { save: { directory: folder } } : {}), 'save'],
+  ])('refuses ranks with %s', async (_, options, words) => {
+    const errors = await runWorld({ size: 2 }, async (group) => {
+      const run = await trainer(recipe, { optimizer: new SGD({ learningRate: 0.1 }), mesh: group })
+      const all = { steps: 4, batch: 8, ...quiet, ...options(group.rank) }
+      return await run.fit(dataset, all).catch(String)
+    })
+    for (const error of errors) expect(error).toContain(words)
+  })
+
   it('begins anew beside farther checkpoints only if that is said', async () => {
     const save = { directory: folder, every: 4 }
     await fitOn(1, { steps: 8, save })

@@ -54,6 +54,7 @@ describe('a trainer', () => {
       () => ({ inputs: disposed() }),
       'batch.inputs is a tensor that was disposed',
     ],
+    ['labels of the wrong length', () => ({ labels: new Int32Array(7) }), '8 examples'],
     ['a list of labels', () => ({ labels: [0, 1] }), 'a typed array such as a Float32Array'],
     ['64-bit integers', () => ({ labels: new BigInt64Array(8) }), 'for example an Int32Array'],
     ['the part of all replicas', () => ({ share: [0, 2] }), 'pass share: run.share'],
@@ -116,6 +117,42 @@ describe('a trainer', () => {
       return await run.step(batch(group.rank)).catch(String)
     })
     for (const error of errors) expect(error).toContain(words)
+  })
+
+  it.each<[string, () => Partial<AnyBatch>]>([
+    ['an array', () => ({ size: 0, inputs: new Float32Array(0), labels: new Int32Array(0) })],
+    ['a tensor', () => ({ inputs: tf.zeros([0, FEATURES]), labels: tf.zeros([0], 'int32') })],
+  ])('takes no examples on one replica: %s', async (_, empty) => {
+    for (const zero of [0, 2] as const) {
+      const losses = await runWorld({ size: 2 }, async (mesh) => {
+        const run = await trainer(recipe, { mesh, optimizer, zero })
+        const { size, ...batch } = batchAt(0)
+        const part = mesh.rank === 0 ? { size, ...batch } : { ...batch, ...empty() }
+        return await run.step(part as AnyBatch)
+      })
+      expect(losses[0]!.examples).toBe(8)
+      expect(losses[1]!.loss).toBe(losses[0]!.loss)
+    }
+  })
+
+  it('sums any number of values over the replicas', async () => {
+    const sums = await runWorld({ size: 2 }, async (mesh) => {
+      const run = await trainer(recipe, { mesh })
+      return await run.sum(1, 2, 3, 4, 5, 10 * mesh.rank)
+    })
+    expect(sums).toEqual([1, 2].map(() => [2, 4, 6, 8, 10, 10]))
+  })
+
+  it('lays a mesh of the caller out as it is', async () => {
+    const groups = await runWorld({ size: 4 }, async (group) => {
+      const mesh = await initDeviceMesh({ pp: 2, dp: 2 }, group)
+      const run = await trainer(recipe, { mesh, microbatches: 2 })
+      return [run.layout.pp.ranks, mesh.pp.ranks, run.layout.dp.ranks, mesh.dp.ranks]
+    })
+    for (const [pp, wantedStages, dp, wantedReplicas] of groups) {
+      expect(pp).toEqual(wantedStages)
+      expect(dp).toEqual(wantedReplicas)
+    }
   })
 
   it('refuses a model of which nothing would be trained', async () => {

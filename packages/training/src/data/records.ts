@@ -64,6 +64,7 @@ function columnOf(records: readonly DataRecord[], rule: FieldRule, where: string
     if (typeof from === 'function' && values.slice(start).some(Number.isNaN)) {
       refuse('the function of a field gives NaN: a value is missing or no number')
     }
+    if (own.some(Number.isNaN)) refuse('it has lists of different lengths in one value')
     found ??= own
     if (own.join() !== found.join()) {
       refuse(
@@ -105,9 +106,10 @@ function append(value: unknown, to: number[], read: (value: unknown) => number):
     return []
   }
   const items = Array.from(value as ArrayLike<unknown>)
-  let inner: readonly number[] = []
-  for (const item of items) inner = append(item, to, read)
-  return [items.length, ...inner]
+  const inner = items.map((item) => append(item, to, read))
+  const isEven = inner.every((shape) => shape.join() === inner[0]!.join())
+  // Of lists of different lengths no shape is right: one that no other record has.
+  return isEven ? [items.length, ...(inner[0] ?? [])] : [items.length, NaN]
 }
 
 function numberFrom(
@@ -119,6 +121,9 @@ function numberFrom(
     const index = classes.indexOf(String(value))
     return index < 0 ? refuse(`${shown(value)} is none of ${classes.join(', ')}`) : index
   }
+  const isBlank = typeof value === 'string' && value.trim() === ''
+  const isMissing = value === undefined || value === null || isBlank
+  if (isMissing) return refuse('it has an empty value where a number belongs')
   const number = Number(value)
   const isText = typeof value === 'string' && !/^\s*[-+]?nan\s*$/i.test(value)
   return Number.isNaN(number) && (isText || typeof value === 'object')

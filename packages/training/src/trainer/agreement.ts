@@ -1,8 +1,14 @@
 import { tsrError } from '@tsrun/core'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
 import type { AnyBatch } from './batch.ts'
+import type { FitData } from './fit-data.ts'
+import type { CheckedFitOptions } from './fit-options.ts'
 import type { Layout } from './layout.ts'
 import { clipOf, type CheckedOptions } from './options.ts'
+import type { Trainer } from './trainer.ts'
+
+/** The steps whose rates are compared. */
+const SAMPLES = [0, 1, 10, 100, 1000]
 
 /**
  * Checks that all ranks were given the same options: replicas with another learning rate, optimizer or
@@ -15,16 +21,49 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
   const { optimizer, loss } = options
   const clip = clipOf(options)
   const rate = optimizer && `${optimizer.constructor.name}, learningRate ${optimizer.learningRate}`
-  const named = ['zero', 'accumulate', 'microbatches', 'schedule', 'wire', 'deterministic'] as const
+  const named = [
+    'zero',
+    'accumulate',
+    'recompute',
+    'microbatches',
+    'schedule',
+    'wire',
+    'deterministic',
+  ] as const
   const own = [
     `optimizer ${rate ?? 'undefined'}`,
     `loss ${loss === undefined ? 'undefined' : loss.name || 'a function'}`,
     `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}, norm ${clip.norm}`}`,
-    `learningRate ${options.learningRate === undefined ? 'of the optimizer' : 'a schedule'}`,
+    `learningRate ${options.learningRate === undefined ? 'of the optimizer' : SAMPLES.map(options.learningRate).join(', ')}`,
     ...named.map((name) => `${name} ${JSON.stringify(options[name])}`),
   ]
   const all = await world.allGatherObject(own, { label: 'options of the trainer' })
   compareReplicas(all, world, 'options')
+}
+
+/**
+ * Checks that all ranks call `fit` with the same options and as many examples. Otherwise they would
+ * evaluate and save at different steps, or train on other parts of the data than they should. All ranks
+ * call it.
+ *
+ * @throws ERR_TSR_REPLICA on all ranks
+ */
+export async function compareFit(
+  options: CheckedFitOptions,
+  data: FitData,
+  { layout: { world } }: Pick<Trainer, 'layout'>,
+): Promise<void> {
+  if (world.size === 1) return
+  const { evaluating, saving } = options
+  const { size } = data as { readonly size?: unknown }
+  const facts = {
+    ...{ epochs: options.epochs, steps: options.steps, batch: options.batch, seed: options.seed },
+    ...{ resume: options.resume, examples: typeof size === 'number' ? size : undefined },
+    evaluate: evaluating && [evaluating.every, evaluating.batch],
+    save: saving && [saving.every, saving.keep, saving.best],
+  }
+  const own = Object.entries(facts).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
+  compareReplicas(await world.allGatherObject(own, { label: 'options of fit' }), world, 'options')
 }
 
 /** A batch as the functions of `data/` make it: with the places of its examples in the data. */

@@ -69,8 +69,10 @@ export function batchOf(batch: AnyBatch): Batch {
   const { inputs, labels, size, shape } = batch
   checkPart('inputs', inputs)
   checkPart('labels', labels)
-  if (!ArrayBuffer.isView(inputs) && !ArrayBuffer.isView(labels)) return batch as Batch
   const count = size ?? [inputs, labels].map(rowsIn).find((rows) => rows !== undefined)
+  if (!ArrayBuffer.isView(inputs) && !ArrayBuffer.isView(labels)) {
+    return { ...(batch as Batch), ...(count !== undefined && { size: count }) }
+  }
   if (count === undefined) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'batch.size',
@@ -109,14 +111,15 @@ function partOf(
   if (!ArrayBuffer.isView(part)) return part
   const each = size === 0 ? 0 : part.length / size
   const wanted = shape?.reduce((product, length) => product * length, 1) ?? each
-  if (!Number.isInteger(each) || each !== wanted) {
+  // Of no examples, the shape is all that there may be.
+  if (size > 0 && (!Number.isInteger(each) || each !== wanted)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `batch.${name}`,
       value: `an array of ${String(part.length)} values`,
       expected: `${size} examples of ${shape === undefined ? 'equal size' : `shape ${shown(shape)}`}`,
     })
   }
-  const rest = shape ?? (each === 1 ? [] : [each])
+  const rest = shape ?? (each <= 1 ? [] : [each])
   if (types.isBigInt64Array(part) || types.isBigUint64Array(part)) {
     const expected = 'an array of numbers, for example an Int32Array'
     throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value: shown(part), expected })

@@ -1,4 +1,4 @@
-import { anything, choice, count, declareOptions, number, tsrError } from '@tsrun/core'
+import { choice, count, declareOptions, number, tsrError } from '@tsrun/core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
@@ -176,7 +176,6 @@ const readFinder = declareOptions({
   from: number({ above: 0 }).default(1e-6),
   to: number({ above: 0 }).default(1),
   steps: count({ from: 2 }).default(100),
-  batch: anything<number>(),
 })
 
 export interface FindRateOptions {

@@ -114,6 +114,8 @@ const readSave = declareOptions(
   'save',
 )
 
+export type CheckedFitOptions = ReturnType<typeof readFitOptions>
+
 /** @throws ERR_TSR_ARGUMENT */
 export function readFitOptions(given: FitOptions, data: FitData) {
   const options = readOptions(given)

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
+import { compareFit } from './agreement.ts'
 import type { FitCallback, StepInfo } from './callbacks.ts'
 import { evaluationData, noBatches, sourceOf, type FitData, type Source } from './fit-data.ts'
 import { readFitOptions, type FitEnd, type FitOptions, type FitResult } from './fit-options.ts'
@@ -14,6 +15,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const options = readFitOptions(given, data)
   const { evaluating, saving, epochs, limit, callbacks } = options
   const source = sourceOf(run, data, options)
+  await compareFit(options, data, run)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
   if (options.resume === undefined) await refuseFarther(run, saving)
 
@@ -64,17 +66,16 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
 
   try {
-    let empty = 0
+    // Training may go on at the end of an epoch, of which no batch is left.
+    let mayBeEmpty = resumed !== undefined || 'loadState' in data
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
-      empty++
+      const before = run.steps
       for await (const batch of source.batches()) {
-        empty = 0
         const step = await run.step(batch)
         const signal = await interruption.agree(run)
         losses.push(step.loss)
         if (Number.isNaN(step.loss) && step.examples > 0) {
-          await pending?.done
           throw tsrError('ERR_TSR_LOSS_NAN', { step: run.steps })
         }
         const info: StepInfo = {
@@ -101,13 +102,14 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         }
         if (end !== undefined || run.steps >= limit) break
       }
-      // The first one may be: training may go on at the end of an epoch.
-      if (empty > 1) throw noBatches()
+      if (run.steps === before && !mayBeEmpty) throw noBatches()
+      mayBeEmpty = false
       const isThrough = source.epoch > epoch
       if (isThrough && evaluating?.every === undefined && end === undefined) await evaluate()
     }
     if (end === undefined && evaluating?.every === undefined) await evaluate()
-    end ??= 'complete'
+    // A signal may have come during the evaluation.
+    end ??= (await interruption.agree(run)) ?? 'complete'
     if (end !== 'complete') progress.stopped(end, run.steps)
     if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
     await pending?.done
@@ -116,6 +118,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     interruption.setExitCode(end)
     return { steps: run.steps, losses, evaluations, end }
   } finally {
+    // What is under way is saved also when the training fails.
+    await Promise.allSettled([pending?.done])
     interruption.dispose()
     progress.end()
     for (const log of logs) await log.flush()

@@ -66,7 +66,12 @@ async function meshOf(
     const expected = `axes named ${AXES.join(', ')}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'mesh', value: `the axis ${unknown}`, expected })
   }
-  return await initDeviceMesh(wholeShape(sizes, world.size), world)
+  const rest = AXES.filter((axis) => !(axis in sizes)).map((axis) => [axis, 1] as const)
+  const whole = isMesh
+    ? // The ranks keep their places in the caller's mesh.
+      ({ ...sizes, ...Object.fromEntries(rest) } as Record<Axis, number>)
+    : wholeShape(sizes, world.size)
+  return await initDeviceMesh(whole, world)
 }
 
 async function ourGroup(): Promise<ProcessGroup> {

@@ -161,7 +161,8 @@ export class Trainer {
     this.#steps++
     return {
       loss: loss / total,
-      examples: total,
+      // Ranks along cp have the same examples.
+      examples: total / this.layout.cp.size,
       waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),
     }
@@ -177,6 +178,7 @@ export class Trainer {
     const all: Batches = isBatch(data) ? [data] : data
     let [loss, correct, examples] = [0, 0, 0]
     for await (const batch of all) {
+      checkShare(batch, this.share)
       const own = batchOf(batch)
       const part = await this.#core.evaluate(own)
       loss += part.examples === 0 ? 0 : part.loss * part.examples
@@ -184,7 +186,10 @@ export class Trainer {
       examples += part.examples
     }
     ;[loss, correct, examples] = await this.sum(loss, correct, examples)
-    return { loss: loss / examples, correct, accuracy: correct / examples, examples }
+    const accuracy = correct / examples
+    loss /= examples
+    const { size } = this.layout.cp
+    return { loss, correct: correct / size, accuracy, examples: examples / size }
   }
 
   /**
@@ -247,7 +252,8 @@ export class Trainer {
   /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
-    const totals = this.#totals.subarray(0, values.length)
+    const isShort = values.length <= this.#totals.length
+    const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
     totals.set(values)
     for (const group of [averaged, shard]) {
       if (group.size > 1) await group.allReduce(totals, { label: 'totals of the step' })

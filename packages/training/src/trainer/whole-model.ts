@@ -293,7 +293,8 @@ export class WholeModel<M extends Module = Module> implements Module {
     const [x, y, scale] = [zeros(inputs), zeros(labels), tf.scalar(0)]
     const batch = cutBatch({ inputs: x, labels: y }, 1)
     try {
-      await this.#pass(batch, 0, scale, averaging.onGradient)
+      const run = () => this.#pass(batch, 0, scale, averaging.onGradient)
+      await (this.#usesPass ? inPass({ training: true, step: this.#steps, row: 0 }, run) : run())
     } finally {
       batch.dispose()
       tf.dispose([x, y, scale])
@@ -337,21 +338,26 @@ export class WholeModel<M extends Module = Module> implements Module {
   }
 
   async #score(x: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
-    const outputs = await this.#infer(x)
+    const held = [x, labels]
     try {
+      const outputs = await this.#infer(x)
+      held.push(outputs)
       const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
       const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
       const count = hasClasses ? (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels) : NaN
       const answers = labels.size / labels.shape[0]
       return { loss: await loss, correct: (await count) / answers }
     } finally {
-      tf.dispose([x, labels, outputs])
+      tf.dispose(held)
     }
   }
 
   async #infer(x: Tensor): Promise<Tensor> {
     if ((this.#options.tensor?.size ?? 1) === 1) return tf.tidy(() => this.module.forward(x))
-    const recording = await recordSegments(this.module, x, { needsInputGradient: false })
+    // A recording, as its exchanges are awaited; but not a training pass.
+    const recording = await inPass({ training: false, step: this.#steps, row: 0 }, () =>
+      recordSegments(this.module, x, { needsInputGradient: false }),
+    )
     const outputs = tf.keep(tf.clone(recording.value))
     recording.dispose()
     return outputs
