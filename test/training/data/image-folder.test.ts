@@ -113,6 +113,14 @@ describe('a folder of images', () => {
     )
   })
 
+  it('reads gray images of few bits', async () => {
+    const data = Uint8Array.of(0b1010_1100, 0b1000_0000, 0b0101_0011, 0)
+    const image = encode({ width: 9, height: 2, channels: 1, depth: 1, data })
+    const folder = folderOf({ 'a/1.png': image })
+    const [pixels] = await inputsOf(folder, { size: [2, 9], channels: 1 })
+    expect(pixels).toEqual([1, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0])
+  })
+
   it('reads JPEG', async () => {
     const data = Buffer.from(
       Array.from({ length: 64 }, (_, i) => [10, 200, 10 + (i % 8), 255]).flat(),

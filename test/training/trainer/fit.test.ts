@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -211,6 +211,21 @@ describe('fit', () => {
       'steps is undefined; expected a number, as a function of the step has no epochs',
     )
     run.dispose()
+  })
+
+  it('tells callbacks of checkpoints that are complete, each once', async () => {
+    const saved: [number, boolean][] = []
+    const callback = {
+      onSave: ({ step, path }: { step: number; path: string }) => {
+        saved.push([step, readdirSync(path).length > 0])
+      },
+    }
+    await fitOn(1, { steps: 9, save: { directory: folder, every: 4 }, callbacks: [callback] })
+    expect(saved).toEqual([
+      [4, true],
+      [8, true],
+      [9, true],
+    ])
   })
 
   it('refuses data that have no batches, or no more of them', async () => {

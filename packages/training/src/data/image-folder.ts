@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { choice, count, declareOptions, shown, tsrError, where, type Rules } from '@tsrun/core'
+import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { examples, type Examples } from './examples.ts'
 import { importOptional } from './optional-package.ts'
@@ -203,7 +204,9 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
       const image = png!.decode(file)
       const { width, height, depth } = image
       const colors = image.palette?.[0]?.length
-      const data = colors === undefined ? image.data : png!.convertIndexedToRgb(image)
+      const packed = colors === undefined && depth < 8
+      const bytes = packed ? unpacked(image) : image.data
+      const data = colors === undefined ? bytes : png!.convertIndexedToRgb(image)
       const isWide = colors === undefined && depth === 16
       const white = isWide ? 65_535 : colors === undefined && depth < 8 ? 2 ** depth - 1 : 255
       return { width, height, data, channels: colors ?? image.channels, white }
@@ -212,6 +215,16 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
       throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
     }
   }
+}
+
+/** Gray pixels of 1, 2 or 4 bits, of which each row begins with a new byte. */
+function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
+  const length = Math.ceil((width * depth) / 8)
+  return Uint8Array.from({ length: width * height }, (_, i) => {
+    const bit = (i % width) * depth
+    const byte = data[Math.floor(i / width) * length + (bit >> 3)]!
+    return (byte >> (8 - depth - (bit & 7))) & (2 ** depth - 1)
+  })
 }
 
 /** Scales an image by linear interpolation between the centers of pixels, to bytes. */

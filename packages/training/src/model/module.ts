@@ -85,7 +85,8 @@ export function buffersOf({ buffers = [], children = {}, layers }: Buffered): re
 
 /** Whether the module, or one inside it, reads the pass that it runs in. */
 export function usesPass(module: Module): boolean {
-  return module.usesPass ?? Object.values(module.children ?? {}).some(usesPass)
+  const inside = [...Object.values(module.children ?? {}), ...(module.layers ?? [])]
+  return module.usesPass ?? inside.some(usesPass)
 }
 
 /** Frees the values of all parameters and buffers. */

@@ -33,20 +33,28 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   /** The smallest loss of an evaluation, also before a resume. */
   let smallest = resumed?.smallest ?? Infinity
   let saved: number | undefined
-  let pending: SavedCheckpoint | undefined
+  /** The save that is under way. */
+  let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') end ??= 'callback'
   }
+  /** Waits for the save that is under way, of which callbacks learn once it is complete. */
+  const settle = async (): Promise<void> => {
+    if (pending === undefined) return
+    const { step, checkpoint } = pending
+    await checkpoint.done
+    pending = undefined
+    await call((callback) => callback.onSave?.({ step, path: checkpoint.path }, run))
+  }
   const save = async (directory: string, keep?: number): Promise<void> => {
-    await pending?.done
-    pending = await run.save(directory, {
+    await settle()
+    const checkpoint = await run.save(directory, {
       ...(keep !== undefined && { keep }),
       background: true,
       data: { position: source.state(), smallest: Number.isFinite(smallest) ? smallest : null },
     })
-    const { path } = pending
-    await call((callback) => callback.onSave?.({ step: run.steps, path }, run))
+    pending = { step: run.steps, checkpoint }
   }
   const evaluate = async (): Promise<void> => {
     if (evaluating === undefined || evaluations.at(-1)?.step === run.steps) return
@@ -112,14 +120,14 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     end ??= (await interruption.agree(run)) ?? 'complete'
     if (end !== 'complete') progress.stopped(end, run.steps)
     if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
-    await pending?.done
+    await settle()
     const reason = end
     await call((callback) => callback.onEnd?.({ step: run.steps, reason }, run))
     interruption.setExitCode(end)
     return { steps: run.steps, losses, evaluations, end }
   } finally {
     // What is under way is saved also when the training fails.
-    await Promise.allSettled([pending?.done])
+    await Promise.allSettled([pending?.checkpoint.done])
     interruption.dispose()
     progress.end()
     for (const log of logs) await log.flush()
