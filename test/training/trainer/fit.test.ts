@@ -361,7 +361,11 @@ describe('fit', () => {
       { callbacks: [given({ onstep: () => undefined })] },
       'onStep',
     ],
-    ['that stops early without evaluations', { callbacks: [earlyStopping()] }, 'onEvaluate of a'],
+    [
+      'that stops early without evaluations',
+      { callbacks: [earlyStopping()] },
+      'which a callback needs',
+    ],
     ['that keeps the best of none', { save: { directory: 'x', best: true } }, 'save.best needs'],
     ['with spent data', { evaluate: { data: [batchAt(0)].values() } }, 'only once'],
     ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],

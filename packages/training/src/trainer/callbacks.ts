@@ -24,6 +24,8 @@ export interface EvaluationInfo extends Evaluation {
  * after it; all ranks have to decide alike.
  */
 export interface FitCallback {
+  /** Whether it can do nothing without evaluations: `fit` then refuses to go without. Default false. */
+  readonly needsEvaluations?: boolean
   onStep?(info: StepInfo, run: Trainer): unknown
   onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
   onSave?(info: { readonly step: number; readonly path: string }, run: Trainer): unknown
@@ -66,6 +68,7 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
   let best = Infinity
   let waited = 0
   return {
+    needsEvaluations: true,
     onEvaluate(info) {
       if (metric === 'accuracy' && Number.isNaN(info.accuracy)) {
         throw tsrError('ERR_TSR_ARGUMENT', {

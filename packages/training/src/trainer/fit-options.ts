@@ -151,7 +151,7 @@ function checkEvaluation(
   const waiting =
     saving?.best === true
       ? 'save.best'
-      : callbacks?.some((callback) => 'onEvaluate' in callback) && 'onEvaluate of a callback'
+      : callbacks?.some(({ needsEvaluations }) => needsEvaluations) && 'a callback'
   if (!isSpent && (data !== undefined || !waiting)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: isSpent ? 'evaluate.data' : 'evaluate',
