@@ -12,7 +12,7 @@ import { tsrError } from '@tsrun/core'
  */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
   const { address, family } = await lookup(host)
-  if (isLoopback(address)) return family === 6 ? '::1' : '127.0.0.1'
+  if (isLoopback(address)) return address === '::1' ? address : '127.0.0.1'
   const socket = createSocket(family === 6 ? 'udp6' : 'udp4')
   try {
     socket.connect(port, address)

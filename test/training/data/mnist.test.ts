@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
+import { counting } from './support/counting.ts'
 
 // processes take long to start when the cores are loaded
 jest.setTimeout(60_000)
@@ -133,18 +134,6 @@ describe('mnist', () => {
 })
 
 describe('batches', () => {
-  /** Example i has the input [i] and the label i. */
-  const counting: Dataset = {
-    size: 10,
-    features: 1,
-    classes: 10,
-    readInputs: (indices, out) => {
-      out.set(indices)
-    },
-    readLabels: (indices, out) => {
-      out.set(indices)
-    },
-  }
   const order = (options: Parameters<typeof batches>[1]) =>
     [...batches(counting, options)].map(({ indices }) => [...indices])
 

@@ -9,23 +9,12 @@ import {
   type Examples,
 } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
+import { counting } from './support/counting.ts'
 
 beforeAll(() => loadBackend('cpu'))
 
 const numbers = Int32Array.from({ length: 10 }, (_, i) => i)
 const own = examples({ inputs: { values: numbers, dtype: 'float32' }, labels: numbers })
-
-const dataset: Dataset = {
-  size: 10,
-  features: 1,
-  classes: 10,
-  readInputs: (indices, out) => {
-    out.set(indices)
-  },
-  readLabels: (indices, out) => {
-    out.set(indices)
-  },
-}
 
 /** The labels of all examples, whose inputs are the same numbers. */
 function labelsOf(data: Dataset | Examples): number[] {
@@ -41,7 +30,7 @@ function labelsOf(data: Dataset | Examples): number[] {
 
 describe.each<[string, Dataset | Examples]>([
   ['examples', own],
-  ['a data set', dataset],
+  ['a data set', counting],
 ])('of %s', (_, data) => {
   it('a subset has the examples with these indices, in this order', () => {
     const part = subset(data, [7, 2, 2])

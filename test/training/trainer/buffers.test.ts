@@ -25,6 +25,7 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 import { errorOf } from '../../distributed/support/outcome.ts'
+import { groupOfOne } from '../parallel/support/group-of-one.ts'
 
 const [FEATURES, EXAMPLES, CLASSES, STEPS] = [5, 12, 3, 3]
 
@@ -37,17 +38,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true })
 })
 
-/** Normalizes by the examples of this rank alone: the ranks of one process cannot block in a pass. */
-const own: Pick<ProcessGroup, 'rank' | 'size' | 'allGatherSync' | 'allReduceSync'> = {
-  rank: 0,
-  size: 1,
-  allGatherSync: (output, input) => {
-    ;(output as Float64Array).set(input as Float64Array)
-  },
-  allReduceSync: () => undefined,
-}
-const norm = (name: string, channels: number) =>
-  new SyncBatchNorm({ name, channels }, own as ProcessGroup)
+const norm = (name: string, channels: number) => new SyncBatchNorm({ name, channels }, groupOfOne)
 
 const modules = sequential({
   first: (name) => new Linear({ name, inputs: FEATURES, outputs: 6, activation: 'relu' }),

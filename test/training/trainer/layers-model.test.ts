@@ -36,9 +36,12 @@ it('refuses what it would train in another way than the model itself', async () 
     return model
   }
   const probabilities = withLast({ activation: 'softmax' })
+  const withSoftmax = build()
+  withSoftmax.add(tfjs.layers.softmax())
   const decayed = withLast({ kernelRegularizer: 'l1l2' })
   await runWorld({ size: 1 }, async (mesh) => {
     await expect(trainer(probabilities, { mesh })).rejects.toThrow('one that ends in softmax')
+    await expect(trainer(withSoftmax, { mesh })).rejects.toThrow('one that ends in softmax')
     await expect(trainer(decayed, { mesh })).rejects.toThrow('layer 2 has a regularizer')
     const run = await trainer(probabilities, { mesh, loss: meanSquaredError })
     run.dispose()

@@ -121,7 +121,7 @@ export const trainingErrors = {
     category: 'user',
     message: 'The data file {path} cannot be used: {problem}',
     advice:
-      'Mend the file, or give the right path. Files of an installed package come back with its installation.',
+      'Correct the file, or give the right path. If the file belongs to a package, install the package again.',
   },
   ERR_TSR_SAFETENSORS: {
     category: 'user',

@@ -21,6 +21,11 @@ export const tf = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tf
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
+/** Whether it is a tensor, of this TensorFlow.js or of another copy of it. */
+export function isTensor(value: unknown): value is Tensor {
+  return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
+}
+
 explainMissingBackend(tf.engine() as unknown as Registry)
 
 /** The part of TensorFlow.js's engine that finds a backend when the first tensor is made. */

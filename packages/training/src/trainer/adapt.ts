@@ -25,6 +25,8 @@ export interface LayersModel {
     readonly nonTrainableWeights: readonly LayersWeight[]
     /** What regularizers add to the loss. */
     readonly losses?: readonly unknown[]
+    getClassName(): string
+    getConfig(): Readonly<Record<string, unknown>>
   }[]
   apply(x: Tensor, options?: { readonly training?: boolean }): unknown
   getClassName(): string
@@ -86,12 +88,8 @@ function refuseRegularizers({ layers }: LayersModel): void {
  */
 export function endsInSoftmax(model: TrainableModel): boolean {
   if (!isLayersModel(model)) return false
-  const last = model.layers.at(-1) as { getConfig?: () => Record<string, unknown> } | undefined
-  const { className, activation } = { className: undefined, ...last?.getConfig?.() } as Record<
-    string,
-    unknown
-  >
-  return activation === 'softmax' || className === 'Softmax'
+  const last = model.layers.at(-1)
+  return last?.getClassName() === 'Softmax' || last?.getConfig()['activation'] === 'softmax'
 }
 
 function isRecipe(model: TrainableModel): model is PipelineModel {

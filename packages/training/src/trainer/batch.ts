@@ -1,8 +1,8 @@
 import { types } from 'node:util'
 import { shown, tsrError } from '@tsrun/core'
 import type { Share } from '../data/order.ts'
-import { isTensor, type Batch } from '../parallel/pipeline/microbatches.ts'
-import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import type { Batch } from '../parallel/pipeline/microbatches.ts'
+import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Values of a batch in host memory: arrays of floats become float32, those of integers int32. */
 export type BatchArray =

@@ -146,20 +146,20 @@ function checkEvaluation(
   evaluating: { readonly data: EvaluateOptions['data'] } | undefined,
   saving: { readonly best: boolean } | undefined,
 ): void {
-  const data = evaluating?.data
-  const isSpent = typeof data === 'object' && isIterable(data) && isIterator(data)
-  const waiting =
-    saving?.best === true
-      ? 'save.best'
-      : callbacks?.some(({ needsEvaluations }) => needsEvaluations) && 'a callback'
-  if (!isSpent && (data !== undefined || !waiting)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: isSpent ? 'evaluate.data' : 'evaluate',
-    value: isSpent ? 'a generator, which can be used only once' : 'undefined',
-    expected: isSpent
-      ? 'a function that makes one for each evaluation'
-      : `{ data }, which ${String(waiting)} needs`,
-  })
+  if (evaluating !== undefined) {
+    const { data } = evaluating
+    if (typeof data !== 'object' || !isIterable(data) || !isIterator(data)) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'evaluate.data',
+      value: 'a generator, which can be used only once',
+      expected: 'a function that makes one for each evaluation',
+    })
+  }
+  const isWaiting = callbacks?.some(({ needsEvaluations }) => needsEvaluations) === true
+  if (saving?.best !== true && !isWaiting) return
+  const waiting = saving?.best === true ? 'save.best' : 'a callback'
+  const expected = `{ data }, which ${waiting} needs`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate', value: 'undefined', expected })
 }
 
 /** Whether it can be iterated only once. */

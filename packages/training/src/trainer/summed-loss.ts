@@ -3,8 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Loss } from '../nn/loss.ts'
-import { isTensor } from '../parallel/pipeline/microbatches.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { isTensor, tf } from '../tfjs/tfjs.ts'
 
 /**
  * The sum over the examples of a loss that is their sum or their mean. A loss that does not say which

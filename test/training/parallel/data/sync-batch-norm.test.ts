@@ -8,9 +8,9 @@ import {
   SyncBatchNorm,
   tf,
 } from '@tsrun/training'
-import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
+import { groupOfOne } from '../support/group-of-one.ts'
 
 const [ROWS, CHANNELS] = [6, 3]
 const values = (seed: number, length: number): number[] =>
@@ -42,16 +42,6 @@ function expectClose(tensor: Tensor, expected: readonly number[]): void {
   for (const [i, value] of tensor.dataSync().entries()) expect(value).toBeCloseTo(expected[i]!, 4)
 }
 
-/** In a world of one, where nothing has to be exchanged, blocking calls end at once. */
-const alone: Pick<ProcessGroup, 'rank' | 'size' | 'allGatherSync' | 'allReduceSync'> = {
-  rank: 0,
-  size: 1,
-  allGatherSync: (output, input) => {
-    ;(output as Float64Array).set(input as Float64Array)
-  },
-  allReduceSync: () => undefined,
-}
-
 describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (backend) => {
   beforeAll(async () => {
     await loadBackend(backend)
@@ -59,7 +49,7 @@ describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (ba
 
   it('normalizes by the statistics of the batch, forward and backward', () => {
     const before = tf.memory().numTensors
-    const norm = new SyncBatchNorm({ name: 'n', channels: CHANNELS }, alone as ProcessGroup)
+    const norm = new SyncBatchNorm({ name: 'n', channels: CHANNELS }, groupOfOne)
     const [weight, bias] = [
       [1.5, -2, 0.5],
       [0.1, 0.2, 0.3],
@@ -96,7 +86,7 @@ describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (ba
   })
 
   it('keeps running statistics, and evaluates by them', () => {
-    const norm = new SyncBatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, alone as ProcessGroup)
+    const norm = new SyncBatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, groupOfOne)
     const x = tf.tensor([1, 2, 3, 6], [4, 1])
     record((h) => norm.forward(h), x, norm.parameters, { needsInputGradient: false }).dispose()
     const [mean, variance] = norm.buffers

@@ -1,7 +1,7 @@
 import { shown, tsrError } from '@tsrun/core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
  * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
@@ -109,10 +109,6 @@ type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefine
 
 function isPart(value: unknown): boolean {
   return typeof value === 'function' || isTensor(value)
-}
-
-export function isTensor(value: unknown): value is Tensor {
-  return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
 }
 
 function refusePart(name: string, value: string): never {
