@@ -31,7 +31,10 @@ function readers(
   place: (rows: Int32Array) => Int32Array,
 ): Partial<Dataset> | Partial<Examples> {
   if (!isExamples(data)) {
+    const { features, classes } = data
     return {
+      // Those of an instance of a class may be getters, which `...data` leaves out.
+      ...{ features, classes },
       readInputs: (rows, out) => {
         data.readInputs(place(rows), out)
       },

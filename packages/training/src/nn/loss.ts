@@ -18,8 +18,8 @@ export interface Loss {
   /** The same loss as the sum over the examples, if this one is their mean. */
   readonly summed?: Loss
 
-  /** Counts the labels with the largest score, if the outputs are not the scores of all classes. */
-  readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number
+  /** Counts the right answers, if the outputs are not the scores of all classes. */
+  readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number | Promise<number>
 }
 
 /**
@@ -37,6 +37,28 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
     loss.record?.(outputs, labels) ??
     record((x) => loss(x, labels), outputs, [], { needsInputGradient: true })
   )
+}
+
+/** The loss of outputs and the number of right answers. */
+export interface Score {
+  readonly loss: number
+  /** A row with several answers, such as one for each token of a text, counts as a fraction. */
+  readonly correct: number
+}
+
+/**
+ * Computes the loss and counts the right answers. Disposes neither tensor, and reads them before it
+ * returns.
+ *
+ * @returns `correct` is NaN unless the labels are those of classes, or the loss counts them
+ */
+export async function scoreOf(loss: Loss, outputs: Tensor, labels: Tensor): Promise<Score> {
+  const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
+  const count = loss.countCorrect ?? (hasClasses ? fetchCorrect : () => NaN)
+  const value = takeScalar(tf.tidy(() => loss(outputs, labels)))
+  const correct = count(outputs, labels)
+  const answers = labels.size / labels.shape[0]
+  return { loss: await value, correct: (await correct) / answers }
 }
 
 /**
@@ -58,7 +80,7 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
 }
 
 /** As `countCorrect`, on every backend: a promise if the count has to be fetched from a device. */
-export function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
+function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
   if (isHostAccessible()) return countCorrect(logits, labels)
   const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, -1), labels), 'int32')))
   return takeScalar(correct)

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { takeScalar } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import {
   differentiable,
@@ -95,9 +96,13 @@ summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
 summedBinaryCrossEntropy.countCorrect = countAnswers
 
 /** Counts the logits on the side of their targets. */
-function countAnswers(logits: Tensor, targets: Tensor): number {
-  const [scores, wanted] = [logits.dataSync<'float32'>(), targets.dataSync()]
-  return scores.reduce((count, score, i) => count + Number(score > 0 === wanted[i]! > 0.5), 0)
+function countAnswers(logits: Tensor, targets: Tensor): number | Promise<number> {
+  return takeScalar(
+    tf.tidy(() => {
+      const isRight = tf.equal(tf.greater(logits, 0), tf.greater(tf.cast(targets, 'float32'), 0.5))
+      return tf.sum(tf.cast(isRight, 'int32'))
+    }),
+  )
 }
 
 function evaluate(

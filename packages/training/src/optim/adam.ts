@@ -54,6 +54,7 @@ interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
 /** Adam and AdamW differ only in what the weight decay changes. */
 abstract class AdamOptimizer implements Optimizer {
   learningRate: number
+  readonly options: Optimizer['options']
   readonly #betas: Betas
   readonly #epsilon: number
   readonly #decayOf: (name: string) => number
@@ -67,10 +68,12 @@ abstract class AdamOptimizer implements Optimizer {
    */
   constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {
     const complete = readOptions(options)
-    const { learningRate, betas, epsilon, withoutDecay } = complete
+    const { learningRate, ...others } = complete
+    const { betas, epsilon, withoutDecay } = others
     betaRule.check('betas[0]', betas[0])
     betaRule.check('betas[1]', betas[1])
     this.learningRate = learningRate
+    this.options = { ...others, weightDecay: complete.weightDecay ?? weightDecay }
     this.#betas = betas
     this.#epsilon = epsilon
     this.#decayOf = decayByName(complete.weightDecay ?? weightDecay, withoutDecay)

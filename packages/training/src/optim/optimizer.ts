@@ -10,6 +10,9 @@ export interface Optimizer {
   /** The step size; may be changed between steps. */
   learningRate: number
 
+  /** What it was made with, beside the learning rate. Replicas must have the same. */
+  readonly options?: Readonly<Record<string, unknown>>
+
   /**
    * Updates each parameter that has a gradient; the others keep their values. A parameter that is in
    * the list twice, as a tied one may be, is updated once.

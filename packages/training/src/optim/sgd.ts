@@ -41,6 +41,7 @@ const readOptions = declareOptions({
  */
 export class SGD implements Optimizer {
   learningRate: number
+  readonly options: Optimizer['options']
   readonly #momentum: number
   readonly #nesterov: boolean
   readonly #decayOf: (name: string) => number
@@ -53,6 +54,7 @@ export class SGD implements Optimizer {
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'momentum', value: momentum, expected })
     }
     this.learningRate = learningRate
+    this.options = { momentum, nesterov, weightDecay, withoutDecay }
     this.#momentum = momentum
     this.#nesterov = nesterov
     this.#decayOf = decayByName(weightDecay ?? 0, withoutDecay)

@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
+import { isTensor } from '../tfjs/tfjs.ts'
 import type { AnyBatch } from './batch.ts'
 import type { FitData } from './fit-data.ts'
 import type { CheckedFitOptions } from './fit-options.ts'
@@ -20,7 +21,14 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
   if (world.size === 1) return
   const { optimizer, loss } = options
   const clip = clipOf(options)
-  const rate = optimizer && `${optimizer.constructor.name}, learningRate ${optimizer.learningRate}`
+  const settings =
+    optimizer &&
+    Object.entries({ learningRate: optimizer.learningRate, ...optimizer.options })
+      .map(
+        ([name, value]) =>
+          `${name} ${typeof value === 'function' ? 'a function' : JSON.stringify(value)}`,
+      )
+      .join(', ')
   const named = [
     'zero',
     'accumulate',
@@ -31,7 +39,7 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
     'deterministic',
   ] as const
   const own = [
-    `optimizer ${rate ?? 'undefined'}`,
+    `optimizer ${optimizer === undefined ? 'undefined' : `${optimizer.constructor.name} with ${settings}`}`,
     `loss ${loss === undefined ? 'undefined' : loss.name || 'a function'}`,
     `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}, norm ${clip.norm}`}`,
     `learningRate ${options.learningRate === undefined ? 'of the optimizer' : SAMPLES.map(options.learningRate).join(', ')}`,
@@ -81,15 +89,19 @@ interface Placed extends AnyBatch {
 export async function compareBatches(
   batch: AnyBatch,
   examples: number,
-  { world, share, cp }: Layout,
+  { world, share, cp, pp }: Layout,
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  // Ranks with other parts of the sequences have other tokens of the same examples.
-  const parts = cp.size > 1 ? [] : [inputs, labels].filter((part) => ArrayBuffer.isView(part))
+  // Ranks with other parts of the sequences have other tokens of the same examples, and those of other
+  // stages may have tensors that nobody reads.
+  const arrays = cp.size > 1 ? [] : [inputs, labels].filter((part) => ArrayBuffer.isView(part))
+  const tensors = cp.size > 1 || pp.size > 1 ? [] : [inputs, labels].filter(isTensor)
+  const read = await Promise.all(tensors.map((tensor) => tensor.data()))
+  const values = [indices, starts, ...arrays, ...read]
   const own = {
     replica: share[0],
-    facts: [`${examples} examples`, ...[indices, starts, ...parts].map(describeValues)].join(''),
+    facts: [`${examples} examples`, ...values.map(describeValues)].join(''),
   }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })
   for (const [rank, { replica, facts }] of all.entries()) {
@@ -110,7 +122,8 @@ function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return ''
   let hash = 0
   for (const value of Array.from(values)) {
-    hash = (Math.imul(hash, 31) + Math.round(value * 1e6)) | 0
+    const bits = Number.isFinite(value) ? Math.round(value * 1e6) : 1
+    hash = (Math.imul(hash, 31) + bits) | 0
   }
   const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])
   const more = values.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''

@@ -2,10 +2,12 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { loadBackend } from '../backend/load.ts'
 import type { Module } from '../model/module.ts'
+import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
 import type { Loss } from '../nn/loss.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
+import { checkFrozen } from '../parallel/gradients/options.ts'
 import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
@@ -60,7 +62,8 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
     const module = divide(adapted.build(), checked, layout)
     core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
   }
-  const replica = await replicate(core, checked, layout)
+  const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
+  const replica = await replicate(core, { ...checked, frozen }, layout)
   return { core, replica, layout, options: checked }
 }
 
@@ -111,6 +114,26 @@ function divide(
     })
   }
   return parallelize(divided, plan, tp)
+}
+
+/**
+ * Which parameters of this rank are frozen. A pattern may select parameters of another stage only.
+ *
+ * @throws ERR_TSR_ARGUMENT on all ranks when it selects none of any stage, or all are frozen
+ */
+async function frozenIn(
+  { parameters }: Pick<WholeModel, 'parameters'>,
+  frozen: NamePatterns,
+  stages: ProcessGroup,
+): Promise<(name: string) => boolean> {
+  const own = parameters.map(({ name }) => name)
+  const all = stages.size === 1 ? [own] : await stages.allGatherObject(own, { label: 'parameters' })
+  const names = [...new Set(all.flat())]
+  checkFrozen(frozen, names)
+  const isFrozen = matchNames(frozen)
+  if (!names.every(isFrozen)) return isFrozen
+  const expected = 'patterns that leave at least one parameter to be trained'
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'frozen', value: 'all parameters', expected })
 }
 
 async function replicate(

@@ -20,8 +20,8 @@ export interface EvaluationInfo extends Evaluation {
 }
 
 /**
- * Called by `fit`, on all ranks with the same figures. A method that returns `'stop'` ends the training
- * after it; all ranks have to decide alike.
+ * Called by `fit`, on all ranks with the same figures. A method that returns `'stop'` on any rank ends
+ * the training of all. What a callback remembers is not in checkpoints: it begins anew after a resume.
  */
 export interface FitCallback {
   /** Whether it can do nothing without evaluations: `fit` then refuses to go without. Default false. */

@@ -43,7 +43,7 @@ export function sourceOf(
     )
   }
   if ('loadState' in data && 'state' in data) return loaderSource(data)
-  if (isIterable(data)) return iterableSource(data)
+  if (isIterable(data)) return iterableSource(run, data)
   const expected = 'a data set, a loader, batches, or a function of the step'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
 }
@@ -69,6 +69,9 @@ function loaderSource(loader: Loader): Source {
     batches: () => loader,
     state: () => loader.state(),
     loadState: (state) => {
+      if (typeof state !== 'object' || state === null || 'used' in state) {
+        throw otherPosition(state, 'that of a loader')
+      }
       loader.loadState(state as LoaderState)
     },
   }
@@ -89,9 +92,25 @@ function functionSource(
   }
 }
 
-/** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
-function iterableSource(data: Batches): Source {
+/**
+ * An iterable is iterated once in each epoch; to resume, the batches that were used are left out. That of
+ * each replica is its own, and may be shorter than others by mistake: they agree on each batch.
+ */
+function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
+  const { averaged, shard } = run.layout
+  const replicas = averaged.size * shard.size
+  const agree = async (has: 0 | 1, place: number): Promise<void> => {
+    if (replicas === 1) return
+    const [having] = await run.sum(has)
+    if (having === 0 || having === replicas) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'data',
+      value: `${has === 0 ? 'without a' : 'with a'} batch ${place} of the epoch, unlike that of ${has === 0 ? having : replicas - having} other ranks`,
+      expected:
+        'as many batches on each rank; a batch may be empty, as those of batches(data, { share: run.share }) are',
+    })
+  }
   return {
     get epoch() {
       return epoch
@@ -100,15 +119,21 @@ function iterableSource(data: Batches): Source {
       let place = 0
       for await (const batch of data) {
         if (place++ < used) continue
+        await agree(1, place)
         used++
         yield batch
       }
+      await agree(0, place + 1)
       epoch++
       used = 0
     },
     state: () => ({ epoch, used }),
     loadState: (state) => {
-      ;({ epoch, used } = state as { epoch: number; used: number })
+      const position = state as { epoch?: unknown; used?: unknown } | null | undefined
+      if (typeof position?.epoch !== 'number' || typeof position.used !== 'number') {
+        throw otherPosition(state, 'that of batches, { epoch, used }')
+      }
+      ;({ epoch, used } = position as { epoch: number; used: number })
     },
   }
 }
@@ -123,6 +148,15 @@ export function evaluationData(
   if (isIterable(data)) return data
   const expected = 'a data set, batches, or a function that makes them'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
+}
+
+/** The error of a checkpoint from a training on another kind of data. */
+function otherPosition(state: unknown, expected: string): Error {
+  return tsrError('ERR_TSR_ARGUMENT', {
+    name: 'the position in the data of the checkpoint',
+    value: shown(state),
+    expected: `${expected}, as data is now; with other data, begin an epoch anew: run.load(directory), then fit without resume`,
+  })
 }
 
 /** The error of an epoch without a batch. */

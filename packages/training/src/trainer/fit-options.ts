@@ -36,7 +36,7 @@ export interface FitOptions {
 export interface EvaluateOptions {
   /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
   readonly data: EvaluationData
-  /** The number of steps between two evaluations; default: once after each epoch, or at the end. */
+  /** The number of steps between two evaluations; default: an epoch. There is one at the end, too. */
   readonly every?: number
   /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
   readonly batch?: number

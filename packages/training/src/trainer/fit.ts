@@ -30,6 +30,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const logs = isFirst ? options.log : []
   const interruption = new Interruption()
   let end: FitEnd | undefined
+  /** Whether a callback has returned `stop` on this rank. */
+  let asksToStop = false
   /** The smallest loss of an evaluation, also before a resume. */
   let smallest = resumed?.smallest ?? Infinity
   let saved: number | undefined
@@ -37,7 +39,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
-    for (const callback of callbacks) if ((await ask(callback)) === 'stop') end ??= 'callback'
+    for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
   /** Waits for the save that is under way, of which callbacks learn once it is complete. */
   const settle = async (): Promise<void> => {
@@ -81,7 +83,6 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       const before = run.steps
       for await (const batch of source.batches()) {
         const step = await run.step(batch)
-        const signal = await interruption.agree(run)
         losses.push(step.loss)
         if (Number.isNaN(step.loss) && step.examples > 0) {
           throw tsrError('ERR_TSR_LOSS_NAN', { step: run.steps })
@@ -102,22 +103,27 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           if (info.norm !== undefined) log.scalar('norm', info.norm, info.step)
         }
         await call((callback) => callback.onStep?.(info, run))
-        end ??= signal
         if (isMultiple(run.steps, evaluating?.every)) await evaluate()
         if (saving !== undefined && isMultiple(run.steps, saving.every)) {
           await save(saving.directory, saving.keep)
           saved = run.steps
         }
+        end = await interruption.agree(run, asksToStop)
         if (end !== undefined || run.steps >= limit) break
       }
       if (run.steps === before && !mayBeEmpty) throw noBatches()
       mayBeEmpty = false
       const isThrough = source.epoch > epoch
-      if (isThrough && evaluating?.every === undefined && end === undefined) await evaluate()
+      if (isThrough && evaluating?.every === undefined && end === undefined) {
+        await evaluate()
+        // Early stopping, or a signal during the evaluation.
+        end = await interruption.agree(run, asksToStop)
+      }
     }
-    if (end === undefined && evaluating?.every === undefined) await evaluate()
-    // A signal may have come during the evaluation.
-    end ??= (await interruption.agree(run)) ?? 'complete'
+    if (end === undefined) {
+      await evaluate()
+      end = (await interruption.agree(run, asksToStop)) ?? 'complete'
+    }
     if (end !== 'complete') progress.stopped(end, run.steps)
     if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
     await settle()

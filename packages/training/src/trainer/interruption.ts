@@ -7,6 +7,12 @@ const SIGNALS = ['SIGTERM', 'SIGUSR1', 'SIGINT'] as const
 /** 128 and the number of the signal, as shells report it. */
 const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 
+/** What ends a training before it is complete. */
+type Stop = Exclude<FitEnd, 'complete'>
+
+/** Of different wishes the last one in this list counts. */
+const STOPS = ['callback', ...SIGNALS] as const satisfies readonly Stop[]
+
 /**
  * Notices signals that ask to save and stop. The ranks may get them at different steps, or only some of
  * them may: they agree after each step.
@@ -23,13 +29,18 @@ export class Interruption {
     return { signal, listener }
   })
 
-  /** The signal that any rank has got. All ranks call it after each step. */
-  async agree(run: Trainer): Promise<(typeof SIGNALS)[number] | undefined> {
+  /**
+   * The signal that any rank has got, or `callback` if one asks to stop. All ranks call it after each
+   * step.
+   *
+   * @param asked - whether a callback of this rank asks to stop
+   */
+  async agree(run: Trainer, asked: boolean): Promise<Stop | undefined> {
     // Handlers of signals run only when the event loop turns, which a step need not let it do.
     await setImmediate()
-    const number = this.#signal === undefined ? 0 : SIGNALS.indexOf(this.#signal) + 1
-    const agreed = await run.largest(number)
-    return SIGNALS[agreed - 1]
+    const own = this.#signal ?? (asked ? 'callback' : undefined)
+    const agreed = await run.largest(own === undefined ? 0 : STOPS.indexOf(own) + 1)
+    return STOPS[agreed - 1]
   }
 
   /** After an interruption this process ends with the signal's exit code, unless it has another one. */

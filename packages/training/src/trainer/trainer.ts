@@ -198,7 +198,8 @@ export class Trainer {
    *
    * @param inputs - [rows, ...]: a tensor, which stays the caller's, or nested arrays of numbers
    * @returns the outputs [rows, ...] on each rank, which the caller disposes. With layers that ranks share
-   *   (`tp`), they are what the last layer gives this rank
+   *   (`tp`), they are what the last layer gives this rank; with sequences that ranks share (`cp`), inputs
+   *   and outputs are this rank's part of them
    *
    * @example
    * const scores = await run.predict([pixels])

@@ -10,7 +10,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { summedCrossEntropy } from '../nn/cross-entropy.ts'
-import { fetchCorrect, recordLoss, type Loss } from '../nn/loss.ts'
+import { recordLoss, scoreOf, type Loss, type Score } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { Averaging } from '../parallel/gradients/averaging.ts'
@@ -176,7 +176,10 @@ export class WholeModel<M extends Module = Module> implements Module {
     })
   }
 
-  /** Evaluates a batch: runs it forward only. The accuracy is NaN unless labels are those of classes. */
+  /**
+   * Evaluates a batch: runs it forward only. The accuracy is NaN unless labels are those of classes, or
+   * the loss counts right answers.
+   */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#alone('evaluate', async () => {
       if (isEmptyBatch(batch)) {
@@ -189,7 +192,7 @@ export class WholeModel<M extends Module = Module> implements Module {
       await this.#averaging?.gather()
       try {
         for (const part of parts.rows.keys()) {
-          const { loss, correct } = await this.#score(parts.inputs(part), parts.labels(part))
+          const { loss, correct } = await this.#score(parts, part)
           sums.loss += loss
           sums.correct += correct
         }
@@ -261,6 +264,7 @@ export class WholeModel<M extends Module = Module> implements Module {
       }
     } catch (error) {
       tf.dispose([...gradients.values()])
+      averaging?.abandon(error)
       throw error
     } finally {
       scale.dispose()
@@ -337,16 +341,17 @@ export class WholeModel<M extends Module = Module> implements Module {
     return recordModule(this.module, x, options)
   }
 
-  async #score(x: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
-    const held = [x, labels]
+  async #score(parts: Microbatches, part: number): Promise<Score> {
+    const held: Tensor[] = []
+    const hold = (tensor: Tensor): Tensor => {
+      held.push(tensor)
+      return tensor
+    }
     try {
-      const outputs = await this.#infer(x)
-      held.push(outputs)
-      const loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
-      const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
-      const count = hasClasses ? (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels) : NaN
-      const answers = labels.size / labels.shape[0]
-      return { loss: await loss, correct: (await count) / answers }
+      const x = hold(parts.inputs(part))
+      const labels = hold(parts.labels(part))
+      const outputs = hold(await this.#infer(x))
+      return await scoreOf(this.#loss, outputs, labels)
     } finally {
       tf.dispose(held)
     }

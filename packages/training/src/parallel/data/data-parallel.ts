@@ -115,6 +115,9 @@ export async function dataParallel<M extends Replicated>(
     parameters: module.parameters,
     shard: undefined,
     gradients: (tokens) => replica.gradients(tokens),
+    abandon: (error) => {
+      replica.abandon(error)
+    },
     update: (optimizer, gradients) => {
       optimizer.step(module.parameters, gradients)
       return Promise.resolve()
@@ -187,6 +190,10 @@ class Replica<M extends Replicated> implements DataParallel<M> {
       this.#joined?.loop.announce(true)
       return await this.#finishStep(tokens)
     })
+  }
+
+  abandon(error: unknown): void {
+    if (!this.#exchange.abandon()) this.#lifetime.fail(error)
   }
 
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {

@@ -73,7 +73,8 @@ export class SyncBatchNorm implements Module {
   }
 
   /**
-   * @param x - [..., channels]; the ranks may have different numbers of examples
+   * @param x - [..., channels]; the ranks may have different numbers of examples, but each needs one:
+   *   a rank with an empty batch makes no pass, and the others would wait for it
    * @throws ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {

@@ -28,6 +28,11 @@ export interface Averaging {
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**
+   * Forgets the gradients of a step that has failed. If some of them were sent already, further steps
+   * are refused.
+   */
+  abandon(error: unknown): void
+  /**
    * Runs the model forward, if its parameters are unsharded one unit at a time. The backward pass of
    * such a recording takes the gradients itself.
    */

@@ -116,6 +116,13 @@ export abstract class GradientExchange {
     }
   }
 
+  /** Forgets the gradients of this step. @returns whether none was sent */
+  abandon(): boolean {
+    if (this.#started > 0) return false
+    this.clear()
+    return true
+  }
+
   /** Prepares the next step. */
   clear(): void {
     for (const { present, complete } of this.#arrivals) {

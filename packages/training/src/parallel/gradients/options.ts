@@ -98,17 +98,18 @@ export function parametersOf(
       expected: 'a different name for each; a tied parameter is one object, listed several times',
     })
   }
-  const unknown = patternsOf(frozen).find((pattern) => !names.some(matchName(pattern)))
-  if (unknown !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'frozen',
-      value: unknown,
-      expected: `names of parameters: ${names.join(', ')}`,
-    })
-  }
+  checkFrozen(frozen, names)
   const isFrozen = matchNames(frozen)
   const trained = all.filter(({ name }) => !isFrozen(name))
   return { all, trained, buffers: buffersOf(module) }
+}
+
+/** @throws ERR_TSR_ARGUMENT when a pattern selects none of the names */
+export function checkFrozen(frozen: NamePatterns, names: readonly string[]): void {
+  const unknown = patternsOf(frozen).find((pattern) => !names.some(matchName(pattern)))
+  if (unknown === undefined) return
+  const expected = `names of parameters: ${names.join(', ')}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'frozen', value: unknown, expected })
 }
 
 /**

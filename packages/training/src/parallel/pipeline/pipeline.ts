@@ -187,7 +187,10 @@ export class Pipeline {
     })
   }
 
-  /** Evaluates a batch of class scores: runs it forward only, in at least 4 x ranks parts. */
+  /**
+   * Evaluates a batch: runs it forward only, in at least 4 x ranks parts. The accuracy is NaN unless
+   * labels are those of classes, or the loss counts right answers.
+   */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noExamples))

@@ -5,8 +5,7 @@ import { usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { inPass } from '../../model/pass.ts'
 import type { GradientListener, Recording } from '../../model/recording.ts'
-import { recordLoss, type Loss } from '../../nn/loss.ts'
-import { fetchCorrect } from '../../nn/loss.ts'
+import { recordLoss, scoreOf, type Loss, type Score } from '../../nn/loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { BatchPlace } from './microbatches.ts'
 
@@ -173,21 +172,11 @@ export class PipelineStage {
     }
   }
 
-  /**
-   * The summed loss and the number of right answers for class scores [rows, ..., classes]; disposes both
-   * tensors. A row with several answers, such as one per token of a text, counts as a fraction.
-   */
-  async score(outputs: Tensor, labels: Tensor): Promise<{ loss: number; correct: number }> {
-    const answers = labels.size / labels.shape[0]
-    let [loss, correct]: (number | Promise<number>)[] = []
-    try {
-      loss = takeScalar(tf.tidy(() => this.#loss(outputs, labels)))
-      correct = (this.#loss.countCorrect ?? fetchCorrect)(outputs, labels)
-    } finally {
-      outputs.dispose()
-      labels.dispose()
-    }
-    return { loss: await loss, correct: (await correct) / answers }
+  /** The summed loss and the number of right answers; disposes both tensors. */
+  async score(outputs: Tensor, labels: Tensor): Promise<Score> {
+    const score = scoreOf(this.#loss, outputs, labels)
+    tf.dispose([outputs, labels])
+    return await score
   }
 
   /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */

@@ -157,6 +157,9 @@ export async function fullyShard<M extends Replicated>(
     parameters: sharded.shards,
     shard: groups.shard,
     gradients: (tokens) => sharded.gradients(tokens),
+    abandon: (error) => {
+      sharded.abandon(error)
+    },
     update: (optimizer, shares) =>
       sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>),
     get synchronizes() {
@@ -290,6 +293,10 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     optimizer.step(this.shards, gradients)
     await this.#lifetime.alone('step()', () => this.#parts.values.publish())
     this.#parts.accounting.trim()
+  }
+
+  abandon(error: unknown): void {
+    if (!this.#parts.exchange.abandon()) this.#lifetime.fail(error)
   }
 
   async gather(): Promise<void> {
