@@ -13,6 +13,7 @@ import {
   type FitData,
   type FitOptions,
   type Optimizer,
+  type Tensor,
   type TrainerOptions,
 } from '@tsrun/training'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
@@ -98,7 +99,7 @@ describe('a step that throws', () => {
     async ({ zero }) => {
       const values = await runWorld({ size: 2 }, async (group) => {
         const loss = Object.assign(
-          (outputs: tf.Tensor, labels: tf.Tensor) => {
+          (outputs: Tensor, labels: Tensor) => {
             if (labels.dataSync().includes(9)) throw new Error('on purpose')
             return tf.mean(tf.mul(outputs, tf.cast(tf.expandDims(labels, -1), 'float32')))
           },
