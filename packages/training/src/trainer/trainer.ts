@@ -8,7 +8,7 @@ import type { Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
-import type { Evaluation } from '../parallel/pipeline/options.ts'
+import type { Evaluation, StepResult } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
@@ -157,12 +157,12 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
-    const [loss, total] = await this.sum(examples === 0 ? 0 : result.loss * examples, examples)
+    const { loss, count } = result.totals ?? (await this.#totalsOf(result, examples))
     this.#steps++
     return {
-      loss: loss / total,
+      loss: loss / count,
       // Ranks along cp have the same examples.
-      examples: total / this.layout.cp.size,
+      examples: count / this.layout.cp.size,
       waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),
     }
@@ -248,6 +248,11 @@ export class Trainer {
     const loaded = await loadCheckpoint(directory, this.state, this.layout.world, options)
     this.#steps = loaded.step
     return loaded
+  }
+
+  async #totalsOf(step: StepResult, examples: number): Promise<{ loss: number; count: number }> {
+    const [loss, count] = await this.sum(examples === 0 ? 0 : step.loss * examples, examples)
+    return { loss, count }
   }
 
   /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */

@@ -155,7 +155,7 @@ export class WholeModel<M extends Module = Module> implements Module {
       const gradients = new Map<string, Tensor>()
       const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
       const { parameters } = this
-      const step = { parameters, optimizer, averaging, gradients, examples, clip }
+      const step = { parameters, optimizer, averaging, gradients, examples, loss, clip }
       return { loss: loss / examples, peakInFlight: 1, ...(await finishStep(step)) }
     })
   }

@@ -24,7 +24,7 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
-import { checkUsed, factorOf, sumStep } from '../gradients/step-totals.ts'
+import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange } from './all-reduce.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
@@ -114,7 +114,10 @@ export async function dataParallel<M extends Replicated>(
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
-    gradients: (tokens) => replica.gradients(tokens),
+    gradients: (tokens, loss) => replica.gradients(tokens, loss),
+    get totals() {
+      return replica.totals
+    },
     abandon: (error) => {
       replica.abandon(error)
     },
@@ -143,6 +146,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly module: M
   readonly onGradient: GradientListener
   synchronizes = true
+  totals: StepTotals | undefined
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
   readonly #buffers: SharedBuffers
@@ -183,12 +187,12 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     return this.#exchange.traffic
   }
 
-  async gradients(tokens?: number): Promise<Map<string, Tensor>> {
+  async gradients(tokens?: number, loss?: number): Promise<Map<string, Tensor>> {
     checkTokens(this.#options, tokens)
     return await this.#lifetime.alone('gradients()', async () => {
       checkUsed(this.#options, this.#exchange, this.#group)
       this.#joined?.loop.announce(true)
-      return await this.#finishStep(tokens)
+      return await this.#finishStep(tokens, loss)
     })
   }
 
@@ -235,14 +239,15 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     }
   }
 
-  async #finishStep(tokens?: number): Promise<Map<string, Tensor>> {
+  async #finishStep(tokens?: number, loss?: number): Promise<Map<string, Tensor>> {
     const exchange = this.#exchange
     const { order } = exchange
     exchange.startUntil()
     const live = await this.#joined?.loop.live()
     this.#joined?.loop.next()
     const axes = [this.#group]
-    const { count, unused } = await sumStep(axes, this.#options, exchange, tokens)
+    this.totals = await sumStep(axes, this.#options, exchange, tokens, loss)
+    const { count, unused } = this.totals
     await exchange.finished()
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.
     if (this.#joined === undefined) await this.#buffers.share(axes)

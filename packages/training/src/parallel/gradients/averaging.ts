@@ -6,6 +6,7 @@ import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
+import type { StepTotals } from './step-totals.ts'
 
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
@@ -23,7 +24,13 @@ export interface Averaging {
   readonly parameters: readonly Parameter[]
   /** The group among whose ranks parameters are divided, if any. */
   readonly shard: ProcessGroup | undefined
-  gradients(tokens?: number): Promise<ClippedGradients>
+  /**
+   * @param tokens - with `reduction: 'token'`, the number of examples of this rank
+   * @param loss - the sum of their losses, which travels with it
+   */
+  gradients(tokens?: number, loss?: number): Promise<ClippedGradients>
+  /** After `gradients`: the number of examples of all ranks, and the sum of their losses. */
+  readonly totals: StepTotals | undefined
   update(optimizer: Optimizer, gradients: ClippedGradients): Promise<void>
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean

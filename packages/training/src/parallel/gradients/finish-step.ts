@@ -4,6 +4,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import { clipGradients, type ClippedGradients, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaging } from './averaging.ts'
+import type { StepTotals } from './step-totals.ts'
 
 /**
  * Replaces how a trainer averages its gradients.
@@ -47,9 +48,20 @@ interface ComputedStep {
   readonly gradients: ClippedGradients
   /** The number of examples that the gradients are the sum over. */
   readonly examples: number
+  /** The sum of their losses, if this rank knows it by now. */
+  readonly loss?: number
   /** How gradients are clipped, with the groups that share the model beside `averaging.shard`. */
   readonly clip: ClipOptions | undefined
   readonly recorder?: SpanRecorder
+}
+
+interface FinishedStep {
+  /** Milliseconds of waiting for averaged gradients. */
+  readonly waited: number
+  /** With `clip`. */
+  readonly norm?: number
+  /** Of all ranks, if they were summed. */
+  readonly totals?: StepTotals
 }
 
 /** The rest of a step after its backward passes: averages and clips gradients, updates parameters. */
@@ -59,12 +71,14 @@ export async function finishStep({
   averaging,
   gradients,
   examples,
+  loss,
   clip,
   recorder,
-}: ComputedStep): Promise<{ readonly waited: number; readonly norm?: number }> {
+}: ComputedStep): Promise<FinishedStep> {
   const computed = monotonicNow()
   const tokens = averaging?.reduction === 'token' ? examples : undefined
-  const averaged = (await averaging?.gradients(tokens)) ?? gradients
+  const averaged = (await averaging?.gradients(tokens, loss)) ?? gradients
+  const totals = tokens === undefined || loss === undefined ? undefined : averaging?.totals
   const waited = monotonicNow() - computed
   const shard = averaging?.shard
   const norm =
@@ -77,5 +91,5 @@ export async function finishStep({
   if (averaging === undefined) optimizer.step(parameters, averaged)
   else await averaging.update(optimizer, averaged)
   recorder?.record('optimizer', start, monotonicNow())
-  return { waited, ...(norm !== undefined && { norm }) }
+  return { waited, ...(norm !== undefined && { norm }), ...(totals && { totals }) }
 }

@@ -7,6 +7,8 @@ import type { GradientOptions } from './options.ts'
 export interface StepTotals {
   /** What gradients are averaged over: the number of ranks, or of tokens. */
   readonly count: number
+  /** The sum of the losses. */
+  readonly loss: number
   /** Names of parameters that no rank has used. */
   readonly unused: ReadonlySet<string>
 }
@@ -22,22 +24,23 @@ export async function sumStep(
   { reduction, unused }: GradientOptions,
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
   tokens = 0,
+  loss = 0,
 ): Promise<StepTotals> {
   const ranks = countRanks(axes)
   const marks = unused === 'error' ? [] : used.map(Number)
-  if (reduction === 'mean' && marks.length === 0) return { count: ranks, unused: new Set() }
+  if (reduction === 'mean' && marks.length === 0) return { count: ranks, loss, unused: new Set() }
   const [group] = axes
-  const totals = group!.alloc('float64', 1 + marks.length)
+  const totals = group!.alloc('float64', 2 + marks.length)
   try {
-    totals.set([tokens, ...marks])
+    totals.set([tokens, loss, ...marks])
     for (const axis of axes) await axis.allReduce(totals, { label: 'tokens, used parameters' })
     const count = reduction === 'token' ? totals[0]! : ranks
-    const missing = names.filter((_, i) => totals[i + 1] === 0)
+    const missing = names.filter((_, i) => totals[i + 2] === 0)
     if (unused === 'elsewhere' && missing.length > 0 && count > 0) {
       const parameters = missing.join(', ')
       throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: group!.ranks[group!.rank]!, parameters })
     }
-    return { count, unused: new Set(missing) }
+    return { count, loss: totals[1]!, unused: new Set(missing) }
   } finally {
     group!.free(totals)
   }

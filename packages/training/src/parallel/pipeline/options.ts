@@ -50,6 +50,8 @@ export interface StepResult {
   readonly norm?: number
   /** Milliseconds that `step` waited for averaged gradients after the backward passes. */
   readonly waited?: number
+  /** Of all replicas, where they are known: from `step` of a `WholeModel`, with `reduction: 'token'`. */
+  readonly totals?: { readonly count: number; readonly loss: number }
   /** The most micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }

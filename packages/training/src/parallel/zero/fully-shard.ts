@@ -12,7 +12,7 @@ import { Lifetime } from '../gradients/lifetime.ts'
 import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
 import { SharedBuffers } from '../gradients/shared-buffers.ts'
-import { checkUsed, factorOf, sumStep } from '../gradients/step-totals.ts'
+import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
@@ -156,7 +156,10 @@ export async function fullyShard<M extends Replicated>(
     reduction: checked.reduction,
     parameters: sharded.shards,
     shard: groups.shard,
-    gradients: (tokens) => sharded.gradients(tokens),
+    gradients: (tokens, loss) => sharded.gradients(tokens, loss),
+    get totals() {
+      return sharded.totals
+    },
     abandon: (error) => {
       sharded.abandon(error)
     },
@@ -199,6 +202,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   readonly module: M
   readonly onGradient: GradientListener
   synchronizes = true
+  totals: StepTotals | undefined
   readonly #parts: Parts
   readonly #lifetime: Lifetime
   readonly #sink: GradientSink
@@ -268,7 +272,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     return await this.#parts.values.record(x, options, this.#sink)
   }
 
-  async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
+  async gradients(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
     const { groups, exchange, accounting, options } = this.#parts
     checkTokens(options, tokens)
     this.#checkStepped('gradients()')
@@ -279,7 +283,8 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
       // collective over that group must not come between.
       if (groups.replicate !== undefined) await exchange.finished()
-      const { count, unused } = await sumStep(axes, options, exchange, tokens)
+      this.totals = await sumStep(axes, options, exchange, tokens, loss)
+      const { count, unused } = this.totals
       await exchange.finished()
       await this.#buffers.share(axes)
       const shares = exchange.take(factorOf(axes, count), unused)
