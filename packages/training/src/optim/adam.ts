@@ -54,7 +54,7 @@ interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
 /** Adam and AdamW differ only in what the weight decay changes. */
 abstract class AdamOptimizer implements Optimizer {
   learningRate: number
-  readonly options: Optimizer['options']
+  readonly options: Readonly<Record<string, unknown>>
   readonly #betas: Betas
   readonly #epsilon: number
   readonly #decayOf: (name: string) => number

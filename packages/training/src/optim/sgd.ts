@@ -41,7 +41,7 @@ const readOptions = declareOptions({
  */
 export class SGD implements Optimizer {
   learningRate: number
-  readonly options: Optimizer['options']
+  readonly options: Readonly<Record<string, unknown>>
   readonly #momentum: number
   readonly #nesterov: boolean
   readonly #decayOf: (name: string) => number
