@@ -1,8 +1,9 @@
 import { types } from 'node:util'
 import { shown, tsrError } from '@tsrun/core'
+import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
-import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
+import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Values of a batch in host memory: arrays of floats become float32, those of integers int32. */
 export type BatchArray =
@@ -106,25 +107,29 @@ function partOf(
   name: string,
   part: BatchPart,
   size: number,
-  shape: readonly number[] | undefined,
+  each: readonly number[] | undefined,
 ): Tensor | (() => Tensor) {
   if (!ArrayBuffer.isView(part)) return part
-  const each = size === 0 ? 0 : part.length / size
-  const wanted = shape?.reduce((product, length) => product * length, 1) ?? each
+  const length = size === 0 ? 0 : part.length / size
+  const wanted = each?.reduce((product, axis) => product * axis, 1) ?? length
   // Of no examples, the shape is all that there may be.
-  if (size > 0 && (!Number.isInteger(each) || each !== wanted)) {
+  if (size > 0 && (!Number.isInteger(length) || length !== wanted)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `batch.${name}`,
       value: `an array of ${String(part.length)} values`,
-      expected: `${size} examples of ${shape === undefined ? 'equal size' : `shape ${shown(shape)}`}`,
+      expected: `${size} examples of ${each === undefined ? 'equal size' : `shape ${shown(each)}`}`,
     })
   }
-  const rest = shape ?? (each <= 1 ? [] : [each])
+  const rest = each ?? (length <= 1 ? [] : [length])
   if (types.isBigInt64Array(part) || types.isBigUint64Array(part)) {
     const expected = 'an array of numbers, for example an Int32Array'
     throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value: shown(part), expected })
   }
-  const isFloat = types.isFloat32Array(part) || types.isFloat64Array(part)
-  const values = isFloat ? Float32Array.from(part) : Int32Array.from(part)
-  return () => tf.keep(tf.tensor(values, [size, ...rest], isFloat ? 'float32' : 'int32'))
+  const shape = [size, ...rest]
+  if (types.isFloat32Array(part) || types.isFloat64Array(part)) {
+    const values = types.isFloat32Array(part) ? part : new Float32Array(part)
+    return () => tensorFrom(values, shape)
+  }
+  const values = types.isInt32Array(part) ? part : new Int32Array(part)
+  return () => tensorFrom(values, shape, 'int32')
 }

@@ -134,6 +134,7 @@ function rowsIn(part: Tensor | (() => Tensor) | undefined): number | undefined {
 
 function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
+  if (count === size) return tf.clone(tensor)
   if (tensor.dtype !== 'float32' || !isHostAccessible()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
