@@ -258,6 +258,7 @@ export class Trainer {
   /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
+    if (averaged.size === 1 && shard.size === 1) return values as { [K in keyof T]: number }
     const isShort = values.length <= this.#totals.length
     const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
     totals.set(values)

@@ -92,6 +92,7 @@ export function wholeModel<M extends Module>(
 /** One rank's copy of a model; made by `wholeModel()`. */
 export class WholeModel<M extends Module = Module> implements Module {
   readonly module: M
+  readonly parameters: readonly Parameter[]
   readonly #options: ReturnType<typeof readOptions>
   #loss: Loss
   #averaging: Averaging | undefined
@@ -102,14 +103,12 @@ export class WholeModel<M extends Module = Module> implements Module {
 
   constructor(module: M, options: WholeModelOptions) {
     this.module = module
+    // Modules put their lists together anew each time.
+    this.parameters = module.parameters
     this.#usesPass = usesPass(module)
     this.#options = readOptions(options)
     if (this.#options.clip !== undefined) checkClip(this.#options.clip)
     this.#loss = summed(this.#options.loss ?? summedCrossEntropy)
-  }
-
-  get parameters(): readonly Parameter[] {
-    return this.module.parameters
   }
 
   get buffers(): readonly Parameter[] {
