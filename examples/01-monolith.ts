@@ -1,6 +1,6 @@
 // Step 1: the whole network in one process.
 //
-//   npx tsx examples/01-monolith.ts [--epochs 3] [--batch 128] [--lr 0.001] [--seed 0]
+//   npx tsx examples/01-monolith.ts [--epochs 3] [--images 60000] [--batch 128] [--lr 0.001] [--seed 0]
 //
 // 16 linear layers learn to read digits. Nothing is parallel here. All later steps have to reproduce its
 // results, number by number, and to be faster. Note the three parts of a training step, because a
@@ -29,16 +29,18 @@ import { count, integer, positive, readFlags } from './lib/flags.ts'
 
 const flags = readFlags({
   epochs: count(3),
+  images: count(60_000),
   batch: count(128),
   lr: positive(0.001),
   seed: integer(0),
 })
-const { epochs, batch, seed, lr: learningRate } = flags
+const { epochs, images, batch, seed, lr: learningRate } = flags
 
 await loadBackend()
 const model = new ShardedMLP({ layers: 16, seed })
 const optimizer = new Adam({ learningRate })
-const train = mnist({ split: 'train' })
+const all = mnist({ split: 'train' })
+const train = { ...all, size: Math.min(all.size, images) }
 const test = mnist({ split: 'test' })
 
 const started = performance.now()

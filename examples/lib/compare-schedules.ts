@@ -3,7 +3,7 @@ import { formatTable } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
-import { readFlags } from './flags.ts'
+import { count, readFlags } from './flags.ts'
 import { percent, printResult } from './output.ts'
 
 /** A schedule to compare with others. */
@@ -13,8 +13,7 @@ export interface Variant {
   readonly chunks?: number
 }
 
-const STEPS = 6
-const ROWS = 64
+const ROWS = 32
 export const LAYERS = 16
 
 /**
@@ -26,7 +25,7 @@ export async function compareSchedules(
   variants: readonly Variant[],
   microbatches: number,
 ): Promise<void> {
-  readFlags({})
+  const { steps } = readFlags({ steps: count(6) })
   await training.loadBackend()
   const { rank, size } = group
   const batch = microbatches * ROWS
@@ -51,7 +50,7 @@ export async function compareSchedules(
       run.losses.push(loss)
       run.peak = peakInFlight
     }
-    if (++step > STEPS) break
+    if (++step > steps) break
   }
 
   const cores = availableParallelism()

@@ -42,7 +42,7 @@ export function meshProblem(sizes: Sizes, ranks: number): string | undefined {
 }
 
 const SIZE = 256
-const MILLISECONDS = 300
+const MILLISECONDS = 100
 
 /**
  * The floating-point operations per second that all ranks together reach in matrix products on their

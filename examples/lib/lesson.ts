@@ -23,7 +23,7 @@ import { percent, printResult } from './output.ts'
 /** The forwards and backwards of one training step, in the order of a schedule. */
 export type Step = (stage: LessonStage) => Promise<void>
 
-const STEPS = 8
+const STEPS = 4
 const ROWS = 64
 const HIDDEN = 256
 const LAYERS = 16

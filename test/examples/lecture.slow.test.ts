@@ -59,11 +59,14 @@ function expectDigest([first, sum, norm]: Numbers, expected: Digest): void {
   expect(Math.abs(sum - expected.sum) / expected.norm).toBeLessThan(1e-4)
 }
 
-const cases = (['small', 'lecture'] as const).map((name) => ({ name, expected: golden[name] }))
+// Two ranks have the lecture's sizes; there, most of the time is spent on drawing its weights.
+const cases = [
+  { name: 'small', expected: golden.small, sizes: [4], stages: [1, 4] },
+  { name: 'lecture', expected: golden.lecture, sizes: [2], stages: [2] },
+]
 
-describe.each(cases)('the programs of the lecture, $name', ({ name, expected }) => {
+describe.each(cases)('the programs of the lecture, $name', ({ expected, sizes, stages }) => {
   const { layers } = expected.flags
-  const sizes = name === 'small' ? [2, 4] : [4]
 
   it.each(sizes)("data parallel on %i ranks has PyTorch's numbers", async (size) => {
     type Both = Outcome & { readonly isSame: boolean; readonly difference: number }
@@ -94,22 +97,19 @@ describe.each(cases)('the programs of the lecture, $name', ({ name, expected }) 
     })
   })
 
-  it.each(name === 'small' ? [1, 2, 4] : [2])(
-    "a pipeline of %i ranks has PyTorch's numbers",
-    async (size) => {
-      const outcome = await run(size, 'pipeline-parallel', expected)
-      expect(outcome.losses.slice(0, -1).flat()).toEqual([])
-      expectLosses(outcome.losses.at(-1)!, expected.losses)
-      const own = layers / size
-      outcome.parameters.forEach((ofRank, rank) => {
-        expect(ofRank).toHaveLength(own)
-        ofRank.forEach((numbers, layer) => {
-          expectDigest(numbers, expected.parameters[rank * own + layer]!)
-        })
-        expectDigest(outcome.activations[rank]!, expected.activations[(rank + 1) * own - 1]!)
+  it.each(stages)("a pipeline of %i ranks has PyTorch's numbers", async (size) => {
+    const outcome = await run(size, 'pipeline-parallel', expected)
+    expect(outcome.losses.slice(0, -1).flat()).toEqual([])
+    expectLosses(outcome.losses.at(-1)!, expected.losses)
+    const own = layers / size
+    outcome.parameters.forEach((ofRank, rank) => {
+      expect(ofRank).toHaveLength(own)
+      ofRank.forEach((numbers, layer) => {
+        expectDigest(numbers, expected.parameters[rank * own + layer]!)
       })
-    },
-  )
+      expectDigest(outcome.activations[rank]!, expected.activations[(rank + 1) * own - 1]!)
+    })
+  })
 })
 
 it('says what does not divide', async () => {

@@ -75,7 +75,7 @@ describe('interleaved.ts and zero-bubble.ts', () => {
   ])(
     '%s on %i ranks: the same losses, a bubble that is smaller in theory',
     async (script, nproc, ideal, held) => {
-      const [result, shown] = await example(nproc, script)
+      const [result, shown] = await example(nproc, script, '--steps', '1')
       expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
       expect(result['maxDifference']).toBe(0)
       expect(result['held']).toEqual(held)
@@ -99,15 +99,14 @@ describe('interleaved.ts and zero-bubble.ts', () => {
 })
 
 describe('pipeline.ts', () => {
-  const quick = ['--epochs', '1', '--images', '20000', '--batch', '250', '--microbatches', '4']
+  const quick = ['--epochs', '1', '--images', '8000', '--batch', '100', '--microbatches', '4']
   /** Of a single process; every layout comes to the same. */
   let alone: number | undefined
 
   it.each([
-    [1, '1f1b'],
+    [1, 'naive'],
     [3, '1f1b'],
     [2, 'gpipe'],
-    [2, 'naive'],
   ])('learns on %i ranks with %s, as in a single process', async (nproc, schedule) => {
     const [result, shown] = await example(nproc, 'pipeline.ts', '--schedule', schedule, ...quick)
     expect(Object.keys(result)).toEqual(['accuracy', 'seconds', 'bubble', 'predictedBubble'])
@@ -123,7 +122,7 @@ describe('pipeline.ts', () => {
 
   it('takes a schedule from a file, or says what is wrong with it', async () => {
     const file = 'examples/schedules/last-first.csv'
-    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '4000']
+    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '2000']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
     expect(result['accuracy']).toBeGreaterThan(0.2)
     expect(shown).toMatch(/^rank 0 F3/m)
@@ -132,15 +131,12 @@ describe('pipeline.ts', () => {
     expect(wrong.stderr).toContain('a list for each of the 3 ranks')
   })
 
-  it.each([
-    [['--schedule', 'zigzag'], '--schedule is "zigzag"; expected one of naive, gpipe, 1f1b'],
-    [['--microbatches', '0'], '--microbatches is "0"; expected a whole number from 1'],
-    [['--speed', '9'], "Unknown option '--speed'"],
-  ])('refuses %j: says why once, and exits with 2', async (flags, problem) => {
+  it('refuses a wrong flag: says why once, and exits with 2', async () => {
+    const flags = ['--schedule', 'zigzag']
     const run = await tsrun(['--nproc', '2', 'examples/pipeline.ts', ...flags], { cwd })
     expect(run.code).toBe(2)
     const errors = run.stderr.split('\n').filter((line) => line.startsWith('[rank 0] '))
-    expect(errors[0]).toContain(problem)
+    expect(errors[0]).toContain('--schedule is "zigzag"; expected one of naive, gpipe, 1f1b')
     expect(run.stderr).toMatch(/--microbatches +a whole number from 1 \(default 8\)/)
   })
 

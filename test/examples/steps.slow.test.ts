@@ -25,7 +25,7 @@ function expectFigures(result: Record<string, unknown>, keys: readonly string[])
 
 const steps = [
   {
-    ...{ args: ['01-monolith.ts', '--epochs', '1'], ranks: 1 },
+    ...{ args: ['01-monolith.ts', '--epochs', '1', '--images', '6000'], ranks: 1 },
     keys: ['accuracy', 'seconds', 'msPerStep'],
   },
   {
