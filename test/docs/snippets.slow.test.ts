@@ -5,7 +5,7 @@ import { root, runShell, withProject, type Outcome } from './run.ts'
 
 jest.setTimeout(limit + 10_000)
 
-const driver = join(root, 'test/docs/one-after-the-other.mjs')
+const driver = join(root, 'test/fixtures/docs/one-after-the-other.mjs')
 const scripts = transpilePrograms()
 
 /** Programs that change what their process is, or lose ranks, have a job of their own. */
