@@ -69,6 +69,7 @@ function excess(found, wanted) {
  * @param {import('@tsrun/training').Part} part
  */
 function partOf(whole, part) {
+  if (part.box === undefined) return part.range === undefined ? whole : whole.slice(...part.range)
   return placesOf(part).map((place) => /** @type {number} */ (whole[place]))
 }
 

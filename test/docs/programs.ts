@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { transformSync } from 'esbuild'
 import { blocksOf } from './markdown.ts'
 import { userPages } from './pages.ts'
 import { root, runShell, withProject, type Outcome } from './run.ts'
@@ -19,22 +20,22 @@ export const programs = executed.filter(({ language }) => language === 'ts')
 /** The shell commands that are executed. */
 export const commands = executed.filter(({ language }) => language === 'sh')
 
-/** How the compiler ended, and the JavaScript of each program. */
-export interface Compiled extends Outcome {
-  readonly scripts: readonly string[]
-}
-
 /** Compiles all programs with the settings of a reader, against the published types. */
-export async function compilePrograms(): Promise<Compiled> {
+export async function compilePrograms(): Promise<Outcome> {
   const files = Object.fromEntries(programs.map(({ text }, i) => [`program-${i}.ts`, text]))
   const compilerOptions = {
-    ...{ strict: true, skipLibCheck: true, types: ['node'] },
+    ...{ strict: true, skipLibCheck: true, types: ['node'], noEmit: true },
     ...{ target: 'es2023', module: 'nodenext', moduleDetection: 'force' },
   }
   const project = { ...files, 'tsconfig.json': JSON.stringify({ compilerOptions }) }
-  return await withProject(project, async (folder) => {
-    const ended = await runShell('node node_modules/typescript/bin/tsc -p .', folder, limit)
-    const scripts = programs.map((_, i) => readFileSync(join(folder, `program-${i}.js`), 'utf8'))
-    return { ...ended, scripts }
-  })
+  return await withProject(project, (folder) =>
+    runShell('node node_modules/typescript/bin/tsc -p .', folder, limit),
+  )
+}
+
+/** The JavaScript of each program, whatever its types. */
+export function transpilePrograms(): string[] {
+  return programs.map(
+    ({ text }) => transformSync(text, { loader: 'ts', target: 'es2023', format: 'esm' }).code,
+  )
 }

@@ -45,7 +45,6 @@ onHosts('two hosts learn what one host learns, with two ranks each', async () =>
 onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before one', async () => {
   const cluster = new Cluster(3)
   const expected = await onOneHost(4)
-  expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
   await cluster.relay(2, 'delay', '50')
   expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
 })
