@@ -9,5 +9,7 @@ import { limits, shared } from './jest.config.js'
 export default {
   ...shared,
   ...limits,
+  // As for `npm test`: many tests wait for processes.
+  maxWorkers: 3,
   testMatch: ['<rootDir>/test/**/*.slow.test.ts'],
 }

@@ -21,6 +21,7 @@ import {
   recordModule,
   ShardedMLP,
   sumInto,
+  subset,
   tf,
   type ExampleBatch,
   type Tensor,
@@ -40,7 +41,10 @@ await loadBackend()
 const model = new ShardedMLP({ layers: 16, seed })
 const optimizer = new Adam({ learningRate })
 const all = mnist({ split: 'train' })
-const train = { ...all, size: Math.min(all.size, images) }
+const train = subset(
+  all,
+  Array.from({ length: Math.min(all.size, images) }, (_, i) => i),
+)
 const test = mnist({ split: 'test' })
 
 const started = performance.now()

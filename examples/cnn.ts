@@ -45,7 +45,7 @@ const steps = Math.ceil(Math.min(flags.images, train.size) / batch)
 const total = epochs * steps
 const run = await training.trainer(model, {
   optimizer: new training.Adam(),
-  // The rate rises for a fifth of all steps and falls in the others: with it, one epoch will do.
+  // The rate rises for the first fifth of the steps and then falls: so one epoch is enough.
   learningRate: training.warmupCosine({ peak: flags.lr, warmup: Math.ceil(total / 5), total }),
 })
 const speed = new Speed()

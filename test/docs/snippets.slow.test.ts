@@ -37,7 +37,7 @@ describe('README.md, docs and the packages', () => {
       jobs.set(ranks, job)
       const { code, output } = await job
       const ended = output.match(new RegExp(`ended .*/${index}/program.js$`, 'gm')) ?? []
-      // a program that fails, or leaves its group, ends the job and those that come after it
+      // a program that fails, or does not leave its group, ends the job and those that come after it
       expect({ code, output, ended: ended.length }).toEqual({ code: 0, output, ended: ranks })
     })
   }

@@ -25,10 +25,16 @@ interface Result {
   readonly last: readonly number[]
 }
 
-/** @param ends - the step after which each life of the job ends */
-async function train(name: string, options: object, ends: readonly number[]): Promise<Result[]> {
-  // The result must not depend on the moment, so it may be any.
-  const delay = Math.random() * 20
+/**
+ * @param ends - the step after which each life of the job ends
+ * @param delay - in milliseconds after that step
+ */
+async function train(
+  name: string,
+  options: object,
+  ends: readonly number[],
+  delay: number,
+): Promise<Result[]> {
   const job = ['--nproc', '2', '--max-restarts', '3', '--log-format', 'raw', '--no-summary']
   const script = [fixture, join(folder, name), JSON.stringify(options), JSON.stringify(ends)]
   const { code, stdout, stderr } = await tsrun([...job, ...script, String(delay)])
@@ -46,12 +52,14 @@ describe('fit that is killed at random moments', () => {
     ['sharded parameters', { zero: 3 }],
     ['a pipeline', { mesh: { pp: 2 }, microbatches: 4 }],
   ])('goes on to the same parameters: %s', async (name, options) => {
-    const whole = await train('whole', options, [])
+    const whole = await train('whole', options, [], 0)
+    // The result must not depend on the moment, so it may be any.
     const ends = [1, 14, 27].map((from) => from + Math.floor(Math.random() * 12))
-    const killed = await train('killed', options, ends)
+    const delay = Math.random() * 20
+    const killed = await train('killed', options, ends, delay)
     // With the moments, which another run would not have.
     const wanted = whole.map((result) => ({ ...result, life: 3 }))
-    expect({ ends, results: killed }).toEqual({ ends, results: wanted })
+    expect({ ends, delay, results: killed }).toEqual({ ends, delay, results: wanted })
     expect(new Set(whole.map(({ digest }) => digest)).size).toBe(name === 'a pipeline' ? 2 : 1)
   })
 })

@@ -13,7 +13,7 @@ describe('a SyncBatchNorm', () => {
       const ranks = JSON.parse(stdout) as Record<string, number>[]
       expect(ranks).toHaveLength(size)
       for (const worst of ranks) {
-        expect(Object.keys(worst)).toHaveLength(8)
+        expect(Object.keys(worst)).toHaveLength(9)
         for (const error of Object.values(worst)) expect(error).toBeLessThan(1e-5)
       }
     },

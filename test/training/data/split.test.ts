@@ -56,3 +56,24 @@ describe.each<[string, Dataset | Examples]>([
     )
   })
 })
+
+it('a subset of an instance of a class has its getters', () => {
+  class Counting {
+    readonly size = 10
+    readonly #features = 1
+    readonly #classes = 10
+    get features() {
+      return this.#features
+    }
+    get classes() {
+      return this.#classes
+    }
+    readInputs(indices: Int32Array, out: Float32Array) {
+      counting.readInputs(indices, out)
+    }
+    readLabels(indices: Int32Array, out: Int32Array) {
+      counting.readLabels(indices, out)
+    }
+  }
+  expect(subset(new Counting(), [3])).toMatchObject({ size: 1, features: 1, classes: 10 })
+})

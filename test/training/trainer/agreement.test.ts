@@ -5,8 +5,10 @@ import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   Adam,
+  dataLoader,
   loadBackend,
   SGD,
+  subset,
   tf,
   trainer,
   type AnyBatch,
@@ -42,12 +44,29 @@ async function failures(
 describe('the trainers of all ranks', () => {
   it.each<[string, (rank: number) => Optimizer, string]>([
     ['momentum', (rank) => new SGD({ learningRate, momentum: rank / 2 }), 'momentum 0.5'],
-    ['betas', (rank) => new Adam({ betas: [0.9, rank === 0 ? 0.999 : 0.99] }), '[0.9,0.99]'],
+    ['betas', (rank) => new Adam({ betas: [0.9, rank === 0 ? 0.999 : 0.99] }), '[0.9, 0.99]'],
   ])('refuse optimizers with another %s', async (_, optimizer, words) => {
     const errors = await failures(2, (group) =>
       trainer(recipe, { optimizer: optimizer(group.rank), mesh: group }),
     )
     for (const error of errors) expect(error).toContain(words)
+  })
+
+  it.each([{ pp: 2 }, { tp: 2 }])('refuse other frozen parameters, on %j', async (shape) => {
+    const errors = await failures(2, async (group) => {
+      const mesh = await initDeviceMesh(shape as { pp: number }, group)
+      const optimizer = new SGD({ learningRate })
+      const frozen = group.rank === 0 ? {} : { frozen: '**.bias' }
+      return await trainer(recipe, { optimizer, mesh, plan: {}, ...frozen })
+    })
+    for (const error of errors) expect(error).toContain('frozen **.bias, not frozen undefined')
+  })
+
+  it('leave nothing of a model that is refused', async () => {
+    const mesh = await alone()
+    const before = tf.memory().numTensors
+    await expect(trainer(recipe, { mesh, frozen: 'layers.9.*' })).rejects.toThrow('frozen is')
+    expect(tf.memory().numTensors).toBe(before)
   })
 
   it('refuse tensors of other values on ranks that share layers', async () => {
@@ -57,9 +76,10 @@ describe('the trainers of all ranks', () => {
       const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh, plan })
       const batch = batchAt(0)
       const inputs = Float32Array.from(batch.inputs as Float32Array)
-      // What comes after a value that is not a number counts, too.
+      inputs[5] = group.rank
+      // What comes before such values counts, too.
       inputs[6] = NaN
-      inputs[12] = group.rank
+      inputs[7] = -1e30
       const x = tf.tensor2d(inputs, [8, 5])
       return await run.step({ ...batch, inputs: x }).finally(() => {
         x.dispose()
@@ -126,6 +146,23 @@ describe('a step that throws', () => {
   )
 })
 
+it('a step that throws on one rank only is refused by the next one', async () => {
+  const errors = await failures(2, async (group) => {
+    const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
+    await run.step(batchAt(group.rank))
+    const labels = new Float32Array(3)
+    if (group.rank === 1) await run.step({ ...batchAt(1), labels }).catch(() => undefined)
+    if (group.rank === 1) {
+      const broken = () => {
+        throw new Error('on purpose')
+      }
+      await run.step({ size: 8, inputs: broken, labels: broken }).catch(() => undefined)
+    }
+    return await run.step(batchAt(2 + group.rank))
+  })
+  for (const error of errors) expect(error).toContain('a step has failed on some ranks only')
+})
+
 describe('fit', () => {
   const fitAlone = async (data: FitData, options: FitOptions) => {
     const optimizer = new SGD({ learningRate })
@@ -140,21 +177,49 @@ describe('fit', () => {
   const some = (count: number): AnyBatch[] =>
     Array.from({ length: count }, (_, step) => batchAt(step))
 
-  it('refuses batches of which one rank has fewer', async () => {
+  it.each<[string, (count: number) => FitData]>([
+    ['a list', some],
+    [
+      'a loader',
+      (count) =>
+        dataLoader(
+          subset(
+            dataset,
+            Array.from({ length: 8 * count }, (_, i) => i),
+          ),
+          { batch: 8 },
+        ),
+    ],
+  ])('refuses %s of which one rank has fewer batches', async (_, data) => {
     const errors = await failures(2, async (group) => {
-      const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
-      return await run.fit(some(3 + group.rank), quiet)
+      const mesh = await initDeviceMesh({ tp: 2 }, group)
+      const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh, plan: {} })
+      return await run.fit(data(3 + group.rank), quiet)
     })
-    expect(errors[0]).toContain('data is without a batch 4 of the epoch')
-    expect(errors[1]).toContain('data is with a batch 4 of the epoch')
+    for (const error of errors) expect(error).toContain('data 4, not data 3')
   })
+
+  it.each([{ dp: 2 }, { tp: 2 }])(
+    'refuses a shorter generator of one rank, on %j',
+    async (shape) => {
+      const errors = await failures(2, async (group) => {
+        const mesh = await initDeviceMesh(shape as { dp: number }, group)
+        const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh, plan: {} })
+        return await run.fit(some(3 + group.rank).values(), quiet)
+      })
+      expect(errors[0]).toContain('data is over after 3 batches, unlike that of 1 of 2 ranks')
+      expect(errors[1]).toContain('data is longer than 3 batches, unlike that of 1 of 2 ranks')
+    },
+  )
 
   it('goes through batches of one number for each rank, epoch by epoch', async () => {
     const steps = await runWorld({ size: 2 }, async (group) => {
       const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
-      return (await run.fit(some(3), { epochs: 2, ...quiet })).steps
+      const lists = await run.fit(some(3), { epochs: 2, ...quiet })
+      const generators = await run.fit(some(3).values(), quiet)
+      return [lists.steps, generators.steps]
     })
-    expect(steps).toEqual([6, 6])
+    for (const each of steps) expect(each).toEqual([6, 9])
   })
 
   it('refuses a checkpoint of a training on another kind of data', async () => {

@@ -64,6 +64,12 @@ describe('a trainer', () => {
         return found.accuracy
       }
       const answers = [await evaluate(binaryCrossEntropy, 0), await evaluate(binaryCrossEntropy, 1)]
+      const counting: Loss = Object.assign((outputs: Tensor) => tf.mean(outputs), {
+        reduction: 'mean' as const,
+        countCorrect: async (outputs: Tensor, labels: Tensor) =>
+          (await outputs.data()).length - (await labels.data()).length / 2,
+      })
+      expect(await evaluate(counting, 0)).toBeCloseTo(1 / 2)
       return { squares: await evaluate(meanSquaredError, 0), answers }
     })
     for (const { squares, answers } of evaluated) {
@@ -139,7 +145,7 @@ describe('a trainer', () => {
   })
 
   it.each<[string, (rank: number) => AnyBatch, string]>([
-    ['other examples', (rank) => batchAt(rank), 'the batch of rank 1 is 8 examples'],
+    ['other examples', (rank) => batchAt(rank), 'the batch of rank 1 is one with the inputs'],
     ['another number of them', (rank) => batchAt(0, 8 + rank), 'the batch of rank 1 is 9 examples'],
   ])('refuses stages with %s', async (_, batch, words) => {
     const errors = await runWorld({ size: 2 }, async (group) => {

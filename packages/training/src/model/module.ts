@@ -42,6 +42,12 @@ export interface Module {
    */
   readonly usesPass?: boolean
 
+  /**
+   * Whether its passes communicate with replicas, as those of `SyncBatchNorm` do. A rank without examples
+   * then makes a pass for none, so that the others need not wait for it. Default false.
+   */
+  readonly communicates?: boolean
+
   /** The kind of the module, for code that replaces modules. */
   readonly kind?: ModuleKind
 }
@@ -85,8 +91,16 @@ export function buffersOf({ buffers = [], children = {}, layers }: Buffered): re
 
 /** Whether the module, or one inside it, reads the pass that it runs in. */
 export function usesPass(module: Module): boolean {
-  const inside = [...Object.values(module.children ?? {}), ...(module.layers ?? [])]
-  return module.usesPass ?? inside.some(usesPass)
+  return module.usesPass ?? insideOf(module).some(usesPass)
+}
+
+/** Whether the module, or one inside it, communicates with replicas in its passes. */
+export function communicates(module: Module): boolean {
+  return module.communicates ?? insideOf(module).some(communicates)
+}
+
+function insideOf({ children = {}, layers = [] }: Module): readonly Module[] {
+  return [...Object.values(children), ...layers]
 }
 
 /** Frees the values of all parameters and buffers. */

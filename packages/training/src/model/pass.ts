@@ -20,6 +20,11 @@ export interface Pass {
    * running statistics have seen its examples already. Default false.
    */
   readonly isRepeated?: boolean
+  /**
+   * Whether its rows stand for no examples: a rank without any takes part in the collectives of the
+   * others' passes. Default false.
+   */
+  readonly isEmpty?: boolean
 }
 
 const passes = new AsyncLocalStorage<Pass>()

@@ -47,8 +47,7 @@ export interface Score {
 }
 
 /**
- * Computes the loss and counts the right answers. Disposes neither tensor, and reads them before it
- * returns.
+ * Computes the loss and counts the right answers. Both tensors stay the caller's.
  *
  * @returns `correct` is NaN unless the labels are those of classes, or the loss counts them
  */

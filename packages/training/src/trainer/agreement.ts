@@ -1,8 +1,10 @@
 import { tsrError } from '@tsrun/core'
+import type { Optimizer } from '../optim/optimizer.ts'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
 import { isTensor } from '../tfjs/tfjs.ts'
-import type { AnyBatch } from './batch.ts'
-import type { FitData } from './fit-data.ts'
+import type { Reader } from '../parallel/pipeline/microbatches.ts'
+import type { AnyBatch, BatchPart } from './batch.ts'
+import { lengthOf, type FitData } from './fit-data.ts'
 import type { CheckedFitOptions } from './fit-options.ts'
 import type { Layout } from './layout.ts'
 import { clipOf, type CheckedOptions } from './options.ts'
@@ -19,38 +21,40 @@ const SAMPLES = [0, 1, 10, 100, 1000]
  */
 export async function compareOptions(options: CheckedOptions, { world }: Layout): Promise<void> {
   if (world.size === 1) return
-  const { optimizer, loss } = options
+  const { loss, plan } = options
   const clip = clipOf(options)
-  const settings =
-    optimizer &&
-    Object.entries({ learningRate: optimizer.learningRate, ...optimizer.options })
-      .map(
-        ([name, value]) =>
-          `${name} ${typeof value === 'function' ? 'a function' : JSON.stringify(value)}`,
-      )
-      .join(', ')
   const named = [
-    'zero',
-    'accumulate',
-    'recompute',
-    'microbatches',
-    'schedule',
-    'wire',
-    'deterministic',
-  ] as const
+    ...(['zero', 'accumulate', 'recompute', 'frozen', 'microbatches', 'schedule'] as const),
+    ...(['chunks', 'wire', 'deterministic', 'bucketBytes', 'firstBucketBytes'] as const),
+  ]
   const own = [
-    `optimizer ${optimizer === undefined ? 'undefined' : `${optimizer.constructor.name} with ${settings}`}`,
+    `optimizer ${describeOptimizer(options.optimizer)}`,
+    `plan ${plan === undefined ? 'undefined' : `of ${Object.keys(plan).join(', ')}`}`,
     `loss ${loss === undefined ? 'undefined' : loss.name || 'a function'}`,
     `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}, norm ${clip.norm}`}`,
     `learningRate ${options.learningRate === undefined ? 'of the optimizer' : SAMPLES.map(options.learningRate).join(', ')}`,
-    ...named.map((name) => `${name} ${JSON.stringify(options[name])}`),
+    ...named.map((name) => `${name} ${describeSetting(options[name])}`),
   ]
   const all = await world.allGatherObject(own, { label: 'options of the trainer' })
   compareReplicas(all, world, 'options')
 }
 
+function describeOptimizer(optimizer: Optimizer | undefined): string {
+  if (optimizer === undefined) return 'undefined'
+  const settings = Object.entries({ learningRate: optimizer.learningRate, ...optimizer.options })
+  const shown = settings.map(([name, value]) => `${name} ${describeSetting(value)}`)
+  return `${optimizer.constructor.name} with ${shown.join(', ')}`
+}
+
+/** Numbers, strings and lists of them as they are; what else there may be need not be comparable. */
+function describeSetting(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(describeSetting).join(', ')}]`
+  if (typeof value === 'function') return 'a function'
+  return typeof value === 'object' && value !== null ? 'an object' : String(value)
+}
+
 /**
- * Checks that all ranks call `fit` with the same options and as many examples. Otherwise they would
+ * Checks that all ranks call `fit` with the same options and as many examples or batches. Otherwise they would
  * evaluate and save at different steps, or train on other parts of the data than they should. All ranks
  * call it.
  *
@@ -63,10 +67,9 @@ export async function compareFit(
 ): Promise<void> {
   if (world.size === 1) return
   const { evaluating, saving } = options
-  const { size } = data as { readonly size?: unknown }
   const facts = {
     ...{ epochs: options.epochs, steps: options.steps, batch: options.batch, seed: options.seed },
-    ...{ resume: options.resume, examples: typeof size === 'number' ? size : undefined },
+    ...{ resume: options.resume, data: lengthOf(data) },
     evaluate: evaluating && [evaluating.every, evaluating.batch],
     save: saving && [saving.every, saving.keep, saving.best],
   }
@@ -84,48 +87,71 @@ interface Placed extends AnyBatch {
  * Checks that the ranks that hold one replica together were given the same batch. Otherwise the inputs
  * of one rank would meet the labels of another. All ranks call it, in the first step.
  *
+ * @param reader - what this rank reads of it
  * @throws ERR_TSR_ARGUMENT on all ranks
  */
 export async function compareBatches(
   batch: AnyBatch,
   examples: number,
-  { world, share, cp, pp }: Layout,
+  { world, share, cp }: Layout,
+  { isFirst, isLast }: Reader,
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
   // Ranks with other parts of the sequences have other tokens of the same examples, and those of other
   // stages may have tensors that nobody reads.
-  const arrays = cp.size > 1 ? [] : [inputs, labels].filter((part) => ArrayBuffer.isView(part))
-  const tensors = cp.size > 1 || pp.size > 1 ? [] : [inputs, labels].filter(isTensor)
-  const read = await Promise.all(tensors.map((tensor) => tensor.data()))
-  const values = [indices, starts, ...arrays, ...read]
-  const own = {
-    replica: share[0],
-    facts: [`${examples} examples`, ...values.map(describeValues)].join(''),
+  const isWhole = cp.size === 1
+  const facts = {
+    size: `${examples} examples`,
+    indices: describeValues(indices),
+    starts: describeValues(starts),
+    ...(isWhole &&
+      (isFirst || ArrayBuffer.isView(inputs)) && {
+        inputs: describeValues(await valuesOfPart(inputs)),
+      }),
+    ...(isWhole &&
+      (isLast || ArrayBuffer.isView(labels)) && {
+        labels: describeValues(await valuesOfPart(labels)),
+      }),
   }
+  const own: BatchFacts = { replica: share[0], facts }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })
   for (const [rank, { replica, facts }] of all.entries()) {
-    const first = all.findIndex((other) => other.replica === replica)
-    if (facts === all[first]!.facts) continue
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the batch of rank ${rank}`,
-      value: facts,
-      expected: `${all[first]!.facts} as on rank ${first}, which has the same replica; the examples depend on run.share, not on the rank`,
-    })
+    for (const [part, value] of Object.entries(facts)) {
+      const first = all.findIndex((other) => other.replica === replica && part in other.facts)
+      const wanted = all[first]!.facts[part]!
+      if (value === wanted) continue
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: `the batch of rank ${rank}`,
+        value: part === 'size' ? value : `one with the ${part} ${value}`,
+        expected: `${wanted} as on rank ${first}, which has the same replica; the examples depend on run.share, not on the rank`,
+      })
+    }
   }
+}
+
+interface BatchFacts {
+  readonly replica: number
+  readonly facts: Readonly<Record<string, string>>
+}
+
+/** The values of an array or a tensor; a function is not called. */
+async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
+  if (isTensor(part)) return await part.data()
+  return ArrayBuffer.isView(part) ? part : undefined
 }
 
 const SHOWN = 4
 
 /** The first values, and a sum that tells the others apart. */
 function describeValues(values: ArrayLike<number> | undefined): string {
-  if (values === undefined) return ''
+  if (values === undefined) return 'unknown'
   let hash = 0
   for (const value of Array.from(values)) {
-    const bits = Number.isFinite(value) ? Math.round(value * 1e6) : 1
-    hash = (Math.imul(hash, 31) + bits) | 0
+    // Each operand as an integer of 32 bits: a large one would leave nothing of the sum.
+    hash = (Math.imul(hash, 31) + (Math.round(value * 1e6) | 0)) | 0
   }
   const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])
   const more = values.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''
-  return `, ${first.join(', ')}${more}`
+  return `${first.join(', ')}${more}`
 }

@@ -14,7 +14,7 @@ import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { adaptModel, endsInSoftmax, type TrainableModel } from './adapt.ts'
+import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
 import { compareOptions } from './agreement.ts'
 import { layoutOf, type Layout } from './layout.ts'
 import {
@@ -62,9 +62,20 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
     const module = divide(adapted.build(), checked, layout)
     core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
   }
-  const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
-  const replica = await replicate(core, { ...checked, frozen }, layout)
-  return { core, replica, layout, options: checked }
+  try {
+    const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
+    const replica = await replicate(core, { ...checked, frozen }, layout)
+    return { core, replica, layout, options: checked }
+  } catch (error) {
+    disposeCore(core)
+    throw error
+  }
+}
+
+/** Frees a model that was put into a layout. One of tf.layers gets its weights back. */
+export function disposeCore(core: Pipeline | WholeModel): void {
+  if ('module' in core) restoreModel(core.module)
+  core.dispose()
 }
 
 function refuseSecondSoftmax(model: TrainableModel, { loss }: CheckedOptions): void {

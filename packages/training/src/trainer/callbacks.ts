@@ -21,7 +21,7 @@ export interface EvaluationInfo extends Evaluation {
 
 /**
  * Called by `fit`, on all ranks with the same figures. A method that returns `'stop'` on any rank ends
- * the training of all. What a callback remembers is not in checkpoints: it begins anew after a resume.
+ * the training of all. A callback's own state is not saved: after a resume it starts afresh.
  */
 export interface FitCallback {
   /** Whether it can do nothing without evaluations: `fit` then refuses to go without. Default false. */
@@ -74,7 +74,7 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
         throw tsrError('ERR_TSR_ARGUMENT', {
           name: 'metric of earlyStopping',
           value: 'accuracy, which is not a number here',
-          expected: "'loss', unless labels are classes (int32)",
+          expected: "'loss', unless labels are classes (int32) or the loss counts right answers",
         })
       }
       const value = metric === 'loss' ? info.loss : -info.accuracy

@@ -39,10 +39,11 @@ export function sourceOf(
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
     }
     return loaderSource(
+      run,
       dataLoader(data, { batch, share: run.share, ...(seed !== undefined && { seed }) }),
     )
   }
-  if ('loadState' in data && 'state' in data) return loaderSource(data)
+  if ('loadState' in data && 'state' in data) return loaderSource(run, data)
   if (isIterable(data)) return iterableSource(run, data)
   const expected = 'a data set, a loader, batches, or a function of the step'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
@@ -56,7 +57,8 @@ export function isIterable(data: object): data is Batches {
   return Symbol.iterator in data || Symbol.asyncIterator in data
 }
 
-function loaderSource(loader: Loader): Source {
+function loaderSource(run: Trainer, loader: Loader): Source {
+  const isKnown = lengthOf(loader) !== undefined
   return {
     get epoch() {
       return loader.epoch
@@ -66,7 +68,7 @@ function loaderSource(loader: Loader): Source {
       'length' in loader
         ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
         : Infinity,
-    batches: () => loader,
+    batches: () => (isKnown ? loader : checked(run, loader)),
     state: () => loader.state(),
     loadState: (state) => {
       if (typeof state !== 'object' || state === null || 'used' in state) {
@@ -75,6 +77,16 @@ function loaderSource(loader: Loader): Source {
       loader.loadState(state as LoaderState)
     },
   }
+}
+
+/** The batches of an epoch whose number is not known: see `checkNext`. */
+async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch> {
+  let before = 0
+  for await (const batch of batches) {
+    await checkNext(run, true, before++)
+    yield batch
+  }
+  await checkNext(run, false, before)
 }
 
 /** The step tells everything, so there are no epochs. */
@@ -93,24 +105,23 @@ function functionSource(
 }
 
 /**
- * An iterable is iterated once in each epoch; to resume, the batches that were used are left out. That of
- * each replica is its own, and may be shorter than others by mistake: they agree on each batch.
+ * The number of examples of a data set, or of batches that are left, if it is known before they are read.
  */
+export function lengthOf(data: FitData): number | undefined {
+  if (typeof data === 'function') return undefined
+  const { size, remaining, length } = data as {
+    size?: unknown
+    remaining?: unknown
+    length?: unknown
+  }
+  return [size, remaining, length].find((each) => typeof each === 'number')
+}
+
+/** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
 function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
-  const { averaged, shard } = run.layout
-  const replicas = averaged.size * shard.size
-  const agree = async (has: 0 | 1, place: number): Promise<void> => {
-    if (replicas === 1) return
-    const [having] = await run.sum(has)
-    if (having === 0 || having === replicas) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'data',
-      value: `${has === 0 ? 'without a' : 'with a'} batch ${place} of the epoch, unlike that of ${has === 0 ? having : replicas - having} other ranks`,
-      expected:
-        'as many batches on each rank; a batch may be empty, as those of batches(data, { share: run.share }) are',
-    })
-  }
+  // Ranks have compared lengths that are known.
+  const check = lengthOf(data) === undefined ? checkNext : () => Promise.resolve()
   return {
     get epoch() {
       return epoch
@@ -119,11 +130,11 @@ function iterableSource(run: Trainer, data: Batches): Source {
       let place = 0
       for await (const batch of data) {
         if (place++ < used) continue
-        await agree(1, place)
+        await check(run, true, place - 1)
         used++
         yield batch
       }
-      await agree(0, place + 1)
+      await check(run, false, place)
       epoch++
       used = 0
     },
@@ -136,6 +147,30 @@ function iterableSource(run: Trainer, data: Batches): Source {
       ;({ epoch, used } = position as { epoch: number; used: number })
     },
   }
+}
+
+/**
+ * Checks that either all ranks have another batch or none: each reads an iterable of its own, and a rank
+ * that has more would wait for the others in its next step.
+ *
+ * @param before - the number of batches of this epoch before it
+ * @throws ERR_TSR_ARGUMENT on all ranks
+ */
+async function checkNext({ layout }: Trainer, has: boolean, before: number): Promise<void> {
+  const { world } = layout
+  if (world.size === 1) return
+  const having = Uint32Array.of(Number(has))
+  await world.allReduce(having, { label: 'whether there is another batch' })
+  const others = having[0]!
+  if (others === 0 || others === world.size) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'data',
+    value: has
+      ? `longer than ${before} batches, unlike that of ${world.size - others} of ${world.size} ranks`
+      : `over after ${before} batches, unlike that of ${others} of ${world.size} ranks`,
+    expected:
+      'as many batches on each rank; one may be empty, as those of batches(data, { share: run.share }) may be',
+  })
 }
 
 /** @throws ERR_TSR_ARGUMENT unless it can be evaluated */

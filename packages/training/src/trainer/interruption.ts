@@ -10,7 +10,7 @@ const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 /** What ends a training before it is complete. */
 type Stop = Exclude<FitEnd, 'complete'>
 
-/** Of different wishes the last one in this list counts. */
+/** If ranks ask for different things, the one later in this list wins. */
 const STOPS = ['callback', ...SIGNALS] as const satisfies readonly Stop[]
 
 /**

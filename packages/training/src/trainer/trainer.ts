@@ -7,15 +7,14 @@ import type { Parameter } from '../model/parameter.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
-import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import type { Evaluation, StepResult } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
-import { restoreModel, type TrainableModel } from './adapt.ts'
+import type { TrainableModel } from './adapt.ts'
 import { compareBatches } from './agreement.ts'
-import { assemble, type Assembly } from './assemble.ts'
+import { assemble, disposeCore, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import type { Batches, FitData } from './fit-data.ts'
@@ -152,8 +151,8 @@ export class Trainer {
     }
     checkShare(batch, this.share)
     const own = batchOf(batch)
-    const examples = sizeOf(own)
-    if (!this.#isCompared) await compareBatches(batch, examples, this.layout)
+    const examples = own.size ?? 0
+    if (!this.#isCompared) await this.#compare(batch, examples)
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
@@ -172,7 +171,8 @@ export class Trainer {
    * Evaluates batches of this replica: runs them forward only.
    *
    * @param data - a batch, or any number of them
-   * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes
+   * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes, or
+   *   the loss counts right answers (`countCorrect`)
    */
   async evaluate(data: AnyBatch | Batches): Promise<Evaluation> {
     const all: Batches = isBatch(data) ? [data] : data
@@ -250,6 +250,11 @@ export class Trainer {
     return loaded
   }
 
+  async #compare(batch: AnyBatch, examples: number): Promise<void> {
+    const reader = this.pipeline ?? { isFirst: true, isLast: true }
+    await compareBatches(batch, examples, this.layout, reader)
+  }
+
   async #totalsOf(step: StepResult, examples: number): Promise<{ loss: number; count: number }> {
     const [loss, count] = await this.sum(examples === 0 ? 0 : step.loss * examples, examples)
     return { loss, count }
@@ -274,7 +279,7 @@ export class Trainer {
     if (world.size === 1) return value
     const totals = this.#totals.subarray(0, 1)
     totals[0] = value
-    await world.allReduce(totals, { op: 'max', label: 'signals' })
+    await world.allReduce(totals, { op: 'max', label: 'whether to stop' })
     return totals[0]
   }
 
@@ -330,9 +335,8 @@ export class Trainer {
    * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
    */
   dispose(): void {
-    if ('module' in this.#core) restoreModel(this.#core.module)
     this.#replica?.dispose()
-    this.#core.dispose()
+    disposeCore(this.#core)
     this.layout.world.free(this.#totals)
   }
 
@@ -345,10 +349,4 @@ export class Trainer {
     }
     return { model: this.#core, ...(optimizer && { optimizer }) }
   }
-}
-
-function sizeOf({ size, inputs, labels }: Batch): number {
-  if (size !== undefined) return size
-  const tensor = [inputs, labels].find((part) => typeof part !== 'function')
-  return (tensor as { shape: number[] } | undefined)?.shape[0] ?? 0
 }

@@ -5,7 +5,7 @@ import { recordModule } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
-import { buffersOf, usesPass, type Module } from '../model/module.ts'
+import { buffersOf, communicates, usesPass, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
@@ -103,7 +103,7 @@ export class WholeModel<M extends Module = Module> implements Module {
 
   constructor(module: M, options: WholeModelOptions) {
     this.module = module
-    // Modules put their lists together anew each time.
+    // The getter of a module may build its list on every access.
     this.parameters = module.parameters
     this.#usesPass = usesPass(module)
     this.#options = readOptions(options)
@@ -244,7 +244,7 @@ export class WholeModel<M extends Module = Module> implements Module {
   ): Promise<{ loss: number; examples: number }> {
     const averaging = onGradient === undefined ? this.#averaging : undefined
     if (isSum && isEmptyBatch(batch)) {
-      await this.#accompany(batch)
+      await this.#accompany(batch, averaging)
       return { loss: 0, examples: 0 }
     }
     const parts = cutBatch(batch, this.#options.accumulate)
@@ -282,9 +282,9 @@ export class WholeModel<M extends Module = Module> implements Module {
    * Takes part in the collectives of passes of other ranks, without a batch of its own: runs zeros
    * forward and backward.
    */
-  async #accompany({ inputs, labels }: Batch): Promise<void> {
-    const averaging = this.#averaging
-    if (averaging?.record === undefined) return
+  async #accompany({ inputs, labels }: Batch, averaging: Averaging | undefined): Promise<void> {
+    if (averaging === undefined) return
+    if (averaging.record === undefined && !communicates(this.module)) return
     averaging.synchronizes = true
     const zeros = (part: Batch['inputs']): Tensor => {
       const empty = typeof part === 'function' ? part() : tf.clone(part)
@@ -297,7 +297,11 @@ export class WholeModel<M extends Module = Module> implements Module {
     const batch = cutBatch({ inputs: x, labels: y }, 1)
     try {
       const run = () => this.#pass(batch, 0, scale, averaging.onGradient)
-      await (this.#usesPass ? inPass({ training: true, step: this.#steps, row: 0 }, run) : run())
+      const pass = { training: true, step: this.#steps, row: 0, isEmpty: true }
+      await (this.#usesPass ? inPass(pass, run) : run())
+    } catch (error) {
+      averaging.abandon(error)
+      throw error
     } finally {
       batch.dispose()
       tf.dispose([x, y, scale])

@@ -147,6 +147,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly onGradient: GradientListener
   synchronizes = true
   totals: StepTotals | undefined
+  /** The number of steps that have failed before a gradient was sent. */
+  #abandoned = 0
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
   readonly #buffers: SharedBuffers
@@ -197,7 +199,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   }
 
   abandon(error: unknown): void {
-    if (!this.#exchange.abandon()) this.#lifetime.fail(error)
+    if (this.#exchange.abandon()) this.#abandoned++
+    else this.#lifetime.fail(error)
   }
 
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
@@ -246,7 +249,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     const live = await this.#joined?.loop.live()
     this.#joined?.loop.next()
     const axes = [this.#group]
-    this.totals = await sumStep(axes, this.#options, exchange, tokens, loss)
+    this.totals = await sumStep(axes, this.#options, exchange, {
+      ...{ tokens, loss, abandoned: this.#abandoned },
+    })
     const { count, unused } = this.totals
     await exchange.finished()
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.

@@ -49,6 +49,7 @@ const readOptions = declareOptions({
 export class SyncBatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
   readonly usesPass = true
+  readonly communicates = true
   /**
    * The mean and the unbiased variance over past batches, the same on all ranks. They are not trained,
    * but saved with the parameters.
@@ -73,8 +74,7 @@ export class SyncBatchNorm implements Module {
   }
 
   /**
-   * @param x - [..., channels]; the ranks may have different numbers of examples, but each needs one:
-   *   a rank with an empty batch makes no pass, and the others would wait for it
+   * @param x - [..., channels]; the ranks may have different numbers of examples
    * @throws ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
@@ -97,7 +97,8 @@ export class SyncBatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor, save: Save): Taped {
     const { channels, epsilon, name } = this.#options
-    const own = statisticsOf(viewOf(x), channels)
+    const isEmpty = currentPass()?.isEmpty === true
+    const own = statisticsOf(isEmpty ? new Float32Array(0) : viewOf(x), channels)
     const all = new Float64Array(own.length * this.#group.size)
     this.#group.allGatherSync(all, own, { label: `${name}, forward` })
     const { mean, variance, examples } = combine(all, channels)

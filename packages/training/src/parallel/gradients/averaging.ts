@@ -29,14 +29,14 @@ export interface Averaging {
    * @param loss - the sum of their losses, which travels with it
    */
   gradients(tokens?: number, loss?: number): Promise<ClippedGradients>
-  /** After `gradients`: the number of examples of all ranks, and the sum of their losses. */
+  /** Those of the last call of `gradients`. */
   readonly totals: StepTotals | undefined
   update(optimizer: Optimizer, gradients: ClippedGradients): Promise<void>
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**
    * Forgets the gradients of a step that has failed. If some of them were sent already, further steps
-   * are refused.
+   * are refused; and so is the next one, if the step has not failed on all ranks.
    */
   abandon(error: unknown): void
   /**

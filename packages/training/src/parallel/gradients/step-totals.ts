@@ -7,10 +7,18 @@ import type { GradientOptions } from './options.ts'
 export interface StepTotals {
   /** What gradients are averaged over: the number of ranks, or of tokens. */
   readonly count: number
-  /** The sum of the losses. */
+  /** The sum of the losses of all ranks, with `reduction: 'token'`. */
   readonly loss: number
   /** Names of parameters that no rank has used. */
   readonly unused: ReadonlySet<string>
+}
+
+/** What a rank adds to the totals. */
+export interface OwnTotals {
+  readonly tokens?: number | undefined
+  readonly loss?: number | undefined
+  /** The number of its steps that have failed. */
+  readonly abandoned: number
 }
 
 /** The number of ranks of all axes together. */
@@ -18,27 +26,37 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
   return axes.reduce((product, { size }) => product * size, 1)
 }
 
-/** Sums over all axes with one collective per axis, or with none if the options do not need it. */
+/**
+ * Sums over all axes with one collective per axis, or with none if the options do not need it.
+ *
+ * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
+ *   would meet other ones from now on; ERR_TSR_UNUSED_PARAMETERS
+ */
 export async function sumStep(
   axes: readonly ProcessGroup[],
   { reduction, unused }: GradientOptions,
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-  tokens = 0,
-  loss = 0,
+  { tokens = 0, loss = 0, abandoned }: OwnTotals,
 ): Promise<StepTotals> {
   const ranks = countRanks(axes)
   const marks = unused === 'error' ? [] : used.map(Number)
   if (reduction === 'mean' && marks.length === 0) return { count: ranks, loss, unused: new Set() }
   const [group] = axes
-  const totals = group!.alloc('float64', 2 + marks.length)
+  const totals = group!.alloc('float64', 3 + marks.length)
   try {
-    totals.set([tokens, loss, ...marks])
-    for (const axis of axes) await axis.allReduce(totals, { label: 'tokens, used parameters' })
+    totals.set([tokens, loss, abandoned, ...marks])
+    for (const axis of axes)
+      await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
+    const rank = group!.ranks[group!.rank]!
+    if (totals[2] !== abandoned * ranks) {
+      const reason = 'a step has failed on some ranks only'
+      throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
+    }
     const count = reduction === 'token' ? totals[0]! : ranks
-    const missing = names.filter((_, i) => totals[i + 2] === 0)
+    const missing = names.filter((_, i) => totals[i + 3] === 0)
     if (unused === 'elsewhere' && missing.length > 0 && count > 0) {
       const parameters = missing.join(', ')
-      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: group!.ranks[group!.rank]!, parameters })
+      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank, parameters })
     }
     return { count, loss: totals[1]!, unused: new Set(missing) }
   } finally {

@@ -44,7 +44,7 @@ export interface Microbatches {
 }
 
 /** Which parts of a batch a rank reads: the first rank the inputs, the last rank the labels. */
-interface Reader {
+export interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean
 }

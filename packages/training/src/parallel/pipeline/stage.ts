@@ -174,9 +174,11 @@ export class PipelineStage {
 
   /** The summed loss and the number of right answers; disposes both tensors. */
   async score(outputs: Tensor, labels: Tensor): Promise<Score> {
-    const score = scoreOf(this.#loss, outputs, labels)
-    tf.dispose([outputs, labels])
-    return await score
+    try {
+      return await scoreOf(this.#loss, outputs, labels)
+    } finally {
+      tf.dispose([outputs, labels])
+    }
   }
 
   /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */

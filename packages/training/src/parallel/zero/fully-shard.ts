@@ -203,6 +203,8 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   readonly onGradient: GradientListener
   synchronizes = true
   totals: StepTotals | undefined
+  /** The number of steps that have failed before a gradient was sent. */
+  #abandoned = 0
   readonly #parts: Parts
   readonly #lifetime: Lifetime
   readonly #sink: GradientSink
@@ -283,7 +285,9 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
       // collective over that group must not come between.
       if (groups.replicate !== undefined) await exchange.finished()
-      this.totals = await sumStep(axes, options, exchange, tokens, loss)
+      this.totals = await sumStep(axes, options, exchange, {
+        ...{ tokens, loss, abandoned: this.#abandoned },
+      })
       const { count, unused } = this.totals
       await exchange.finished()
       await this.#buffers.share(axes)
@@ -301,7 +305,8 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   }
 
   abandon(error: unknown): void {
-    if (!this.#parts.exchange.abandon()) this.#lifetime.fail(error)
+    if (this.#parts.exchange.abandon()) this.#abandoned++
+    else this.#lifetime.fail(error)
   }
 
   async gather(): Promise<void> {
