@@ -70,13 +70,14 @@ abstract class AdamOptimizer implements Optimizer {
     const complete = readOptions(options)
     const { learningRate, ...others } = complete
     const { betas, epsilon, withoutDecay } = others
+    const decay = complete.weightDecay ?? weightDecay
     betaRule.check('betas[0]', betas[0])
     betaRule.check('betas[1]', betas[1])
     this.learningRate = learningRate
-    this.options = { ...others, weightDecay: complete.weightDecay ?? weightDecay }
+    this.options = { ...others, weightDecay: decay }
     this.#betas = betas
     this.#epsilon = epsilon
-    this.#decayOf = decayByName(complete.weightDecay ?? weightDecay, withoutDecay)
+    this.#decayOf = decayByName(decay, withoutDecay)
     this.#decays = decays
   }
 

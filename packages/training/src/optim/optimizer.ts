@@ -10,7 +10,7 @@ export interface Optimizer {
   /** The step size; may be changed between steps. */
   learningRate: number
 
-  /** What it was made with, beside the learning rate. Replicas must have the same. */
+  /** The options that it was made with, besides the learning rate. Replicas must have the same ones. */
   readonly options?: Readonly<Record<string, unknown>>
 
   /**

@@ -67,14 +67,18 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
     const replica = await replicate(core, { ...checked, frozen }, layout)
     return { core, replica, layout, options: checked }
   } catch (error) {
-    disposeCore(core)
+    disposeModelOf({ core, replica: undefined })
     throw error
   }
 }
 
-/** Frees a model that was put into a layout. One of tf.layers gets its weights back. */
-export function disposeCore(core: Pipeline | WholeModel): void {
+/**
+ * Frees a model that was put into a layout. One of tf.layers gets its weights back, first of all: with
+ * `zero: 3` they may have to be gathered.
+ */
+export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
   if ('module' in core) restoreModel(core.module)
+  replica?.dispose()
   core.dispose()
 }
 

@@ -58,7 +58,6 @@ export function isIterable(data: object): data is Batches {
 }
 
 function loaderSource(run: Trainer, loader: Loader): Source {
-  const isKnown = lengthOf(loader) !== undefined
   return {
     get epoch() {
       return loader.epoch
@@ -68,7 +67,7 @@ function loaderSource(run: Trainer, loader: Loader): Source {
       'length' in loader
         ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
         : Infinity,
-    batches: () => (isKnown ? loader : checked(run, loader)),
+    batches: () => together(run, loader),
     state: () => loader.state(),
     loadState: (state) => {
       if (typeof state !== 'object' || state === null || 'used' in state) {
@@ -79,7 +78,12 @@ function loaderSource(run: Trainer, loader: Loader): Source {
   }
 }
 
-/** The batches of an epoch whose number is not known: see `checkNext`. */
+/** The batches of an epoch. If their number is not known, the ranks agree on each: see `checkNext`. */
+function together(run: Trainer, data: Loader | Batches): Batches {
+  // Ranks have compared lengths that are known.
+  return lengthOf(data) === undefined ? checked(run, data) : data
+}
+
 async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch> {
   let before = 0
   for await (const batch of batches) {
@@ -120,21 +124,17 @@ export function lengthOf(data: FitData): number | undefined {
 /** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
 function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
-  // Ranks have compared lengths that are known.
-  const check = lengthOf(data) === undefined ? checkNext : () => Promise.resolve()
   return {
     get epoch() {
       return epoch
     },
     async *batches() {
       let place = 0
-      for await (const batch of data) {
+      for await (const batch of together(run, data)) {
         if (place++ < used) continue
-        await check(run, true, place - 1)
         used++
         yield batch
       }
-      await check(run, false, place)
       epoch++
       used = 0
     },

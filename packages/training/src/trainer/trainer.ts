@@ -14,7 +14,7 @@ import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { TrainableModel } from './adapt.ts'
 import { compareBatches } from './agreement.ts'
-import { assemble, disposeCore, type Assembly } from './assemble.ts'
+import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import type { Batches, FitData } from './fit-data.ts'
@@ -335,8 +335,7 @@ export class Trainer {
    * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
    */
   dispose(): void {
-    this.#replica?.dispose()
-    disposeCore(this.#core)
+    disposeModelOf({ core: this.#core, replica: this.#replica })
     this.layout.world.free(this.#totals)
   }
 
