@@ -3,6 +3,7 @@ import { collectives } from './collectives/command.mjs'
 import { generation } from './generation/command.mjs'
 import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
+import { limits } from './limits/command.mjs'
 import { memory } from './memory/command.mjs'
 import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
@@ -19,6 +20,7 @@ const commands = {
   report,
   'ping-pong': pingPong,
   kernels,
+  limits,
   generation,
   overlap,
   memory,

@@ -46,6 +46,20 @@ it('kernels measures ours without a compiler too', async () => {
   ])
 })
 
+it('limits gives each collective as a share of what the memory allows, or says why not', async () => {
+  const few = ['limits', '--ranks', '2', '--runs', '1', '--sizes', '1MiB']
+  const { code, stdout, stderr } = await bench([...few, '--ops', 'allReduce,broadcast', '--json'])
+  expect({ code, stderr }).toMatchObject({ code: 0 })
+  if (stderr.includes('skipped: ')) return
+  const rows = parse(stdout)
+  expect(rows.map(({ op }) => op)).toEqual(['allReduce', 'broadcast'])
+  for (const row of rows) {
+    for (const key of ['copyGBs', 'addGBs', 'p50Us', 'limitUs', 'share']) {
+      expect(row[key]).toBeGreaterThan(0)
+    }
+  }
+})
+
 it('generation gives the times with and without a cache', async () => {
   const few = ['generation', '--runs', '1', '--tokens', '4', '--layers', '1', '--width', '8']
   expect(await rowsOf(few)).toMatchObject([

@@ -42,6 +42,7 @@ export const algorithmNames = [
   /** Not ours: libmpi's. */
   'mpi',
   'flat',
+  'window',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
@@ -140,7 +141,7 @@ export function isNative({ algorithm }: Operation): boolean {
 
 /** Whether it exchanges no messages of the engine's. */
 export function isWithoutMessages({ algorithm }: Operation): boolean {
-  return algorithm === 'mpi' || algorithm === 'flat'
+  return algorithm === 'mpi' || algorithm === 'flat' || algorithm === 'window'
 }
 
 export function isCollective({ name }: Operation): boolean {

@@ -21,7 +21,7 @@ async function choiceOf(
 describe('small collectives of ranks that share memory', () => {
   it.each([
     { what: 'of 4 KiB', length: 1024, algorithm: 'flat' },
-    { what: 'that do not fit', length: 1025, algorithm: 'recursive-doubling' },
+    { what: 'that do not fit', length: 1025, algorithm: 'window' },
   ])('$what run $algorithm', async ({ length, algorithm }) => {
     const choices = await runWorld(together, async (group) =>
       group.rank === 0
@@ -144,6 +144,8 @@ describe('slots in shared memory', () => {
         rank,
         places: [0, SLOTS_BYTES],
         copy: (to, from, bytes) => heap.bytes.copyWithin(to, from, from + bytes),
+        get: (_peer, at, from, bytes) => heap.bytes.copyWithin(at, from, from + bytes),
+        hasCome: (word, count) => heap.unsigned[word / 4]! >= count,
         wake: (peer) => woken.push(peer),
       }),
   )
@@ -163,6 +165,24 @@ describe('slots in shared memory', () => {
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
+  })
+
+  it('show where a buffer is, and how far its rank has come', () => {
+    const [ours, theirs] = sides
+    heap.bytes.fill(9, 3_000_000, 3_000_100)
+    expect(theirs!.awaitEpoch(0, 30, 1)).toBe(false)
+    ours!.expose(30, 1, header, 3_000_000)
+    expect(theirs!.awaitEpoch(0, 30, 1)).toBe(true)
+    expect(theirs!.matches(0, 30, 1, header)).toBe(true)
+    theirs!.read(0, 30, 1, 2_000_000, 40, 60)
+    expect(heap.bytes.subarray(2_000_000, 2_000_060).every((byte) => byte === 9)).toBe(true)
+    ours!.advance(30, 5)
+    expect([theirs!.awaitSteps(0, 30, 5), theirs!.awaitSteps(0, 30, 6)]).toEqual([true, false])
+    expect(theirs!.stepsOf(0, 30)).toBe(5)
+    expect(theirs!.hasWithdrawn(0, 30, 1)).toBe(false)
+    ours!.withdraw(30, 1)
+    expect([1, 2].map((epoch) => theirs!.hasWithdrawn(0, 30, epoch))).toEqual([true, false])
+    expect(theirs!.hasNews()).toBe(true)
   })
 
   it('keep the epoch before, and are apart for every group', () => {

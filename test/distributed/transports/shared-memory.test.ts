@@ -179,7 +179,8 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     if (result?.status !== 'fulfilled') throw new Error('they share no memory')
     const sharing = result.value!
     const { fd } = sharing.segments[1]!
-    const prepared = await prepareTransport('tcp', { host: '127.0.0.1', ports: undefined, rank: 0 })
+    const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
+    const prepared = await prepareTransport('tcp', listen, 1)
     const endpoints = [prepared.endpoint, prepared.endpoint]
     const options = { token: '', purpose: 'test', rank: 0, endpoints, timeout: 50, sharing }
     const connecting = prepared.connect(sides[0]!.heap, { ...options, place: undefined })

@@ -15,6 +15,8 @@ export type Steps = Generator<Waited, void, void>
 /** An operation under way: `next` continues it until it has to wait. */
 export interface Resumable {
   next(): IteratorResult<Waited, void>
+  /** It has failed: from now on its buffers belong to the caller again. */
+  abandon?(): void
 }
 
 /** One message under way in one direction. */

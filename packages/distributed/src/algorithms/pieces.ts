@@ -13,7 +13,7 @@ export interface Piece {
 }
 
 /** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
-const GRAIN = 64
+export const GRAIN = 64
 
 /** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
 export function cutIntoChunks(bytes: number, parts: number): Piece[] {

@@ -7,7 +7,7 @@ import { isCollective, isWithoutMessages, type Fingerprint, type Operation } fro
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
 import { Failures } from './failures.ts'
-import { FlatCollectives } from './flat-collectives.ts'
+import { SharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
@@ -97,7 +97,7 @@ export class Engine implements TaskContext {
       },
       observer: this.#observer,
     })
-    this.#collectives = transport?.collectives ?? this.#openFlatCollectives(transport)
+    this.#collectives = transport?.collectives ?? this.#openSharedCollectives(transport)
   }
 
   get hasRunning(): boolean {
@@ -252,11 +252,11 @@ export class Engine implements TaskContext {
     }
   }
 
-  #openFlatCollectives(transport: Transport | undefined): FlatCollectives | undefined {
+  #openSharedCollectives(transport: Transport | undefined): SharedCollectives | undefined {
     const slots = transport?.slots
     if (slots === undefined) return undefined
     const { rank, kernels, links } = this
-    return new FlatCollectives({
+    return new SharedCollectives({
       slots,
       rank,
       kernels,
@@ -302,6 +302,7 @@ export class Engine implements TaskContext {
     task.state = state
     task.completed = monotonicNow()
     if (task.started === 0) task.started = task.completed
+    if (state === 'failed') task.steps?.abandon?.()
     task.steps = undefined
     this.#running.delete(task)
     this.#observer.onSettled(task)

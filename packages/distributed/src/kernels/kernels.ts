@@ -32,6 +32,19 @@ export interface Kernels {
    * those are twice as slow, and ten times where the two addresses differ modulo 8.
    */
   copy(to: number, from: number, bytes: number): void
+
+  /**
+   * Looks until a word that counts modulo 2^32 has come to `count`, `looks` times at most; returns
+   * whether it has. `word` is its offset.
+   */
+  awaitCount(word: number, count: number, looks: number): boolean
+
+  /**
+   * Looks at words that other threads write until one has changed since the last call, `rounds` times
+   * at most; returns whether one has. `table` is the offset of two words for each: its offset, and the
+   * value seen last.
+   */
+  awaitChange(table: number, count: number, rounds: number): boolean
 }
 
 export type HalfDType = 'float16' | 'bfloat16'
@@ -44,7 +57,11 @@ type Scale = (at: number, count: number, factor: number) => void
 type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
     Record<`${DType}_${'scale' | 'divide'}`, Scale> &
-    Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & { copy: Kernels['copy'] }
+    Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & {
+      copy: Kernels['copy']
+      awaitCount: (word: number, count: number, looks: number) => number
+      awaitChange: (table: number, count: number, rounds: number) => number
+    }
 >
 
 /** Where the build puts the kernels. */
@@ -77,5 +94,7 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     copy: (to, from, bytes) => {
       kernels.copy(to, from, bytes)
     },
+    awaitCount: (word, count, looks) => kernels.awaitCount(word, count, looks) !== 0,
+    awaitChange: (table, count, rounds) => kernels.awaitChange(table, count, rounds) !== 0,
   }
 }

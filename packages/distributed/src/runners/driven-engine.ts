@@ -26,7 +26,7 @@ const ROUNDS = 1024
  */
 const LOOKS = 8
 
-/** An engine on a transport that can sleep: progress, then yield, then sleep. */
+/** An engine on a transport that can sleep: progress, then spin and yield, then sleep. */
 export class DrivenEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
@@ -87,6 +87,7 @@ export class DrivenEngine {
   /** One step of waiting; true when `end` has come. */
   #rest(end: number): boolean {
     if (this.#transport !== undefined && this.#mayYield()) {
+      if (this.#transport.spin?.() === true) return false
       this.#transport.yield()
       this.#placement?.onYield(this.#now)
       return false

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { isAvailable } from '@tsrun/native'
+import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
 import { openLibMpi } from '../mpi/libmpi.ts'
@@ -41,10 +41,14 @@ export interface PreparedTransport {
   connect(heap: Heap, options: ConnectOptions, signal?: AbortSignal): Promise<OpenedTransport>
 }
 
-/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE */
+/**
+ * @param threads - of a rank, which compute or wait: where each has a core, waiting need not give it away
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE
+ */
 export async function prepareTransport(
   name: StreamName,
   listen: ListenOptions,
+  threads: number,
 ): Promise<PreparedTransport> {
   if (name === 'node') {
     const dialer = await openNodeDialer(listen)
@@ -87,7 +91,8 @@ export async function prepareTransport(
       const fds = channels.map((channel) => channel?.fd)
       const tcp = new TcpTransport(heap, fds, options.place)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
-      const transport = new SharedMemoryTransport(heap, rank, tcp, sharing)
+      const hasCores = threads * (options.place?.size ?? Infinity) <= allowedCores().length
+      const transport = new SharedMemoryTransport(heap, rank, tcp, sharing, hasCores)
       return { kind: 'blocking', transport }
     },
   }

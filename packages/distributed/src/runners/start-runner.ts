@@ -29,7 +29,7 @@ export async function startRunner(
   }
   const { transport: name, listen } = options
   const heap = heapOf(options.memory)
-  const prepared = await prepareTransport(name, listen)
+  const prepared = await prepareTransport(name, listen, 1)
   const connection = await exchange(prepared.endpoint).catch((error: unknown) => {
     prepared.close()
     throw error

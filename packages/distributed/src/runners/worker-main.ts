@@ -131,13 +131,14 @@ function reportClosed(): void {
 }
 
 function runBlocking(engine: Engine, transport: BlockingTransport): void {
-  const driven = new DrivenEngine(engine, transport, (milliseconds) => {
+  const sleep = (milliseconds: number): void => {
     Atomics.store(shared.control, control.parked, 1)
     const hasCommand =
       Atomics.load(shared.control, control.written) !== shared.control[control.read]
     if (!hasCommand && stopRequested() === 0) transport.sleep(milliseconds)
     Atomics.store(shared.control, control.parked, 0)
-  })
+  }
+  const driven = new DrivenEngine(engine, transport, sleep)
   driven.runUntil(() => {
     takeCommands(engine)
     return stopRequested() !== 0
@@ -247,7 +248,7 @@ function placeOfThread(): string | undefined {
 
 async function main(): Promise<void> {
   bindAll()
-  const opened = await connect(await prepareTransport(input.transport, input.listen))
+  const opened = await connect(await prepareTransport(input.transport, input.listen, 2))
   try {
     if (opened !== undefined) await run(opened)
   } catch (error) {

@@ -7,6 +7,8 @@ import { CLOSED, type Transport } from './transport.ts'
 const PIPE_BYTES = 64 * 1024
 /** Groups that have slots. */
 const GROUPS = 4
+/** Groups that can expose buffers. Few, so that tests have groups that cannot. */
+const EXPOSING_GROUPS = 6
 /** Bytes of a slot. Small, so that tests see buffers that are too large for it. */
 const SLOT = 4 * 1024
 /** Where the slots begin in a heap: offset 0 means that there is no buffer. */
@@ -50,8 +52,12 @@ class Pipe {
 
 interface Publications {
   epoch: number
+  steps: number
+  withdrawn: number
   /** By epoch modulo 2. */
   readonly headers: SlotHeader[]
+  /** By epoch modulo 2: where the exposed buffer is in the heap. */
+  readonly exposed: number[]
 }
 
 /**
@@ -69,7 +75,13 @@ class MemorySlots {
     this.#hosts = hosts
     this.#heaps = heaps
     this.#publications = hosts.map(() =>
-      Array.from({ length: GROUPS }, () => ({ epoch: 0, headers: [] })),
+      Array.from({ length: EXPOSING_GROUPS }, () => ({
+        epoch: 0,
+        steps: 0,
+        withdrawn: 0,
+        headers: [],
+        exposed: [],
+      })),
     )
   }
 
@@ -83,8 +95,15 @@ class MemorySlots {
     const reaches = (peer: number): boolean => this.#hosts[peer] === this.#hosts[rank]
     const slotOf = (peer: number, group: number, epoch: number): number =>
       FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
+    const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
+      const own = of(rank, group)
+      own.headers[epoch & 1] = header
+      own.exposed[epoch & 1] = at
+      own.epoch = epoch
+    }
     return {
       groups: GROUPS,
+      exposingGroups: EXPOSING_GROUPS,
       slotBytes: SLOT,
       reaches,
       slotOf,
@@ -93,10 +112,24 @@ class MemorySlots {
         for (const [peer, heap] of this.#heaps.entries()) {
           if (reaches(peer)) heap.bytes.set(source, slotOf(rank, group, epoch))
         }
-        const own = of(rank, group)
-        own.headers[epoch & 1] = header
-        own.epoch = epoch
+        expose(group, epoch, header, at)
       },
+      expose,
+      read: (peer, group, epoch, at, offset, bytes) => {
+        const from = of(peer, group).exposed[epoch & 1]! + offset
+        const source = this.#heaps[peer]!.bytes.subarray(from, from + bytes)
+        this.#heaps[rank]!.bytes.set(source, at)
+      },
+      advance: (group, steps) => {
+        of(rank, group).steps = steps
+      },
+      withdraw: (group, epoch) => {
+        of(rank, group).withdrawn = epoch
+      },
+      hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
+      stepsOf: (peer, group) => of(peer, group).steps,
+      awaitEpoch: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
+      awaitSteps: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
       epochOf: (peer, group) => of(peer, group).epoch,
       matches: (peer, group, epoch, { sequence, fingerprint }) => {
         const theirs = of(peer, group).headers[epoch & 1]!

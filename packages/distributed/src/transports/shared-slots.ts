@@ -8,20 +8,29 @@ export interface SlotHeader {
 }
 
 /**
- * Where the ranks of one host publish small buffers, which the others read in place. Each rank has
- * two slots for each of the first groups of a world, and writes them alternately. The publications
- * of a group are its epochs, counted from 1 modulo 2^32: what is published in an epoch stays until
- * the epoch after the next. Peers are ranks of the world.
+ * Where the ranks of one host publish buffers, which the others read. The publications of a group
+ * are its epochs, counted from 1 modulo 2^32. A small buffer is copied to a slot: each rank has two
+ * of them for each of the first groups of a world, and writes them alternately, so what is published
+ * in an epoch stays until the epoch after the next. A large buffer is exposed where it is, and stays
+ * until its rank has seen that all others have read it, or withdraws it. Peers are ranks of the world.
  */
 export interface SharedSlots {
   /** Groups with ids below this number have slots. */
   readonly groups: number
+  /** Groups with ids below this number can expose buffers. */
+  readonly exposingGroups: number
   /** Bytes of a slot. */
   readonly slotBytes: number
-  /** Whether this rank reads the slots of the peer, and the peer reads those of this rank. */
+  /** Whether this rank reads what the peer publishes, and the peer reads what this one does. */
   reaches(peer: number): boolean
   /** Copies `bytes` bytes at offset `at` of the heap to the own slot, and wakes sleeping readers. */
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void
+  /** Lets the others read the buffer at offset `at` of the heap, and wakes sleeping readers. */
+  expose(group: number, epoch: number, header: SlotHeader, at: number): void
+  /** Whether a peer has begun an epoch. Looks for a moment where this costs nobody a core. */
+  awaitEpoch(peer: number, group: number, epoch: number): boolean
+  /** Whether a peer has done so many steps. Looks for a moment where this costs nobody a core. */
+  awaitSteps(peer: number, group: number, steps: number): boolean
   /** The last epoch of a peer. */
   epochOf(peer: number, group: number): number
   /** Whether what a peer has published in an epoch belongs to this collective. */
@@ -29,4 +38,13 @@ export interface SharedSlots {
   headerOf(peer: number, group: number, epoch: number): SlotHeader
   /** Offset in this heap of what a rank, this one too, has published. */
   slotOf(peer: number, group: number, epoch: number): number
+  /** Copies `bytes` bytes at `offset` of the buffer that a peer exposes to `at` in this heap. */
+  read(peer: number, group: number, epoch: number, at: number, offset: number, bytes: number): void
+  /** Tells the others how many steps this rank has done in a group, modulo 2^32, and wakes them. */
+  advance(group: number, steps: number): void
+  /** The steps that a peer has done. */
+  stepsOf(peer: number, group: number): number
+  /** Tells the others that what this rank exposed in an epoch is no longer what it was. */
+  withdraw(group: number, epoch: number): void
+  hasWithdrawn(peer: number, group: number, epoch: number): boolean
 }

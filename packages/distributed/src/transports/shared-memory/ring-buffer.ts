@@ -71,10 +71,13 @@ export class RingBufferWriter {
 
 /** The reader's end. */
 export class RingBufferReader {
+  /** Offset in the heap of the word that changes when there is more to read. */
+  readonly writtenAt: number
   readonly #buffer: RingBuffer
   #read = 0
 
   constructor(heap: Heap, at: number, copy: Copy) {
+    this.writtenAt = at + 4 * WRITTEN
     this.#buffer = new RingBuffer(heap, at, copy)
   }
 

@@ -1,5 +1,5 @@
 import type { Heap } from '../../arena/heap.ts'
-import { instantiateKernels } from '../../kernels/kernels.ts'
+import { instantiateKernels, type Kernels } from '../../kernels/kernels.ts'
 import type { TcpTransport } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 import {
@@ -14,6 +14,11 @@ import { MappedSlots } from './slots.ts'
 
 /** Looks at an empty ring buffer between two looks at whether its peer is still there. */
 const LOOKS = 4096
+/** Where the words are listed that `spin` looks at, and how many there is room for. */
+const WATCHED_AT = 2176
+const MOST_WATCHED = 240
+/** Looks of one `spin`: one or two microseconds. */
+const SPIN_LOOKS = 8000
 /** Bytes of wake-ups that are discarded at once. */
 const WAKE_UPS = 64
 
@@ -40,13 +45,17 @@ export class SharedMemoryTransport implements BlockingTransport {
   /** A byte to send, and room for those that come, in the page before the ring buffers. */
   readonly #byteAt = 2048
   readonly #wakeUpsAt = 2112
+  readonly #kernels: Kernels
+  readonly #watched: number
 
-  constructor(heap: Heap, rank: number, tcp: TcpTransport, sharing: Sharing) {
+  /** @param spins - whether each rank of this host has a core of its own to wait on */
+  constructor(heap: Heap, rank: number, tcp: TcpTransport, sharing: Sharing, spins: boolean) {
     this.#tcp = tcp
     this.hosts = hostsOf(sharing)
     this.#peers = sharing.neighbours[rank]!
     this.reservedBytes = reservedBytes(this.#peers.length)
     const kernels = instantiateKernels(heap.memory)
+    this.#kernels = kernels
     const copy = (to: number, from: number, bytes: number): void => {
       kernels.copy(to, from, bytes)
     }
@@ -56,13 +65,18 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.slots = new MappedSlots({
       heap,
       copy,
+      get: (peer, at, from, bytes) => {
+        this.get(peer, at, from, bytes)
+      },
       rank,
       places: slotPlaces(sharing, rank),
+      hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
       wake: (peer) => {
         if (this.#neighbours[peer]?.writer.shouldWake() === true) this.#wake(peer)
       },
     })
     this.#looks = this.#neighbours.map(() => 0)
+    this.#watched = spins ? this.#watch(heap) : 0
   }
 
   get place(): LocalPlace | undefined {
@@ -141,6 +155,22 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   yield(): void {
     this.#tcp.yield()
+  }
+
+  spin(): boolean {
+    return this.#watched > 0 && this.#kernels.awaitChange(WATCHED_AT, this.#watched, SPIN_LOOKS)
+  }
+
+  /** Lists the words that change when a neighbour has something for this rank; returns how many. */
+  #watch({ unsigned }: Heap): number {
+    const words = this.#peers.flatMap((peer) => {
+      const published = this.slots.publishedAt(peer)
+      const { writtenAt } = this.#neighbours[peer]!.reader
+      return published === undefined ? [writtenAt] : [writtenAt, published]
+    })
+    if (words.length > MOST_WATCHED) return 0
+    for (const [i, word] of words.entries()) unsigned.set([word, 0], WATCHED_AT / 4 + 2 * i)
+    return words.length
   }
 
   #announceSleep(sleeps: boolean): void {

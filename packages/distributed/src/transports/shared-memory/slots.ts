@@ -5,15 +5,24 @@ import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 const GROUPS = 4
 /** Bytes of a slot. */
 const SLOT = 16 * 1024
-/** Bytes before the slots; each group has a cache line of words there. */
+/** Groups that can expose buffers: each has two cache lines of words in the header. */
+const EXPOSING_GROUPS = 31
+/** Bytes before the slots. */
 const HEADER = 4096
 const LINE = 16
-/** Words of a group: its last epoch, then the headers of the two last epochs. */
+const GROUP_WORDS = 2 * LINE
+/** Words of a group: its last epoch, then the headers of the two last epochs, then, apart, its steps and what it
+ * withdrew. */
 const EPOCH = 0
 const SLOT_HEADERS = 1
-const SLOT_HEADER_WORDS = 4
-/** The word behind the groups counts the epochs of all groups. */
-const PUBLISHED = GROUPS * LINE
+/** Sequence, fingerprint, and where the exposed buffer is. */
+const SLOT_HEADER_WORDS = 5
+const EXPOSED = 4
+const STEPS = LINE
+/** The last epoch whose buffer was withdrawn. */
+const WITHDRAWN = LINE + 1
+/** The word behind the groups counts what was published in all of them. */
+const PUBLISHED = EXPOSING_GROUPS * GROUP_WORDS
 
 /** Bytes of a rank's slots with their header: whole pages. */
 export const SLOTS_BYTES = HEADER + GROUPS * 2 * SLOT
@@ -23,16 +32,24 @@ export const MOST_READERS = 16
 interface MappedSlotsOptions {
   readonly heap: Heap
   readonly copy: (to: number, from: number, bytes: number) => void
+  /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */
+  readonly get: (peer: number, at: number, from: number, bytes: number) => void
   /** World rank. */
   readonly rank: number
   /** By world rank: where its slots are in this heap; undefined where they are not. */
   readonly places: readonly (number | undefined)[]
   readonly wake: (peer: number) => void
+  /**
+   * Whether the word at this offset, which counts modulo 2^32, has come to `count`. It may look for a
+   * moment.
+   */
+  readonly hasCome: (word: number, count: number) => boolean
 }
 
 /** The slots of a host's ranks, mapped over windows of this heap. */
 export class MappedSlots implements SharedSlots {
   readonly groups = GROUPS
+  readonly exposingGroups = EXPOSING_GROUPS
   readonly slotBytes = SLOT
   readonly #options: MappedSlotsOptions
   /** By world rank. */
@@ -56,22 +73,36 @@ export class MappedSlots implements SharedSlots {
   }
 
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void {
-    const { copy, rank, wake } = this.#options
+    const { copy, rank } = this.#options
     if (bytes > 0) copy(this.slotOf(rank, group, epoch), at, bytes)
-    const words = this.#words[rank]!
+    this.expose(group, epoch, header, at)
+  }
+
+  expose(group: number, epoch: number, header: SlotHeader, at: number): void {
+    const words = this.#words[this.#options.rank]!
     const { sequence, fingerprint } = header
     const place = placeOfHeader(group, epoch)
     words[place] = sequence
     words[place + 1] = fingerprint.kind
     words[place + 2] = fingerprint.root
     words[place + 3] = fingerprint.count
-    Atomics.store(words, group * LINE + EPOCH, epoch)
-    Atomics.store(words, PUBLISHED, (words[PUBLISHED]! + 1) | 0)
-    for (const peer of this.#peers) wake(peer)
+    words[place + EXPOSED] = at
+    Atomics.store(words, group * GROUP_WORDS + EPOCH, epoch)
+    this.#announce(words)
+  }
+
+  awaitEpoch(peer: number, group: number, epoch: number): boolean {
+    const { places, hasCome } = this.#options
+    return hasCome(places[peer]! + 4 * (group * GROUP_WORDS + EPOCH), epoch)
+  }
+
+  awaitSteps(peer: number, group: number, steps: number): boolean {
+    const { places, hasCome } = this.#options
+    return hasCome(places[peer]! + 4 * (group * GROUP_WORDS + STEPS), steps)
   }
 
   epochOf(peer: number, group: number): number {
-    return Atomics.load(this.#words[peer]!, group * LINE + EPOCH)
+    return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + EPOCH)
   }
 
   matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean {
@@ -103,6 +134,42 @@ export class MappedSlots implements SharedSlots {
     return this.#options.places[peer]! + HEADER + (2 * group + (epoch & 1)) * SLOT
   }
 
+  read(
+    peer: number,
+    group: number,
+    epoch: number,
+    at: number,
+    offset: number,
+    bytes: number,
+  ): void {
+    const exposed = this.#words[peer]![placeOfHeader(group, epoch) + EXPOSED]! >>> 0
+    this.#options.get(peer, at, exposed + offset, bytes)
+  }
+
+  advance(group: number, steps: number): void {
+    const words = this.#words[this.#options.rank]!
+    Atomics.store(words, group * GROUP_WORDS + STEPS, steps)
+    this.#announce(words)
+  }
+
+  stepsOf(peer: number, group: number): number {
+    return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + STEPS)
+  }
+
+  withdraw(group: number, epoch: number): void {
+    Atomics.store(this.#words[this.#options.rank]!, group * GROUP_WORDS + WITHDRAWN, epoch)
+  }
+
+  hasWithdrawn(peer: number, group: number, epoch: number): boolean {
+    return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + WITHDRAWN) === epoch
+  }
+
+  /** Offset in the heap of the word that changes with everything that a peer publishes. */
+  publishedAt(peer: number): number | undefined {
+    const at = this.#options.places[peer]
+    return at === undefined ? undefined : at + 4 * PUBLISHED
+  }
+
   /** Whether any rank has published something since the last time this was asked. */
   hasNews(): boolean {
     let news = false
@@ -113,8 +180,14 @@ export class MappedSlots implements SharedSlots {
     }
     return news
   }
+
+  /** Wakes the readers that sleep. */
+  #announce(words: Int32Array): void {
+    Atomics.store(words, PUBLISHED, (words[PUBLISHED]! + 1) | 0)
+    for (const peer of this.#peers) this.#options.wake(peer)
+  }
 }
 
 function placeOfHeader(group: number, epoch: number): number {
-  return group * LINE + SLOT_HEADERS + (epoch & 1) * SLOT_HEADER_WORDS
+  return group * GROUP_WORDS + SLOT_HEADERS + (epoch & 1) * SLOT_HEADER_WORDS
 }

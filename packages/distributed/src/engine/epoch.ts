@@ -1,0 +1,169 @@
+import { monotonicNow } from '@tsrun/core'
+import type { Resumable, Waited } from '../algorithms/channel.ts'
+import { dtypes } from '../dtype.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import { reducing, sameFingerprint, type Fingerprint } from '../operation.ts'
+import type { SharedSlots, SlotHeader } from '../transports/shared-slots.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
+
+/** What collectives on shared memory need of the engine. */
+export interface SharedContext {
+  readonly slots: SharedSlots
+  /** World rank. */
+  readonly rank: number
+  readonly kernels: Kernels
+  /** A peer (world rank) runs something else at this position of a group. */
+  readonly onMismatch: (peer: number, group: number, sequence: number, theirs: Fingerprint) => void
+}
+
+/** The epochs of a group. They are given to its operations in the order of the calls. */
+export interface Epochs {
+  /** The last epoch that was given to an operation. Epochs are modulo 2^32. */
+  given: number
+  /** The last epoch that is over. */
+  over: number
+  /** Steps that the operations before have taken, the same on all ranks; modulo 2^32. */
+  steps: number
+  /** The operation of the epoch before, when it may have ended without comparing all ranks' calls. */
+  unchecked: RunningOperation | undefined
+}
+
+/** What runs in an epoch. */
+export interface EpochOf {
+  readonly context: SharedContext
+  readonly running: RunningOperation
+  readonly epochs: Epochs
+  /** Those that wait, of all groups. */
+  readonly waiting: EpochRun[]
+}
+
+const FINISHED = { done: true, value: undefined } as const
+
+/**
+ * One operation on shared memory. A rank begins an epoch when all others have begun the one before,
+ * and a rank that has begun an epoch has read everything of the one before the last.
+ */
+export abstract class EpochRun implements Resumable, Waited {
+  readonly running: RunningOperation
+  protected readonly context: SharedContext
+  protected readonly epochs: Epochs
+  protected readonly epoch: number
+  readonly #waiting: EpochRun[]
+  readonly #header: SlotHeader
+  #isPublished = false
+
+  constructor({ context, running, epochs, waiting }: EpochOf) {
+    this.running = running
+    this.context = context
+    this.epochs = epochs
+    this.epoch = epochs.given = (epochs.given + 1) | 0
+    this.#waiting = waiting
+    this.#header = { sequence: running.operation.sequence, fingerprint: running.fingerprint }
+  }
+
+  /** Whether it can continue; finds ranks that run something else. */
+  get done(): boolean {
+    if (!this.#isPublished && this.epochs.over !== this.#before) return false
+    for (const peer of this.running.group.ranks) if (!this.#isPresent(peer)) return false
+    return true
+  }
+
+  /** World ranks. */
+  missing(): number[] {
+    return this.running.group.ranks.filter((peer) => !this.#isPresent(peer))
+  }
+
+  next(): IteratorResult<Waited, void> {
+    if (!this.#isPublished) {
+      if (!this.done) return this.#wait()
+      this.#publish()
+    }
+    while (this.isSoonReady() && this.done) {
+      if (!this.proceed()) continue
+      this.epochs.over = this.epoch
+      return FINISHED
+    }
+    return this.#wait()
+  }
+
+  /** Bytes at the operation's input that the others read. */
+  protected abstract readonly published: number
+
+  protected abstract publish(header: SlotHeader): void
+
+  /** Whether it can continue, as far as it depends on a peer (world rank). */
+  protected abstract isReady(peer: number): boolean
+
+  /** Looks for a moment whether everybody that it depends on is ready. */
+  protected abstract isSoonReady(): boolean
+
+  /** Continues when everybody that it depends on is ready; returns whether it is over. */
+  protected abstract proceed(): boolean
+
+  /** Whether the peer has begun this epoch, with the same operation: an inquiry finds others. */
+  protected hasArrived(peer: number): boolean {
+    const { slots, onMismatch } = this.context
+    const { operation, group, state } = this.running
+    if (((slots.epochOf(peer, group.id) - this.epoch) | 0) < 0) return false
+    if (slots.matches(peer, group.id, this.epoch, this.#header)) return true
+    const { sequence, fingerprint } = slots.headerOf(peer, group.id, this.epoch)
+    const isOther = sequence === operation.sequence
+    if (isOther && state === 'running') onMismatch(peer, group.id, sequence, fingerprint)
+    return false
+  }
+
+  /** Looks for a moment whether everybody has begun this epoch. */
+  protected haveArrived(): boolean {
+    const { slots, rank } = this.context
+    const { id, ranks } = this.running.group
+    for (const peer of ranks) {
+      if (peer !== rank && !slots.awaitEpoch(peer, id, this.epoch)) return false
+    }
+    return true
+  }
+
+  get #before(): number {
+    return (this.epoch - 1) | 0
+  }
+
+  #wait(): IteratorResult<Waited, void> {
+    if (!this.#waiting.includes(this)) this.#waiting.push(this)
+    return { done: false, value: this }
+  }
+
+  /** Before publishing: whether a rank has begun the epoch before. */
+  #isPresent(peer: number): boolean {
+    const { rank, slots } = this.context
+    if (peer === rank) return true
+    if (this.#isPublished) return this.isReady(peer)
+    return ((slots.epochOf(peer, this.running.group.id) - this.#before) | 0) >= 0
+  }
+
+  #publish(): void {
+    const { kernels } = this.context
+    const { name, reduction, dtype, input, factor } = this.running.operation
+    if (this.epochs.unchecked !== undefined) this.#compare(this.epochs.unchecked)
+    this.epochs.unchecked = undefined
+    if (this.running.started === 0) this.running.started = monotonicNow()
+    if (reduction === 'premulSum' && reducing.has(name)) {
+      kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
+    }
+    this.publish(this.#header)
+    this.#isPublished = true
+  }
+
+  /** Finds ranks that run something else: all have begun the epoch before, and none has ended this. */
+  #compare(before: RunningOperation): void {
+    const { slots, rank, onMismatch } = this.context
+    const { group, operation } = before
+    for (const peer of group.ranks) {
+      if (peer === rank) continue
+      const { sequence, fingerprint } = slots.headerOf(peer, group.id, this.#before)
+      const isSame = sequence === operation.sequence
+      if (isSame && !sameFingerprint(fingerprint, before.fingerprint)) {
+        onMismatch(peer, group.id, sequence, fingerprint)
+        return
+      }
+    }
+  }
+}

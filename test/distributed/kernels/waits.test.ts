@@ -1,0 +1,36 @@
+import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
+
+const heap = heapOf(createMemory(65536))
+const kernels = instantiateKernels(heap.memory)
+const words = new Int32Array(heap.bytes.buffer)
+
+describe('waiting for a word', () => {
+  it('ends when it has come to a count, also modulo 2^32', () => {
+    const cases = [
+      { word: 4, count: 5, hasCome: false },
+      { word: 5, count: 5, hasCome: true },
+      { word: 6, count: 5, hasCome: true },
+      { word: 0x7fff_ffff, count: 0x8000_0000 | 0, hasCome: false },
+      { word: 0x8000_0001 | 0, count: 0x7fff_ffff, hasCome: true },
+      { word: -1, count: 0, hasCome: false },
+    ]
+    for (const { word, count, hasCome } of cases) {
+      words[1] = word
+      expect(kernels.awaitCount(4, count, 10)).toBe(hasCome)
+    }
+  })
+
+  it('ends when one of several has changed since the last time', () => {
+    const table = 1024
+    words.set([400, 0, 404, 0], table / 4)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+    words[101] = 7
+    expect(kernels.awaitChange(table, 2, 1)).toBe(true)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+    words.set([3, 8], 100)
+    expect(kernels.awaitChange(table, 2, 1)).toBe(true)
+    expect(kernels.awaitChange(table, 1, 10)).toBe(false)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+  })
+})
