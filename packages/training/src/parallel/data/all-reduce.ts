@@ -1,6 +1,4 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom } from '../../backend/host-memory.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
@@ -14,6 +12,12 @@ interface Filling {
   /** What travels, if that has another format. */
   readonly encoded: Uint16Array | undefined
   work: Work | undefined
+}
+
+/** An average in the memory of its bucket. */
+export interface TakenGradient {
+  readonly values: Float32Array
+  readonly shape: readonly number[]
 }
 
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
@@ -51,17 +55,18 @@ export class AllReduceExchange extends GradientExchange {
   /**
    * Ends the step.
    *
-   * @returns each average times `factor` except those of `without`, as tensors that the caller owns
+   * @returns each average times `factor` except those of `without`, in the memory of the buckets: until
+   *   the first gradient of the next step
    */
-  take(factor: number, without: ReadonlySet<string>): Map<string, Tensor> {
-    const gradients = new Map<string, Tensor>()
+  take(factor: number, without: ReadonlySet<string>): Map<string, TakenGradient> {
+    const gradients = new Map<string, TakenGradient>()
     for (const filling of this.#fillings) {
       if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
       for (const { parameter, offset, length } of filling.bucket.slots) {
         if (without.has(parameter.name)) continue
-        const source = filling.gradients.subarray(offset, offset + length)
-        if (factor !== 1) for (let i = 0; i < length; i++) source[i]! *= factor
-        gradients.set(parameter.name, tensorFrom(source, parameter.shape))
+        const values = filling.gradients.subarray(offset, offset + length)
+        if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
+        gradients.set(parameter.name, { values, shape: parameter.shape })
       }
       filling.work = undefined
     }

@@ -2,7 +2,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
@@ -26,7 +26,7 @@ import {
 } from '../gradients/replicas.ts'
 import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
-import { AllReduceExchange } from './all-reduce.ts'
+import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /** One replica of a model: see `dataParallel`. */
@@ -114,7 +114,7 @@ export async function dataParallel<M extends Replicated>(
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
-    gradients: (tokens, loss) => replica.gradients(tokens, loss),
+    gradients: (tokens, loss) => replica.average(tokens, loss),
     get totals() {
       return replica.totals
     },
@@ -189,13 +189,15 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     return this.#exchange.traffic
   }
 
-  async gradients(tokens?: number, loss?: number): Promise<Map<string, Tensor>> {
-    checkTokens(this.#options, tokens)
-    return await this.#lifetime.alone('gradients()', async () => {
-      checkUsed(this.#options, this.#exchange, this.#group)
-      this.#joined?.loop.announce(true)
-      return await this.#finishStep(tokens, loss)
-    })
+  async gradients(tokens?: number): Promise<Map<string, Tensor>> {
+    const taken = await this.#take(tokens)
+    return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
+  }
+
+  /** As `gradients`, but in the memory of the buckets: valid until the next backward pass. */
+  async average(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+    const taken = await this.#take(tokens, loss)
+    return new Map([...taken].map(([name, { values }]) => [name, values]))
   }
 
   abandon(error: unknown): void {
@@ -238,11 +240,20 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
-      tf.dispose([...(await this.#finishStep()).values()])
+      await this.#finishStep()
     }
   }
 
-  async #finishStep(tokens?: number, loss?: number): Promise<Map<string, Tensor>> {
+  async #take(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
+    checkTokens(this.#options, tokens)
+    return await this.#lifetime.alone('gradients()', async () => {
+      checkUsed(this.#options, this.#exchange, this.#group)
+      this.#joined?.loop.announce(true)
+      return await this.#finishStep(tokens, loss)
+    })
+  }
+
+  async #finishStep(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
     const exchange = this.#exchange
     const { order } = exchange
     exchange.startUntil()
@@ -257,10 +268,14 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.
     if (this.#joined === undefined) await this.#buffers.share(axes)
     const isByLive = this.#options.reduction === 'mean' && this.#joined?.divideBy === 'live'
-    const gradients = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
+    const taken = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
     this.#steps++
+    if (this.#isReordered) return taken
+    // other buckets take the place of these
+    for (const [name, { values, shape }] of taken)
+      taken.set(name, { values: values.slice(), shape })
     await this.#reorder(order)
-    return gradients
+    return taken
   }
 
   /** After the first step: makes buckets in the order in which rank 0 has got its gradients. */
