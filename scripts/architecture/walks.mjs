@@ -178,12 +178,13 @@ export const walks = [
         does: 'averages a complete bucket over the ranks',
       },
       {
-        file: distributed('groups/calls/collectives'),
-        functions: ['Collectives.allReduce'],
-        contract: group,
-        does: 'checks the arguments of the collective',
+        file: distributed('groups/calls/persistent'),
+        functions: ['PreparedOperation.start'],
+        contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
+        does: 'starts the all-reduce that was prepared for the bucket',
       },
-      ...fromCallToEngine,
+      { ...fromCallToEngine[0], functions: ['Operations.launch'] },
+      ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/ring'),
         functions: ['ringAllReduce'],

@@ -125,3 +125,7 @@ declare module '*/training/link.mjs' {
 declare module '*/bench/commands.mjs' {
   export function runBench(args: readonly string[]): Promise<number>
 }
+declare module '*/report/page.mjs' {
+  export function updatePage(before: string, report: object): string
+  export function pictureOf(op: string, machine: object): string
+}

@@ -1,4 +1,5 @@
 import { drawCurves } from '../../scripts/bench/report/curves.mjs'
+import { pictureOf, updatePage } from '../../scripts/bench/report/page.mjs'
 import { summarize as summarizeSteps } from '../../scripts/bench/steps/report.mjs'
 import { workloads } from '../../scripts/bench/steps/workloads.mjs'
 import { summarize as summarizeTraining } from '../../scripts/bench/training/report.mjs'
@@ -25,6 +26,44 @@ describe('curves', () => {
   it('can be drawn of one point', () => {
     const svg = drawCurves('barrier', [series('tsrun tcp', false, [10])])
     expect(svg).not.toMatch(/NaN|undefined|Infinity/)
+  })
+})
+
+describe('the page', () => {
+  const machine = { cores: 2, memoryGiB: 8, system: 'Linux', node: 'v20.20.2' }
+  const report = (cpu: string, p50Us: number) => ({
+    machine: { ...machine, cpu },
+    versions: { tsrun: '0.1.0' },
+    ...{ date: '2026-01-31', command: 'npm run bench -- report', ranks: 4, rounds: 3 },
+    rows: [
+      {
+        ...{ op: 'allReduce' as const, bytes: 1024, ranks: 4 },
+        ...{ system: 'tsrun' as const, transport: 'tcp' as const, engine: 'inline' as const },
+        ...{ p50Us, p99Us: 2 * p50Us, algbwGBs: 1, busbwGBs: 1 },
+      },
+    ],
+    skipped: [],
+    sections: [{ title: 'Memory', text: `took ${p50Us}` }],
+  })
+
+  it('has a section for each CPU, and replaces that of the CPU it was measured on', () => {
+    const first = updatePage('', report('Intel(R) Xeon(R) @ 2.80GHz', 11))
+    const second = updatePage(first, report('AMD EPYC', 22))
+    const third = updatePage(second, report('Intel(R) Xeon(R) @ 2.80GHz', 33))
+    const titles = third.match(/^## .*$/gm)
+    expect(titles).toEqual([
+      '## Method',
+      '## AMD EPYC, 2 cores',
+      '## Intel(R) Xeon(R) @ 2.80GHz, 2 cores',
+    ])
+    expect(third.match(/took \d+/g)).toEqual(['took 22', 'took 33'])
+    expect(third).toContain('](#intelr-xeonr--280ghz-2-cores)')
+    expect(updatePage(third, report('AMD EPYC', 22))).toBe(third)
+  })
+
+  it('names its pictures after the CPU', () => {
+    const { machine: xeon } = report('Intel(R) Xeon(R) @ 2.80GHz', 1)
+    expect(pictureOf('allReduce', xeon)).toBe('bench-intelr-xeonr-280ghz-2-cores-all-reduce.svg')
   })
 })
 

@@ -24,6 +24,21 @@ export const batchIsendIrecv: ProcessGroup['batchIsendIrecv'] = (...call) =>
 export const batchIsendIrecvSync: ProcessGroup['batchIsendIrecvSync'] = (...call) =>
   defaultGroup('batchIsendIrecvSync').batchIsendIrecvSync(...call)
 
+export const sendInit: ProcessGroup['sendInit'] = (...call) =>
+  defaultGroup('sendInit').sendInit(...call)
+export const recvInit: ProcessGroup['recvInit'] = (...call) =>
+  defaultGroup('recvInit').recvInit(...call)
+export const broadcastInit: ProcessGroup['broadcastInit'] = (...call) =>
+  defaultGroup('broadcastInit').broadcastInit(...call)
+export const allReduceInit: ProcessGroup['allReduceInit'] = (...call) =>
+  defaultGroup('allReduceInit').allReduceInit(...call)
+export const reduceScatterInit: ProcessGroup['reduceScatterInit'] = (...call) =>
+  defaultGroup('reduceScatterInit').reduceScatterInit(...call)
+export const allGatherInit: ProcessGroup['allGatherInit'] = (...call) =>
+  defaultGroup('allGatherInit').allGatherInit(...call)
+export const barrierInit: ProcessGroup['barrierInit'] = (...call) =>
+  defaultGroup('barrierInit').barrierInit(...call)
+
 export const broadcast: ProcessGroup['broadcast'] = (...call) =>
   defaultGroup('broadcast').broadcast(...call)
 export const broadcastSync: ProcessGroup['broadcastSync'] = (...call) => {

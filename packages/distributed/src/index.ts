@@ -24,4 +24,5 @@ export type {
   Work,
   WorkTiming,
 } from './process-group.ts'
+export type { PersistentCalls, PersistentOperation } from './persistent-operation.ts'
 export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'

@@ -2,6 +2,7 @@ import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from './diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 import type { AlgorithmName } from './operation.ts'
+import type { PersistentCalls } from './persistent-operation.ts'
 import type { ReduceOp } from './reduction.ts'
 import type { WorkTiming } from './ticket.ts'
 
@@ -301,7 +302,8 @@ export interface GroupRelations {
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
-export interface ProcessGroup extends GroupCalls<'async'>, BlockingCalls, GroupRelations {
+export interface ProcessGroup
+  extends GroupCalls<'async'>, BlockingCalls, PersistentCalls, GroupRelations {
   readonly name: string
   /** Rank of this process in the group. */
   readonly rank: number

@@ -1,4 +1,5 @@
 import type { TsrError } from '@tsrun/core'
+import type { Operation } from './operation.ts'
 
 /** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
 export interface WorkTiming {
@@ -25,4 +26,10 @@ export interface Ticket {
   /** Blocks the calling thread until it is settled. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(operation: string): void
   abort(): void
+  /**
+   * Hands the operation to the engine once more, in the same memory, when it is settled.
+   *
+   * @param operation - the same one at another position
+   */
+  restart(operation: Operation): void
 }

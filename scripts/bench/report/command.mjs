@@ -8,7 +8,7 @@ import { readInteger, readList, splitList, UsageError } from '../command-line.mj
 import { describeMachine, withFolder } from '../programs.mjs'
 import { parseSize } from '../figures.mjs'
 import { drawCurves } from './curves.mjs'
-import { pictureOf, writePage } from './page.mjs'
+import { pictureOf, updatePage } from './page.mjs'
 import { measureSections, sectionNames } from './sections.mjs'
 
 const docs = fileURLToPath(new URL('../../../docs/', import.meta.url))
@@ -17,7 +17,7 @@ const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
 /** @type {import('../command-line.mjs').Command} */
 export const report = {
-  summary: 'measures, and writes docs/benchmarks.md and its pictures',
+  summary: 'measures, and writes the section of this CPU in docs/benchmarks.md',
   options: {
     ranks: { value: '<n>', default: '4', description: 'processes, all on this host' },
     peers: {
@@ -76,8 +76,12 @@ async function run(values, folder) {
     },
   })
 
-  const page = writePage({
-    machine: describeMachine(),
+  const machine = describeMachine()
+  const output = values['output'] === 'docs' ? docs : (values['output'] ?? docs)
+  const file = join(output, 'benchmarks.md')
+  const before = await readFile(file, 'utf8').catch(() => '')
+  const page = updatePage(before, {
+    machine,
     versions: { tsrun: await ownVersion(), ...peers.versions },
     date: new Date().toISOString().slice(0, 10),
     command: ['npm run bench -- report', ...given(values)].join(' '),
@@ -87,18 +91,17 @@ async function run(values, folder) {
     skipped: peers.skipped,
     sections: further.sections,
   })
-  const output = values['output'] === 'docs' ? docs : (values['output'] ?? docs)
   const images = join(output, 'images')
   await mkdir(images, { recursive: true })
-  await writeFile(join(output, 'benchmarks.md'), page)
+  await writeFile(file, page)
   for (const op of ops) {
     const picture = drawCurves(
       `${op}, ${ranks} ranks`,
       seriesOf(rows.filter((row) => row.op === op)),
     )
-    await writeFile(join(images, pictureOf(op)), picture)
+    await writeFile(join(images, pictureOf(op, machine)), picture)
   }
-  console.error(`written: ${join(output, 'benchmarks.md')}`)
+  console.error(`written: ${file}`)
   return failures + further.failures === 0 ? 0 : 1
 }
 

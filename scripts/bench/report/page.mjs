@@ -18,36 +18,85 @@ import { markdownTable, significant } from '../figures.mjs'
  */
 
 /**
- * The page, with one table and one picture for each operation.
+ * The page with the results of this machine: those of machines with another CPU stay as they are.
  *
+ * @param {string} before - the page as it was; empty if there is none
  * @param {Report} report
  * @returns {string} Markdown
  */
-export function writePage({ rows, sections, skipped, ...report }) {
-  const operations = [...new Set(rows.map(({ op }) => op))]
+export function updatePage(before, report) {
+  const title = titleOf(report.machine)
+  const others = [...sectionsOf(before)].filter(([name]) => name !== title)
+  const sections = new Map([...others, [title, writeSection(report)]])
+  const titles = [...sections.keys()].toSorted()
   const parts = [
     '# Benchmarks',
-    `Written by \`${report.command}\` on ${report.date}; do not edit. Absolute times depend on the machine and on its load. Only ratios of systems that were measured in turn, in one run, carry over to other machines.`,
-    facts(report),
-    ...skipped.map((peer) => `Not measured because it is not installed: ${peer}.`),
-    '## Method',
-    `The operations sum float32 values over ${report.ranks} ranks on one host. Each rank has one thread (ours also has that of the engine, unless it is inline) and is not bound to a core. Every system checks its result, warms up, and then repeats a barrier and the operation; the time of a repetition is that of the slowest rank. The tables show the median of the repetitions, and the median of those over ${report.rounds} rounds. In each round, the systems take turns in new processes. Bus bandwidth is bytes per second times the share of the buffer that the busiest link carries ([nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). [scripts/bench](../scripts/bench/README.md) has the details.`,
-    '## Collectives',
-    'All times are in microseconds. The last columns compare our fastest system over each medium with each peer over the same medium; below 1, ours is faster.',
-    ...operations.map((op) => section(op, rows)),
-    ...sections.flatMap(({ title, text }) => [`## ${title}`, text]),
+    'Written by `npm run bench -- report`, which replaces the section of the CPU that it runs on; do not edit. Absolute times depend on the machine and on its load. Only ratios of systems that were measured in turn, in one run, say something about other machines, and those with another CPU may have other ratios.',
+    titles.map((name) => `- [${name}](#${anchorOf(name)})`).join('\n'),
+    METHOD,
+    ...titles.map((name) => `## ${name}\n\n${sections.get(name)}`),
   ]
   return `${parts.join('\n\n')}\n`
 }
 
-/** @param {Pick<Report, 'machine' | 'versions' | 'ranks'>} report */
-function facts({ machine, versions, ranks }) {
-  const { cpu, cores, memoryGiB, system, node } = machine
-  const crowded = ranks > cores ? `: ${ranks} ranks share them` : ''
+const METHOD = `## Method
+
+The operations sum float32 values over ranks on one host. Each rank has one thread (ours also has that of the engine, unless it is inline) and is not bound to a core. Every system checks its result, warms up, and then repeats a barrier and the operation; the time of a repetition is that of the slowest rank. The tables show the median of the repetitions, and the median of those over the rounds. In each round, the systems take turns in new processes. Bus bandwidth is bytes per second times the share of the buffer that the busiest link carries ([nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). [scripts/bench](../scripts/bench/README.md) has the details.
+
+All times are in microseconds. The last columns of a table compare our fastest system over each medium with each peer over the same medium; below 1, ours is faster.`
+
+/** The sections of a page by their titles, without that of the method. */
+function sectionsOf(/** @type {string} */ page) {
+  const found = page.trimEnd().split(/^## /m).slice(1)
+  return new Map(
+    found
+      .map((section) => {
+        const end = section.indexOf('\n')
+        return /** @type {const} */ ([section.slice(0, end), section.slice(end).trim()])
+      })
+      .filter(([title]) => title !== 'Method'),
+  )
+}
+
+/** @param {import('../programs.mjs').Machine} machine */
+function titleOf({ cpu, cores }) {
+  return `${cpu}, ${cores} ${cores === 1 ? 'core' : 'cores'}`
+}
+
+/** @param {string} title */
+function anchorOf(title) {
+  const kept = title.toLowerCase().replaceAll(/[^a-z0-9 _-]/g, '')
+  return kept.replaceAll(' ', '-')
+}
+
+/**
+ * The results of one machine, with one table and one picture for each operation.
+ *
+ * @param {Report} report
+ */
+function writeSection({ rows, sections, skipped, ...report }) {
+  const operations = [...new Set(rows.map(({ op }) => op))]
+  const parts = [
+    facts(report),
+    ...skipped.map((peer) => `Not measured because it is not installed: ${peer}.`),
+    '### Collectives',
+    ...operations.map((op) => section(op, rows, report.machine)),
+    ...sections.flatMap(({ title, text }) => [`### ${title}`, text]),
+  ]
+  return parts.join('\n\n')
+}
+
+/** @param {Omit<Report, 'rows' | 'sections' | 'skipped'>} report */
+function facts({ machine, versions, ranks, rounds, date, command }) {
+  const { cores, memoryGiB, system, node } = machine
+  const crowded = ranks > cores ? `, which share ${cores} ${cores === 1 ? 'core' : 'cores'}` : ''
   return markdownTable(
     ['what', 'which'],
     [
-      ['CPU', `${cpu}, ${cores} ${cores === 1 ? 'core' : 'cores'}${crowded}`],
+      ['date', date],
+      ['command', `\`${command}\``],
+      ['ranks', `${ranks}${crowded}`],
+      ['rounds', String(rounds)],
       ['memory', `${memoryGiB} GiB`],
       ['system', system],
       ['Node.js', node],
@@ -59,8 +108,9 @@ function facts({ machine, versions, ranks }) {
 /**
  * @param {string} op
  * @param {readonly Row[]} rows
+ * @param {import('../programs.mjs').Machine} machine
  */
-function section(op, rows) {
+function section(op, rows, machine) {
   const own = rows.filter((row) => row.op === op)
   const names = [...new Set(own.map(nameOf))]
   const sizes = [...new Set(own.map(({ bytes }) => bytes))].toSorted((a, b) => a - b)
@@ -73,7 +123,7 @@ function section(op, rows) {
       return [formatBytes(bytes), ...times, ...pairs.map(({ ratio }) => ratio(here))]
     }),
   )
-  return `### ${op}\n\n![${op}: time and bus bandwidth by size](images/${pictureOf(op)})\n\n${table}`
+  return `#### ${op}\n\n![${op}: time and bus bandwidth by size](images/${pictureOf(op, machine)})\n\n${table}`
 }
 
 /**
@@ -101,7 +151,11 @@ function comparisons(rows) {
   )
 }
 
-/** @param {string} op */
-export function pictureOf(op) {
-  return `bench-${op.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}.svg`
+/**
+ * @param {string} op
+ * @param {import('../programs.mjs').Machine} machine
+ */
+export function pictureOf(op, machine) {
+  const cpu = anchorOf(titleOf(machine)).replaceAll(/-+/g, '-')
+  return `bench-${cpu}-${op.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}.svg`
 }

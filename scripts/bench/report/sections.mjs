@@ -1,4 +1,5 @@
 import { measureKernels } from '../kernels/command.mjs'
+import { measureLimits } from '../limits/command.mjs'
 import { measureMemory } from '../memory/command.mjs'
 import { measureOverlap } from '../overlap/command.mjs'
 import { measurePingPong } from '../ping-pong/command.mjs'
@@ -30,6 +31,19 @@ const measurements = {
     about:
       '`a += b` on float32: WebAssembly SIMD compared with a C loop (`cc -O3`), with 64 KiB from the caches and 64 MiB from memory. The figures are GB/s of what is read and written.',
     measure: (folder) => measureKernels(folder, { sizes: [64 * 1024, 64 * MIB], runs: 5 }),
+  },
+  limits: {
+    title: 'Limits',
+    about:
+      'What the bandwidth of the memory allows: `limitUs` is the time in which the ranks could move what the operation reads and writes, if they did nothing but copy and add as fast as as many C programs do together (`copyGBs`, `addGBs`). `share` is that as a share of the measured time.',
+    measure: async () =>
+      (await measureLimits({
+        ranks: 4,
+        ops: ['allReduce', 'reduceScatter', 'allGather', 'broadcast'],
+        sizes: [64 * MIB],
+        engines: ['inline'],
+        runs: 3,
+      })) ?? [],
   },
   overlap: {
     title: 'Overlap',
@@ -70,7 +84,9 @@ export async function measureSections(names, folder) {
     console.error(`measuring: ${name}`)
     try {
       const { title, about, measure } = measurement
-      sections.push({ title, text: `${about}\n\n${formatRecords(await measure(folder))}` })
+      const records = await measure(folder)
+      if (records.length > 0)
+        sections.push({ title, text: `${about}\n\n${formatRecords(records)}` })
     } catch (error) {
       failures++
       console.error(error instanceof Error ? error.message : error)

@@ -10,8 +10,15 @@ import {
   algorithmsOf,
   chooseAlgorithm,
   findAlgorithm,
+  resolveAlgorithm,
 } from '../../../packages/distributed/src/algorithms/select.ts'
-import { operationCodes, type OperationName } from '../../../packages/distributed/src/operation.ts'
+import { builtInTuning } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
+import { findWindowCollective } from '../../../packages/distributed/src/algorithms/window.ts'
+import {
+  operationCodes,
+  type Operation,
+  type OperationName,
+} from '../../../packages/distributed/src/operation.ts'
 
 jest.setTimeout(60_000)
 
@@ -64,9 +71,11 @@ describe('the choice of algorithm', () => {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
         const name = chooseAlgorithm(operation, { bytes, layout })
         expect(algorithmsOf(operation)).toContain(name)
-        expect(
-          findAlgorithm({ name: operation, algorithm: name, reduction: 'sum' }, 4),
-        ).toBeInstanceOf(Function)
+        const found =
+          name === 'window'
+            ? findWindowCollective(operation)
+            : findAlgorithm({ name: operation, algorithm: name, reduction: 'sum' }, 4)
+        expect(found).toBeInstanceOf(Function)
       }
     }
   })
@@ -74,13 +83,20 @@ describe('the choice of algorithm', () => {
   const choose = (operation: OperationName, bytes: number, layout: Layout = 'apart'): string =>
     chooseAlgorithm(operation, { bytes, layout })
 
+  it('takes messages in the place of windows where a group has none', () => {
+    const facts = { name: 'allReduce', algorithm: 'auto', dtype: 'float32', deterministic: false }
+    const resolve = (count: number): string =>
+      resolveAlgorithm({ ...facts, count } as Operation, 20, 'together', builtInTuning).algorithm
+    expect([resolve(1024), resolve(16 * 1024 * 1024)]).toEqual(['recursive-doubling', 'direct'])
+  })
+
   it('takes few steps for small buffers and few bytes for large ones', () => {
     expect(choose('allReduce', 4096)).toBe('recursive-doubling')
     expect(choose('allReduce', 64 * 1024 * 1024)).toBe('ring')
     expect(choose('broadcast', 4096)).toBe('binomial-tree')
     expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
-    expect(choose('allReduce', 4096, 'together')).toBe('recursive-doubling')
-    expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('direct')
+    expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('window')
+    expect(choose('broadcast', 64 * 1024 * 1024, 'together')).toBe('direct')
     expect(choose('allReduce', 4096, 'mixed')).toBe('hierarchical')
   })
 })

@@ -15,6 +15,8 @@ export type Steps = Generator<Waited, void, void>
 /** An operation under way: `next` continues it until it has to wait. */
 export interface Resumable {
   next(): IteratorResult<Waited, void>
+  /** Prepares it for another run, after its end, of the same operation at another position. */
+  restart?(): void
   /** It has failed: from now on its buffers belong to the caller again. */
   abandon?(): void
 }

@@ -25,10 +25,11 @@ import {
   recursiveHalvingReduceScatter,
 } from './halving-doubling.ts'
 import { hierarchicalAllReduce, hierarchicalBroadcast, type Between } from './hierarchical.ts'
-import { builtInTuning, type TuningTable } from './tuning-table.ts'
+import { builtInTuning, withoutWindows, type TuningTable } from './tuning-table.ts'
 import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
 import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
 import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
+import { findWindowCollective } from './window.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
 /** Chooses what runs between the hosts of a hierarchical collective. */
@@ -103,7 +104,8 @@ export function chooseAlgorithm(
 
 /** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
-  return Object.keys(algorithms[operation]) as AlgorithmName[]
+  const byMessages = Object.keys(algorithms[operation]) as AlgorithmName[]
+  return findWindowCollective(operation) === undefined ? byMessages : [...byMessages, 'window']
 }
 
 /** The operation with the algorithm that runs it by messages in a group of this size and layout. */
@@ -117,7 +119,13 @@ export function resolveAlgorithm(
   if (deterministic) return { ...operation, algorithm: 'ordered' }
   if (algorithm !== 'auto' && algorithms[name][algorithm] !== undefined) return operation
   const bytes = count * dtypes[dtype].bytes * (sliced.has(name) ? size : 1)
-  return { ...operation, algorithm: chooseAlgorithm(name, { bytes, layout }, tuning) }
+  const chosen = chooseAlgorithm(name, { bytes, layout }, tuning)
+  return { ...operation, algorithm: chosen === 'window' ? windowlessOf(name, bytes) : chosen }
+}
+
+function windowlessOf(name: OperationName, bytes: number): AlgorithmName {
+  const thresholds = withoutWindows[name] ?? builtInTuning.sockets[name]
+  return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
 /** The algorithm that an operation names. A group of one copies only. */

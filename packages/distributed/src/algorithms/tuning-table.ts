@@ -34,7 +34,6 @@ function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
 }
 
 const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 16 * MIB, 'ring')
-const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
 const tree = choose('binomial-tree', MIB, 'chain')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 
@@ -61,9 +60,19 @@ export const builtInTuning: TuningTable = {
   },
   sharedMemory: {
     broadcast: choose('binomial-tree', 64 * KIB, 'direct'),
-    allReduce: sharedAllReduce,
-    allReduceCoalesced: sharedAllReduce,
-    reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
-    allGather: choose('bruck', 16 * KIB, 'direct'),
+    allReduce: choose('window'),
+    allReduceCoalesced: choose('window'),
+    reduceScatter: choose('window'),
+    allGather: choose('window'),
   },
+}
+
+const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
+
+/** In the place of `window` where a group has none. */
+export const withoutWindows: Readonly<Partial<Record<OperationName, Thresholds>>> = {
+  allReduce: sharedAllReduce,
+  allReduceCoalesced: sharedAllReduce,
+  reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
+  allGather: choose('bruck', 16 * KIB, 'direct'),
 }

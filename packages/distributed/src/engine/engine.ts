@@ -1,4 +1,5 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import type { Resumable } from '../algorithms/channel.ts'
 import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
 import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
@@ -145,26 +146,14 @@ export class Engine implements TaskContext {
       this.#collectives?.take(requested, group) ??
       resolveAlgorithm(requested, ranks.length, layout, this.tuning)
     const task = new Task(this, operation, group, onSettled)
-    this.#running.add(task)
-    this.#observer.onStart(task)
-    if (group.failure !== undefined && refuses(group, operation)) {
-      this.#failures.fail(task, refusalError(task, group.failure.error, this.rank))
-      return task
-    }
-    if (operation.aborted) {
-      this.abort(task)
-      return task
-    }
-    if (isCollective(operation)) {
-      group.active.set(operation.sequence, task)
-      if (!this.#failures.checkEarlyMessages(task)) return task
-    }
-    task.steps =
-      this.#collectives !== undefined && isWithoutMessages(operation)
-        ? this.#collectives.run(task)
-        : findAlgorithm(operation, ranks.length)(task, operation)
-    this.#run(task)
+    this.#begin(task)
     return task
+  }
+
+  /** Starts an operation that has ended once more, at the position that `operation` has now. */
+  restart(task: Task, operation: Operation): void {
+    task.restart(operation)
+    this.#begin(task)
   }
 
   /**
@@ -255,16 +244,47 @@ export class Engine implements TaskContext {
   #openSharedCollectives(transport: Transport | undefined): SharedCollectives | undefined {
     const slots = transport?.slots
     if (slots === undefined) return undefined
-    const { rank, kernels, links } = this
+    const { rank, kernels, links, tuning } = this
     return new SharedCollectives({
       slots,
       rank,
       kernels,
+      tuning,
       onMismatch: (peer, group, sequence, theirs) => {
         const stream = links[peer]!.stream(spaces.collective, group, sequence)
         this.#failures.onMismatch(stream, theirs)
       },
     })
+  }
+
+  #begin(task: Task): void {
+    const { group, operation } = task
+    this.#running.add(task)
+    this.#observer.onStart(task)
+    if (group.failure !== undefined && refuses(group, operation)) {
+      this.#failures.fail(task, refusalError(task, group.failure.error, this.rank))
+      return
+    }
+    if (operation.aborted) {
+      this.abort(task)
+      return
+    }
+    if (isCollective(operation)) {
+      group.active.set(operation.sequence, task)
+      if (!this.#failures.checkEarlyMessages(task)) return
+    }
+    const { former } = task
+    if (former !== undefined) former.restart!()
+    task.steps = former ?? this.#bodyOf(task)
+    this.#run(task)
+  }
+
+  #bodyOf(task: Task): Resumable {
+    const { group, operation } = task
+    if (this.#collectives !== undefined && isWithoutMessages(operation)) {
+      return this.#collectives.run(task)
+    }
+    return findAlgorithm(operation, group.ranks.length)(task, operation)
   }
 
   #runReady(): boolean {
@@ -303,6 +323,7 @@ export class Engine implements TaskContext {
     task.completed = monotonicNow()
     if (task.started === 0) task.started = task.completed
     if (state === 'failed') task.steps?.abandon?.()
+    task.former = task.steps?.restart === undefined ? undefined : task.steps
     task.steps = undefined
     this.#running.delete(task)
     this.#observer.onSettled(task)

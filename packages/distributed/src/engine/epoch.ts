@@ -1,5 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Resumable, Waited } from '../algorithms/channel.ts'
+import type { TuningTable } from '../algorithms/tuning-table.ts'
 import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { reducing, sameFingerprint, type Fingerprint } from '../operation.ts'
@@ -12,6 +13,7 @@ export interface SharedContext {
   /** World rank. */
   readonly rank: number
   readonly kernels: Kernels
+  readonly tuning: TuningTable
   /** A peer (world rank) runs something else at this position of a group. */
   readonly onMismatch: (peer: number, group: number, sequence: number, theirs: Fingerprint) => void
 }
@@ -47,9 +49,9 @@ export abstract class EpochRun implements Resumable, Waited {
   readonly running: RunningOperation
   protected readonly context: SharedContext
   protected readonly epochs: Epochs
-  protected readonly epoch: number
+  protected epoch: number
   readonly #waiting: EpochRun[]
-  readonly #header: SlotHeader
+  readonly #header: { sequence: number; readonly fingerprint: Fingerprint }
   #isPublished = false
 
   constructor({ context, running, epochs, waiting }: EpochOf) {
@@ -59,6 +61,12 @@ export abstract class EpochRun implements Resumable, Waited {
     this.epoch = epochs.given = (epochs.given + 1) | 0
     this.#waiting = waiting
     this.#header = { sequence: running.operation.sequence, fingerprint: running.fingerprint }
+  }
+
+  restart(): void {
+    this.epoch = this.epochs.given = (this.epochs.given + 1) | 0
+    this.#header.sequence = this.running.operation.sequence
+    this.#isPublished = false
   }
 
   /** Whether it can continue; finds ranks that run something else. */

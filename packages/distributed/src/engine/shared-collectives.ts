@@ -1,4 +1,5 @@
 import { flatBytes } from '../algorithms/flat.ts'
+import { chooseAlgorithm } from '../algorithms/select.ts'
 import type { Resumable } from '../algorithms/channel.ts'
 import { findWindowCollective } from '../algorithms/window.ts'
 import type { AlgorithmName, Operation } from '../operation.ts'
@@ -31,8 +32,9 @@ export class SharedCollectives implements TransportCollectives {
   take(operation: Operation, group: GroupFacts): Operation | undefined {
     const { slots, rank } = this.#context
     const { id, layout, ranks } = group
-    if (operation.algorithm !== 'auto' || operation.isReserved) return undefined
-    if (layout !== 'together' || id >= slots.exposingGroups) return undefined
+    if (operation.isReserved || layout !== 'together' || id >= slots.exposingGroups) {
+      return undefined
+    }
     const algorithm = this.#choose(operation, group)
     if (algorithm === undefined) return undefined
     if (!ranks.every((peer) => peer === rank || slots.reaches(peer))) return undefined
@@ -64,11 +66,16 @@ export class SharedCollectives implements TransportCollectives {
   }
 
   #choose(operation: Operation, { id, ranks }: GroupFacts): AlgorithmName | undefined {
-    const { slots } = this.#context
+    const { slots, tuning } = this.#context
+    const { name, algorithm } = operation
+    const isWindow = (chosen: AlgorithmName): boolean =>
+      chosen === 'window' && ranks.length > 1 && findWindowCollective(name) !== undefined
+    if (algorithm !== 'auto') return isWindow(algorithm) ? 'window' : undefined
     const bytes = flatBytes(operation, ranks.length)
     if (bytes === undefined) return undefined
     if (id < slots.groups && bytes <= slots.slotBytes) return 'flat'
-    const isWindow = ranks.length > 1 && findWindowCollective(operation.name) !== undefined
-    return isWindow ? 'window' : undefined
+    const whole = name === 'allGather' ? bytes * ranks.length : bytes
+    const chosen = chooseAlgorithm(name, { bytes: whole, layout: 'together' }, tuning)
+    return isWindow(chosen) ? 'window' : undefined
   }
 }

@@ -51,11 +51,13 @@ export class Task implements RunningOperation {
   readonly fingerprint: Fingerprint
   readonly engine: TaskContext
   steps: Resumable | undefined
-  readonly posted = monotonicNow()
+  /** The body of the run before, if it can run again. */
+  former: Resumable | undefined
+  posted = monotonicNow()
   /** When the first message moved; 0 before. */
   started = 0
   completed = 0
-  readonly deadline: number
+  deadline: number
   /** Whether it has asked the ranks it waits for what they run. */
   hasInquired = false
   state: 'running' | 'done' | 'failed' = 'running'
@@ -81,6 +83,18 @@ export class Task implements RunningOperation {
     this.fingerprint = fingerprintOf(operation, dtypes[operation.dtype].code)
     this.deadline = this.posted + operation.timeout
     this.onSettled = onSettled
+  }
+
+  /** Runs once more after its end, at another position. */
+  restart({ sequence, flight, aborted }: Operation): void {
+    Object.assign(this.operation, { sequence, flight, aborted })
+    this.posted = monotonicNow()
+    this.deadline = this.posted + this.operation.timeout
+    this.started = this.completed = 0
+    this.hasInquired = false
+    this.state = 'running'
+    this.error = this.waitingFor = undefined
+    this.#streams.length = this.#scratch.length = 0
   }
 
   get rank(): number {

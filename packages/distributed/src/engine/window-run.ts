@@ -37,6 +37,13 @@ export class WindowRun extends EpochRun implements Window {
     this.context.slots.advance(this.running.group.id, (this.epochs.steps + this.#done) | 0)
   }
 
+  override restart(): void {
+    super.restart()
+    this.#steps = this.#count = undefined
+    this.#awaited = ALL
+    this.#done = 0
+  }
+
   abandon(): void {
     this.context.slots.withdraw(this.running.group.id, this.epoch)
   }

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
+import type { PersistentOperation } from '../persistent-operation.ts'
 import type {
   BatchedMessage,
   CallOptions,
@@ -94,6 +95,14 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
 
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
     return this.#operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
+  }
+
+  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation {
+    return this.#operations.prepare(sendCall(this, buffer, to, checkTag(options?.tag), options))
+  }
+
+  recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation {
+    return this.#operations.prepare(recvCall(this, buffer, from, checkTag(options?.tag), options))
   }
 
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {

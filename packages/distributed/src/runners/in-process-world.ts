@@ -131,6 +131,9 @@ export class InProcessWorld {
     const submit = (operation: Operation): Ticket => {
       this.#activity++
       return new TaskTicket(engine, operation, {
+        checkOpen: () => {
+          this.#activity++
+        },
         poll: () => undefined,
         block: (_, name) => {
           throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })

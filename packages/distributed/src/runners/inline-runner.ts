@@ -71,6 +71,9 @@ export class InlineRunner implements Runner {
   submit(operation: Operation): Ticket {
     if (this.#closed) throw destroyedError(operation.name)
     return new TaskTicket(this.#engine, operation, {
+      checkOpen: (name) => {
+        if (this.#closed) throw destroyedError(name)
+      },
       poll: () => {
         this.#driven.poll()
       },

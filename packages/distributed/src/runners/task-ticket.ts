@@ -9,6 +9,8 @@ export interface Waiting {
   /** Moves what can move, without waiting. */
   poll(): void
   block(ticket: Ticket, operation: string): void
+  /** @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more */
+  checkOpen?(operation: string): void
   /** Keeps the engine going until the ticket is settled, because somebody awaits it. */
   attend(ticket: Ticket): void
 }
@@ -57,6 +59,12 @@ export class TaskTicket implements Ticket {
 
   block(operation: string): void {
     this.#waiting.block(this, operation)
+  }
+
+  restart(operation: Operation): void {
+    this.#waiting.checkOpen?.(operation.name)
+    this.#callbacks.length = 0
+    this.#engine.restart(this.#task, operation)
   }
 
   abort(): void {

@@ -101,13 +101,24 @@ export class WorkerRunner implements Runner {
   /** When the engine's thread has ended, the ticket has failed already. */
   submit(operation: Operation): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
-    const slot = this.#takeSlot()
-    const ticket = new WorkerTicket(this, slot)
+    const ticket = new WorkerTicket(this, this.#takeSlot())
+    this.#start(ticket, operation)
+    return ticket
+  }
+
+  /** Hands an operation to the engine again, whose ticket has ended. */
+  resubmit(ticket: WorkerTicket, operation: Operation): void {
+    if (this.#stopped) throw destroyedError(operation.name)
+    ticket.begin(this.#takeSlot())
+    this.#start(ticket, operation)
+  }
+
+  #start(ticket: WorkerTicket, operation: Operation): void {
+    const { slot } = ticket
     this.#tickets[slot] = ticket
     this.#command(commandKinds.start, slot, (commands, at) => {
       writeOperation(commands, at, operation)
     })
-    return ticket
   }
 
   /** Returns the outcome of an operation once it has ended, and frees its slot. */
@@ -236,13 +247,23 @@ export class WorkerRunner implements Runner {
 
 /** An operation in the worker: it has a slot of the shared memory until its end was seen. */
 export class WorkerTicket implements Ticket {
-  readonly slot: number
+  slot: number
   readonly #runner: WorkerRunner
   #outcome: { readonly error: TsrError | undefined; readonly timing: WorkTiming } | undefined
 
   constructor(runner: WorkerRunner, slot: number) {
     this.#runner = runner
     this.slot = slot
+  }
+
+  /** Another run begins, in another slot. */
+  begin(slot: number): void {
+    this.slot = slot
+    this.#outcome = undefined
+  }
+
+  restart(operation: Operation): void {
+    this.#runner.resubmit(this, operation)
   }
 
   get isSettled(): boolean {

@@ -150,7 +150,7 @@ describe('options', () => {
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
       message: expect.stringContaining(
-        'recursive-halving, pairwise, direct, ordered for reduceScatter',
+        'recursive-halving, pairwise, direct, ordered, window for reduceScatter',
       ),
     })
   })

@@ -1,5 +1,6 @@
 import { dtypes, type AnyTypedArray } from '../../dtype.ts'
 import { digestOf } from '../../operation.ts'
+import type { PersistentOperation } from '../../persistent-operation.ts'
 import type {
   CollectiveOptions,
   MonitoredBarrierOptions,
@@ -47,18 +48,11 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   broadcast(buffer: Buffer, root: number, options?: CollectiveOptions): FollowedWork<void> {
-    const name = 'broadcast'
-    checkRank(name, this, root)
-    return this.#starter.start({
-      name,
-      dtype: checkBuffer(name, 'buffer', buffer, options),
-      count: buffer.length,
-      input: this.rank === root ? buffer : undefined,
-      output: buffer,
-      peer: root,
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#starter.start(this.#broadcastCall(buffer, root, options))
+  }
+
+  broadcastInit(buffer: Buffer, root: number, options?: CollectiveOptions): PersistentOperation {
+    return this.#starter.prepare(this.#broadcastCall(buffer, root, options))
   }
 
   reduce(buffer: Buffer, root: number, options?: ReduceOptions): FollowedWork<void> {
@@ -68,6 +62,10 @@ export class Collectives extends BlockingForms implements Member {
 
   allReduce(buffer: Buffer, options?: ReduceOptions): FollowedWork<void> {
     return this.#starter.start(reductionCall('allReduce', buffer, 0, options))
+  }
+
+  allReduceInit(buffer: Buffer, options?: ReduceOptions): PersistentOperation {
+    return this.#starter.prepare(reductionCall('allReduce', buffer, 0, options))
   }
 
   /** Packs the buffers into one block of the arena, and copies the results back at the end. */
@@ -102,37 +100,19 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   reduceScatter(output: Buffer, input: Buffer, options?: ReduceOptions): FollowedWork<void> {
-    const name = 'reduceScatter'
-    const [whole, slice] = [named('input', input), named('output', output)]
-    const dtype = checkSlices(name, this.size, whole, slice, options)
-    checkOverlap(name, input, output, this.rank * output.length)
-    return this.#starter.start({
-      name,
-      dtype,
-      count: output.length,
-      input,
-      output,
-      reduction: checkReduction(name, dtype, options),
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#starter.start(this.#reduceScatterCall(output, input, options))
+  }
+
+  reduceScatterInit(output: Buffer, input: Buffer, options?: ReduceOptions): PersistentOperation {
+    return this.#starter.prepare(this.#reduceScatterCall(output, input, options))
   }
 
   allGather(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
-    const name = 'allGather'
-    const [whole, slice] = [named('output', output), named('input', input)]
-    const dtype = checkSlices(name, this.size, whole, slice, options)
-    checkOverlap(name, output, input, this.rank * input.length)
-    const algorithm = checkAlgorithm(name, options)
-    return this.#starter.start({
-      name,
-      dtype,
-      count: input.length,
-      input,
-      output,
-      algorithm,
-      options,
-    })
+    return this.#starter.start(this.#allGatherCall(output, input, options))
+  }
+
+  allGatherInit(output: Buffer, input: Buffer, options?: CollectiveOptions): PersistentOperation {
+    return this.#starter.prepare(this.#allGatherCall(output, input, options))
   }
 
   gather(
@@ -284,6 +264,11 @@ export class Collectives extends BlockingForms implements Member {
     return this.#starter.start({ ...noBuffers, name: 'barrier', algorithm, options })
   }
 
+  barrierInit(options?: CollectiveOptions): PersistentOperation {
+    const algorithm = checkAlgorithm('barrier', options)
+    return this.#starter.prepare({ ...noBuffers, name: 'barrier', algorithm, options })
+  }
+
   monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
     return this.#starter.start({
       ...noBuffers,
@@ -293,6 +278,47 @@ export class Collectives extends BlockingForms implements Member {
       patience: this.rank === 0 ? 1 : 2,
       options,
     })
+  }
+
+  #broadcastCall(buffer: Buffer, root: number, options: CollectiveOptions | undefined): Call {
+    const name = 'broadcast'
+    checkRank(name, this, root)
+    return {
+      name,
+      dtype: checkBuffer(name, 'buffer', buffer, options),
+      count: buffer.length,
+      input: this.rank === root ? buffer : undefined,
+      output: buffer,
+      peer: root,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    }
+  }
+
+  #reduceScatterCall(output: Buffer, input: Buffer, options: ReduceOptions | undefined): Call {
+    const name = 'reduceScatter'
+    const [whole, slice] = [named('input', input), named('output', output)]
+    const dtype = checkSlices(name, this.size, whole, slice, options)
+    checkOverlap(name, input, output, this.rank * output.length)
+    return {
+      name,
+      dtype,
+      count: output.length,
+      input,
+      output,
+      reduction: checkReduction(name, dtype, options),
+      algorithm: checkAlgorithm(name, options),
+      options,
+    }
+  }
+
+  #allGatherCall(output: Buffer, input: Buffer, options: CollectiveOptions | undefined): Call {
+    const name = 'allGather'
+    const [whole, slice] = [named('output', output), named('input', input)]
+    const dtype = checkSlices(name, this.size, whole, slice, options)
+    checkOverlap(name, output, input, this.rank * input.length)
+    const algorithm = checkAlgorithm(name, options)
+    return { name, dtype, count: input.length, input, output, algorithm, options }
   }
 }
 

@@ -1,10 +1,13 @@
 import { tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
-import type { AlgorithmName, Operation, OperationName } from '../../operation.ts'
+import type { AlgorithmName, OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
+import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { CallOptions } from '../../process-group.ts'
+import type { Ticket } from '../../ticket.ts'
 import { checkOptionNames, checkTimeout, type CheckedReduction } from './arguments.ts'
+import { PreparedOperation, type Restartable } from './persistent.ts'
 import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import { OperationWork, type FollowedWork } from './work.ts'
@@ -40,10 +43,23 @@ export interface Call<T = void> {
   readonly held?: unknown
 }
 
+function isMessageName(name: OperationName): boolean {
+  return name === 'send' || name === 'recv'
+}
+
 /** Starts calls. */
 export interface Starter {
   readonly arena: Arena
   start<T>(call: Call<T>): FollowedWork<T>
+  /** Checks a call and places its buffers, for many starts. */
+  prepare(call: Call<unknown>): PersistentOperation
+}
+
+/** An operation that the group waits for before it ends. */
+interface UnderWay {
+  isCompleted(): boolean
+  abort(): void
+  done(): Promise<unknown>
 }
 
 /** How a group is known to its engine, and to its own ranks. */
@@ -63,7 +79,7 @@ export class Operations implements Starter {
   readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
-  readonly #pending = new Set<OperationWork<unknown>>()
+  readonly #pending = new Set<UnderWay>()
   #collectives = 0
   #messages = 0
   #isFinished = false
@@ -99,36 +115,16 @@ export class Operations implements Starter {
    */
   start<T>(call: Call<T>): FollowedWork<T> {
     const { name, options, reduction } = call
-    const { id, rank, name: group } = this.#group
     let staged: StagedBuffers | undefined
     try {
-      if (this.#isFinished) throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation: name, group })
-      if (options !== undefined) checkOptionNames(options)
-      const timeout = checkTimeout(options?.timeout, this.#group.timeout) * (call.patience ?? 1)
-      const isMessage = name === 'send' || name === 'recv'
-      if (isMessage && call.peer === rank) return this.#self.start(call, timeout)
+      const timeout = this.#check(call)
+      const isMessage = isMessageName(name)
+      if (isMessage && call.peer === this.#group.rank) return this.#self.start(call, timeout)
       // the multiplication happens in place; an input beside the output must stay as it is
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
-      const operation: Operation = {
-        name,
-        group: id,
-        sequence: isMessage ? this.#messages : (call.sequence ?? this.#collectives),
-        dtype: call.dtype,
-        reduction: reduction?.name ?? 'sum',
-        factor: reduction?.factor ?? 1,
-        deterministic: reduction?.deterministic ?? false,
-        algorithm: call.algorithm ?? 'auto',
-        input: staged.input,
-        output: staged.output,
-        count: call.count,
-        peer: call.peer ?? 0,
-        table: staged.table?.byteOffset ?? 0,
-        tag: call.tag ?? 0,
-        timeout,
-        aborted: options?.signal?.aborted === true,
-        isReserved: call.sequence !== undefined,
-        flight: this.runner.journal.number(options?.label),
-      }
+      const operation = this.#operationOf(call, staged, timeout)
+      operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
+      operation.flight = this.runner.journal.number(options?.label)
       const ticket = this.runner.submit(operation)
       // counted only now: what the engine refused must not put this rank ahead of the others
       if (isMessage) this.#messages++
@@ -144,6 +140,70 @@ export class Operations implements Starter {
     }
   }
 
+  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
+  prepare(call: Call<unknown>): PersistentOperation {
+    const timeout = this.#check(call)
+    if (isMessageName(call.name) && call.peer === this.#group.rank) {
+      const expected = 'another rank: a message to oneself needs no preparation'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'peer', value: String(call.peer), expected })
+    }
+    const staged = new StagedBuffers(this.arena, call, call.reduction?.name === 'premulSum')
+    return new PreparedOperation(this, call, this.#operationOf(call, staged, timeout), staged)
+  }
+
+  /** See `PreparedOperation`. */
+  launch(prepared: PreparedOperation, former: Ticket | undefined): Ticket {
+    const { call, operation } = prepared
+    const { name, options } = call
+    if (this.#isFinished) this.#refuse(name)
+    const isMessage = isMessageName(name)
+    operation.sequence = isMessage ? this.#messages : this.#collectives
+    operation.flight = this.runner.journal.number(options?.label)
+    operation.aborted = options?.signal?.aborted === true
+    const ticket = former ?? this.runner.submit(operation)
+    if (former !== undefined) former.restart(operation)
+    if (isMessage) this.#messages++
+    else this.#collectives++
+    this.#pending.add(prepared)
+    return ticket
+  }
+
+  /** @returns the time-out in milliseconds */
+  #check({ name, options, patience = 1 }: Call<unknown>): number {
+    if (this.#isFinished) this.#refuse(name)
+    if (options !== undefined) checkOptionNames(options)
+    return checkTimeout(options?.timeout, this.#group.timeout) * patience
+  }
+
+  #refuse(operation: string): never {
+    throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: this.#group.name })
+  }
+
+  /** The operation without its position. */
+  #operationOf(call: Call<unknown>, staged: StagedBuffers, timeout: number): Restartable {
+    const { reduction } = call
+    return {
+      name: call.name,
+      group: this.#group.id,
+      sequence: 0,
+      dtype: call.dtype,
+      reduction: reduction?.name ?? 'sum',
+      factor: reduction?.factor ?? 1,
+      deterministic: reduction?.deterministic ?? false,
+      algorithm: call.algorithm ?? 'auto',
+      input: staged.input,
+      output: staged.output,
+      count: call.count,
+      peer: call.peer ?? 0,
+      table: staged.table?.byteOffset ?? 0,
+      tag: call.tag ?? 0,
+      timeout,
+      aborted: call.options?.signal?.aborted === true,
+      isReserved: call.sequence !== undefined,
+      flight: 0,
+    }
+  }
+
   /** Refuses further calls and waits for the operations under way; it aborts those that take long. */
   async finish(): Promise<void> {
     this.#isFinished = true
@@ -151,15 +211,15 @@ export class Operations implements Starter {
     const timer = setTimeout(() => {
       for (const work of this.#pending) work.abort()
     }, FINISH_TIME)
-    await Promise.allSettled(this.#pending)
+    await Promise.allSettled(Array.from(this.#pending, (work) => work.done()))
     clearTimeout(timer)
   }
 
-  onEnd(work: OperationWork<unknown>): void {
+  onEnd(work: UnderWay): void {
     this.#pending.delete(work)
   }
 
-  #keep(work: OperationWork<unknown>): void {
+  #keep(work: UnderWay): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
     // frees what belongs to operations that have ended and that nobody awaits

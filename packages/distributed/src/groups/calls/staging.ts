@@ -49,6 +49,13 @@ export class StagedBuffers {
     this.#targetBytes = isStaged ? output.byteLength : 0
   }
 
+  /** Copies the caller's input again, where it was staged. */
+  refill({ input }: Handed): void {
+    if (input === undefined) return
+    const isInPlace = this.#arena.contains(input) && input.byteOffset === this.input
+    if (!isInPlace) this.#arena.heap.bytes.set(bytesOf(input), this.input)
+  }
+
   /** Copies the result to the caller's output, where it was staged. @throws ERR_TSR_BUFFER */
   copyBack(operation: string): void {
     const bytes = this.#targetBytes

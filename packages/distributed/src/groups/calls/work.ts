@@ -110,6 +110,10 @@ export class OperationWork<T> implements FollowedWork<T> {
     this.#ticket.abort()
   }
 
+  async done(): Promise<T> {
+    return await this
+  }
+
   #settle(): Outcome<T> {
     if (this.#outcome !== undefined) return this.#outcome
     const { error } = this.#ticket

@@ -1,17 +1,15 @@
-import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
-import { freeAfter } from '../group-buffers.ts'
 
 /** A bucket in the arena. */
 interface Filling {
   readonly bucket: Bucket
-  readonly label: string
   readonly gradients: Float32Array
   /** What travels, if that has another format. */
   readonly encoded: Uint16Array | undefined
-  work: Work | undefined
+  readonly work: PersistentOperation
 }
 
 /** An average in the memory of its bucket. */
@@ -30,14 +28,18 @@ export class AllReduceExchange extends GradientExchange {
     super(buckets)
     this.#group = group
     this.#options = options
-    const { wire } = options
-    this.#fillings = buckets.map((bucket, index) => ({
-      bucket,
-      label: labelOf(bucket, index),
-      gradients: group.alloc('float32', bucket.length),
-      encoded: wire === 'float32' ? undefined : group.alloc(wire, bucket.length),
-      work: undefined,
-    }))
+    const { wire, deterministic } = options
+    this.#fillings = buckets.map((bucket, index) => {
+      const label = labelOf(bucket, index)
+      const gradients = group.alloc('float32', bucket.length)
+      if (wire === 'float32') {
+        const work = group.allReduceInit(gradients, { op: 'avg', deterministic, label })
+        return { bucket, gradients, encoded: undefined, work }
+      }
+      const encoded = group.alloc(wire, bucket.length)
+      const work = group.allReduceInit(encoded, { deterministic, label })
+      return { bucket, gradients, encoded, work }
+    })
   }
 
   get traffic(): Traffic {
@@ -49,7 +51,7 @@ export class AllReduceExchange extends GradientExchange {
   }
 
   async finished(): Promise<void> {
-    for (const { work } of this.#fillings) await work
+    for (const { work } of this.#fillings) await work.done()
   }
 
   /**
@@ -68,7 +70,6 @@ export class AllReduceExchange extends GradientExchange {
         if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
         gradients.set(parameter.name, { values, shape: parameter.shape })
       }
-      filling.work = undefined
     }
     this.clear()
     return gradients
@@ -77,8 +78,13 @@ export class AllReduceExchange extends GradientExchange {
   /** Frees the buckets as soon as no values of other ranks can arrive in them. */
   dispose(): void {
     for (const { gradients, encoded, work } of this.#fillings) {
-      freeAfter(work, this.#group, gradients)
-      if (encoded !== undefined) freeAfter(work, this.#group, encoded)
+      const free = (): void => {
+        work.free()
+        this.#group.free(gradients)
+        if (encoded !== undefined) this.#group.free(encoded)
+      }
+      if (work.isCompleted()) free()
+      else void work.done().then(free, free)
     }
   }
 
@@ -87,15 +93,9 @@ export class AllReduceExchange extends GradientExchange {
   }
 
   protected override start(index: number): void {
-    const filling = this.#fillings[index]!
-    const { gradients, encoded, label } = filling
-    const { deterministic } = this.#options
-    if (encoded === undefined) {
-      filling.work = this.#group.allReduce(gradients, { op: 'avg', deterministic, label })
-    } else {
-      // divided before they are summed, because the largest float16 is 65504
-      this.#group.convert(encoded, gradients, 1 / this.#group.size)
-      filling.work = this.#group.allReduce(encoded, { deterministic, label })
-    }
+    const { gradients, encoded, work } = this.#fillings[index]!
+    // divided before they are summed, because the largest float16 is 65504
+    if (encoded !== undefined) this.#group.convert(encoded, gradients, 1 / this.#group.size)
+    work.start()
   }
 }

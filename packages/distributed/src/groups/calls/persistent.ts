@@ -1,0 +1,131 @@
+import { tsrError, type TsrError } from '@tsrun/core'
+import { recordSpan } from '../../diagnosis/journal.ts'
+import type { Operation } from '../../operation.ts'
+import type { PersistentOperation } from '../../persistent-operation.ts'
+import type { Runner } from '../../runners/runner.ts'
+import type { Ticket } from '../../ticket.ts'
+import type { Call } from './operations.ts'
+import type { StagedBuffers } from './staging.ts'
+import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+
+/** An operation whose position changes with every start. */
+export type Restartable = {
+  -readonly [Name in 'sequence' | 'flight' | 'aborted']: Operation[Name]
+} & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
+
+/** The operations of a group, which start this one. */
+interface Owner {
+  readonly runner: Runner
+  /** World rank of each member. */
+  readonly ranks: readonly number[]
+  /** Gives the operation the next position of the group and hands it to the engine. */
+  launch(prepared: PreparedOperation, former: Ticket | undefined): Ticket
+  /** Called when the end of a run is seen. */
+  onEnd(prepared: PreparedOperation): void
+}
+
+/** A call whose arguments are checked and whose buffers have their places, to be run many times. */
+export class PreparedOperation implements PersistentOperation {
+  readonly call: Call<unknown>
+  readonly operation: Restartable
+  readonly #owner: Owner
+  readonly #staged: StagedBuffers
+  /** Of the last run. */
+  #ticket: Ticket | undefined
+  #isUnderWay = false
+  #isFreed = false
+  #error: TsrError | undefined
+  #ended: Promise<void> | undefined
+  #resolve: (() => void) | undefined
+  readonly #onAbort = (): void => {
+    this.abort()
+  }
+
+  constructor(owner: Owner, call: Call<unknown>, operation: Restartable, staged: StagedBuffers) {
+    this.#owner = owner
+    this.call = call
+    this.operation = operation
+    this.#staged = staged
+    call.options?.signal?.addEventListener('abort', this.#onAbort)
+  }
+
+  start(): void {
+    if (this.#isFreed) throw this.#refusal('one that free() has ended', 'a new one')
+    if (this.#isUnderWay && !this.isCompleted()) {
+      throw this.#refusal('one that is under way', 'to be started again after wait() or done()')
+    }
+    this.#throwError()
+    this.#staged.refill(this.call)
+    this.#ticket = this.#owner.launch(this, this.#ticket)
+    this.#isUnderWay = true
+  }
+
+  wait(): void {
+    if (this.#isUnderWay) {
+      if (!this.#ticket!.isSettled) this.#ticket!.block(this.call.name)
+      this.#settle()
+    }
+    this.#throwError()
+  }
+
+  async done(): Promise<void> {
+    if (this.#isUnderWay) {
+      this.#ended ??= new Promise((resolve) => {
+        this.#resolve = resolve
+        this.#ticket!.onSettled(() => {
+          // by now another run may be under way
+          if (this.#ticket!.isSettled) this.#settle()
+        }, true)
+      })
+      await this.#ended
+    }
+    const error = this.#error
+    this.#error = undefined
+    if (error !== undefined) await failWithWaitingLine(error)
+  }
+
+  isCompleted(): boolean {
+    if (this.#isUnderWay && this.#ticket!.poll()) this.#settle()
+    return !this.#isUnderWay
+  }
+
+  abort(): void {
+    if (this.#isUnderWay) this.#ticket!.abort()
+  }
+
+  free(): void {
+    if (this.#isFreed) return
+    if (!this.isCompleted()) throw this.#refusal('one that is under way', 'one that has ended')
+    this.#isFreed = true
+    this.call.options?.signal?.removeEventListener('abort', this.#onAbort)
+    this.#staged.free()
+  }
+
+  #settle(): void {
+    if (!this.#isUnderWay) return
+    const ticket = this.#ticket!
+    const { name, options } = this.call
+    this.#isUnderWay = false
+    this.#owner.onEnd(this)
+    recordSpan(this.#owner.runner.journal.spans, this.operation, this.#owner, ticket)
+    const { error } = ticket
+    if (error === undefined) this.#staged.copyBack(name)
+    else if (options?.label !== undefined) error.message = `${options.label}: ${error.message}`
+    this.#error = error
+    this.#resolve?.()
+    this.#ended = this.#resolve = undefined
+  }
+
+  /** Each error is thrown once. */
+  #throwError(): void {
+    const error = this.#error
+    if (error === undefined) return
+    this.#error = undefined
+    showWaitingLine(error)
+    throw error
+  }
+
+  #refusal(value: string, expected: string): TsrError {
+    return tsrError('ERR_TSR_ARGUMENT', { name: `the prepared ${this.call.name}`, value, expected })
+  }
+}

@@ -1,0 +1,62 @@
+import type { AnyTypedArray } from './dtype.ts'
+import type { CollectiveOptions, MessageOptions, ReduceOptions } from './process-group.ts'
+
+/**
+ * An operation that is made once and run many times, as the persistent requests of MPI are: its
+ * arguments are checked, its buffers placed and its algorithm chosen when it is made. A run takes the
+ * next position of its group, as a call would, so all ranks start their collectives in the same order,
+ * whether prepared or called. A prepared collective and a call of the same collective fit together.
+ *
+ * @example
+ * const sum = group.allReduceInit(buffer, { op: 'avg' })
+ * for (const batch of batches) {
+ *   fill(buffer, batch)
+ *   sum.start()
+ *   sum.wait()
+ * }
+ * sum.free()
+ */
+export interface PersistentOperation {
+  /**
+   * Starts a run on what the buffers hold now.
+   *
+   * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED; the
+   *   error of the run before, if nobody has waited for it
+   */
+  start(): void
+  /**
+   * Blocks the calling thread until the run is done; returns at once if none is under way.
+   *
+   * @throws the error of the run; ERR_TSR_SYNC_UNSUPPORTED in the in-process world
+   */
+  wait(): void
+  /** Resolves when the run is done, or at once if none is under way. Rejects with its error. */
+  done(): Promise<void>
+  /** Whether no run is under way. */
+  isCompleted(): boolean
+  /** Lets go of what it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
+  free(): void
+}
+
+/** The operations that can be prepared. Arguments are those of the calls. */
+export interface PersistentCalls {
+  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation
+  recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation
+  broadcastInit(
+    buffer: AnyTypedArray,
+    root: number,
+    options?: CollectiveOptions,
+  ): PersistentOperation
+  allReduceInit(buffer: AnyTypedArray, options?: ReduceOptions): PersistentOperation
+  reduceScatterInit(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    options?: ReduceOptions,
+  ): PersistentOperation
+  allGatherInit(
+    output: AnyTypedArray,
+    input: AnyTypedArray,
+    options?: CollectiveOptions,
+  ): PersistentOperation
+  barrierInit(options?: CollectiveOptions): PersistentOperation
+}

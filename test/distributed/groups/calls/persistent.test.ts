@@ -1,0 +1,202 @@
+import { newGroup, premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { errorOf } from '../../support/outcome.ts'
+import { SteppedWorld } from '../../support/stepped-world.ts'
+
+/** Ranks that share memory, and ranks that do not: small and large buffers take other ways there. */
+const layouts = [{ hosts: [0, 0, 0] }, { hosts: [0, 1, 2] }, { hosts: [0, 0, 1] }]
+const lengths = [3, 1000, 40_000]
+
+describe('a prepared operation', () => {
+  it.each(layouts)('does what the call does, run after run: %j', async ({ hosts }) => {
+    await runWorld({ size: 3, hosts, seed: 4 }, async (group) => {
+      const { rank, size } = group
+      for (const length of lengths) {
+        for (const isPlaced of [true, false]) {
+          const make = (count: number): Float32Array =>
+            isPlaced ? group.alloc('float32', count) : new Float32Array(count)
+          const [whole, all, slice] = [make(length), make(size * length), make(length)]
+          const sum = group.allReduceInit(whole)
+          const scattered = group.reduceScatterInit(slice, all, { op: 'max' })
+          const gathered = group.allGatherInit(all, slice)
+          const spread = group.broadcastInit(whole, 1)
+          const met = group.barrierInit()
+          for (let run = 0; run < 4; run++) {
+            whole.fill(rank + run)
+            sum.start()
+            await sum.done()
+            expect(whole.every((value) => value === 3 + 3 * run)).toBe(true)
+            all.forEach((_, i) => (all[i] = rank + run * Math.floor(i / length)))
+            scattered.start()
+            await scattered.done()
+            expect(slice.every((value) => value === 2 + run * rank)).toBe(true)
+            gathered.start()
+            await gathered.done()
+            expect(all.every((value, i) => value === 2 + run * Math.floor(i / length))).toBe(true)
+            whole.fill(rank === 1 ? run : -1)
+            spread.start()
+            await spread.done()
+            expect(whole.every((value) => value === run)).toBe(true)
+            met.start()
+            await met.done()
+          }
+          for (const each of [sum, scattered, gathered, spread, met]) each.free()
+          if (isPlaced) for (const buffer of [whole, all, slice]) group.free(buffer)
+        }
+      }
+    })
+  })
+
+  it('fits with a call on another rank', async () => {
+    await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
+      const buffer = group.alloc('float64', 4000)
+      const sum = group.allReduceInit(buffer)
+      for (let run = 0; run < 6; run++) {
+        buffer.fill(run)
+        if ((run + group.rank) % 2 === 0) {
+          sum.start()
+          await sum.done()
+        } else await group.allReduce(buffer)
+        expect(buffer.every((value) => value === 2 * run)).toBe(true)
+      }
+    })
+  })
+
+  it('sends and receives again and again, beside other messages of the tag', async () => {
+    await runWorld({ size: 2, seed: 2 }, async (group) => {
+      const buffer = group.alloc('int32', 5000)
+      const tag = 7
+      if (group.rank === 0) {
+        const sent = group.sendInit(buffer, 1, { tag })
+        for (let run = 0; run < 5; run++) {
+          buffer.fill(run)
+          sent.start()
+          await sent.done()
+          await group.send(Int32Array.of(run), 1, { tag })
+        }
+      } else {
+        const received = group.recvInit(buffer, 0, { tag })
+        const one = new Int32Array(1)
+        for (let run = 0; run < 5; run++) {
+          received.start()
+          await received.done()
+          expect(buffer.every((value) => value === run)).toBe(true)
+          await group.recv(one, 0, { tag })
+          expect(one[0]).toBe(run)
+        }
+      }
+    })
+  })
+
+  it('multiplies its input anew in each run, and keeps it', async () => {
+    await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
+      const [input, output] = [group.alloc('float32', 8000), group.alloc('float32', 4000)]
+      const sum = group.reduceScatterInit(output, input, { op: premulSum(0.5) })
+      for (let run = 1; run <= 3; run++) {
+        input.fill(run)
+        sum.start()
+        await sum.done()
+        expect(output.every((value) => value === run)).toBe(true)
+        expect(input.every((value) => value === run)).toBe(true)
+      }
+    })
+  })
+
+  it('is started in the order of the calls, with others under way', async () => {
+    await runWorld({ size: 3, hosts: [0, 0, 0], seed: 9 }, async (group) => {
+      const buffers = Array.from({ length: 6 }, (_, i) => group.alloc('float32', 10 ** (i % 5)))
+      const prepared = buffers.map((buffer) => group.allReduceInit(buffer))
+      for (let run = 0; run < 3; run++) {
+        for (const buffer of buffers) buffer.fill(run + group.rank)
+        for (const each of prepared) each.start()
+        const called = group.allReduce(new Float32Array(20_000))
+        for (const each of prepared.toReversed()) await each.done()
+        await called
+        for (const buffer of buffers) expect(buffer[0]).toBe(3 * run + 3)
+      }
+    })
+  })
+
+  it('refuses a start while it is under way or freed, and to be freed under way', async () => {
+    const world = new SteppedWorld(2)
+    const [a, b] = world.groups
+    const [first, second] = [a!, b!].map((group) => group.allReduceInit(group.alloc('int32', 4)))
+    first!.start()
+    expect(first!.isCompleted()).toBe(false)
+    expect(() => {
+      first!.start()
+    }).toThrow('the prepared allReduce')
+    expect(() => {
+      first!.free()
+    }).toThrow('under way')
+    second!.start()
+    await world.finish([first!.done(), second!.done()])
+    expect(first!.isCompleted()).toBe(true)
+    await first!.done()
+    first!.free()
+    first!.free()
+    expect(() => {
+      first!.start()
+    }).toThrow('free()')
+  })
+
+  it('fails where the calls differ, says where, and is refused afterwards', async () => {
+    await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
+      const buffer = group.alloc('float32', 10 + group.rank)
+      const sum = group.allReduceInit(buffer, { label: 'weights' })
+      sum.start()
+      const error = await errorOf(() => sum.done())
+      expect(error).toMatchObject({ code: 'ERR_TSR_MISMATCH' })
+      expect(error?.message).toContain('weights: ')
+      await sum.done()
+      sum.start()
+      expect((await errorOf(() => sum.done()))?.code).toMatch(/MISMATCH|GROUP_FAILED|PEER_FAILED/)
+      sum.free()
+    })
+  })
+
+  it('throws at the next start what nobody has waited for', async () => {
+    await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
+      const sum = group.allReduceInit(group.alloc('float32', 10 + group.rank))
+      sum.start()
+      while (!sum.isCompleted()) await new Promise((resolve) => setImmediate(resolve))
+      expect(() => {
+        sum.start()
+      }).toThrow('ERR_TSR_MISMATCH')
+    })
+  })
+
+  it('ends by its signal and its time-out', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const groups: ProcessGroup[] = []
+      for (let i = 0; i < 2; i++) groups.push(await newGroup([0, 1], { parent: world }))
+      if (world.rank === 1) return
+      const controller = new AbortController()
+      const aborted = groups[0]!.barrierInit({ signal: controller.signal })
+      aborted.start()
+      controller.abort()
+      const late = groups[1]!.barrierInit({ timeout: 20 })
+      late.start()
+      const codes = [await errorOf(() => aborted.done()), await errorOf(() => late.done())]
+      expect(codes.map((error) => error?.code)).toEqual([
+        'ERR_TSR_OPERATION_ABORTED',
+        'ERR_TSR_OPERATION_TIMEOUT',
+      ])
+    })
+  })
+
+  it('is no message to oneself, and ends with its group', async () => {
+    await runWorld({ size: 2 }, async (world) => {
+      const buffer = new Float32Array(1)
+      expect(() => world.sendInit(buffer, world.rank)).toThrow('another rank')
+      const group = await newGroup([0, 1], { parent: world })
+      const sum = group.allReduceInit(buffer)
+      sum.start()
+      await group.destroy()
+      expect(sum.isCompleted()).toBe(true)
+      expect(() => {
+        sum.start()
+      }).toThrow('ERR_TSR_GROUP_DESTROYED')
+      expect(() => group.allReduceInit(buffer)).toThrow('ERR_TSR_GROUP_DESTROYED')
+    })
+  })
+})
