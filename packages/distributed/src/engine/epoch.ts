@@ -26,8 +26,8 @@ export interface Epochs {
   over: number
   /** Steps that the operations before have taken, the same on all ranks; modulo 2^32. */
   steps: number
-  /** The operation of the epoch before, when it may have ended without comparing all ranks' calls. */
-  unchecked: RunningOperation | undefined
+  /** What ran in the epoch before, when it may have ended without comparing all ranks' calls. */
+  unchecked: SlotHeader | undefined
 }
 
 /** What runs in an epoch. */
@@ -61,6 +61,11 @@ export abstract class EpochRun implements Resumable, Waited {
     this.epoch = epochs.given = (epochs.given + 1) | 0
     this.#waiting = waiting
     this.#header = { sequence: running.operation.sequence, fingerprint: running.fingerprint }
+  }
+
+  /** What this rank says about the operation. */
+  protected get header(): SlotHeader {
+    return this.#header
   }
 
   restart(): void {
@@ -161,13 +166,13 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   /** Finds ranks that run something else: all have begun the epoch before, and none has ended this. */
-  #compare(before: RunningOperation): void {
+  #compare(before: SlotHeader): void {
     const { slots, rank, onMismatch } = this.context
-    const { group, operation } = before
+    const { group } = this.running
     for (const peer of group.ranks) {
       if (peer === rank) continue
       const { sequence, fingerprint } = slots.headerOf(peer, group.id, this.#before)
-      const isSame = sequence === operation.sequence
+      const isSame = sequence === before.sequence
       if (isSame && !sameFingerprint(fingerprint, before.fingerprint)) {
         onMismatch(peer, group.id, sequence, fingerprint)
         return

@@ -47,7 +47,8 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     const { take, bytes } = this.#plan
     const { operation } = this.running
     take?.(this, operation, bytes)
-    if (rooted.has(operation.name)) this.epochs.unchecked = this.running
+    // a copy: a prepared operation may be at another position by then
+    if (rooted.has(operation.name)) this.epochs.unchecked = { ...this.header }
     return true
   }
 }

@@ -154,6 +154,25 @@ describe('a prepared operation', () => {
     })
   })
 
+  it('is compared with what other ranks ran in its place, once the next begins', async () => {
+    const errors = await runWorld({ size: 3, hosts: [0, 0, 0] }, async (group) => {
+      const buffer = group.alloc('float32', 4)
+      const spread = group.broadcastInit(buffer, 0)
+      for (let run = 0; run < 3; run++) {
+        // neither the root nor rank 1 reads what rank 2 publishes
+        if (run === 1 && group.rank === 2) {
+          await group.reduce(buffer, 0)
+          continue
+        }
+        spread.start()
+        const error = await errorOf(() => spread.done())
+        if (error !== undefined) return error.code
+      }
+      return (await errorOf(() => group.barrier()))?.code
+    })
+    expect(errors).toContain('ERR_TSR_MISMATCH')
+  })
+
   it('throws at the next start what nobody has waited for', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const sum = group.allReduceInit(group.alloc('float32', 10 + group.rank))
