@@ -42,21 +42,41 @@ export function countingGroup(group, traffic) {
     get(target, key) {
       const value = Reflect.get(target, key, target)
       if (typeof value !== 'function') return value
+      const call = /** @type {(...args: unknown[]) => unknown} */ (value)
+      if (target.size === 1 || typeof key !== 'string') return call.bind(target)
       return (/** @type {unknown[]} */ ...args) => {
-        if (target.size > 1 && typeof key === 'string') {
-          const sizes = args.filter(ArrayBuffer.isView).map(({ byteLength }) => byteLength)
-          if (COLLECTIVE.test(key)) {
+        const sizes = args.filter(ArrayBuffer.isView).map(({ byteLength }) => byteLength)
+        const name = key.replace(/Init$/, '')
+        const count = () => {
+          if (COLLECTIVE.test(name)) {
             traffic.collectives++
             traffic.bytes += Math.max(...sizes)
-          } else if (MESSAGE.test(key)) {
+          } else if (MESSAGE.test(name)) {
             traffic.messages++
             traffic.sent += Math.max(...sizes)
           }
         }
-        return /** @type {(...args: unknown[]) => unknown} */ (value).apply(target, args)
+        const result = call.apply(target, args)
+        if (name === key) count()
+        else countStarts(/** @type {{ start(): void }} */ (result), count)
+        return result
       }
     },
   })
+}
+
+/**
+ * Counts the runs of a prepared operation.
+ *
+ * @param {{ start(): void }} prepared
+ * @param {() => void} count
+ */
+function countStarts(prepared, count) {
+  const start = prepared.start.bind(prepared)
+  prepared.start = () => {
+    count()
+    start()
+  }
 }
 
 /**
