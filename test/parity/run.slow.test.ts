@@ -49,7 +49,7 @@ it('holds every layout of every model against a single process', async () => {
 })
 
 it('holds every layout that trainer() puts together against a single process', async () => {
-  const rows = await parity('--through', 'trainer', '--steps', '1')
+  const rows = await parity('--through', 'trainer', '--steps', '2')
   expect(rows.length).toBeGreaterThan(configurations.length)
   expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
   expect(rows.filter(({ covered }) => !covered)).toEqual([])

@@ -4,7 +4,7 @@ import { measureAll } from '../collectives/rounds.mjs'
 import { nameOf, tsrunSystems } from '../collectives/systems.mjs'
 import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
 import { formatRecords, median, parseSize, printRows, significant } from '../figures.mjs'
-import { compile, runProgram, withFolder } from '../programs.mjs'
+import { compile, RunError, runProgram, withFolder } from '../programs.mjs'
 
 const source = new URL('./limits.c', import.meta.url)
 /** Seconds that each rate is measured for in a round. */
@@ -66,6 +66,7 @@ export const limits = {
  * @param {readonly ('worker' | 'inline')[]} options.engines
  * @param {number} options.runs
  * @returns {Promise<Record<string, string | number>[] | undefined>} undefined where there is no C compiler
+ * @throws ERR_BENCH_RUN
  */
 export async function measureLimits({ ranks, ops, sizes, engines, runs }) {
   const rates = await measureRates(ranks, Math.max(...sizes), runs)
@@ -76,7 +77,7 @@ export async function measureLimits({ ranks, ops, sizes, engines, runs }) {
     ranks,
     runs,
   })
-  if (failures > 0) return undefined
+  if (failures > 0) throw new RunError('no limits, because not every system could be measured')
   return rows.map((row) => {
     const { added, copied } = traffic[row.op](ranks)
     const seconds = ranks * row.bytes * (added / rates.add + copied / rates.copy)

@@ -35,7 +35,7 @@ const measurements = {
   limits: {
     title: 'Limits',
     about:
-      'What the bandwidth of the memory allows: `limitUs` is the time in which the ranks could move what the operation reads and writes, if they did nothing but copy and add as fast as as many C programs do together (`copyGBs`, `addGBs`). `share` is that as a share of the measured time.',
+      'What the bandwidth of the memory allows: `limitUs` is the time in which the ranks could move what the operation reads and writes, if they did nothing but copy and add, at the rate of the same number of C programs running together (`copyGBs`, `addGBs`). `share` is that as a share of the measured time.',
     measure: async () =>
       (await measureLimits({
         ranks: 4,

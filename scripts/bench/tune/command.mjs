@@ -48,12 +48,12 @@ export const tune = {
   },
   run: async (values) => {
     const { ops, sizes, ranks, runs, engine, ...options } = readOptions(values)
-    const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks)))
     /** @type {Map<string, import('./tuning-table.mjs').Timing & { all: number[] }>} */
     const timings = new Map()
     for (let round = 1; round <= runs; round++) {
       for (const transport of options.transports) {
         console.error(`round ${round} of ${runs}: ${transport} ${engine}, ${ranks} ranks`)
+        const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks, transport)))
         const text = await runRanks(`${transport} ${engine}`, (output) =>
           tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
         )
@@ -105,10 +105,13 @@ function readOptions(values) {
  * @param {Tuned} op
  * @param {number} bytes
  * @param {number} ranks
+ * @param {string} transport
  */
-function stepOf(op, bytes, ranks) {
+function stepOf(op, bytes, ranks, transport) {
   const isTried = (/** @type {string} */ name) =>
-    !notTuned.has(name) && (name !== 'linear' || op !== 'allReduce' || bytes <= LARGEST_LINEAR)
+    !notTuned.has(name) &&
+    (name !== 'window' || transport === 'shared-memory') &&
+    (name !== 'linear' || op !== 'allReduce' || bytes <= LARGEST_LINEAR)
   const algorithms = algorithmsOf(op).filter(isTried)
   const [warmUps, repeats] = repetitions(bytes)
   return [op, countFor(op, bytes, ranks), warmUps, repeats, algorithms.join(',')].join(':')

@@ -35,7 +35,7 @@ import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 /** Chooses what runs between the hosts of a hierarchical collective. */
 const betweenHosts: Between = (name, bytes, tuning) => {
   const facts = { bytes, layout: 'apart' } as const
-  const chosen = chooseAlgorithm(name, facts, tuning)
+  const chosen = chooseMessages(name, facts, tuning)
   // A table that chooses `hierarchical` for groups without shared memory would never end.
   const algorithm = chosen === 'hierarchical' ? chooseAlgorithm(name, facts) : chosen
   return algorithms[name][algorithm]!
@@ -102,6 +102,16 @@ export function chooseAlgorithm(
   return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
+/** As `chooseAlgorithm`, where there is no window. */
+function chooseMessages(
+  operation: OperationName,
+  situation: Situation,
+  tuning: TuningTable,
+): AlgorithmName {
+  const chosen = chooseAlgorithm(operation, situation, tuning)
+  return chosen === 'window' ? chooseAlgorithm(operation, situation, withoutWindows) : chosen
+}
+
 /** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
   const byMessages = Object.keys(algorithms[operation]) as AlgorithmName[]
@@ -119,13 +129,7 @@ export function resolveAlgorithm(
   if (deterministic) return { ...operation, algorithm: 'ordered' }
   if (algorithm !== 'auto' && algorithms[name][algorithm] !== undefined) return operation
   const bytes = count * dtypes[dtype].bytes * (sliced.has(name) ? size : 1)
-  const chosen = chooseAlgorithm(name, { bytes, layout }, tuning)
-  return { ...operation, algorithm: chosen === 'window' ? windowlessOf(name, bytes) : chosen }
-}
-
-function windowlessOf(name: OperationName, bytes: number): AlgorithmName {
-  const thresholds = withoutWindows[name] ?? builtInTuning.sockets[name]
-  return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
+  return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
 }
 
 /** The algorithm that an operation names. A group of one copies only. */

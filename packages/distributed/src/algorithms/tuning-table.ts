@@ -69,10 +69,14 @@ export const builtInTuning: TuningTable = {
 
 const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
 
-/** In the place of `window` where a group has none. */
-export const withoutWindows: Readonly<Partial<Record<OperationName, Thresholds>>> = {
-  allReduce: sharedAllReduce,
-  allReduceCoalesced: sharedAllReduce,
-  reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
-  allGather: choose('bruck', 16 * KIB, 'direct'),
+/** The built-in table for groups that have no windows. */
+export const withoutWindows: TuningTable = {
+  ...builtInTuning,
+  sharedMemory: {
+    ...builtInTuning.sharedMemory,
+    allReduce: sharedAllReduce,
+    allReduceCoalesced: sharedAllReduce,
+    reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
+    allGather: choose('bruck', 16 * KIB, 'direct'),
+  },
 }

@@ -47,6 +47,10 @@ const FINISHED = { done: true, value: undefined } as const
  */
 export abstract class EpochRun implements Resumable, Waited {
   readonly running: RunningOperation
+  /** Rank in the group. */
+  readonly rank: number
+  readonly size: number
+  readonly kernels: Kernels
   protected readonly context: SharedContext
   protected readonly epochs: Epochs
   protected epoch: number
@@ -56,6 +60,9 @@ export abstract class EpochRun implements Resumable, Waited {
 
   constructor({ context, running, epochs, waiting }: EpochOf) {
     this.running = running
+    this.rank = running.group.rank
+    this.size = running.group.ranks.length
+    this.kernels = context.kernels
     this.context = context
     this.epochs = epochs
     this.epoch = epochs.given = (epochs.given + 1) | 0
@@ -153,13 +160,12 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   #publish(): void {
-    const { kernels } = this.context
     const { name, reduction, dtype, input, factor } = this.running.operation
     if (this.epochs.unchecked !== undefined) this.#compare(this.epochs.unchecked)
     this.epochs.unchecked = undefined
     if (this.running.started === 0) this.running.started = monotonicNow()
     if (reduction === 'premulSum' && reducing.has(name)) {
-      kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
+      this.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
     }
     this.publish(this.#header)
     this.#isPublished = true

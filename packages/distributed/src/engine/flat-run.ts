@@ -1,24 +1,17 @@
 import { ALL, NOBODY, planOf, type FlatEpoch, type FlatPlan } from '../algorithms/flat.ts'
-import type { Kernels } from '../kernels/kernels.ts'
 import { rooted } from '../operation.ts'
 import type { SlotHeader } from '../transports/shared-slots.ts'
 import { EpochRun, type EpochOf } from './epoch.ts'
 
 /** A small collective, on copies in slots. A slot is written again two epochs later. */
 export class FlatRun extends EpochRun implements FlatEpoch {
-  readonly rank: number
-  readonly size: number
-  readonly kernels: Kernels
   readonly slotOf: (rank: number) => number
   readonly #plan: FlatPlan
 
   constructor(of: EpochOf) {
     super(of)
     const { operation, group } = of.running
-    const { slots, kernels } = of.context
-    this.rank = group.rank
-    this.size = group.ranks.length
-    this.kernels = kernels
+    const { slots } = of.context
     this.#plan = planOf(operation, this.rank, this.size)
     this.slotOf = (member) => slots.slotOf(group.ranks[member]!, group.id, this.epoch)
   }

@@ -1,27 +1,15 @@
 import { ALL, findWindowCollective, type Window, type WindowSteps } from '../algorithms/window.ts'
 import { dtypes } from '../dtype.ts'
-import type { Kernels } from '../kernels/kernels.ts'
 import type { SlotHeader } from '../transports/shared-slots.ts'
-import { EpochRun, type EpochOf } from './epoch.ts'
+import { EpochRun } from './epoch.ts'
 
 /** A large collective, on the ranks' own buffers. They stay exposed until all have read them. */
 export class WindowRun extends EpochRun implements Window {
-  readonly rank: number
-  readonly size: number
-  readonly kernels: Kernels
   #steps: WindowSteps | undefined
   /** What it waits for: world rank, or ALL, and the count of its steps. At first, the epoch. */
   #awaited = ALL
   #count: number | undefined
   #done = 0
-
-  constructor(of: EpochOf) {
-    super(of)
-    const { group } = of.running
-    this.rank = group.rank
-    this.size = group.ranks.length
-    this.kernels = of.context.kernels
-  }
 
   scratch(bytes: number): number {
     return this.running.scratch(bytes)

@@ -131,14 +131,13 @@ function reportClosed(): void {
 }
 
 function runBlocking(engine: Engine, transport: BlockingTransport): void {
-  const sleep = (milliseconds: number): void => {
+  const driven = new DrivenEngine(engine, transport, (milliseconds) => {
     Atomics.store(shared.control, control.parked, 1)
     const hasCommand =
       Atomics.load(shared.control, control.written) !== shared.control[control.read]
     if (!hasCommand && stopRequested() === 0) transport.sleep(milliseconds)
     Atomics.store(shared.control, control.parked, 0)
-  }
-  const driven = new DrivenEngine(engine, transport, sleep)
+  })
   driven.runUntil(() => {
     takeCommands(engine)
     return stopRequested() !== 0

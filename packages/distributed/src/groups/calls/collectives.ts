@@ -260,13 +260,11 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   barrier(options?: CollectiveOptions): FollowedWork<void> {
-    const algorithm = checkAlgorithm('barrier', options)
-    return this.#starter.start({ ...noBuffers, name: 'barrier', algorithm, options })
+    return this.#starter.start(barrierCall(options))
   }
 
   barrierInit(options?: CollectiveOptions): PersistentOperation {
-    const algorithm = checkAlgorithm('barrier', options)
-    return this.#starter.prepare({ ...noBuffers, name: 'barrier', algorithm, options })
+    return this.#starter.prepare(barrierCall(options))
   }
 
   monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
@@ -329,6 +327,11 @@ function isList(value: readonly Buffer[]): boolean {
 
 function named<B extends Buffer | null>(name: string, buffer: B): { name: string; buffer: B } {
   return { name, buffer }
+}
+
+function barrierCall(options: CollectiveOptions | undefined): Call {
+  const name = 'barrier'
+  return { ...noBuffers, name, algorithm: checkAlgorithm(name, options), options }
 }
 
 function reductionCall(

@@ -7,6 +7,7 @@ import type { Ticket } from '../../ticket.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+import { addLabel, isHeld } from './work.ts'
 
 /** An operation whose position changes with every start. */
 export type Restartable = {
@@ -34,7 +35,9 @@ export class PreparedOperation implements PersistentOperation {
   #ticket: Ticket | undefined
   #isUnderWay = false
   #isFreed = false
-  #error: TsrError | undefined
+  /** Whether the staging belongs to libmpi for good. */
+  #isHeld = false
+  #error: Error | undefined
   #ended: Promise<void> | undefined
   #resolve: (() => void) | undefined
   readonly #onAbort = (): void => {
@@ -98,7 +101,7 @@ export class PreparedOperation implements PersistentOperation {
     if (!this.isCompleted()) throw this.#refusal('one that is under way', 'one that has ended')
     this.#isFreed = true
     this.call.options?.signal?.removeEventListener('abort', this.#onAbort)
-    this.#staged.free()
+    if (!this.#isHeld) this.#staged.free()
   }
 
   #settle(): void {
@@ -109,9 +112,14 @@ export class PreparedOperation implements PersistentOperation {
     this.#owner.onEnd(this)
     recordSpan(this.#owner.runner.journal.spans, this.operation, this.#owner, ticket)
     const { error } = ticket
-    if (error === undefined) this.#staged.copyBack(name)
-    else if (options?.label !== undefined) error.message = `${options.label}: ${error.message}`
+    addLabel(error, options)
+    this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)
     this.#error = error
+    try {
+      if (error === undefined) this.#staged.copyBack(name)
+    } catch (thrown) {
+      this.#error = thrown as Error
+    }
     this.#resolve?.()
     this.#ended = this.#resolve = undefined
   }

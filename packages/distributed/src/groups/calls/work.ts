@@ -3,7 +3,7 @@ import { recordSpan } from '../../diagnosis/journal.ts'
 import { isCollective, type Operation } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
-import type { Work } from '../../process-group.ts'
+import type { CallOptions, Work } from '../../process-group.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
@@ -132,9 +132,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   #finish(error: TsrError | undefined): T {
     const { name, options, onDone, onEnd, resultOf } = this.#call
     if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
-    if (error !== undefined && options?.label !== undefined) {
-      error.message = `${options.label}: ${error.message}`
-    }
+    addLabel(error, options)
     try {
       if (error === undefined) {
         this.#staged.copyBack(name)
@@ -142,17 +140,26 @@ export class OperationWork<T> implements FollowedWork<T> {
       }
       return resultOf?.(this.#staged.table ?? NO_TABLE) as T
     } finally {
-      if (error === undefined || !this.#isHeld()) {
+      if (!isHeld(this.#owner.runner, this.#operation, this.#ticket)) {
         this.#staged.free()
         onEnd?.()
       }
     }
   }
+}
 
-  /** Whether libmpi may still read and write the buffers of an operation that has failed. */
-  #isHeld(): boolean {
-    const { timing } = this.#ticket
-    const wasStarted = timing === undefined || timing.started < timing.completed
-    return this.#owner.runner.transport === 'mpi' && isCollective(this.#operation) && wasStarted
-  }
+/** An error of an operation begins with the label of the call. */
+export function addLabel(error: TsrError | undefined, options: CallOptions | undefined): void {
+  if (error === undefined || options?.label === undefined) return
+  error.message = `${options.label}: ${error.message}`
+}
+
+/** Whether the operation has failed, and libmpi may still read and write its buffers. */
+export function isHeld(
+  { transport }: Pick<Runner, 'transport'>,
+  operation: Operation,
+  { error, timing }: Ticket,
+): boolean {
+  if (error === undefined || transport !== 'mpi' || !isCollective(operation)) return false
+  return timing === undefined || timing.started < timing.completed
 }

@@ -11,8 +11,10 @@ const EXPOSING_GROUPS = 31
 const HEADER = 4096
 const LINE = 16
 const GROUP_WORDS = 2 * LINE
-/** Words of a group: its last epoch, then the headers of the two last epochs, then, apart, its steps and what it
- * withdrew. */
+/**
+ * Words of a group: its last epoch and the headers of the two last ones, and on another cache line its
+ * steps and what it withdrew.
+ */
 const EPOCH = 0
 const SLOT_HEADERS = 1
 /** Sequence, fingerprint, and where the exposed buffer is. */
