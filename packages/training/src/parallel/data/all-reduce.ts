@@ -1,4 +1,6 @@
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import type { Parameter } from '../../model/parameter.ts'
+import type { GradientPlace } from '../../model/recording.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
@@ -86,6 +88,10 @@ export class AllReduceExchange extends GradientExchange {
       if (work.isCompleted()) free()
       else void work.done().then(free, free)
     }
+  }
+
+  override placeOf(parameter: Parameter): GradientPlace | undefined {
+    return super.placeOf(parameter)
   }
 
   protected override memoryOf(index: number): Float32Array {

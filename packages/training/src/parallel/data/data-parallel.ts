@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener } from '../../model/recording.ts'
+import type { GradientListener, GradientMemory } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { Replicated } from '../gradients/averaging.ts'
@@ -33,7 +33,8 @@ import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 export interface DataParallel<M extends Replicated = Replicated> {
   readonly module: M
   /**
-   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full.
+   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. Its
+   * `memory` lets a pass write them into the buckets itself.
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
    *   parameter, and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
@@ -55,6 +56,11 @@ export interface DataParallel<M extends Replicated = Replicated> {
    *   failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Tensor>>
+  /**
+   * As `gradients`, without a copy: arrays in the memory of the buckets, for an optimizer that updates
+   * the parameters before the next backward pass begins, which overwrites them.
+   */
+  gradientViews(tokens?: number): Promise<Map<string, Float32Array>>
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
    * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
@@ -90,7 +96,7 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * const loss = recordLoss(crossEntropy, outputs.value, labels)
  * const dy = loss.backward(one, () => undefined)!
  * outputs.backward(dy, replica.onGradient)
- * optimizer.step(model.parameters, await replica.gradients())
+ * optimizer.step(model.parameters, await replica.gradientViews())
  *
  * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */
@@ -114,7 +120,7 @@ export async function dataParallel<M extends Replicated>(
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
-    gradients: (tokens, loss) => replica.average(tokens, loss),
+    gradients: (tokens, loss) => replica.gradientViews(tokens, loss),
     get totals() {
       return replica.totals
     },
@@ -172,10 +178,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#options = options
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
-    this.onGradient = (parameter, gradient) => {
+    const take = (parameter: Parameter, gradient: Tensor): void => {
       try {
-        this.#lifetime.checkAwaited('a backward pass')
-        if (this.synchronizes) this.#joined?.loop.announce(true)
+        this.#checkPass()
         this.#exchange.add(parameter, gradient, this.synchronizes)
       } catch (error) {
         throw this.#lifetime.fail(error)
@@ -183,6 +188,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
         gradient.dispose()
       }
     }
+    this.onGradient = Object.assign(take, { memory: this.#memory() })
   }
 
   get traffic(): Traffic {
@@ -194,8 +200,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
   }
 
-  /** As `gradients`, but in the memory of the buckets: valid until the next backward pass. */
-  async average(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+  async gradientViews(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
     const taken = await this.#take(tokens, loss)
     return new Map([...taken].map(([name, { values }]) => [name, values]))
   }
@@ -231,6 +236,34 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.module.averageBy?.(undefined)
     this.#exchange.dispose()
     markReplicated(this.module.parameters, false)
+  }
+
+  /** The buckets, for passes that can write to them. */
+  #memory(): GradientMemory {
+    const guarded = <T>(use: () => T): T => {
+      try {
+        return use()
+      } catch (error) {
+        throw this.#lifetime.fail(error)
+      }
+    }
+    return {
+      placeOf: (parameter) =>
+        guarded(() => {
+          this.#checkPass()
+          return this.#exchange.placeOf(parameter)
+        }),
+      written: (parameter) => {
+        guarded(() => {
+          this.#exchange.written(parameter, this.synchronizes)
+        })
+      },
+    }
+  }
+
+  #checkPass(): void {
+    this.#lifetime.checkAwaited('a backward pass')
+    if (this.synchronizes) this.#joined?.loop.announce(true)
   }
 
   /** Takes part in the steps of ranks that still have data, until no rank has any. */

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientPlace } from '../../model/recording.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
 /** What a step sends. */
@@ -24,6 +25,8 @@ interface Arrivals {
 interface Place {
   readonly arrivals: Arrivals
   readonly slot: Slot
+  /** The part of the bucket's memory, from `placeOf`. */
+  values: Float32Array | undefined
 }
 
 /**
@@ -47,7 +50,7 @@ export abstract class GradientExchange {
     }))
     for (const arrivals of this.#arrivals) {
       for (const slot of arrivals.bucket.slots) {
-        this.#places.set(slot.parameter.name, { arrivals, slot })
+        this.#places.set(slot.parameter.name, { arrivals, slot, values: undefined })
       }
     }
   }
@@ -96,11 +99,27 @@ export abstract class GradientExchange {
     const target = this.memoryOf(index).subarray(offset, offset + length)
     if (present.has(name)) addTo(target, gradient)
     else copyAtOnce(gradient, target)
-    present.add(name)
-    if (!isLast) return
-    complete.add(name)
-    this.order.push(name)
-    this.#startComplete()
+    this.#arrive(name, place, isLast)
+  }
+
+  /**
+   * Where a backward pass may write or add a gradient itself, in place of `add`. To be called by
+   * exchanges whose buckets keep their memory.
+   *
+   * @returns undefined for parameters that `add` passes over or refuses
+   */
+  protected placeOf({ name }: Parameter): GradientPlace | undefined {
+    const place = this.#places.get(name)
+    if (place === undefined || place.arrivals.complete.has(name)) return undefined
+    const { offset, length } = place.slot
+    const { index, present } = place.arrivals
+    place.values ??= this.memoryOf(index).subarray(offset, offset + length)
+    return { values: place.values, adds: present.has(name) }
+  }
+
+  /** As `add`, after a gradient was written to its place. */
+  written({ name }: Parameter, isLast: boolean): void {
+    this.#arrive(name, this.#places.get(name)!, isLast)
   }
 
   /** Starts the buckets before `end` that have not started, with zeros for missing gradients. */
@@ -131,6 +150,14 @@ export abstract class GradientExchange {
     }
     this.#started = 0
     this.order = []
+  }
+
+  #arrive(name: string, { arrivals: { present, complete } }: Place, isLast: boolean): void {
+    present.add(name)
+    if (!isLast) return
+    complete.add(name)
+    this.order.push(name)
+    this.#startComplete()
   }
 
   #startComplete(): void {
