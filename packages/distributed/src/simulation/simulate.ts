@@ -261,7 +261,7 @@ class SimulatedWorld implements Surroundings {
 
 function symmetryOf(cluster: Cluster, call: Call, algorithm: AlgorithmName): Symmetry | undefined {
   const { ranks, ranksPerHost } = cluster
-  const between = betweenHosts(cluster, call, algorithm)
+  const between = betweenHosts(call, algorithm)
   const found = symmetries[call.name]?.[between]
   const corners = between === algorithm ? ranks : ranks / ranksPerHost
   const isHypercube = Number.isInteger(Math.log2(corners))
@@ -269,13 +269,9 @@ function symmetryOf(cluster: Cluster, call: Call, algorithm: AlgorithmName): Sym
 }
 
 /** What runs between hosts: the algorithm itself, or what a hierarchical all-reduce chooses. */
-function betweenHosts(
-  { ranksPerHost }: Cluster,
-  { name, bytes }: Call,
-  algorithm: AlgorithmName,
-): AlgorithmName {
+function betweenHosts({ name, bytes }: Call, algorithm: AlgorithmName): AlgorithmName {
   const isHierarchical = algorithm === 'hierarchical' && name === 'allReduce'
-  return isHierarchical ? chooseBetweenHosts(name, bytes / ranksPerHost) : algorithm
+  return isHierarchical ? chooseBetweenHosts(name, bytes) : algorithm
 }
 
 /** The same call with chunks that are all equal, or undefined where it would take much longer. */
@@ -285,7 +281,7 @@ function withEqualChunks(
   algorithm: AlgorithmName,
 ): Call | undefined {
   const { ranks, ranksPerHost } = cluster
-  const between = betweenHosts(cluster, { name, bytes }, algorithm)
+  const between = betweenHosts({ name, bytes }, algorithm)
   if (name !== 'allReduce' || algorithm === 'linear') return { name, bytes }
   if (between === 'halving-doubling' && bytes < GRAIN * ranks) return undefined
   const chunks = between !== 'recursive-doubling' ? ranks : between === algorithm ? 1 : ranksPerHost
