@@ -17,6 +17,7 @@ const root = fileURLToPath(new URL('../packages/', import.meta.url))
 const programs = {
   distributed: {
     kernels: 'src/kernels/kernels.ts',
+    simulation: 'src/simulation/simulate.ts',
     'store-thread': 'src/mpi/store-thread.ts',
     'worker-main': 'src/runners/worker-main.ts',
   },

@@ -8,6 +8,7 @@ import { memory } from './memory/command.mjs'
 import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
+import { scale } from './scale/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
 import { training } from './training/command.mjs'
@@ -17,6 +18,7 @@ import { tune } from './tune/command.mjs'
 const commands = {
   collectives,
   tune,
+  scale,
   report,
   'ping-pong': pingPong,
   kernels,

@@ -75,6 +75,13 @@ it('overlap gives the share of the communication that is hidden', async () => {
   ])
 })
 
+it('scale measures this machine, and puts what it predicts beside what it measures', async () => {
+  const what = ['--op', 'allReduce', '--size', '4KiB', '--check', '2']
+  const rows = (await rowsOf(['scale', ...what])) as { transport: string; ratio: number }[]
+  expect(new Set(rows.map(({ transport }) => transport))).toEqual(new Set(['shared-memory', 'tcp']))
+  for (const { ratio } of rows) expect(ratio).toBeGreaterThan(0)
+})
+
 it('memory gives growth, and what peers cost', async () => {
   const rows = await rowsOf(['memory', '--operations', '1000', '--peers', '2'])
   expect(rows).toMatchObject([

@@ -129,3 +129,22 @@ declare module '*/report/page.mjs' {
   export function updatePage(before: string, report: object): string
   export function pictureOf(op: string, machine: object): string
 }
+declare module '*/scale/links.mjs' {
+  export function parseLink(text: string): { latency: number; bytesPerSecond: number }
+}
+declare module '*/scale/machine.mjs' {
+  interface Times {
+    smallUs: number
+    gapUs: number
+    perByteUs: number
+    barrierUs: number
+  }
+  export function costsOf(measured: {
+    shared: Times
+    sockets: Times
+    callUs: number
+    waking: number
+    combinePerByte: number
+    copyPerByte: number
+  }): object
+}
