@@ -348,11 +348,16 @@ export interface ProcessGroup
   reportProgress(progress: { readonly step: number; readonly loss?: number }): void
 
   /**
-   * Records every operation of this rank, in any group, as a span of `recorder` once its end is
-   * seen: `collective`, `send` or `recv`, from the moment the engine took it up. For `waited`
-   * milliseconds its peers were not there yet; the rest is transfer. Undefined ends the recording.
+   * Records what this rank does, in any group, as spans of `recorder`. Every operation gives one once
+   * its end is noticed: `collective`, `send` or `recv`, from the moment the engine took it up. For
+   * `waited` milliseconds its peers were not there yet; the rest is transfer. Starting it is a `call`,
+   * and blocking until it has ended a `wait`. Training over these groups adds the copies of values into
+   * and out of buffers. Undefined ends the recording.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
+
+  /** The recorder of `recordSpans`, for whatever else this rank does. */
+  readonly spans: SpanRecorder | undefined
 
   /**
    * Writes this rank's flight recorder, the last operations of all its groups, to
