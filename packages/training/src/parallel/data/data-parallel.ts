@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
@@ -121,8 +122,10 @@ export async function dataParallel<M extends Replicated>(
     abandon: (error) => {
       replica.abandon(error)
     },
-    update: (optimizer, gradients) => {
-      optimizer.step(module.parameters, gradients)
+    update: (optimizer, gradients, recorder) => {
+      timeSpan(recorder, 'optimizer', {}, () => {
+        optimizer.step(module.parameters, gradients)
+      })
       return Promise.resolve()
     },
     get synchronizes() {

@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { Buffered } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -31,7 +32,12 @@ export interface Averaging {
   gradients(tokens?: number, loss?: number): Promise<ClippedGradients>
   /** Those of the last call of `gradients`. */
   readonly totals: StepTotals | undefined
-  update(optimizer: Optimizer, gradients: ClippedGradients): Promise<void>
+  /** @param recorder - of the step of the optimizer */
+  update(
+    optimizer: Optimizer,
+    gradients: ClippedGradients,
+    recorder: SpanRecorder | undefined,
+  ): Promise<void>
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
@@ -45,8 +45,10 @@ export async function sumStep(
   const totals = group!.alloc('float64', 3 + marks.length)
   try {
     totals.set([tokens, loss, abandoned, ...marks])
+    const start = monotonicNow()
     for (const axis of axes)
       await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
+    group!.spans?.record('wait', start, monotonicNow(), { name: 'totals' })
     const rank = group!.ranks[group!.rank]!
     if (totals[2] !== abandoned * ranks) {
       const reason = 'a step has failed on some ranks only'

@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
 import { buffersOf, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
@@ -108,7 +108,7 @@ export class Pipeline {
     this.#lastRank = plan.placement.at(-1)!
     this.isFirst = group.rank === plan.placement[0]
     this.isLast = group.rank === this.#lastRank
-    this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
+    this.recorder = recorder ?? group.spans ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
     this.#group = group
     this.#plan = plan
     this.#options = options
@@ -262,7 +262,9 @@ export class Pipeline {
       }
       return await this.#pass(() => Promise.resolve(nothing))
     }
-    const parts = cutBatch(batch, this.#plan.microbatches, this)
+    const parts = timeSpan(this.recorder, 'batch', {}, () =>
+      cutBatch(batch, this.#plan.microbatches, this),
+    )
     const plan: GradientPlan = {
       scale: isSum ? 1 : 1 / parts.size,
       place,

@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
@@ -163,8 +164,8 @@ export async function fullyShard<M extends Replicated>(
     abandon: (error) => {
       sharded.abandon(error)
     },
-    update: (optimizer, shares) =>
-      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>),
+    update: (optimizer, shares, recorder) =>
+      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>, recorder),
     get synchronizes() {
       return sharded.synchronizes
     },
@@ -297,9 +298,15 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     })
   }
 
-  async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
+  async step(
+    optimizer: Optimizer,
+    gradients: ReadonlyMap<string, Float32Array>,
+    recorder = this.#parts.groups.shard.spans,
+  ): Promise<void> {
     this.#lifetime.checkAwaited('step()')
-    optimizer.step(this.shards, gradients)
+    timeSpan(recorder, 'optimizer', {}, () => {
+      optimizer.step(this.shards, gradients)
+    })
     await this.#lifetime.alone('step()', () => this.#parts.values.publish())
     this.#parts.accounting.trim()
   }
