@@ -13,6 +13,7 @@ import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
 import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
+import { where } from './where/command.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
 const commands = {
@@ -29,6 +30,7 @@ const commands = {
   schedules,
   steps,
   training,
+  where,
   launcher,
 }
 

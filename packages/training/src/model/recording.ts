@@ -1,10 +1,13 @@
 import { tsrError } from '@tsrun/core'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
 export interface RecordOptions {
   /** Whether `backward` returns the gradient of the input. The first stage does not need it. */
   readonly needsInputGradient: boolean
+  /** Records the passes as spans `F` and `B`; of segments, each pass. */
+  readonly recorder?: SpanRecorder | undefined
 }
 
 /**

@@ -1,4 +1,6 @@
+import { monotonicNow } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientPlace } from '../../model/recording.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
@@ -53,7 +55,9 @@ export class AllReduceExchange extends GradientExchange {
   }
 
   async finished(): Promise<void> {
+    const start = monotonicNow()
     for (const { work } of this.#fillings) await work.done()
+    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
   }
 
   /**
@@ -64,15 +68,17 @@ export class AllReduceExchange extends GradientExchange {
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, TakenGradient> {
     const gradients = new Map<string, TakenGradient>()
-    for (const filling of this.#fillings) {
-      if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
-      for (const { parameter, offset, length } of filling.bucket.slots) {
-        if (without.has(parameter.name)) continue
-        const values = filling.gradients.subarray(offset, offset + length)
-        if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
-        gradients.set(parameter.name, { values, shape: parameter.shape })
+    timeSpan(this.spans, 'reduce', { name: 'averages', bytes: this.traffic.bytes }, () => {
+      for (const filling of this.#fillings) {
+        if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
+        if (factor !== 1) this.#group.convert(filling.gradients, filling.gradients, factor)
+        for (const { parameter, offset, length } of filling.bucket.slots) {
+          if (without.has(parameter.name)) continue
+          const values = filling.gradients.subarray(offset, offset + length)
+          gradients.set(parameter.name, { values, shape: parameter.shape })
+        }
       }
-    }
+    })
     this.clear()
     return gradients
   }
@@ -94,6 +100,10 @@ export class AllReduceExchange extends GradientExchange {
     return super.placeOf(parameter)
   }
 
+  protected override get spans(): SpanRecorder | undefined {
+    return this.#group.spans
+  }
+
   protected override memoryOf(index: number): Float32Array {
     return this.#fillings[index]!.gradients
   }
@@ -101,7 +111,11 @@ export class AllReduceExchange extends GradientExchange {
   protected override start(index: number): void {
     const { gradients, encoded, work } = this.#fillings[index]!
     // divided before they are summed, because the largest float16 is 65504
-    if (encoded !== undefined) this.#group.convert(encoded, gradients, 1 / this.#group.size)
+    if (encoded !== undefined) {
+      timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
+        this.#group.convert(encoded, gradients, 1 / this.#group.size)
+      })
+    }
     work.start()
   }
 }

@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, GradientMemory } from '../../model/recording.ts'
@@ -24,7 +25,13 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
-import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
+import {
+  checkUsed,
+  factorOf,
+  powerOfTwoNear,
+  sumStep,
+  type StepTotals,
+} from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
@@ -120,15 +127,20 @@ export async function dataParallel<M extends Replicated>(
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
-    gradients: (tokens, loss) => replica.gradientViews(tokens, loss),
+    get scale() {
+      return replica.scale
+    },
+    gradients: (tokens, loss) => replica.average(tokens, loss),
     get totals() {
       return replica.totals
     },
     abandon: (error) => {
       replica.abandon(error)
     },
-    update: (optimizer, gradients) => {
-      optimizer.step(module.parameters, gradients)
+    update: (optimizer, gradients, recorder) => {
+      timeSpan(recorder, 'optimizer', {}, () => {
+        optimizer.step(module.parameters, gradients)
+      })
       return Promise.resolve()
     },
     get synchronizes() {
@@ -153,6 +165,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly onGradient: GradientListener
   synchronizes = true
   totals: StepTotals | undefined
+  /** See `Averaging`. */
+  scale = 1
   /** The number of steps that have failed before a gradient was sent. */
   #abandoned = 0
   readonly #group: ProcessGroup
@@ -200,9 +214,13 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
   }
 
-  async gradientViews(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
-    const taken = await this.#take(tokens, loss)
-    return new Map([...taken].map(([name, { values }]) => [name, values]))
+  async gradientViews(tokens?: number): Promise<Map<string, Float32Array>> {
+    return viewsOf(await this.#take(tokens))
+  }
+
+  /** For a trainer that has applied `scale`. */
+  async average(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+    return viewsOf(await this.#take(tokens, loss, this.scale))
   }
 
   abandon(error: unknown): void {
@@ -277,16 +295,20 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     }
   }
 
-  async #take(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
+  async #take(tokens?: number, loss?: number, scale = 1): Promise<Map<string, TakenGradient>> {
     checkTokens(this.#options, tokens)
     return await this.#lifetime.alone('gradients()', async () => {
       checkUsed(this.#options, this.#exchange, this.#group)
       this.#joined?.loop.announce(true)
-      return await this.#finishStep(tokens, loss)
+      return await this.#finishStep(tokens, loss, scale)
     })
   }
 
-  async #finishStep(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
+  async #finishStep(
+    tokens?: number,
+    loss?: number,
+    scale = 1,
+  ): Promise<Map<string, TakenGradient>> {
     const exchange = this.#exchange
     const { order } = exchange
     exchange.startUntil()
@@ -301,7 +323,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.
     if (this.#joined === undefined) await this.#buffers.share(axes)
     const isByLive = this.#options.reduction === 'mean' && this.#joined?.divideBy === 'live'
-    const taken = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
+    const factor = factorOf(axes, isByLive ? live! : count)
+    const taken = exchange.take(factor / scale, unused)
+    this.scale = powerOfTwoNear(factor)
     this.#steps++
     if (this.#isReordered) return taken
     // other buckets take the place of these
@@ -327,4 +351,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     const buckets = planBuckets(parameters, this.#options)
     return new AllReduceExchange(this.#group, buckets, this.#options)
   }
+}
+
+function viewsOf(taken: ReadonlyMap<string, TakenGradient>): Map<string, Float32Array> {
+  return new Map([...taken].map(([name, { values }]) => [name, values]))
 }

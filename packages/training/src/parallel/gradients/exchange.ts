@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -55,6 +56,9 @@ export abstract class GradientExchange {
     }
   }
 
+  /** Where this rank records its spans. */
+  protected abstract get spans(): SpanRecorder | undefined
+
   /** The memory of a whole bucket. */
   protected abstract memoryOf(index: number): Float32Array
 
@@ -97,8 +101,16 @@ export abstract class GradientExchange {
     checkShape(name, shape, gradient)
     const { offset, length } = place.slot
     const target = this.memoryOf(index).subarray(offset, offset + length)
-    if (present.has(name)) addTo(target, gradient)
-    else copyAtOnce(gradient, target)
+    const facts = { name, bytes: target.byteLength }
+    if (present.has(name)) {
+      timeSpan(this.spans, 'reduce', facts, () => {
+        addTo(target, gradient)
+      })
+    } else {
+      timeSpan(this.spans, 'pack', facts, () => {
+        copyAtOnce(gradient, target)
+      })
+    }
     this.#arrive(name, place, isLast)
   }
 
