@@ -87,7 +87,7 @@ describe('where', () => {
   parts.push('wakeUp', 'reduce', 'unpack', 'update')
 
   it('takes the steps of every layout apart, nearly without a rest', async () => {
-    const few = ['--parts', 'steps', '--workloads', 'mlp-4x1024', '--repeats', '3']
+    const few = ['--parts', 'steps', '--workloads', 'mlp-16x128', '--repeats', '3']
     const rows = (await rowsOf(['where', ...few, '--backend', 'wasm'])) as Record<string, number>[]
     const layouts = ['single', 'dp2', 'zero1', 'zero2', 'zero3', 'tp2', 'pp2', 'dp2-pp2']
     expect(rows.map(({ layout }) => layout)).toEqual(layouts)
@@ -95,7 +95,7 @@ describe('where', () => {
       const named = parts.reduce((sum, part) => sum + row[`${part}Ms`]!, 0)
       const whole = named + row['unexplained']! * row['stepMs']!
       expect(whole / row['stepMs']!).toBeCloseTo(1, 1)
-      expect(row['unexplained']).toBeLessThan(0.1)
+      expect(row['unexplained']).toBeLessThan(0.2)
       for (const part of ['forward', 'backward', 'update']) {
         expect(row[`${part}Ms`]).toBeGreaterThan(0)
       }
