@@ -1,6 +1,7 @@
 // Step 4: the naive pipeline.
 //
 //   npx tsrun --nproc 4 examples/04-naive.ts
+//   npx tsrun --nproc 4 examples/04-naive.ts --overlap off    (messages move only while a rank waits)
 //
 // The manual split of step 2, now between processes: rank r has the r-th quarter of the layers.
 // Activations are sent to the next rank, gradients to the previous one. A batch is cut into
@@ -15,13 +16,12 @@
 // With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
 // than one. The only gain is that each has to hold only a quarter of the network.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { runLesson } from './lib/lesson.ts'
+import { joinLesson, runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
 
-const group = await initProcessGroup()
+const group = await joinLesson()
 
 await runLesson(group, 'naive', MICROBATCHES, async (stage) => {
   for (let m = 0; m < MICROBATCHES; m++) {

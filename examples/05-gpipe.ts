@@ -1,6 +1,7 @@
 // Step 5: GPipe (Huang et al., 2018).
 //
 //   npx tsrun --nproc 4 examples/05-gpipe.ts
+//   npx tsrun --nproc 4 examples/05-gpipe.ts --overlap off    (messages move only while a rank waits)
 //
 // A rank does not have to wait for the gradient of micro-batch 0 before it starts micro-batch 1. So all
 // forwards run first, then all backwards: while rank 1 has micro-batch 0, rank 0 already works on
@@ -14,13 +15,12 @@
 // With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { runLesson } from './lib/lesson.ts'
+import { joinLesson, runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
 
-const group = await initProcessGroup()
+const group = await joinLesson()
 
 await runLesson(group, 'gpipe', MICROBATCHES, async (stage) => {
   // Sends are not awaited here: a rank continues while its messages are sent. Between two ranks,

@@ -1,6 +1,7 @@
 // Step 6: one forward, one backward (PipeDream-Flush; Narayanan et al., 2021).
 //
 //   npx tsrun --nproc 4 examples/06-1f1b.ts
+//   npx tsrun --nproc 4 examples/06-1f1b.ts --overlap off    (messages move only while a rank waits)
 //
 // The last rank can run the backward of micro-batch 0 right after its forward, without waiting for the
 // others. So each rank warms up with one forward for every rank after it, then alternates one forward
@@ -14,13 +15,12 @@
 // It is idle for as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before the
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { runLesson } from './lib/lesson.ts'
+import { joinLesson, runLesson } from './lib/lesson.ts'
 
 const MICROBATCHES = 8
 
-const group = await initProcessGroup()
+const group = await joinLesson()
 const { rank, size } = group
 
 await runLesson(group, '1f1b', MICROBATCHES, async (stage) => {

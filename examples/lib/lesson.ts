@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline, SpanRecorder } from '@tsrun/telemetry'
 import {
   batches,
@@ -16,7 +16,7 @@ import {
   type ExampleBatch,
   type ScheduleName,
 } from '@tsrun/training'
-import { readFlags } from './flags.ts'
+import { choice, readFlags } from './flags.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { percent, printResult } from './output.ts'
 
@@ -31,6 +31,19 @@ const LAYERS = 16
 const learningRate = 0.005
 
 /**
+ * Joins the job. With `--overlap on` another thread of each rank moves messages while the rank
+ * computes (the worker engine), with `off` messages move only while the rank waits (the inline engine).
+ * The default is what tsrun chooses for this machine: `off` where ranks have no second core.
+ */
+export async function joinLesson(): Promise<ProcessGroup> {
+  const { overlap } = readFlags({ overlap: choice(overlaps, 'auto') })
+  return await initProcessGroup(engines[overlap])
+}
+
+const overlaps = ['auto', 'on', 'off'] as const
+const engines = { auto: {}, on: { engine: 'worker' }, off: { engine: 'inline' } } as const
+
+/**
  * Trains a network of 16 layers on some digits with `step`, shows how the ranks spent their time,
  * and compares the losses with those of a single process.
  */
@@ -40,7 +53,6 @@ export async function runLesson(
   microbatches: number,
   step: Step,
 ): Promise<void> {
-  readFlags({})
   await loadBackend()
   const { rank, size } = group
   const batchSize = microbatches * ROWS

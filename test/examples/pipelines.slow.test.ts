@@ -39,7 +39,13 @@ describe('the steps 4 to 6', () => {
     const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--steps', '5'], { cwd })
     expect(run.code).toBe(2)
     expect(run.stderr).toContain("Unknown option '--steps'")
-    expect(run.stderr).toContain('The script takes no flags')
+    expect(run.stderr).toContain('--overlap')
+  })
+
+  it.each(['on', 'off'])('run with overlap %s', async (overlap) => {
+    const [{ maxDifference, peaks }] = await example(2, '06-1f1b.ts', '--overlap', overlap)
+    expect(maxDifference).toBeLessThan(1e-5)
+    expect(peaks).toEqual([2, 1])
   })
 
   it('run in one process as well', async () => {
