@@ -6,6 +6,7 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 import { linearPasses } from './linear.ts'
+import { collectives } from './nccl.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
@@ -38,6 +39,7 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   updatesInPlace,
+  collectives,
 }
 
 function createFrom(

@@ -1,6 +1,7 @@
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
-import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
+import { HostExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
 
 /** A bucket in the arena. */
@@ -12,14 +13,14 @@ interface Filling {
   readonly work: PersistentOperation
 }
 
-/** An average in the memory of its bucket. */
+/** An average: in the memory of its bucket, or a tensor that the caller disposes. */
 export interface TakenGradient {
-  readonly values: Float32Array
+  readonly values: Float32Array | Tensor
   readonly shape: readonly number[]
 }
 
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
-export class AllReduceExchange extends GradientExchange {
+export class AllReduceExchange extends HostExchange {
   readonly #group: ProcessGroup
   readonly #options: GradientOptions
   readonly #fillings: readonly Filling[]

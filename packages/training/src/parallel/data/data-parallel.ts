@@ -4,6 +4,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
+import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
@@ -25,8 +26,10 @@ import {
   markReplicated,
 } from '../gradients/replicas.ts'
 import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
+import { deviceGroupOf, type DeviceGroup } from '../device-group.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
+import { DeviceExchange } from './device-exchange.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /** One replica of a model: see `dataParallel`. */
@@ -108,7 +111,8 @@ export async function dataParallel<M extends Replicated>(
   checkTrained(module, parameters)
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
-  const replica = new Replica(module, group, parameters, { frozen, ...checked })
+  const devices = await deviceGroupOf(group)
+  const replica = new Replica(module, group, parameters, { frozen, ...checked }, devices)
   module.averageBy?.({
     onGradient: replica.onGradient,
     reduction: checked.reduction,
@@ -153,8 +157,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly #trained: readonly Parameter[]
   readonly #buffers: SharedBuffers
   readonly #options: GradientOptions
+  readonly #devices: DeviceGroup | undefined
   readonly #lifetime: Lifetime
-  #exchange: AllReduceExchange
+  #exchange: AllReduceExchange | DeviceExchange
   #isReordered = false
   #steps = 0
   #joined: Joined | undefined
@@ -164,12 +169,14 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     group: ProcessGroup,
     { trained, buffers }: ModelParameters,
     options: GradientOptions,
+    devices: DeviceGroup | undefined,
   ) {
     this.module = module
     this.#group = group
     this.#trained = trained
     this.#buffers = new SharedBuffers(buffers)
     this.#options = options
+    this.#devices = devices
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
     this.onGradient = (parameter, gradient) => {
@@ -191,13 +198,19 @@ class Replica<M extends Replicated> implements DataParallel<M> {
 
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.#take(tokens)
-    return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
+    return new Map(
+      [...taken].map(([name, { values, shape }]) => [
+        name,
+        ArrayBuffer.isView(values) ? tensorFrom(values, shape) : values,
+      ]),
+    )
   }
 
-  /** As `gradients`, but in the memory of the buckets: valid until the next backward pass. */
-  async average(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+  /** As `gradients`, but those in the memory of the buckets stay there: valid until the next backward pass. */
+  async average(tokens?: number, loss?: number): Promise<ClippedGradients> {
     const taken = await this.#take(tokens, loss)
-    return new Map([...taken].map(([name, { values }]) => [name, values]))
+    // all of them are arrays, or all are tensors
+    return new Map([...taken].map(([name, { values }]) => [name, values])) as ClippedGradients
   }
 
   abandon(error: unknown): void {
@@ -240,7 +253,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
-      await this.#finishStep()
+      for (const { values } of (await this.#finishStep()).values()) {
+        if (!ArrayBuffer.isView(values)) values.dispose()
+      }
     }
   }
 
@@ -273,7 +288,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     if (this.#isReordered) return taken
     // other buckets take the place of these
     for (const [name, { values, shape }] of taken)
-      taken.set(name, { values: values.slice(), shape })
+      if (ArrayBuffer.isView(values)) taken.set(name, { values: values.slice(), shape })
     await this.#reorder(order)
     return taken
   }
@@ -290,8 +305,12 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#exchange = this.#open(sorted)
   }
 
-  #open(parameters: readonly Parameter[]): AllReduceExchange {
+  #open(parameters: readonly Parameter[]): AllReduceExchange | DeviceExchange {
     const buckets = planBuckets(parameters, this.#options)
+    const { wire, deterministic } = this.#options
+    if (this.#devices !== undefined && wire === 'float32' && !deterministic) {
+      return new DeviceExchange(this.#devices, buckets)
+    }
     return new AllReduceExchange(this.#group, buckets, this.#options)
   }
 }

@@ -52,8 +52,11 @@ export abstract class GradientExchange {
     }
   }
 
-  /** The memory of a whole bucket. */
-  protected abstract memoryOf(index: number): Float32Array
+  /** Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the caller's. */
+  protected abstract put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void
+
+  /** Puts zeros into a bucket in place of a gradient. */
+  protected abstract putZeros(index: number, slot: Slot): void
 
   /** Starts the exchange of a complete bucket. */
   protected abstract start(index: number): void
@@ -92,10 +95,7 @@ export abstract class GradientExchange {
     const { index, present, complete } = place.arrivals
     if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
     checkShape(name, shape, gradient)
-    const { offset, length } = place.slot
-    const target = this.memoryOf(index).subarray(offset, offset + length)
-    if (present.has(name)) addTo(target, gradient)
-    else copyAtOnce(gradient, target)
+    this.put(index, place.slot, gradient, !present.has(name))
     present.add(name)
     if (!isLast) return
     complete.add(name)
@@ -107,10 +107,10 @@ export abstract class GradientExchange {
   startUntil(end = this.#arrivals.length): void {
     while (this.#started < end) {
       const { index, bucket, present, complete } = this.#arrivals[this.#started]!
-      const memory = this.memoryOf(index)
-      for (const { parameter, offset, length } of bucket.slots) {
-        if (!present.has(parameter.name)) memory.fill(0, offset, offset + length)
-        complete.add(parameter.name)
+      for (const slot of bucket.slots) {
+        const { name } = slot.parameter
+        if (!present.has(name)) this.putZeros(index, slot)
+        complete.add(name)
       }
       this.#startComplete()
     }
@@ -140,6 +140,27 @@ export abstract class GradientExchange {
       this.#started++
       this.start(next.index)
     }
+  }
+}
+
+/** An exchange through buckets in the memory of the host. */
+export abstract class HostExchange extends GradientExchange {
+  /** The memory of a whole bucket. */
+  protected abstract memoryOf(index: number): Float32Array
+
+  protected override put(
+    index: number,
+    { offset, length }: Slot,
+    gradient: Tensor,
+    isFirst: boolean,
+  ): void {
+    const target = this.memoryOf(index).subarray(offset, offset + length)
+    if (isFirst) copyAtOnce(gradient, target)
+    else addTo(target, gradient)
+  }
+
+  protected override putZeros(index: number, { offset, length }: Slot): void {
+    this.memoryOf(index).fill(0, offset, offset + length)
   }
 }
 
