@@ -85,7 +85,7 @@ async function agree(group: ProcessGroup): Promise<DeviceGroup | undefined> {
 function findCollectives(): DeviceCollectives | Error {
   try {
     const found = currentBackend().collectives?.()
-    return found ?? new Error(`the backend ${tf.getBackend()} has no GPU of NVIDIA`)
+    return found ?? new Error(`its tensors are on ${tf.getBackend()}`)
   } catch (error) {
     return error as Error
   }
@@ -105,7 +105,7 @@ function describeOwn(own: DeviceCollectives | Error, rank: number): Facts {
 }
 
 /** Why the ranks cannot use their devices together. */
-function problemOf(facts: readonly Facts[], ranks: readonly number[]): string | undefined {
+export function problemOf(facts: readonly Facts[], ranks: readonly number[]): string | undefined {
   const lacking = facts.findIndex(({ problem }) => problem !== undefined)
   if (lacking !== -1) return `rank ${ranks[lacking]!}: ${facts[lacking]!.problem!}`
   const owners = new Map<string, number>()

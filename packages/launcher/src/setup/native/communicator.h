@@ -180,6 +180,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void Abort() {
     if (comm_ != nullptr) library_.comm_abort(comm_);
     comm_ = nullptr;
+    // The aborted operation may still be leaving the GPU.
+    if (own_ != nullptr) own_->BlockHostUntilDone().IgnoreError();
   }
 
   const nccl::Library& library_;
