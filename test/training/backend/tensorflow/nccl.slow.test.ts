@@ -1,5 +1,6 @@
+import { spawnSync } from 'node:child_process'
 import { jest } from '@jest/globals'
-import { missing, reportsIn, runCases, StandIn } from '../support/nccl.ts'
+import { missing, reportsIn, runCases, Compiled } from '../support/nccl.ts'
 
 jest.setTimeout(120_000)
 
@@ -12,13 +13,13 @@ if (missing !== undefined) {
 }
 
 describeIt('a collective on the memory of devices', () => {
-  const standIn = new StandIn()
+  const compiled = new Compiled()
   let env: NodeJS.ProcessEnv = {}
   beforeAll(() => {
-    env = { TSRUN_NCCL: '1', TSRUN_NCCL_LIBRARY: standIn.compile('nccl-stand-in') }
+    env = { TSRUN_NCCL: '1', TSRUN_NCCL_LIBRARY: compiled.standIn('nccl-stand-in') }
   })
   afterAll(() => {
-    standIn.remove()
+    compiled.remove()
   })
 
   it('ends with the time-out when the library hangs, and the process ends after it', async () => {
@@ -51,5 +52,23 @@ describeIt('a collective on the memory of devices', () => {
     const job = await runCases({ ...env, NCCL_STAND_IN_FAULT: '1:1:die' }, 'fail')
     expect(job.code).toBe(137)
     expect(job.stderr).toContain('rank 1 of 2 was killed by SIGKILL')
+  })
+
+  it('waits for the values, lets TensorFlow go on, and keeps the memory until it is aborted', () => {
+    const { status, stdout } = spawnSync(compiled.streams(), { encoding: 'utf8', timeout: 60_000 })
+    expect(status).toBe(0)
+    const lines = stdout.trim().split('\n')
+    const [late, blocked, afterwards, end] = lines.map((line) => JSON.parse(line) as object)
+    // computed 200 ms after the call, and freed before JavaScript hears of it
+    expect(late).toMatchObject({ error: '', value: 42, references: 1 })
+    expect(blocked).toMatchObject({
+      error: 'the time-out has ended',
+      timedOut: true,
+      references: 2,
+    })
+    expect(afterwards).toMatchObject({ timedOut: true })
+    expect(end).toMatchObject({ aborts: 1, references: 1, hasEnded: true })
+    const times = { ...blocked, ...end } as { milliseconds: number; computed: number }
+    expect(times.computed).toBeLessThan(times.milliseconds)
   })
 })

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { missing, reportsIn, runCases, StandIn } from '../support/nccl.ts'
+import { missing, reportsIn, runCases, Compiled } from '../support/nccl.ts'
 
 jest.setTimeout(120_000)
 
@@ -20,13 +20,13 @@ interface Trained {
 const numbersOf = ({ steps, values }: Trained['whole']): number[] => [...steps, ...values].flat()
 
 describeIt('collectives on the memory of devices, by a stand-in for NCCL', () => {
-  const standIn = new StandIn()
+  const compiled = new Compiled()
   let library = ''
   beforeAll(() => {
-    library = standIn.compile('nccl-stand-in')
+    library = compiled.standIn('nccl-stand-in')
   })
   afterAll(() => {
-    standIn.remove()
+    compiled.remove()
   })
 
   it('reduce and train as those in the memory of the host do', async () => {
@@ -87,7 +87,7 @@ describeIt('collectives on the memory of devices, by a stand-in for NCCL', () =>
     ['is not there', () => '/nowhere/libnccl.so.2', 'cannot open shared object file'],
     [
       'takes the memory of GPUs only',
-      () => standIn.compile('nccl-for-gpus', '-Dtsrun_test_takes_host_memory=another_name'),
+      () => compiled.standIn('nccl-for-gpus', '-Dtsrun_test_takes_host_memory=another_name'),
       'takes tensors of a GPU for NCCL',
     ],
   ])('are not used if the library %s', async (_, path, reason) => {
