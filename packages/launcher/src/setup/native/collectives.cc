@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,6 +76,9 @@ T& Held(const Call& call, size_t argument) {
 
 // load([], path) -> the version of the library, as a number
 napi_value LoadLibrary(Call& call) {
+  // Threads of JavaScript may do so at the same time.
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
   if (!loaded.has_value()) loaded = nccl::Load(TextOf(call, 1).c_str());
   int version = 0;
   loaded->get_version(&version);
