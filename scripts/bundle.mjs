@@ -31,7 +31,11 @@ const programs = {
   },
 }
 
-await Promise.all([...readdirSync(root).map(bundle), bundleGradients()])
+await Promise.all(readdirSync(root).map(bundle))
+// CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
+await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs', 'bundle')
+// Not among the files that ranks load.
+await bundleAlone('distributed', 'src/simulation/simulate.ts', 'simulation.js', 'external')
 
 /** @param {string} name - of the package's folder */
 async function bundle(name) {
@@ -58,15 +62,23 @@ async function bundle(name) {
   removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
 }
 
-/** CommonJS, as TensorFlow.js itself is for Node, and complete: see its source. */
-async function bundleGradients() {
+/**
+ * A file that shares nothing with the others.
+ *
+ * @param {string} name - of the package's folder
+ * @param {string} source
+ * @param {string} target - in dist
+ * @param {'bundle' | 'external'} packages - whether other packages are part of it
+ */
+async function bundleAlone(name, source, target, packages) {
   const { outputFiles } = await build({
-    absWorkingDir: join(root, 'training'),
-    entryPoints: ['src/tfjs/gradients.ts'],
-    outfile: 'dist/gradients.cjs',
+    absWorkingDir: join(root, name),
+    entryPoints: [source],
+    outfile: `dist/${target}`,
     write: false,
     bundle: true,
-    format: 'cjs',
+    packages,
+    format: target.endsWith('.cjs') ? 'cjs' : 'esm',
     platform: 'node',
     target: 'node20.19',
     logLevel: 'warning',

@@ -100,7 +100,7 @@ async function withDataParallel(): Promise<Parameter[]> {
     const loss = record(meanSquare, outputs.value, [], { needsInputGradient: true })
     const outputGradient = loss.backward(one, () => undefined)!
     outputs.backward(outputGradient, replica.onGradient)
-    optimizer.step(own, await replica.gradients())
+    optimizer.step(own, await replica.gradientViews())
     for (const done of [outputGradient, outputs, loss]) done.dispose()
   }
   replica.dispose()

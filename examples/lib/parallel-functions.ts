@@ -73,7 +73,7 @@ export async function trainDataParallel(group: ProcessGroup, plan: Plan): Promis
   const losses: number[] = []
   for (const batch of examples(plan, [group.rank, group.size])) {
     const loss = Float64Array.of(pass(model, batch, replica.onGradient))
-    optimizer.step(model.parameters, await replica.gradients())
+    optimizer.step(model.parameters, await replica.gradientViews())
     await group.allReduce(loss, { op: 'avg' })
     losses.push(loss[0]!)
   }

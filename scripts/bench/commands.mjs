@@ -8,15 +8,18 @@ import { memory } from './memory/command.mjs'
 import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
+import { scale } from './scale/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
 import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
+import { where } from './where/command.mjs'
 
 /** @type {Readonly<Record<string, import('./command-line.mjs').Command>>} */
 const commands = {
   collectives,
   tune,
+  scale,
   report,
   'ping-pong': pingPong,
   kernels,
@@ -27,6 +30,7 @@ const commands = {
   schedules,
   steps,
   training,
+  where,
   launcher,
 }
 

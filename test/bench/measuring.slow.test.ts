@@ -75,6 +75,57 @@ it('overlap gives the share of the communication that is hidden', async () => {
   ])
 })
 
+it('scale measures this machine, and puts what it predicts beside what it measures', async () => {
+  const what = ['--op', 'allReduce', '--size', '4KiB', '--check', '2']
+  const rows = (await rowsOf(['scale', ...what])) as { transport: string; ratio: number }[]
+  expect(new Set(rows.map(({ transport }) => transport))).toEqual(new Set(['shared-memory', 'tcp']))
+  for (const { ratio } of rows) expect(ratio).toBeGreaterThan(0)
+})
+
+describe('where', () => {
+  const parts = ['batch', 'forward', 'backward', 'alloc', 'pack', 'call', 'waiting', 'transfer']
+  parts.push('wakeUp', 'reduce', 'unpack', 'update')
+
+  it('takes the steps of every layout apart, nearly without a rest', async () => {
+    const few = ['--parts', 'steps', '--workloads', 'mlp-4x1024', '--repeats', '3']
+    const rows = (await rowsOf(['where', ...few, '--backend', 'wasm'])) as Record<string, number>[]
+    const layouts = ['single', 'dp2', 'zero1', 'zero2', 'zero3', 'tp2', 'pp2', 'dp2-pp2']
+    expect(rows.map(({ layout }) => layout)).toEqual(layouts)
+    for (const row of rows) {
+      const named = parts.reduce((sum, part) => sum + row[`${part}Ms`]!, 0)
+      const whole = named + row['unexplained']! * row['stepMs']!
+      expect(whole / row['stepMs']!).toBeCloseTo(1, 1)
+      expect(row['unexplained']).toBeLessThan(0.1)
+      for (const part of ['forward', 'backward', 'update']) {
+        expect(row[`${part}Ms`]).toBeGreaterThan(0)
+      }
+    }
+    const [single, ...shared] = rows
+    expect(single).toMatchObject({ packMs: 0, callMs: 0, waitingMs: 0, transferMs: 0 })
+    for (const row of shared) {
+      expect(row['callMs']).toBeGreaterThan(0)
+      expect(row['waitingMs']! + row['transferMs']!).toBeGreaterThan(0)
+      expect(row['toHostBytes']).toBeGreaterThan(4)
+    }
+  })
+
+  it('takes an all-reduce apart, with either engine', async () => {
+    const few = ['--parts', 'all-reduce', '--ranks', '2', '--sizes', '4KiB,1MiB', '--repeats', '20']
+    const rows = (await rowsOf(['where', ...few])) as Record<string, number>[]
+    expect(rows).toMatchObject([
+      { size: '4 KiB', ranks: 2, engine: 'inline' },
+      { size: '1 MiB', ranks: 2, engine: 'inline' },
+      { size: '4 KiB', ranks: 2, engine: 'worker' },
+      { size: '1 MiB', ranks: 2, engine: 'worker' },
+    ])
+    for (const row of rows) {
+      const names = ['arguments', 'handOver', 'waiting', 'transfer', 'kernel', 'return']
+      const sum = names.reduce((total, name) => total + row[`${name}Us`]!, 0)
+      expect(sum / row['wholeUs']!).toBeCloseTo(1, 1)
+    }
+  })
+})
+
 it('memory gives growth, and what peers cost', async () => {
   const rows = await rowsOf(['memory', '--operations', '1000', '--peers', '2'])
   expect(rows).toMatchObject([

@@ -118,6 +118,45 @@ declare module '*/curves.mjs' {
   export function drawCurves(title: string, series: readonly Series[]): string
 }
 
+declare module '*/where/parts.mjs' {
+  import type { Span } from '@tsrun/telemetry'
+  interface RankStep {
+    rank: number
+    window: { start: number; end: number }
+    spans: readonly Span[]
+  }
+  interface Apart {
+    step: number
+    hidden: number
+    parts: Record<string, number>
+  }
+  export const partNames: readonly string[]
+  export function takeApart(ranks: readonly RankStep[]): Apart[]
+  export function middle<T extends Record<string, number>>(samples: readonly T[], total: keyof T): T
+}
+declare module '*/where/summaries.mjs' {
+  interface Moments {
+    called: number
+    returned: number
+    posted: number
+    completed: number
+    resumed: number
+  }
+  export function summarizeExchange(
+    what: { ranks: number; engine: string },
+    exchange: {
+      bytes: number
+      repeats: readonly (readonly Moments[])[]
+      startMs: number
+      kernelMs: number
+    },
+  ): Record<string, unknown>
+  export function summarizeSteps(
+    what: { workload: string; layout: string; ranks: number; backend: string },
+    steps: readonly object[],
+  ): Record<string, unknown>
+}
+
 declare module '*/training/link.mjs' {
   export function whyNoLink(rate: string): string | undefined
 }
@@ -128,4 +167,23 @@ declare module '*/bench/commands.mjs' {
 declare module '*/report/page.mjs' {
   export function updatePage(before: string, report: object): string
   export function pictureOf(op: string, machine: object): string
+}
+declare module '*/scale/links.mjs' {
+  export function parseLink(text: string): { latency: number; bytesPerSecond: number }
+}
+declare module '*/scale/machine.mjs' {
+  interface Times {
+    smallUs: number
+    gapUs: number
+    perByteUs: number
+    barrierUs: number
+  }
+  export function costsOf(measured: {
+    shared: Times
+    sockets: Times
+    callUs: number
+    waking: number
+    combinePerByte: number
+    copyPerByte: number
+  }): object
 }

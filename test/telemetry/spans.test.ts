@@ -1,4 +1,4 @@
-import { SpanRecorder, spanKinds } from '@tsrun/telemetry'
+import { SpanRecorder, spanKinds, timeSpan } from '@tsrun/telemetry'
 
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {
@@ -33,5 +33,24 @@ describe('SpanRecorder', () => {
 
   it('refuses a capacity that holds nothing', () => {
     expect(() => new SpanRecorder({ rank: 0, capacity: 0 })).toThrow('capacity is 0')
+  })
+
+  it('keeps names, and forgets those of the spans that a slot had before', () => {
+    const recorder = new SpanRecorder({ rank: 0, capacity: 1 })
+    recorder.record('pack', 0, 1, { name: 'layers.0.weight' })
+    expect(recorder.spans()).toEqual([
+      { rank: 0, kind: 'pack', name: 'layers.0.weight', start: 0, end: 1 },
+    ])
+    recorder.record('pack', 1, 2)
+    expect(recorder.spans()).toEqual([{ rank: 0, kind: 'pack', start: 1, end: 2 }])
+  })
+})
+
+describe('timeSpan', () => {
+  it('records a call, or just makes it', () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    expect(timeSpan(recorder, 'F', { microbatch: 3 }, () => 'output')).toBe('output')
+    expect(recorder.spans()).toMatchObject([{ kind: 'F', microbatch: 3 }])
+    expect(timeSpan(undefined, 'F', {}, () => 'output')).toBe('output')
   })
 })

@@ -139,3 +139,7 @@ export async function initDeviceMesh<Axis extends string>(
 export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
   return defaultGroup('alloc').alloc(dtype, length)
 }
+
+export function allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
+  return defaultGroup('allocUnsafe').allocUnsafe(dtype, length)
+}

@@ -323,11 +323,13 @@ export interface ProcessGroup
 
   /** A zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
+  /** As `alloc`, with arbitrary contents: for what is overwritten anyway. @throws as `alloc` */
+  allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
   /**
    * Converts floating-point numbers with SIMD instructions: float32 times `factor` (default 1) to
-   * float16 or bfloat16, rounded to the nearest with ties to even; or float16 or bfloat16 to
-   * float32. Both are arrays of `alloc`, or parts of such arrays.
+   * float16 or bfloat16, rounded to the nearest with ties to even, or to float32, also in place; or
+   * float16 or bfloat16 to float32. Both are arrays of `alloc`, or parts of such arrays.
    *
    * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
    */
@@ -350,11 +352,16 @@ export interface ProcessGroup
   reportProgress(progress: { readonly step: number; readonly loss?: number }): void
 
   /**
-   * Records every operation of this rank, in any group, as a span of `recorder` once its end is
-   * seen: `collective`, `send` or `recv`, from the moment the engine took it up. For `waited`
-   * milliseconds its peers were not there yet; the rest is transfer. Undefined ends the recording.
+   * Records what this rank does, in any group, as spans of `recorder`. Every operation gives one once
+   * its end is noticed: `collective`, `send` or `recv`, from the moment the engine took it up. For
+   * `waited` milliseconds its peers were not there yet; the rest is transfer. Starting it is a `call`,
+   * and blocking until it has ended a `wait`. Training over these groups adds the copies of values into
+   * and out of buffers. Undefined ends the recording.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
+
+  /** The recorder of `recordSpans`, for whatever else this rank does. */
+  readonly spans: SpanRecorder | undefined
 
   /**
    * Writes this rank's flight recorder, the last operations of all its groups, to

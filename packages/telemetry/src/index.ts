@@ -16,6 +16,7 @@ export {
 export {
   SpanRecorder,
   spanKinds,
+  timeSpan,
   type Span,
   type SpanFacts,
   type SpanKind,

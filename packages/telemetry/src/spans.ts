@@ -1,15 +1,24 @@
-import { count, declareOptions } from '@tsrun/core'
+import { count, declareOptions, monotonicNow } from '@tsrun/core'
 
 /**
- * What a rank did: computing (`F` forward, `B` backward, its halves `I` and `W`, `optimizer`), transferring
- * a message (`send`, `recv`, `collective`), or waiting for one (`wait`).
+ * What a rank did. Its main thread takes a batch apart (`batch`), computes (`F` forward, `B` backward, its
+ * halves `I` and `W`, `optimizer`), copies values of tensors into the buffers of operations (`pack`) and
+ * back (`unpack`), computes on such buffers (`reduce`: scales, adds or converts), allocates and frees them
+ * (`alloc`), starts an operation or polls it (`call`), or waits until one has ended (`wait`). Spans of these kinds may be nested. Operations (`send`, `recv`,
+ * `collective`) go on beside them, in the engine.
  */
 export const spanKinds = [
+  'batch',
   'F',
   'B',
   'I',
   'W',
   'optimizer',
+  'pack',
+  'unpack',
+  'reduce',
+  'alloc',
+  'call',
   'send',
   'recv',
   'collective',
@@ -19,16 +28,24 @@ export const spanKinds = [
 export type SpanKind = (typeof spanKinds)[number]
 
 export interface SpanFacts {
+  /** Human-readable: the label of an operation, for example, or its name. */
+  readonly name?: string | undefined
   /** The pipeline stage, where there is one. */
   readonly stage?: number | undefined
   /** The micro-batch, where there is one. */
   readonly microbatch?: number | undefined
-  /** The size of the message. */
+  /** The size of the message, or of what was copied. */
   readonly bytes?: number | undefined
   /** The rank at the other end of the message. */
   readonly peer?: number | undefined
   /** The milliseconds until the peer was ready; the rest of the span is the transfer. */
   readonly waited?: number | undefined
+  /** The milliseconds from the end of an operation until this rank noticed it. */
+  readonly noticed?: number | undefined
+  /** The group of an operation: a number that is the same on all its ranks. */
+  readonly group?: number | undefined
+  /** The position of a collective among those of its group, the same on all ranks. */
+  readonly sequence?: number | undefined
   /** The CPU time of all threads of the process, in milliseconds. */
   readonly cpu?: number | undefined
 }
@@ -53,12 +70,21 @@ const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 })
 /** Stands for a fact that was not given. */
 const NONE = -1
 
-const factNames = ['stage', 'microbatch', 'bytes', 'peer', 'waited', 'cpu'] as const
+const factNames = [
+  'stage',
+  'microbatch',
+  'bytes',
+  'peer',
+  'waited',
+  'noticed',
+  'group',
+  'sequence',
+  'cpu',
+] as const
 const FACTS = factNames.length
 
 /**
- * Keeps the newest spans of a rank in a ring buffer of fixed size. The buffer consists of typed arrays, so
- * recording allocates nothing.
+ * Keeps the newest spans of a rank in a ring buffer of fixed size, which is allocated once.
  *
  * @example
  * const recorder = new SpanRecorder({ rank: 0 })
@@ -73,6 +99,7 @@ export class SpanRecorder {
   readonly #kinds: Uint8Array
   readonly #times: Float64Array
   readonly #facts: Float64Array
+  readonly #names: (string | undefined)[]
   #recorded = 0
 
   /** @throws ERR_TSR_ARGUMENT when the capacity is not a whole number from 1 */
@@ -83,6 +110,7 @@ export class SpanRecorder {
     this.#kinds = new Uint8Array(capacity)
     this.#times = new Float64Array(2 * capacity)
     this.#facts = new Float64Array(FACTS * capacity)
+    this.#names = new Array<string | undefined>(capacity).fill(undefined)
   }
 
   /** The number of spans recorded so far, including those that have left the buffer. */
@@ -97,6 +125,7 @@ export class SpanRecorder {
     this.#kinds[slot] = spanKinds.indexOf(kind)
     this.#times[2 * slot] = start
     this.#times[2 * slot + 1] = end
+    this.#names[slot] = facts?.name
     const at = FACTS * slot
     for (let fact = 0; fact < FACTS; fact++) {
       this.#facts[at + fact] = facts?.[factNames[fact]!] ?? NONE
@@ -121,12 +150,33 @@ export class SpanRecorder {
     const facts = factNames
       .map((name, fact) => [name, this.#facts[FACTS * slot + fact]!] as const)
       .filter(([, value]) => value !== NONE)
+    const name = this.#names[slot]
     return {
       rank: this.rank,
       kind: spanKinds[this.#kinds[slot]!]!,
+      ...(name !== undefined && { name }),
       start: this.#times[2 * slot]!,
       end: this.#times[2 * slot + 1]!,
       ...Object.fromEntries(facts),
     }
   }
+}
+
+/**
+ * Runs `run`, which must not be asynchronous, and records it as a span if there is a recorder.
+ *
+ * @example
+ * const output = timeSpan(recorder, 'F', { microbatch: 3 }, () => forward(input))
+ */
+export function timeSpan<T>(
+  recorder: SpanRecorder | undefined,
+  kind: SpanKind,
+  facts: SpanFacts,
+  run: () => T,
+): T {
+  if (recorder === undefined) return run()
+  const start = monotonicNow()
+  const result = run()
+  recorder.record(kind, start, monotonicNow(), facts)
+  return result
 }

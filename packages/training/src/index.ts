@@ -16,7 +16,13 @@ export {
 } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
 export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
-export type { GradientListener, Recording, RecordOptions } from './model/recording.ts'
+export type {
+  GradientListener,
+  GradientMemory,
+  GradientPlace,
+  Recording,
+  RecordOptions,
+} from './model/recording.ts'
 export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
 export { currentPass, inPass, type Pass } from './model/pass.ts'
 export { gelu, GELU, ReLU, Sigmoid, silu, SiLU, Tanh, type Activation } from './nn/activations.ts'

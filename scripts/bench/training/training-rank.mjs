@@ -115,7 +115,7 @@ function replicaOf(how) {
       tf.dispose(dy)
       loss.dispose()
       outputs.dispose()
-      optimizer.step(model.parameters, (await replica?.gradients()) ?? gathered)
+      optimizer.step(model.parameters, (await replica?.gradientViews()) ?? gathered)
     }
     const dispose = () => {
       replica?.dispose()

@@ -58,7 +58,7 @@ export const tune = {
           tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
         )
         for (const line of text.trim().split('\n')) {
-          const { us, ...what } = JSON.parse(line)
+          const { us, lowUs: _, ...what } = JSON.parse(line)
           const key = [what.op, transport, what.bytes, what.algorithm].join(' ')
           const all = [...(timings.get(key)?.all ?? []), us]
           timings.set(key, { ...what, transport, us: significant(median(all)), all })

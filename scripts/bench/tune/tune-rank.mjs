@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
 import { checkResult, operationOn } from '../collectives/ranks/tsrun-operations.mjs'
-import { median } from '../figures.mjs'
+import { median, percentile } from '../figures.mjs'
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })
@@ -40,9 +40,9 @@ function measure(op, count, warmUps, repeats, algorithms) {
   }
   return rows.map(({ algorithm, operation, times }) => {
     group.allReduceSync(times, { op: 'max' })
-    const us = median(times)
+    const [us, lowUs] = [median(times), percentile(times, 0.1)]
     group.free(times)
     operation.free()
-    return { op, bytes: count * 4, algorithm, us }
+    return { op, bytes: count * 4, algorithm, us, lowUs }
   })
 }

@@ -126,8 +126,9 @@ describe('the tunings of a job', () => {
 
 describe('between the hosts of a hierarchical all-reduce', () => {
   /** Frames that each owner of a chunk has sent to those of the other hosts. */
-  async function framesBetween(algorithm: string): Promise<number[]> {
-    const path = fileOf({ version: 1, sockets: { allReduce: [{ algorithm }] } })
+  async function framesBetween(algorithm: string, below?: number): Promise<number[]> {
+    const thresholds = below === undefined ? [] : [{ upTo: below, algorithm: 'ring' }]
+    const path = fileOf({ version: 1, sockets: { allReduce: [...thresholds, { algorithm }] } })
     const hosts = [0, 0, 1, 1, 2, 2]
     const world = new SteppedWorld(6, { hosts, tuning: readTuning(path).table })
     const buffers = world.groups.map(({ rank }) => new Float32Array(1000).fill(rank))
@@ -146,6 +147,12 @@ describe('between the hosts of a hierarchical all-reduce', () => {
     // everybody to everybody, once
     expect(await framesBetween('linear')).toEqual(Array.from({ length: 12 }, () => 1))
     expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 1))
+  })
+
+  it('the bytes of the whole buffer count, because all owners of a host share its link', async () => {
+    // 4000 bytes, of which each of the two owners has half
+    expect(await framesBetween('linear', 3999)).toEqual(await framesBetween('linear'))
+    expect(await framesBetween('linear', 4000)).toEqual(await framesBetween('ring'))
   })
 
   it('one that takes it everywhere does not go round in a circle', async () => {

@@ -27,17 +27,20 @@ it('records operations as spans, with wait and transfer apart', async () => {
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
   second.recordSpans(recorder)
   await world.finish([first.send(new Float64Array(4), 1), second.recv(new Float64Array(4), 0)])
-  const works = world.groups.map((group) => group.allReduce(new Float32Array(8)))
+  const works = world.groups.map((group) => group.allReduce(new Float32Array(8), { label: 'sums' }))
   await world.finish(works)
   second.recordSpans(undefined)
   await world.finish(world.groups.map((group) => group.barrier()))
   const spans = recorder.spans()
   expect(spans).toMatchObject([
-    { rank: 1, kind: 'recv', bytes: 32, peer: 0 },
-    { rank: 1, kind: 'collective', bytes: 32 },
+    { rank: 1, kind: 'call', name: 'recv' },
+    { rank: 1, kind: 'recv', name: 'recv', bytes: 32, peer: 0 },
+    { rank: 1, kind: 'call', name: 'sums' },
+    { rank: 1, kind: 'collective', name: 'sums', bytes: 32, group: 0, sequence: 0 },
   ])
   const { posted, started, completed } = works[1]!.timing!
-  expect(spans[1]).toMatchObject({ start: posted, end: completed, waited: started - posted })
+  expect(spans[3]).toMatchObject({ start: posted, end: completed, waited: started - posted })
+  expect(spans[3]!.noticed).toBeGreaterThanOrEqual(0)
 })
 
 it('names where operations were called, under detail, on both sides', async () => {

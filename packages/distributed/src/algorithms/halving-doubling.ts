@@ -1,7 +1,7 @@
 import type { Operation } from '../operation.ts'
 import { arithmeticOf, type Arithmetic } from './algorithm.ts'
 import { until, type Channel, type Steps } from './channel.ts'
-import { cutIntoChunks, type Piece } from './pieces.ts'
+import { chunksOf, type Piece } from './pieces.ts'
 
 /** The place of a rank in the largest hypercube that fits into its group. */
 export interface HypercubePlace {
@@ -108,11 +108,9 @@ function* halveAndDouble(
   bytes: number,
   arithmetic: Arithmetic,
 ): Steps {
-  const chunks = cutIntoChunks(bytes, corners)
   const half = (first: number, count: number): Piece => {
-    const end = chunks[first + count - 1]!
-    const begin = chunks[first]!.at
-    return { at: at + begin, bytes: end.at + end.bytes - begin }
+    const chunks = chunksOf(bytes, corners, first, count)
+    return { at: at + chunks.at, bytes: chunks.bytes }
   }
   /** The partner at a distance, with the halves that each of the two keeps. */
   const exchange = (distance: number) => ({

@@ -32,7 +32,8 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
     const local = hosts.find((ranks) => ranks.includes(rank))!
     const smallest = Math.min(...hosts.map(({ length }) => length))
     const { input: base, count } = operation
-    const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, smallest).map((chunk) => ({
+    const bytes = count * arithmetic.bytesPerElement
+    const chunks = cutIntoChunks(bytes, smallest).map((chunk) => ({
       ...chunk,
       at: base + chunk.at,
     }))
@@ -46,7 +47,8 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
         const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
         const elements = own.bytes / arithmetic.bytesPerElement
         const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-        const across = between(operation.name, own.bytes, channel.tuning)
+        // all owners of a host share its link, so its bytes are those of the whole buffer
+        const across = between(operation.name, bytes, channel.tuning)
         yield* across(channelAmong(channel, owners), part)
       }
       arithmetic.finish(own.at, own.bytes)

@@ -17,11 +17,14 @@ export const GRAIN = 64
 
 /** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
 export function cutIntoChunks(bytes: number, parts: number): Piece[] {
+  return Array.from({ length: parts }, (_, i) => chunksOf(bytes, parts, i, 1))
+}
+
+/** `count` neighbouring chunks of such a cut as one piece, without the others. */
+export function chunksOf(bytes: number, parts: number, first: number, count: number): Piece {
   const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
-  return Array.from({ length: parts }, (_, i) => {
-    const at = Math.min(bytes, i * share)
-    return { at, bytes: Math.min(bytes, at + share) - at }
-  })
+  const at = Math.min(bytes, first * share)
+  return { at, bytes: Math.min(bytes, (first + count) * share) - at }
 }
 
 const SMALLEST_SEGMENT = 256 * 1024

@@ -24,6 +24,7 @@ import {
   recursiveDoublingAllReduce,
   recursiveHalvingReduceScatter,
 } from './halving-doubling.ts'
+import { flatBytes } from './flat.ts'
 import { hierarchicalAllReduce, hierarchicalBroadcast, type Between } from './hierarchical.ts'
 import { builtInTuning, withoutWindows, type TuningTable } from './tuning-table.ts'
 import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
@@ -32,14 +33,8 @@ import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { findWindowCollective } from './window.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
-/** Chooses what runs between the hosts of a hierarchical collective. */
-const betweenHosts: Between = (name, bytes, tuning) => {
-  const facts = { bytes, layout: 'apart' } as const
-  const chosen = chooseMessages(name, facts, tuning)
-  // A table that chooses `hierarchical` for groups without shared memory would never end.
-  const algorithm = chosen === 'hierarchical' ? chooseAlgorithm(name, facts) : chosen
-  return algorithms[name][algorithm]!
-}
+const betweenHosts: Between = (name, bytes, tuning) =>
+  algorithms[name][chooseBetweenHosts(name, bytes, tuning)]!
 
 const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
   ring: ringAllReduce,
@@ -102,6 +97,18 @@ export function chooseAlgorithm(
   return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
+/** What runs between the hosts of a hierarchical collective, on so many bytes. */
+export function chooseBetweenHosts(
+  name: OperationName,
+  bytes: number,
+  tuning: TuningTable = builtInTuning,
+): AlgorithmName {
+  const situation = { bytes, layout: 'apart' } as const
+  const chosen = chooseMessages(name, situation, tuning)
+  // A table that chooses `hierarchical` for groups without shared memory would never end.
+  return chosen === 'hierarchical' ? chooseAlgorithm(name, situation) : chosen
+}
+
 /** As `chooseAlgorithm`, where there is no window. */
 function chooseMessages(
   operation: OperationName,
@@ -110,6 +117,30 @@ function chooseMessages(
 ): AlgorithmName {
   const chosen = chooseAlgorithm(operation, situation, tuning)
   return chosen === 'window' ? chooseAlgorithm(operation, situation, withoutWindows) : chosen
+}
+
+/**
+ * What runs an operation without messages where the ranks of a group share memory, if anything does.
+ *
+ * @param size - of the group
+ * @param slotBytes - of the slot that each rank has for the group; -1 where they have none
+ */
+export function chooseWithoutMessages(
+  operation: Operation,
+  size: number,
+  slotBytes: number,
+  tuning: TuningTable,
+): 'flat' | 'window' | undefined {
+  const { name, algorithm } = operation
+  const isWindow = (chosen: AlgorithmName): boolean =>
+    chosen === 'window' && size > 1 && findWindowCollective(name) !== undefined
+  if (algorithm !== 'auto') return isWindow(algorithm) ? 'window' : undefined
+  const bytes = flatBytes(operation, size)
+  if (bytes === undefined) return undefined
+  if (bytes <= slotBytes) return 'flat'
+  const whole = name === 'allGather' ? bytes * size : bytes
+  const chosen = chooseAlgorithm(name, { bytes: whole, layout: 'together' }, tuning)
+  return isWindow(chosen) ? 'window' : undefined
 }
 
 /** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */

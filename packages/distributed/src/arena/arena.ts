@@ -35,11 +35,17 @@ export class Arena {
 
   /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
+    const view = this.allocUnsafe(dtype, length)
+    this.heap.bytes.fill(0, view.byteOffset, view.byteOffset + view.byteLength)
+    return view
+  }
+
+  /** As `alloc`, not cleared. */
+  allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     dtypeRule.check('dtype', dtype)
     lengthRule.check('length', length)
     const { array, bytes } = dtypes[dtype]
     const at = this.allocBytes(length * bytes)
-    this.heap.bytes.fill(0, at, at + length * bytes)
     const view = new array(this.heap.bytes.buffer, at, length)
     recordDType(view, dtype)
     return view
@@ -88,12 +94,17 @@ export class Arena {
   }
 }
 
-/** Writes numbers of float32 as 16-bit floats, or the other way; all arrays are of the arena. */
+/** Writes numbers of float32 as 16-bit floats, the other way, or times a factor; all in the arena. */
 function convert(kernels: Kernels, to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
   const [target, source] = [dtypeOf(to), dtypeOf(from)]
   if (to.length === from.length) {
     if (source === 'float32' && isHalf(target)) {
       kernels.narrow(target, to.byteOffset, from.byteOffset, to.length, factor)
+      return
+    }
+    if (source === 'float32' && target === 'float32') {
+      if (to.byteOffset !== from.byteOffset) (to as Float32Array).set(from as Float32Array)
+      if (factor !== 1) kernels.scale(target, to.byteOffset, to.length, factor)
       return
     }
     if (isHalf(source) && target === 'float32' && factor === 1) {
@@ -104,7 +115,8 @@ function convert(kernels: Kernels, to: AnyTypedArray, from: AnyTypedArray, facto
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'to',
     value: `${String(to.length)} of ${String(target)} for ${String(from.length)} of ${String(source)}`,
-    expected: 'as many 16-bit floats for float32, or the other way without a factor',
+    expected:
+      'as many 16-bit floats or float32 for float32, or float32 for 16-bit floats without a factor',
   })
 }
 

@@ -40,6 +40,7 @@ const textNames = Object.keys(textBytes) as TextName[]
 const TEXTS = 128 + 192 + 64
 const REASON_BYTES = 512
 
+const RUNNING = flightStates.indexOf('running')
 const codes = Object.keys(errorTable) as TsrErrorCode[]
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -124,7 +125,7 @@ export class FlightRecorder {
     numbers[at + field.started] = started
     numbers[at + field.completed] = completed
     if (error !== undefined) numbers[at + field.error] = codes.indexOf(error)
-    if (numbers[at + field.state] === flightStates.indexOf('running')) {
+    if (numbers[at + field.state] === RUNNING) {
       numbers[at + field.state] = flightStates.indexOf(error === undefined ? 'done' : 'failed')
     }
   }

@@ -131,20 +131,53 @@ export class Journal {
   }
 }
 
-/** Records an operation that has ended as a span. It waited until its first message moved. */
+/**
+ * Records an operation whose end is noticed now as a span. It waited until its first message moved.
+ *
+ * @param label - that of the call
+ */
 export function recordSpan(
   recorder: SpanRecorder | undefined,
   operation: Operation,
-  group: { readonly ranks: readonly number[] },
+  owner: { readonly ranks: readonly number[] },
   { timing }: Ticket,
+  label: string | undefined,
 ): void {
   if (recorder === undefined || timing === undefined) return
   const { name, count, dtype, peer } = operation
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
-  recorder.record(kind, posted, completed, {
+  const facts = {
+    name: label ?? name,
     bytes: Math.max(0, count) * dtypes[dtype].bytes,
-    peer: isCollective(operation) ? undefined : group.ranks[peer],
     waited: started - posted,
-  })
+    noticed: Math.max(0, monotonicNow() - completed),
+    group: operation.group,
+  }
+  recorder.record(
+    kind,
+    posted,
+    completed,
+    isCollective(operation)
+      ? { ...facts, sequence: operation.sequence }
+      : { ...facts, peer: owner.ranks[peer] },
+  )
+}
+
+/** Blocks until an operation has ended, and records that as a span. */
+export function blockUntilSettled(
+  recorder: SpanRecorder | undefined,
+  ticket: Ticket,
+  name: string,
+): void {
+  if (ticket.isSettled) return
+  if (recorder === undefined) {
+    ticket.block(name)
+    return
+  }
+  const start = monotonicNow()
+  ticket.block(name)
+  const end = monotonicNow()
+  const waited = (ticket.timing?.started ?? end) - start
+  recorder.record('wait', start, end, { name, waited: Math.min(Math.max(0, waited), end - start) })
 }

@@ -1,8 +1,6 @@
-import { flatBytes } from '../algorithms/flat.ts'
-import { chooseAlgorithm } from '../algorithms/select.ts'
+import { chooseWithoutMessages } from '../algorithms/select.ts'
 import type { Resumable } from '../algorithms/channel.ts'
-import { findWindowCollective } from '../algorithms/window.ts'
-import type { AlgorithmName, Operation } from '../operation.ts'
+import type { Operation } from '../operation.ts'
 import type {
   GroupFacts,
   RunningOperation,
@@ -30,12 +28,13 @@ export class SharedCollectives implements TransportCollectives {
   }
 
   take(operation: Operation, group: GroupFacts): Operation | undefined {
-    const { slots, rank } = this.#context
+    const { slots, rank, tuning } = this.#context
     const { id, layout, ranks } = group
     if (operation.isReserved || layout !== 'together' || id >= slots.exposingGroups) {
       return undefined
     }
-    const algorithm = this.#choose(operation, group)
+    const slotBytes = id < slots.groups ? slots.slotBytes : -1
+    const algorithm = chooseWithoutMessages(operation, ranks.length, slotBytes, tuning)
     if (algorithm === undefined) return undefined
     if (!ranks.every((peer) => peer === rank || slots.reaches(peer))) return undefined
     return { ...operation, algorithm }
@@ -63,19 +62,5 @@ export class SharedCollectives implements TransportCollectives {
       run.running.resume(run)
     }
     return moved
-  }
-
-  #choose(operation: Operation, { id, ranks }: GroupFacts): AlgorithmName | undefined {
-    const { slots, tuning } = this.#context
-    const { name, algorithm } = operation
-    const isWindow = (chosen: AlgorithmName): boolean =>
-      chosen === 'window' && ranks.length > 1 && findWindowCollective(name) !== undefined
-    if (algorithm !== 'auto') return isWindow(algorithm) ? 'window' : undefined
-    const bytes = flatBytes(operation, ranks.length)
-    if (bytes === undefined) return undefined
-    if (id < slots.groups && bytes <= slots.slotBytes) return 'flat'
-    const whole = name === 'allGather' ? bytes * ranks.length : bytes
-    const chosen = chooseAlgorithm(name, { bytes: whole, layout: 'together' }, tuning)
-    return isWindow(chosen) ? 'window' : undefined
   }
 }

@@ -87,14 +87,19 @@ export class Task implements RunningOperation {
 
   /** Runs once more after its end, at another position. */
   restart({ sequence, flight, aborted }: Operation): void {
-    Object.assign(this.operation, { sequence, flight, aborted })
+    const operation = this.operation as { -readonly [Name in keyof Operation]: Operation[Name] }
+    operation.sequence = sequence
+    operation.flight = flight
+    operation.aborted = aborted
     this.posted = monotonicNow()
     this.deadline = this.posted + this.operation.timeout
     this.started = this.completed = 0
     this.hasInquired = false
     this.state = 'running'
     this.error = this.waitingFor = undefined
-    this.#streams.length = this.#scratch.length = 0
+    // setting a length costs more than looking at it
+    if (this.#streams.length > 0) this.#streams.length = 0
+    if (this.#scratch.length > 0) this.#scratch.length = 0
   }
 
   get rank(): number {

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type { PersistentOperation } from '../persistent-operation.ts'
@@ -80,11 +80,21 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   }
 
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-    return this.#operations.arena.alloc(dtype, length)
+    return timeSpan(this.spans, 'alloc', { name: 'alloc' }, () =>
+      this.#operations.arena.alloc(dtype, length),
+    )
+  }
+
+  allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
+    return timeSpan(this.spans, 'alloc', { name: 'alloc' }, () =>
+      this.#operations.arena.allocUnsafe(dtype, length),
+    )
   }
 
   free(buffer: AnyTypedArray): void {
-    this.#operations.arena.free(buffer)
+    timeSpan(this.spans, 'alloc', { name: 'free' }, () => {
+      this.#operations.arena.free(buffer)
+    })
   }
 
   convert(to: AnyTypedArray, from: AnyTypedArray, factor = 1): void {
@@ -220,6 +230,10 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
 
   recordSpans(recorder: SpanRecorder | undefined): void {
     this.#world.runner.journal.spans = recorder
+  }
+
+  get spans(): SpanRecorder | undefined {
+    return this.#world.runner.journal.spans
   }
 
   dumpFlight(directory?: string): string {

@@ -63,7 +63,7 @@ export class TaskTicket implements Ticket {
 
   restart(operation: Operation): void {
     this.#waiting.checkOpen?.(operation.name)
-    this.#callbacks.length = 0
+    if (this.#callbacks.length > 0) this.#callbacks.length = 0
     this.#engine.restart(this.#task, operation)
   }
 

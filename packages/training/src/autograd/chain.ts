@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../model/parameter.ts'
 import {
@@ -83,6 +84,7 @@ class Chain implements SegmentedRecording {
   readonly #needsInputGradient: boolean
   readonly #hooks: ChainHooks | undefined
   readonly #recompute: boolean
+  readonly #recorder: SpanRecorder | undefined
   readonly #links: (RecordedSegment | Exchange)[] = []
   /** The index of the first link with a backward pass. */
   #first: number | undefined
@@ -91,10 +93,11 @@ class Chain implements SegmentedRecording {
   readonly #kept: Tensor[] = []
   #isSpent = false
 
-  constructor(x: Tensor, { needsInputGradient, hooks, recompute = false }: ChainOptions) {
+  constructor(x: Tensor, { needsInputGradient, hooks, recorder, recompute = false }: ChainOptions) {
     this.#needsInputGradient = needsInputGradient
     this.#hooks = hooks
     this.#recompute = recompute
+    this.#recorder = recorder
     this.#value = recompute ? this.#keep(tf.keep(tf.clone(x))) : x
     if (needsInputGradient) this.#first = 0
   }
@@ -107,7 +110,9 @@ class Chain implements SegmentedRecording {
     if (isLocal(segment)) {
       const index = this.#links.length
       if (this.#hooks !== undefined) await this.#hooks.beforeForward(index)
-      this.#record(segment, index)
+      timeSpan(this.#recorder, 'F', {}, () => {
+        this.#record(segment, index)
+      })
       this.#hooks?.afterForward(index)
     } else {
       const next = await segment.forward(this.#value)
@@ -168,13 +173,17 @@ class Chain implements SegmentedRecording {
         const before = index > first ? this.#links[index - 1] : undefined
         const { recording } = link.pass
         if (before === undefined || 'pass' in before) {
-          gradient = recording.backward(former, gradients.listener)
+          gradient = timeSpan(this.#recorder, 'B', {}, () =>
+            recording.backward(former, gradients.listener),
+          )
         } else {
-          gradient = await backwardInto(before, recording, former, gradients.listener)
+          gradient = await this.#backwardInto(before, recording, former, gradients.listener)
         }
-        gradients.finish(link.segment)
-        // the output of the last link is the caller's to read
-        if (recording.value !== this.#value) link.pass.free()
+        timeSpan(this.#recorder, 'B', { name: 'free' }, () => {
+          gradients.finish(link.segment)
+          // the output of the last link is the caller's to read
+          if (recording.value !== this.#value) link.pass.free()
+        })
         this.#hooks?.afterBackward(index)
         if (before !== undefined && !('pass' in before)) index--
       } catch (error) {
@@ -187,6 +196,38 @@ class Chain implements SegmentedRecording {
     return this.#needsInputGradient ? gradient : undefined
   }
 
+  /**
+   * Backward through a segment and the exchange before it: the gradient of the segment's input is sent
+   * first, and the gradients of its parameters are computed while it travels.
+   */
+  async #backwardInto(
+    exchange: Exchange,
+    recording: Recording,
+    dy: Tensor,
+    onGradient: GradientListener,
+  ): Promise<Tensor> {
+    const dx = timeSpan(this.#recorder, 'I', {}, () => recording.backwardInput!(dy)!)
+    try {
+      const sent = exchange.backward(dx)
+      try {
+        timeSpan(this.#recorder, 'W', {}, () => {
+          recording.backwardParameters!(onGradient)
+        })
+      } catch (error) {
+        await sent.then(
+          (received) => {
+            received.dispose()
+          },
+          () => undefined,
+        )
+        throw error
+      }
+      return await sent
+    } finally {
+      dx.dispose()
+    }
+  }
+
   #keep(tensor: Tensor): Tensor {
     this.#kept.push(tensor)
     return tensor
@@ -195,36 +236,6 @@ class Chain implements SegmentedRecording {
   #freeKept(): void {
     tf.dispose(this.#kept)
     this.#kept.length = 0
-  }
-}
-
-/**
- * Backward through a segment and the exchange before it: the gradient of the segment's input is sent
- * first, and the gradients of its parameters are computed while it travels.
- */
-async function backwardInto(
-  exchange: Exchange,
-  recording: Recording,
-  dy: Tensor,
-  onGradient: GradientListener,
-): Promise<Tensor> {
-  const dx = recording.backwardInput!(dy)!
-  try {
-    const sent = exchange.backward(dx)
-    try {
-      recording.backwardParameters!(onGradient)
-    } catch (error) {
-      await sent.then(
-        (received) => {
-          received.dispose()
-        },
-        () => undefined,
-      )
-      throw error
-    }
-    return await sent
-  } finally {
-    dx.dispose()
   }
 }
 

@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { onHostBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
@@ -44,12 +45,24 @@ export function record(
  * @throws as `record`; ERR_TSR_BACKEND when the module is shared by several ranks and the backend
  *   cannot wait for them inside a pass: see `recordSegments`
  */
-export function recordModule(module: Module, x: Tensor, options: RecordOptions): Recording {
+export function recordModule(
+  module: Module,
+  x: Tensor,
+  { recorder, ...options }: RecordOptions,
+): Recording {
   checkAlive('x', x)
-  return (
-    module.record?.(x, options) ??
-    record((input) => module.forward(input), x, module.parameters, options)
+  const recording = timeSpan(
+    recorder,
+    'F',
+    {},
+    () =>
+      module.record?.(x, options) ??
+      record((input) => module.forward(input), x, module.parameters, options),
   )
+  if (recorder === undefined) return recording
+  const backward = recording.backward.bind(recording)
+  recording.backward = (...pass) => timeSpan(recorder, 'B', {}, () => backward(...pass))
+  return recording
 }
 
 /** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */

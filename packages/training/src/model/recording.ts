@@ -1,10 +1,13 @@
 import { tsrError } from '@tsrun/core'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
 export interface RecordOptions {
   /** Whether `backward` returns the gradient of the input. The first stage does not need it. */
   readonly needsInputGradient: boolean
+  /** Records the passes as spans `F` and `B`; of segments, each pass. */
+  readonly recorder?: SpanRecorder | undefined
 }
 
 /**
@@ -51,6 +54,50 @@ export interface GradientListener {
    * one of them in place, if no other tensor shares its memory.
    */
   readonly sums?: ReadonlyMap<string, Tensor>
+
+  /** Where a pass may write gradients itself, instead of calling the listener. */
+  readonly memory?: GradientMemory
+}
+
+/** Memory of the host for gradients, such as the buckets of data parallel training. */
+export interface GradientMemory {
+  /** The place of a parameter's gradient; undefined if the listener has to be called. */
+  placeOf(parameter: Parameter): GradientPlace | undefined
+
+  /** To be called when the gradient is in its place, instead of the listener. */
+  written(parameter: Parameter): void
+}
+
+export interface GradientPlace {
+  /** The values in row-major order. */
+  readonly values: Float32Array
+  /** Whether an earlier gradient is there, to which the next one has to be added. */
+  readonly adds: boolean
+}
+
+/** Places for several gradients. */
+export interface GradientPlaces {
+  readonly values: readonly Float32Array[]
+  readonly adds: boolean
+}
+
+/** The places of these gradients, if each has its own and all are either written or added to. */
+export function placesOf(
+  { memory }: GradientListener,
+  parameters: readonly Parameter[],
+): GradientPlaces | undefined {
+  if (memory === undefined) return undefined
+  if (new Set(parameters.map(({ name }) => name)).size !== parameters.length) return undefined
+  const values: Float32Array[] = []
+  let adds: boolean | undefined
+  for (const parameter of parameters) {
+    const place = memory.placeOf(parameter)
+    if (place === undefined) return undefined
+    adds ??= place.adds
+    if (place.adds !== adds) return undefined
+    values.push(place.values)
+  }
+  return adds === undefined ? undefined : { values, adds }
 }
 
 /** @throws ERR_TSR_ARGUMENT for a disposed tensor, for which kernels fail without naming the cause */

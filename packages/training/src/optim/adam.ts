@@ -141,9 +141,11 @@ abstract class AdamOptimizer implements Optimizer {
   ): void {
     const { learningRate } = this
     const [betas, epsilon, state] = [this.#betas, this.#epsilon, this.#state]
-    updateInPlace(parameters, gradients, updates, ({ name, shape, value }, given, store) => {
-      const { step, keep, added } = this.#factors(name)
-      const gradient = addDecay(given, added, value)
+    const decayOf = ({ name }: Parameter): number =>
+      this.#decays === 'gradient' ? this.#decayOf(name) : 0
+    updateInPlace(parameters, gradients, updates, decayOf, (parameter, gradient, store) => {
+      const { name, shape, value } = parameter
+      const { step, keep } = this.#factors(name)
       const [mean, square] = state.takeFromDevice(name, shape)
       const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
       if (kept !== value) value.dispose()
@@ -152,7 +154,6 @@ abstract class AdamOptimizer implements Optimizer {
         store(next!)
         state.putOnDevice(name, moments)
       })
-      if (gradient !== given) gradient.dispose()
     })
   }
 

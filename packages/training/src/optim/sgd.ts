@@ -127,9 +127,10 @@ export class SGD implements Optimizer {
     updates: UpdatesInPlace,
   ): void {
     const [rate, momentum, state] = [this.learningRate, this.#momentum, this.#state]
-    updateInPlace(parameters, gradients, updates, ({ name, shape, value }, given, store) => {
+    const decayOf = ({ name }: Parameter): number => this.#decayOf(name)
+    updateInPlace(parameters, gradients, updates, decayOf, (parameter, gradient, store) => {
+      const { name, shape, value } = parameter
       state.nextStep(name)
-      const gradient = addDecay(given, this.#decayOf(name), value)
       if (momentum === 0) {
         updates.descend(value, gradient, rate, ([next]) => {
           store(next!)
@@ -142,7 +143,6 @@ export class SGD implements Optimizer {
           state.putOnDevice(name, [kept!])
         })
       }
-      if (gradient !== given) gradient.dispose()
     })
   }
 }

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
-import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import type { Gradient, UpdatesInPlace } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { withGradients, type Gradients } from './optimizer.ts'
 
@@ -43,10 +43,12 @@ export function updateOnDevice(
   gradients: Gradients,
   update: DeviceUpdate,
 ): void {
-  eachGradient(parameters, gradients, (parameter, gradient) => {
+  for (const [parameter, given] of withGradients(parameters, gradients)) {
+    const gradient = asTensor(given, parameter)
     const next = tf.tidy(() => tf.keep(update(parameter.value, gradient, parameter)))
     replaceValue(parameter, next)
-  })
+    gradient.dispose()
+  }
 }
 
 /** gradient + decay value, a new tensor; the gradient itself if the decay is 0. */
@@ -57,37 +59,45 @@ export function addDecay(gradient: Tensor, decay: number, value: Tensor): Tensor
 /** Updates a parameter in place, and passes its value to `store`. */
 export type UpdateInPlace = (
   parameter: Parameter,
-  gradient: Tensor,
+  gradient: Gradient,
   store: (value: Tensor) => void,
 ) => void
 
-/** As `updateOnDevice`, with the optimizer steps in place that a backend has. */
+/**
+ * As `updateOnDevice`, with the optimizer steps in place that a backend has.
+ *
+ * @param decayOf - the multiple of the value that is added to the gradient
+ */
 export function updateInPlace(
   parameters: readonly Parameter[],
   gradients: Gradients,
   updates: UpdatesInPlace,
+  decayOf: (parameter: Parameter) => number,
   update: UpdateInPlace,
 ): void {
-  try {
-    eachGradient(parameters, gradients, (parameter, gradient) => {
-      update(parameter, gradient, (value) => {
-        parameter.value = value
-      })
+  const run = (parameter: Parameter, gradient: Gradient): void => {
+    update(parameter, gradient, (value) => {
+      parameter.value = value
     })
+  }
+  try {
+    for (const [parameter, given] of withGradients(parameters, gradients)) {
+      const decay = decayOf(parameter)
+      if (decay === 0 && ArrayBuffer.isView(given)) {
+        run(parameter, given)
+        continue
+      }
+      const tensor = asTensor(given, parameter)
+      const gradient = addDecay(tensor, decay, parameter.value)
+      run(parameter, gradient)
+      if (gradient !== tensor) gradient.dispose()
+      tensor.dispose()
+    }
   } finally {
     updates.finish()
   }
 }
 
-/** Calls `use` with each gradient as a tensor, which is disposed afterwards. */
-function eachGradient(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  use: (parameter: Parameter, gradient: Tensor) => void,
-): void {
-  for (const [parameter, given] of withGradients(parameters, gradients)) {
-    const gradient = ArrayBuffer.isView(given) ? tensorFrom(given, parameter.shape) : given
-    use(parameter, gradient)
-    gradient.dispose()
-  }
+function asTensor(gradient: Gradient, { shape }: Parameter): Tensor {
+  return ArrayBuffer.isView(gradient) ? tensorFrom(gradient, shape) : gradient
 }

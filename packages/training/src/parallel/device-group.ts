@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { createLogger, tsrError } from '@tsrun/core'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { CallOptions, ProcessGroup, ReduceOptions } from '@tsrun/distributed'
 import { currentBackend } from '../backend/current.ts'
 import type {
@@ -139,6 +140,11 @@ export class DeviceGroup {
   constructor(group: ProcessGroup, communicator: DeviceCommunicator) {
     this.#group = group
     this.#communicator = communicator
+  }
+
+  /** Where this rank records its spans. */
+  get spans(): SpanRecorder | undefined {
+    return this.#group.spans
   }
 
   /**

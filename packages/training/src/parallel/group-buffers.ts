@@ -1,10 +1,10 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 
-/** Allocates float32 buffers in a group's arena, all or none. Free each of them with `freeAfter`. */
+/** Allocates float32 buffers with arbitrary contents in a group's arena, all or none. Free each of them with `freeAfter`. */
 export function allocateAll(group: ProcessGroup, lengths: readonly number[]): Float32Array[] {
   const buffers: Float32Array[] = []
   try {
-    for (const length of lengths) buffers.push(group.alloc('float32', length))
+    for (const length of lengths) buffers.push(group.allocUnsafe('float32', length))
     return buffers
   } catch (error) {
     for (const buffer of buffers) group.free(buffer)
@@ -43,7 +43,7 @@ export class BufferPool {
   /** Returns a buffer that is not in use; its contents are undefined. */
   take(length: number): Float32Array {
     for (const loan of this.#loans) if (loan.work.isCompleted()) this.#end(loan)
-    return this.#free.get(length)?.pop() ?? this.#group.alloc('float32', length)
+    return this.#free.get(length)?.pop() ?? this.#group.allocUnsafe('float32', length)
   }
 
   give(buffer: Float32Array): void {

@@ -1,5 +1,6 @@
 import { tsrError, where } from '@tsrun/core'
 import type { MessageOptions, ProcessGroup, ReduceOptions, Source, Work } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
 import { sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
@@ -80,7 +81,9 @@ export async function recvTensor<D extends HostDType = 'float32'>(
   try {
     work = group.recv(buffer, from, options)
     await work
-    return tensorFrom(buffer as HostArrays[D], shape, dtype)
+    return timeSpan(group.spans, 'unpack', { bytes: buffer.byteLength }, () =>
+      tensorFrom(buffer as HostArrays[D], shape, dtype),
+    )
   } finally {
     freeAfter(work, group, buffer)
   }
@@ -147,7 +150,7 @@ function allocate(
 ): Buffer {
   const dtypes = ['float32', 'int32', 'bool'] as const
   const known = dtypes.find((name) => name === dtype)
-  if (known !== undefined) return group.alloc(known, sizeOf(shape))
+  if (known !== undefined) return group.allocUnsafe(known, sizeOf(shape))
   const expected = `one of ${dtypes.join(', ')}`
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'the dtype of a tensor', value: dtype, expected })
 }
@@ -162,11 +165,13 @@ async function run<T = void>(
 ): Promise<T> {
   let work: Work | undefined
   try {
-    const written = writeTo(tensor, buffer)
+    const facts = { bytes: buffer.byteLength }
+    const written = timeSpan(group.spans, 'pack', facts, () => writeTo(tensor, buffer))
     if (written !== undefined) await holding(tensor, written)
     work = start()
     await work
-    return take?.() as T
+    if (take === undefined) return undefined as T
+    return timeSpan(group.spans, 'unpack', facts, take)
   } finally {
     freeAfter(work, group, buffer)
   }

@@ -171,6 +171,9 @@ export interface LinearPasses {
   dispose(): void
 }
 
+/** A tensor, or its values in row-major order. The caller still owns it after the call. */
+export type Gradient = Tensor | Float32Array
+
 /** Gets the updated tensors, in their order; if an update fails, the former values. */
 export type Store = (tensors: Tensor[]) => void
 
@@ -189,12 +192,12 @@ export interface AdamFactors {
  */
 export interface UpdatesInPlace {
   /** value = value - rate gradient */
-  descend(value: Tensor, gradient: Tensor, rate: number, store: Store): void
+  descend(value: Tensor, gradient: Gradient, rate: number, store: Store): void
 
   /** velocity = momentum velocity + gradient, value = value - rate velocity */
   descendWithMomentum(
     tensors: readonly [value: Tensor, velocity: Tensor],
-    gradient: Tensor,
+    gradient: Gradient,
     factors: { readonly rate: number; readonly momentum: number },
     store: Store,
   ): void
@@ -202,7 +205,7 @@ export interface UpdatesInPlace {
   /** Adam, as torch.optim.Adam defines it. */
   adam(
     tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
-    gradient: Tensor,
+    gradient: Gradient,
     factors: AdamFactors,
     store: Store,
   ): void

@@ -46,9 +46,10 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
+  const { optimizer, recompute, recorder } = checked
   const loss = summed(checked.loss ?? defaultLoss(checked, layout))
   const common = {
-    ...given({ optimizer: checked.optimizer, recompute: checked.recompute }),
+    ...given({ optimizer, recompute, recorder }),
     ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
   }
   let core: Pipeline | WholeModel
@@ -65,6 +66,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
     const replica = await replicate(core, { ...checked, frozen }, layout)
+    if (recorder !== undefined) layout.world.recordSpans(recorder)
     return { core, replica, layout, options: checked }
   } catch (error) {
     disposeModelOf({ core, replica: undefined })

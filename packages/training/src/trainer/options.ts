@@ -9,6 +9,7 @@ import {
   type Complete,
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { NamePatterns } from '../model/name-patterns.ts'
 import type { Loss } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'
@@ -60,6 +61,11 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly recompute?: boolean
   /** Parameters that are not trained: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
+  /**
+   * Records what this rank does in a step as spans: passes, copies into and out of buffers, operations
+   * of all groups (`group.recordSpans`), waiting and the optimizer. Default: nothing is recorded.
+   */
+  readonly recorder?: SpanRecorder
 }
 
 const rules = {
@@ -79,6 +85,7 @@ const rules = {
   accumulate: count({ from: 1 }).default(1),
   recompute: flag().default(false),
   frozen: anything<NamePatterns>(),
+  recorder: anything<SpanRecorder>(),
   bucketBytes: anything<number>(),
   firstBucketBytes: anything<number>(),
   wire: anything<NonNullable<GradientOptions['wire']>>(),

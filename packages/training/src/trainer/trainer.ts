@@ -336,7 +336,9 @@ export class Trainer {
    */
   dispose(): void {
     disposeModelOf({ core: this.#core, replica: this.#replica })
-    this.layout.world.free(this.#totals)
+    const { world } = this.layout
+    if (world.spans === this.#options.recorder) world.recordSpans(undefined)
+    world.free(this.#totals)
   }
 
   /** What a checkpoint takes: this rank's part of the model, and of the optimizer's state. */

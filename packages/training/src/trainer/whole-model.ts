@@ -1,5 +1,5 @@
-import { anything, count, declareOptions, flag, having, tsrError } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { tsrError } from '@tsrun/core'
+import { timeSpan } from '@tsrun/telemetry'
 import { recordChain } from '../autograd/chain.ts'
 import { recordModule } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
@@ -11,8 +11,6 @@ import { inPass } from '../model/pass.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { summedCrossEntropy } from '../nn/cross-entropy.ts'
 import { recordLoss, scoreOf, type Loss, type Score } from '../nn/loss.ts'
-import { clipRules, type ClipOptions } from '../optim/clip.ts'
-import type { Optimizer } from '../optim/optimizer.ts'
 import type { Averaging } from '../parallel/gradients/averaging.ts'
 import { finishStep, optimizerFor, replaceAveraging } from '../parallel/gradients/finish-step.ts'
 import {
@@ -30,39 +28,9 @@ import {
 } from '../parallel/pipeline/options.ts'
 import { recordSegments } from '../parallel/tensor/record-segments.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { exampleOfZeros } from './batch.ts'
 import { summed } from './summed-loss.ts'
-
-export interface WholeModelOptions {
-  /** Updates the parameters in `step`. */
-  readonly optimizer?: Optimizer
-  /** The loss, as the sum or the mean over the examples; default `summedCrossEntropy`. */
-  readonly loss?: Loss
-  /** `step` scales the gradients down to this norm if theirs is larger: see `clipGradients`. */
-  readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
-  /**
-   * The number of parts of a batch that go forward and backward one after the other; their gradients
-   * are summed (gradient accumulation). A smaller batch has as many as it has examples. Default 1.
-   */
-  readonly accumulate?: number
-  /** Keeps only the inputs of the model's `layers` for the backward pass; default false. */
-  readonly recompute?: boolean
-  /** The ranks that share the layers of the model: see `parallelize`. */
-  readonly tensor?: ProcessGroup
-}
-
-const readOptions = declareOptions({
-  optimizer: having<Optimizer>(
-    ['step'],
-    'an optimizer, for example new SGD({ learningRate: 0.1 })',
-  ).optional(),
-  loss: anything<Loss>(),
-  clip: anything<NonNullable<WholeModelOptions['clip']>>(),
-  accumulate: count({ from: 1 }).default(1),
-  recompute: flag().default(false),
-  tensor: anything<ProcessGroup>(),
-})
-
-const checkClip = declareOptions(clipRules, 'clip')
+import { checkClip, readWholeModelOptions, type WholeModelOptions } from './whole-model-options.ts'
 
 /**
  * Trains a model that is not cut into stages, with the methods of a `Pipeline`. After
@@ -93,7 +61,7 @@ export function wholeModel<M extends Module>(
 export class WholeModel<M extends Module = Module> implements Module {
   readonly module: M
   readonly parameters: readonly Parameter[]
-  readonly #options: ReturnType<typeof readOptions>
+  readonly #options: ReturnType<typeof readWholeModelOptions>
   #loss: Loss
   #averaging: Averaging | undefined
   readonly #usesPass: boolean
@@ -106,7 +74,7 @@ export class WholeModel<M extends Module = Module> implements Module {
     // The getter of a module may build its list on every access.
     this.parameters = module.parameters
     this.#usesPass = usesPass(module)
-    this.#options = readOptions(options)
+    this.#options = readWholeModelOptions(options)
     if (this.#options.clip !== undefined) checkClip(this.#options.clip)
     this.#loss = summed(this.#options.loss ?? summedCrossEntropy)
   }
@@ -146,15 +114,23 @@ export class WholeModel<M extends Module = Module> implements Module {
     batch: Batch,
     place: BatchPlace = { step: this.#steps++, row: 0 },
   ): Promise<StepResult> {
-    const { clip } = this.#options
+    const { clip, recorder } = this.#options
     const optimizer = optimizerFor(this.#options.optimizer, 'the options')
     return await this.#alone('step', async () => {
       const averaging = this.#averaging
       const isSum = averaging?.reduction === 'token'
       const gradients = new Map<string, Tensor>()
       const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
-      const { parameters } = this
-      const step = { parameters, optimizer, averaging, gradients, examples, loss, clip }
+      const step = {
+        parameters: this.parameters,
+        optimizer,
+        averaging,
+        gradients,
+        examples,
+        loss,
+        clip,
+        recorder,
+      }
       return { loss: loss / examples, peakInFlight: 1, ...(await finishStep(step)) }
     })
   }
@@ -168,9 +144,8 @@ export class WholeModel<M extends Module = Module> implements Module {
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#alone('forwardBackward', async () => {
       const gradients = new Map<string, Tensor>()
-      const sums = await this.#train(batch, gradients, onGradient, {
-        ...{ isSum: false, place: { step: this.#steps, row: 0 } },
-      })
+      const place = { step: this.#steps, row: 0 }
+      const sums = await this.#train(batch, gradients, onGradient, { isSum: false, place })
       return { loss: sums.loss / sums.examples, gradients, peakInFlight: 1 }
     })
   }
@@ -199,8 +174,7 @@ export class WholeModel<M extends Module = Module> implements Module {
         this.#averaging?.release()
         parts.dispose()
       }
-      const { loss, correct } = sums
-      const examples = parts.size
+      const { loss, correct, examples } = { ...sums, examples: parts.size }
       return { loss: loss / examples, correct, accuracy: correct / examples, examples }
     })
   }
@@ -247,8 +221,10 @@ export class WholeModel<M extends Module = Module> implements Module {
       await this.#accompany(batch, averaging)
       return { loss: 0, examples: 0 }
     }
-    const parts = cutBatch(batch, this.#options.accumulate)
-    const scale = tf.scalar(isSum ? 1 : 1 / parts.size)
+    const { parts, scale } = timeSpan(this.#options.recorder, 'batch', {}, () => {
+      const cut = cutBatch(batch, this.#options.accumulate)
+      return { parts: cut, scale: tf.scalar(isSum ? (averaging?.scale ?? 1) : 1 / cut.size) }
+    })
     const sums = sumInto(gradients)
     let loss = 0
     try {
@@ -286,14 +262,7 @@ export class WholeModel<M extends Module = Module> implements Module {
     if (averaging === undefined) return
     if (averaging.record === undefined && !communicates(this.module)) return
     averaging.synchronizes = true
-    const zeros = (part: Batch['inputs']): Tensor => {
-      const empty = typeof part === 'function' ? part() : tf.clone(part)
-      const [, ...rest] = empty.shape
-      const filled = tf.zeros([1, ...rest], empty.dtype)
-      empty.dispose()
-      return filled
-    }
-    const [x, y, scale] = [zeros(inputs), zeros(labels), tf.scalar(0)]
+    const [x, y, scale] = [exampleOfZeros(inputs), exampleOfZeros(labels), tf.scalar(0)]
     const batch = cutBatch({ inputs: x, labels: y }, 1)
     try {
       const run = () => this.#pass(batch, 0, scale, averaging.onGradient)
@@ -314,29 +283,34 @@ export class WholeModel<M extends Module = Module> implements Module {
     scale: Tensor,
     onGradient: GradientListener,
   ): Promise<number> {
+    const { recorder } = this.#options
     const held: { dispose(): void }[] = []
+    const hold = <T extends { dispose(): void }>(each: T): T => (held.unshift(each), each)
     try {
-      const x = parts.inputs(part)
-      held.push(x)
-      const labels = parts.labels(part)
-      held.push(labels)
-      const outputs = await this.#record(x)
-      held.unshift(outputs)
-      const loss = recordLoss(this.#loss, outputs.value, labels)
-      held.unshift(loss)
-      const value = takeScalar(tf.clone(loss.value))
-      const dy = loss.backward(scale, () => undefined)!
-      held.push(dy)
+      const [x, labels] = timeSpan(recorder, 'batch', {}, () => [
+        hold(parts.inputs(part)),
+        hold(parts.labels(part)),
+      ])
+      const outputs = hold(await this.#record(x))
+      const { loss, value } = timeSpan(recorder, 'F', { name: 'loss' }, () => {
+        const recorded = hold(recordLoss(this.#loss, outputs.value, labels))
+        return { loss: recorded, value: takeScalar(tf.clone(recorded.value)) }
+      })
+      const dy = timeSpan(recorder, 'B', { name: 'loss' }, () =>
+        hold(loss.backward(scale, () => undefined)!),
+      )
       await outputs.backward(dy, onGradient)
       return await value
     } finally {
-      for (const each of held) each.dispose()
+      timeSpan(recorder, 'B', { name: 'free' }, () => {
+        for (const each of held) each.dispose()
+      })
     }
   }
 
   #record(x: Tensor) {
-    const options = { needsInputGradient: false }
-    const { recompute, tensor } = this.#options
+    const { recompute, tensor, recorder } = this.#options
+    const options = { needsInputGradient: false, recorder }
     const sharded = this.#averaging?.record?.(x, options)
     if (sharded !== undefined) return sharded
     if (recompute) return recordChain(this.layers, x, { ...options, recompute })

@@ -53,7 +53,7 @@ describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
           group.convert(halves.subarray(1), floats)
         },
         () => {
-          group.convert(floats, floats)
+          group.convert(floats, floats.subarray(1))
         },
         () => {
           group.convert(floats, halves, 2)
@@ -68,5 +68,19 @@ describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
       })
       expect(elsewhere).toMatchObject({ code: 'ERR_TSR_BUFFER' })
     })
+  })
+})
+
+it('multiplies float32, in place and into another array', async () => {
+  await alone((group) => {
+    const [values, others] = [group.alloc('float32', 37), group.allocUnsafe('float32', 37)]
+    for (let i = 0; i < values.length; i++) values[i] = i / 7
+    const [same, wanted] = [values.slice(), values.map((x) => Math.fround(x * Math.fround(0.3)))]
+    group.convert(others, values, 0.3)
+    expect([values, others]).toEqual([same, wanted])
+    group.convert(others, values)
+    expect(others).toEqual(same)
+    group.convert(values.subarray(1, 36), values.subarray(1, 36), 0.3)
+    expect(values).toEqual(Float32Array.of(same[0]!, ...wanted.slice(1, 36), same[36]!))
   })
 })

@@ -166,6 +166,68 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual(Array(9).fill(true))
   })
 
+  it('write gradients into arrays, or add to them, with the bits of tensors', async () => {
+    const outcome = await found(`
+      const [rows, widths, relu] = [30, [19, 37, 11], Uint8Array.of(1, 0)]
+      const values = (seed, ...shape) =>
+        tensor(Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(seed * (i + 1))), ...shape)
+      const [x, dy] = [values(0.1, rows, widths[0]), values(0.2, rows, widths[2])]
+      const weights = [0, 1].map((i) => values(0.3 + i, widths[i], widths[i + 1]))
+      const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
+      const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)
+      const inputs = Int32Array.of(x, dy, ...weights, ...outputs)
+      const whole = kernels.linearBackward(inputs, relu, true)
+      const wanted = whole.map(valuesOf)
+      const sizes = [19 * 37, 37 * 11, 37, 11]
+      // in shared memory, as the buckets of data parallel training, and off every boundary
+      const memory = new Float32Array(new SharedArrayBuffer(4 * 2000))
+      let at = 1
+      const arrays = sizes.map((size) => memory.subarray(at, (at += size)))
+      const differ = (factor) => arrays.map((array, i) =>
+        array.filter((value, k) => value !== Math.fround(factor * wanted[i][k])).length)
+      const first = kernels.linearBackward(inputs, relu, true, arrays, false)
+      const written = [first.length, differ(1)]
+      kernels.linearBackward(inputs, relu, true, arrays, true)
+      const added = differ(2)
+      const [a, b] = kernels.linearBackwardInput(Int32Array.of(dy, ...weights, ...outputs), relu, false)
+      const none = kernels.linearBackwardParameters(Int32Array.of(x, a, b, outputs[0]), arrays, false)
+      const apart = failure(() => kernels.linearBackward(inputs, relu, true, arrays.slice(1), false))
+      const small = failure(() => kernels.linearBackward(inputs, relu, true, arrays.map((array) => array.subarray(1)), false))
+      found = { written, added, halves: [none.length, differ(1)], apart, small, outside: memory[0] }`)
+    const none = [0, 0, 0, 0]
+    expect(outcome).toEqual({
+      ...{ written: [1, none], added: none, halves: [0, none], outside: 0 },
+      apart: 'a kernel of the binding takes an array for each gradient',
+      small: 'a kernel of the binding takes an array as long as the tensor',
+    })
+  })
+
+  it('update from an array as from a tensor', async () => {
+    const outcome = await found(`
+      const size = 100
+      const values = (seed) => Array.from({ length: size }, (_, i) => Math.sin(seed * (i + 1)))
+      const array = Float32Array.from(values(0.3))
+      const calls = {
+        descend: [1, 0.1],
+        descendWithMomentum: [2, 0.1, 0.9],
+        adam: [3, 0.9, 0.999, 0.01, 0.9, 0.999, 1e-8],
+      }
+      found = Object.entries(calls).map(([name, [changed, ...numbers]]) => {
+        const tensors = () => Array.from({ length: changed }, (_, i) => tensor(values(0.5 + i).map(Math.abs)))
+        const [one, other] = [tensors(), tensors()]
+        const done = [
+          kernels[name](Int32Array.of(...one, tensor(values(0.3))), ...numbers),
+          kernels[name](Int32Array.from(other), ...numbers, array),
+        ]
+        const same = JSON.stringify(one.map(valuesOf)) === JSON.stringify(other.map(valuesOf))
+        const long = failure(() => kernels[name](Int32Array.from(other), ...numbers, new Float32Array(size + 1)))
+        return [name, ...done, same, long]
+      })`)
+    const long = 'a kernel of the binding takes an array as long as the tensor'
+    const names = ['descend', 'descendWithMomentum', 'adam']
+    expect(outcome).toEqual(names.map((name) => [name, true, true, true, long]))
+  })
+
   it('propagate NaN through a ReLU and its gradient', async () => {
     const outcome = await found(`
       const rows = (values) => tensor(Array.from({ length: 19 }, () => values).flat(), 19, 3)

@@ -151,3 +151,73 @@ describeIt.each([
     expect(found.trained).toEqual({ left: 0, known: 0 })
   })
 })
+
+const inOneCall = '{ layers: 3, inputs: 5, hidden: 7, outputs: 4 }'
+/** More elements than are computed in one call. */
+const layerByLayer = '{ layers: 2, inputs: 5, hidden: 1100, outputs: 1000 }'
+
+describeIt.each([
+  ['small layers', inOneCall, '1', true],
+  ['large layers, with one thread', layerByLayer, '1', true],
+  ['large layers, with two threads', layerByLayer, '2', false],
+])('the gradients of %s', (_, shape, threads, isWritten) => {
+  it(`are ${isWritten ? 'written into the memory of a listener' : 'tensors'}`, async () => {
+    const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow', TF_NUM_INTRAOP_THREADS: threads }
+    const warm = new WarmProcess(env)
+    const found = await warm.run(`
+      await training.loadBackend()
+      const { recordModule, ShardedMLP, sumInto, tf } = training
+      const options = ${shape}
+      const model = new ShardedMLP(options)
+      const x = tf.randomNormal([6, options.inputs], 0, 1, 'float32', 1)
+      const dy = tf.randomNormal([6, options.outputs], 0, 1, 'float32', 2)
+      const wanted = new Map()
+      function pass(halves, listener) {
+        const recording = recordModule(model, x, { needsInputGradient: true })
+        const dx = halves ? recording.backwardInput(dy) : recording.backward(dy, listener)
+        if (halves) recording.backwardParameters(listener)
+        recording.dispose()
+        dx.dispose()
+      }
+      pass(false, sumInto(wanted))
+      const places = new Map(model.parameters.map(({ name, value }) => [name, new Float32Array(value.size)]))
+      const order = []
+      let [reported, adds, largest] = [0, false, 0]
+      const listener = Object.assign((parameter, gradient) => {
+        reported++
+        gradient.dispose()
+      }, {
+        memory: {
+          placeOf: ({ name }) => ({ values: places.get(name), adds }),
+          written: ({ name }) => order.push(name),
+        },
+      })
+      const worst = (factor) => Math.max(...Array.from(wanted, ([name, gradient]) => {
+        const values = gradient.dataSync()
+        return places.get(name).reduce((most, y, i) => Math.max(most, Math.abs(y - factor * values[i])), 0)
+      }))
+      const known = tf.memory().numTensors
+      pass(false, listener)
+      const once = worst(1)
+      adds = true
+      pass(true, listener)
+      return { once, twice: worst(2), reported, order, left: tf.memory().numTensors - known }`)
+    warm.end()
+    const { once, twice, reported, order, left } = found as {
+      once: number
+      twice: number
+      reported: number
+      order: string[]
+      left: number
+    }
+    expect(left).toBe(0)
+    if (isWritten && hasKernels) {
+      expect(reported).toBe(0)
+      expect(Math.max(once, twice)).toBeLessThan(1e-4)
+      expect(order).toHaveLength(2 * new Set(order).size)
+    } else {
+      expect(reported).toBeGreaterThan(0)
+      expect(order).toEqual([])
+    }
+  })
+})

@@ -1,6 +1,13 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import { AdamW, fullyShard, loadBackend, tf, type FullyShardOptions } from '@tsrun/training'
+import {
+  AdamW,
+  fullyShard,
+  loadBackend,
+  tf,
+  type FullyShardOptions,
+  type Parameter,
+} from '@tsrun/training'
 import { errorOf, thrownBy } from '../../../distributed/support/outcome.ts'
 import { give, numbersOf, onPoints, Points } from './support/points.ts'
 
@@ -149,6 +156,36 @@ describe('a replica', () => {
       expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
       sharded.dispose()
       module.dispose()
+    })
+  })
+
+  it('lets passes write gradients into its buckets themselves', async () => {
+    await runWorld({ size: 2, seed: 5 }, async (group) => {
+      await onPoints(group, ['a', 'b'], {}, async (replica) => {
+        const { memory } = replica.onGradient
+        const [a, b] = replica.module.parameters
+        const write = (parameter: Parameter, value: number): boolean => {
+          const { values, adds } = memory!.placeOf(parameter)!
+          values[0] = adds ? values[0]! + value : value
+          memory!.written(parameter)
+          return adds
+        }
+        // the second step has other buckets, in the order of arrival
+        for (const step of [1, 2, 3]) {
+          replica.synchronizes = false
+          expect(write(a!, 10 * step)).toBe(false)
+          replica.synchronizes = true
+          expect(write(a!, group.rank)).toBe(true)
+          expect(memory!.placeOf(a!)).toBeUndefined()
+          give(replica, 'b', group.rank)
+          expect(memory!.placeOf(b!)).toBeUndefined()
+          expect(numbersOf(await replica.gradients())).toEqual({ a: 10 * step + 0.5, b: 0.5 })
+        }
+        expect(memory!.placeOf({ ...a!, name: 'of another model' })).toBeUndefined()
+        replica.dispose()
+        const ended = thrownBy(() => memory!.placeOf(a!))
+        expect(ended).toMatchObject({ code: 'ERR_TSR_REPLICA_ENDED' })
+      })
     })
   })
 })

@@ -92,7 +92,7 @@ describe('recordSegments', () => {
         get(target, key) {
           const value: unknown = Reflect.get(target, key)
           if (typeof value !== 'function') return value
-          if (key === 'alloc') lent++
+          if (key === 'alloc' || key === 'allocUnsafe') lent++
           if (key === 'free') lent--
           return value.bind(target) as unknown
         },

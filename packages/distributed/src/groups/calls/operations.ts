@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { AlgorithmName, OperationName } from '../../operation.ts'
@@ -115,6 +115,8 @@ export class Operations implements Starter {
    */
   start<T>(call: Call<T>): FollowedWork<T> {
     const { name, options, reduction } = call
+    const { spans } = this.runner.journal
+    const called = spans === undefined ? 0 : monotonicNow()
     let staged: StagedBuffers | undefined
     try {
       const timeout = this.#check(call)
@@ -130,6 +132,7 @@ export class Operations implements Starter {
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
       const work = new OperationWork<T>(this, call, operation, ticket, staged)
+      spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
       if (ticket.isSettled) work.isCompleted()
       else this.#keep(work)
       return work

@@ -1,5 +1,5 @@
-import { tsrError, type TsrError } from '@tsrun/core'
-import { recordSpan } from '../../diagnosis/journal.ts'
+import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { Runner } from '../../runners/runner.ts'
@@ -58,14 +58,18 @@ export class PreparedOperation implements PersistentOperation {
       throw this.#refusal('one that is under way', 'to be started again after wait() or done()')
     }
     this.#throwError()
+    const { spans } = this.#owner.runner.journal
+    const called = spans === undefined ? 0 : monotonicNow()
     this.#staged.refill(this.call)
     this.#ticket = this.#owner.launch(this, this.#ticket)
     this.#isUnderWay = true
+    const name = this.call.options?.label ?? this.call.name
+    spans?.record('call', called, monotonicNow(), { name })
   }
 
   wait(): void {
     if (this.#isUnderWay) {
-      if (!this.#ticket!.isSettled) this.#ticket!.block(this.call.name)
+      blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket!, this.call.name)
       this.#settle()
     }
     this.#throwError()
@@ -110,7 +114,8 @@ export class PreparedOperation implements PersistentOperation {
     const { name, options } = this.call
     this.#isUnderWay = false
     this.#owner.onEnd(this)
-    recordSpan(this.#owner.runner.journal.spans, this.operation, this.#owner, ticket)
+    const { spans } = this.#owner.runner.journal
+    recordSpan(spans, this.operation, this.#owner, ticket, options?.label)
     const { error } = ticket
     addLabel(error, options)
     this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)

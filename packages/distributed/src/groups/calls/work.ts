@@ -1,5 +1,5 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import { recordSpan } from '../../diagnosis/journal.ts'
+import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import { isCollective, type Operation } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
@@ -79,7 +79,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   }
 
   wait(): T {
-    if (!this.#ticket.isSettled) this.#ticket.block(this.#operation.name)
+    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.#operation.name)
     const outcome = this.#settle()
     if ('error' in outcome) {
       showWaitingLine(outcome.error)
@@ -118,7 +118,8 @@ export class OperationWork<T> implements FollowedWork<T> {
     if (this.#outcome !== undefined) return this.#outcome
     const { error } = this.#ticket
     this.#owner.onEnd(this)
-    recordSpan(this.#owner.runner.journal.spans, this.#operation, this.#owner, this.#ticket)
+    const { spans } = this.#owner.runner.journal
+    recordSpan(spans, this.#operation, this.#owner, this.#ticket, this.#call.options?.label)
     try {
       const value = this.#finish(error)
       this.#outcome = error === undefined ? { value } : { error }

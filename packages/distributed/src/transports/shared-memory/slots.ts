@@ -4,7 +4,7 @@ import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 /** Groups that have slots. */
 const GROUPS = 4
 /** Bytes of a slot. */
-const SLOT = 16 * 1024
+export const SLOT = 16 * 1024
 /** Groups that can expose buffers: each has two cache lines of words in the header. */
 const EXPOSING_GROUPS = 31
 /** Bytes before the slots. */

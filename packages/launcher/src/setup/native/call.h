@@ -73,12 +73,27 @@ class Call {
   size_t count() const { return count_; }
   int32_t handle(size_t i) const { return handles_[i]; }
 
-  float* Floats(size_t argument, int64_t size) const {
-    void* data = nullptr;
-    size_t length = 0;
-    Read(argument, napi_float32_array, &data, &length);
-    Check(static_cast<int64_t>(length) == size, "an array as long as the tensor");
-    return static_cast<float*>(data);
+  float* Floats(size_t argument, int64_t size) const { return FloatsOf(arguments_[argument], size); }
+
+  // Whether there is such an argument.
+  bool Has(size_t argument) const {
+    napi_valuetype type = napi_undefined;
+    return argument < arguments_.size() && napi_typeof(env_, arguments_[argument], &type) == napi_ok &&
+           type != napi_undefined;
+  }
+
+  // An argument that is a list of arrays, each as long as `sizes` says.
+  std::vector<float*> Arrays(size_t argument, const std::vector<int64_t>& sizes) const {
+    uint32_t length = 0;
+    const napi_status status = napi_get_array_length(env_, arguments_[argument], &length);
+    Check(status == napi_ok && length == sizes.size(), "an array for each gradient");
+    std::vector<float*> arrays;
+    for (uint32_t i = 0; i < length; i++) {
+      napi_value array;
+      Check(napi_get_element(env_, arguments_[argument], i, &array) == napi_ok, "an array for each gradient");
+      arrays.push_back(FloatsOf(array, sizes[i]));
+    }
+    return arrays;
   }
 
   void* Bytes(size_t argument, size_t size) const {
@@ -173,15 +188,26 @@ class Call {
   }
 
  private:
+  float* FloatsOf(napi_value array, int64_t size) const {
+    void* data = nullptr;
+    size_t length = 0;
+    ReadArray(array, napi_float32_array, &data, &length);
+    Check(static_cast<int64_t>(length) == size, "an array as long as the tensor");
+    return static_cast<float*>(data);
+  }
+
   void Read(size_t argument, napi_typedarray_type expected, void** data, size_t* length) const {
+    ReadArray(arguments_[argument], expected, data, length);
+  }
+
+  void ReadArray(napi_value array, napi_typedarray_type expected, void** data, size_t* length) const {
     napi_typedarray_type type;
-    const napi_status status =
-        napi_get_typedarray_info(env_, arguments_[argument], &type, length, data, nullptr, nullptr);
+    const napi_status status = napi_get_typedarray_info(env_, array, &type, length, data, nullptr, nullptr);
     Check(status == napi_ok && type == expected, "typed arrays: handles as Int32Array, flags as Uint8Array, values as Float32Array");
   }
 
   napi_env env_;
-  std::array<napi_value, 7> arguments_{};
+  std::array<napi_value, 8> arguments_{};
   tfnodejs::TFJSBackend* backend_ = nullptr;
   const int32_t* handles_ = nullptr;
   size_t count_ = 0;

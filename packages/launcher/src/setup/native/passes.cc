@@ -66,32 +66,46 @@ napi_value LinearForward(Call& call) {
   return call.Results();
 }
 
-// The destination of the gradients of weights and biases, in this order: new tensors, or existing sums.
+// The destination of the gradients of weights and biases, in this order: new tensors, existing sums, or arrays of
+// the caller, whose contents are replaced or added to.
 class ParameterSink {
  public:
   // `first`: the index of the first sum among the tensors of the call, where there are sums.
-  ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first)
-      : call_(call), adds_(call.count() > first) {
+  // `arrays`: the argument with the arrays, where there are any; the next one says whether they are added to.
+  ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first, size_t arrays) : call_(call) {
     const size_t layers = weights.size();
+    const bool has_arrays = call.Has(arrays);
+    const bool has_sums = !has_arrays && call.count() > first;
+    std::vector<int64_t> sizes;
     int64_t largest = 0;
     for (size_t i = 0; i < 2 * layers; i++) {
       const Matrix& weight = weights[i % layers];
       const bool is_bias = i >= layers;
       const int64_t rows = is_bias ? 1 : weight.rows;
       largest = std::max(largest, weight.size() + weight.columns);
-      if (adds_) {
+      sizes.push_back(rows * weight.columns);
+      if (has_sums) {
         targets_.push_back(call.Tensor(first + i, rows, weight.columns));
+      } else if (has_arrays) {
+        targets_.push_back({nullptr, nullptr, rows, weight.columns});
       } else {
         const auto shape = is_bias ? tensorflow::TensorShape({weight.columns})
                                    : tensorflow::TensorShape({weight.rows, weight.columns});
         targets_.push_back({nullptr, call.Create(shape), rows, weight.columns});
       }
     }
+    if (has_arrays) {
+      const std::vector<float*> places = call.Arrays(arrays, sizes);
+      for (size_t i = 0; i < places.size(); i++) targets_[i].data = places[i];
+    }
+    adds_ = has_sums || (has_arrays && call.Flag(arrays + 1));
     if (adds_) scratch_.reset(new float[largest]);
   }
 
+  // Whether nothing but the caller refers to the memory that is written.
   bool IsAlone() const {
-    return !adds_ || std::all_of(targets_.begin(), targets_.end(), [](const Matrix& sum) { return sum.IsAlone(); });
+    return std::all_of(targets_.begin(), targets_.end(),
+                       [](const Matrix& target) { return target.tensor == nullptr || target.IsAlone(); });
   }
 
   // A gradient is computed completely before it is added, so that it has the same bits as without a sum.
@@ -111,14 +125,15 @@ class ParameterSink {
 
  private:
   Call& call_;
-  const bool adds_;
+  bool adds_ = false;
   std::vector<Matrix> targets_;
   std::unique_ptr<float[]> scratch_;
 };
 
-// linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient)
+// linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient, arrays?, adds?)
 //   -> gradients of the weights, of the biases, of x if that is needed. Where sums are given, the gradients
-//      are added to them, and the result is only that of x; or false, if other tensors share the sums
+//      are added to them, and the result is only that of x; or false, if other tensors share the sums. Where
+//      arrays are given, the gradients are written or added to them, and the result is only that of x
 napi_value LinearBackward(Call& call) {
   const std::vector<bool> relu = call.Flags(1);
   const bool needs_input_gradient = call.Flag(2);
@@ -131,7 +146,7 @@ napi_value LinearBackward(Call& call) {
     Check(weights.back().rows == inputs, "layers that fit one another");
     outputs.push_back(call.Tensor(2 + layers + i, input.rows, weights.back().columns));
   }
-  const ParameterSink sink(call, weights, 2 + 2 * layers);
+  const ParameterSink sink(call, weights, 2 + 2 * layers, 3);
   if (!sink.IsAlone()) return call.Boolean(false);
 
   int64_t widest = 0;
@@ -186,8 +201,8 @@ napi_value LinearBackwardInput(Call& call) {
   return call.Results();
 }
 
-// linearBackwardParameters([x, gradients before each activation..., outputs of all but the last...])
-//   -> gradients of the weights, of the biases
+// linearBackwardParameters([x, gradients before each activation..., outputs of all but the last...], arrays?, adds?)
+//   -> gradients of the weights, of the biases; nothing, where they are written or added to arrays
 napi_value LinearBackwardParameters(Call& call) {
   const size_t layers = call.count() / 2;
   const Matrix input = call.Tensor(0);
@@ -198,7 +213,7 @@ napi_value LinearBackwardParameters(Call& call) {
     Check(dz[i].rows == input.rows, "the same rows");
     weights.push_back({nullptr, nullptr, i == 0 ? input.columns : dz[i - 1].columns, dz[i].columns});
   }
-  const ParameterSink sink(call, weights, call.count());
+  const ParameterSink sink(call, weights, call.count(), 1);
   for (size_t i = 0; i < layers; i++) {
     const Product product = {input.rows, weights[i].rows, weights[i].columns};
     const Matrix x = i == 0 ? input : call.Tensor(layers + i, input.rows, product.inputs);
@@ -207,22 +222,29 @@ napi_value LinearBackwardParameters(Call& call) {
   return call.Results();
 }
 
-// The tensors of an optimizer: the first `changed` ones are written, and the last one is the gradient.
-bool ReadUpdate(const Call& call, size_t changed, std::vector<Matrix>& tensors) {
-  const Matrix gradient = call.Tensor(changed);
+// The tensors of an optimizer: the first `changed` ones are written. The gradient comes last, as a tensor or as the
+// array after `numbers` numbers.
+bool ReadUpdate(const Call& call, size_t changed, size_t numbers, std::vector<Matrix>& tensors) {
   for (size_t i = 0; i < changed; i++) {
     tensors.push_back(call.Tensor(i));
-    Check(tensors[i].size() == gradient.size(), "tensors of one size");
+    Check(tensors[i].size() == tensors[0].size(), "tensors of one size");
     if (!tensors[i].IsAlone()) return false;
   }
-  tensors.push_back(gradient);
+  if (call.Has(1 + numbers)) {
+    const int64_t size = tensors[0].size();
+    tensors.push_back({nullptr, call.Floats(1 + numbers, size), 1, size});
+  } else {
+    tensors.push_back(call.Tensor(changed));
+    Check(tensors[changed].size() == tensors[0].size(), "tensors of one size");
+  }
   return true;
 }
 
-// descend([value, gradient], rate) -> whether it was done: false if another tensor shares the value
+// descend([value, gradient], rate) or descend([value], rate, gradient)
+//   -> whether it was done: false if another tensor shares the value
 napi_value Descend(Call& call) {
   std::vector<Matrix> t;
-  if (!ReadUpdate(call, 1, t)) return call.Boolean(false);
+  if (!ReadUpdate(call, 1, 1, t)) return call.Boolean(false);
   call.kernels->descend(t[0].size(), call.Number(1), t[1].data, t[0].data);
   return call.Boolean(true);
 }
@@ -230,7 +252,7 @@ napi_value Descend(Call& call) {
 // descendWithMomentum([value, velocity, gradient], rate, momentum) -> as descend
 napi_value DescendWithMomentum(Call& call) {
   std::vector<Matrix> t;
-  if (!ReadUpdate(call, 2, t)) return call.Boolean(false);
+  if (!ReadUpdate(call, 2, 2, t)) return call.Boolean(false);
   call.kernels->descend_with_momentum(t[0].size(), call.Number(1), call.Number(2), t[2].data, t[1].data, t[0].data);
   return call.Boolean(true);
 }
@@ -238,10 +260,10 @@ napi_value DescendWithMomentum(Call& call) {
 // adam([value, mean, square, gradient], power1, power2, learningRate, beta1, beta2, epsilon) -> as descend
 napi_value Adam(Call& call) {
   std::vector<Matrix> t;
-  if (!ReadUpdate(call, 3, t)) return call.Boolean(false);
   AdamFactors factors;
   float* const numbers[] = {&factors.power1, &factors.power2, &factors.learning_rate,
                             &factors.beta1,  &factors.beta2,  &factors.epsilon};
+  if (!ReadUpdate(call, 3, std::size(numbers), t)) return call.Boolean(false);
   for (size_t i = 0; i < std::size(numbers); i++) *numbers[i] = call.Number(1 + i);
   call.kernels->adam(t[0].size(), factors, t[3].data, t[1].data, t[2].data, t[0].data);
   return call.Boolean(true);
@@ -265,6 +287,11 @@ extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, n
                {"descendWithMomentum", Guarded<DescendWithMomentum>},
                {"adam", Guarded<Adam>},
            });
+    // Bindings of before take no arrays for gradients, and would ignore them.
+    napi_value kernels, takes_arrays;
+    napi_get_named_property(env, exports, "kernels", &kernels);
+    napi_get_boolean(env, true, &takes_arrays);
+    napi_set_named_property(env, kernels, "takesArrays", takes_arrays);
   }
 #ifdef TSRUN_COLLECTIVES
   DefineCollectives(env, exports);

@@ -3,7 +3,6 @@ import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
 import { genericBackend } from '../../tfjs/generic-backend.ts'
 import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 import { linearPasses } from './linear.ts'
 import { collectives } from './nccl.ts'
@@ -29,7 +28,7 @@ export const tensorflowBackend: TensorBackend = {
     }
   },
   create(shape, dtype, fill) {
-    const staging = kernelsFor(dtype)?.eager.staging
+    const staging = eagerFor(dtype)?.staging
     const size = sizeOf(shape)
     if (staging?.isFreeFor(size) !== true) return genericBackend.create(shape, dtype, fill)
     return createFrom(staging.filled(size, fill), shape, dtype)!
@@ -47,19 +46,16 @@ function createFrom(
   shape: readonly number[],
   dtype: HostDType,
 ): Tensor | undefined {
-  const found = kernelsFor(dtype)
-  if (found === undefined) return undefined
-  const { eager, kernels } = found
+  const eager = eagerFor(dtype)
+  if (eager === undefined) return undefined
   countCopy('toTensor', source.byteLength)
-  const [handle] = kernels.copyIn(Int32Array.from(shape), source as Float32Array)
-  return eager.take(handle, shape)
+  return eager.take(eager.copyIn(source as Float32Array, shape), shape)
 }
 
-function kernelsFor(dtype: string): { eager: Eager; kernels: BindingKernels } | undefined {
-  if (dtype !== 'float32') return undefined
-  const eager = currentEager()
-  const kernels = eager?.kernels
-  return kernels && { eager, kernels }
+/** Undefined where values pass through new arrays. */
+function eagerFor(dtype: string): Eager | undefined {
+  const eager = dtype === 'float32' ? currentEager() : undefined
+  return eager?.kernels && eager
 }
 
 /** tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */

@@ -11,6 +11,9 @@ import type { Handle } from './eager.ts'
  * Source: packages/launcher/src/setup/native/passes.cc
  */
 export interface BindingKernels {
+  /** Whether gradients may be arrays; absent in a binding of before. */
+  readonly takesArrays?: true
+
   /** Copies the values of [tensor] into an array of the same size; first into memory from a GPU. */
   copyOut(tensors: Int32Array, target: Float32Array): void
 
@@ -25,11 +28,16 @@ export interface BindingKernels {
    * needed. If sums for the weights and the biases follow, the gradients are added to those, and the
    * only result is the gradient of x. If a sum shares its values with another tensor, nothing is done
    * and the result is false.
+   *
+   * @param arrays - for the weights and the biases: the gradients are written or added to these, and
+   *   the only result is the gradient of x
    */
   linearBackward(
     tensors: Int32Array,
     relu: Uint8Array,
     needsInputGradient: boolean,
+    arrays?: readonly Float32Array[],
+    adds?: boolean,
   ): Handle[] | false
 
   /** [dy, weights..., outputs...] -> the gradients before each activation, and of x if that is needed. */
@@ -37,18 +45,29 @@ export interface BindingKernels {
 
   /**
    * [x, gradients before each activation..., outputs of all layers but the last...] -> the gradients
-   * of the weights, then of the biases.
+   * of the weights, then of the biases; nothing, if they are written or added to `arrays`.
    */
-  linearBackwardParameters(tensors: Int32Array): Handle[]
+  linearBackwardParameters(
+    tensors: Int32Array,
+    arrays?: readonly Float32Array[],
+    adds?: boolean,
+  ): Handle[]
 
   /**
    * [value, gradient]: value = value - rate gradient. Like the next two, it gives the same bits as the
    * operation of TensorFlow, and returns false in the same case as `linearBackward`.
+   *
+   * @param gradient - in place of the last tensor, here and in the next two
    */
-  descend(tensors: Int32Array, rate: number): boolean
+  descend(tensors: Int32Array, rate: number, gradient?: Float32Array): boolean
 
   /** [value, velocity, gradient]: velocity = momentum velocity + gradient, value = value - rate velocity. */
-  descendWithMomentum(tensors: Int32Array, rate: number, momentum: number): boolean
+  descendWithMomentum(
+    tensors: Int32Array,
+    rate: number,
+    momentum: number,
+    gradient?: Float32Array,
+  ): boolean
 
   /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in their order. */
   adam(
@@ -59,5 +78,6 @@ export interface BindingKernels {
     beta1: number,
     beta2: number,
     epsilon: number,
+    gradient?: Float32Array,
   ): boolean
 }

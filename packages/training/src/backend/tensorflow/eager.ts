@@ -117,6 +117,14 @@ export class Eager {
     return kernels !== undefined
   }
 
+  /** A tensor with the values of an array, which may be reused when this returns. */
+  copyIn(source: Float32Array, shape: readonly number[]): Handle {
+    const binding = this.#binding
+    if (this.kernels !== undefined) return this.kernels.copyIn(Int32Array.from(shape), source)[0]
+    // TensorFlow takes the array over.
+    return binding.createTensor(shape, binding.TF_FLOAT, source.slice())
+  }
+
   /** The handle of the tensor, which stays its owner. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!

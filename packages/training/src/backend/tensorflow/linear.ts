@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener } from '../../model/recording.ts'
+import { placesOf, type GradientListener, type GradientPlaces } from '../../model/recording.ts'
 import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels } from './binding-kernels.ts'
@@ -72,12 +72,21 @@ class KernelPasses implements LinearPasses {
 
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
     const inputs = [...this.#eager.handlesOf([this.#input, dy]), ...this.#layersForBackward()]
-    const run = (sums: readonly Handle[]): Handle[] | false =>
+    const run = (sums: readonly Handle[], places?: GradientPlaces): Handle[] | false =>
       this.#kernels.linearBackward(
         Int32Array.from([...inputs, ...sums]),
         this.#relu,
         this.#needsInputGradient,
+        places?.values,
+        places?.adds,
       )
+    const places = this.#placesOf(onGradient)
+    if (places !== undefined) {
+      const [dx] = run([], places) as Handle[]
+      const inputGradient = this.#inputGradient(dx)
+      this.#reportWritten(onGradient, inputGradient)
+      return inputGradient
+    }
     const sums = this.#sumsOf(onGradient)
     const added = sums !== undefined && run(this.#eager.handlesOf(sums))
     if (added !== false) return this.#inputGradient(added[0])
@@ -101,8 +110,12 @@ class KernelPasses implements LinearPasses {
   }
 
   backwardParameters(onGradient: GradientListener): void {
-    const inputs = [this.#eager.handleOf(this.#input), ...this.#saved, ...this.#outputs]
-    this.#report(this.#kernels.linearBackwardParameters(Int32Array.from(inputs)), onGradient)
+    const eager = this.#eager
+    const inputs = Int32Array.of(eager.handleOf(this.#input), ...this.#saved, ...this.#outputs)
+    const places = this.#placesOf(onGradient)
+    const results = this.#kernels.linearBackwardParameters(inputs, places?.values, places?.adds)
+    if (places === undefined) this.#report(results, onGradient)
+    else this.#reportWritten(onGradient)
   }
 
   dispose(): void {
@@ -118,13 +131,33 @@ class KernelPasses implements LinearPasses {
     return [...handles, ...this.#outputs, output]
   }
 
+  /** Places for the gradients of the weights, then of the biases. */
+  #placesOf(onGradient: GradientListener): GradientPlaces | undefined {
+    return placesIn(this.#kernels, onGradient, this.#parameters())
+  }
+
+  /** @param held - disposed if the listener throws */
+  #reportWritten({ memory }: GradientListener, held?: Tensor): void {
+    try {
+      for (const { weight, bias } of this.#layers.toReversed()) {
+        memory!.written(bias)
+        memory!.written(weight)
+      }
+    } catch (error) {
+      held?.dispose()
+      throw error
+    }
+  }
+
+  /** The weights, then the biases. */
+  #parameters(): Parameter[] {
+    return [...this.#layers.map(({ weight }) => weight), ...this.#layers.map(({ bias }) => bias)]
+  }
+
   /** The sums of the weights, then of the biases; undefined unless each exists and can be added to. */
   #sumsOf({ sums }: GradientListener): readonly Tensor[] | undefined {
     if (sums === undefined) return undefined
-    const parameters = [
-      ...this.#layers.map(({ weight }) => weight),
-      ...this.#layers.map(({ bias }) => bias),
-    ]
+    const parameters = this.#parameters()
     const names = new Set(parameters.map(({ name }) => name))
     const found = parameters.flatMap(({ name }) => sums.get(name) ?? [])
     const isWhole = names.size === parameters.length && found.length === parameters.length
@@ -157,6 +190,15 @@ class KernelPasses implements LinearPasses {
   #weights(): Tensor[] {
     return this.#layers.map(({ weight }) => weight.value)
   }
+}
+
+/** Places for gradients to which the kernels of the binding can write. */
+function placesIn(
+  kernels: BindingKernels,
+  onGradient: GradientListener,
+  parameters: readonly Parameter[],
+): GradientPlaces | undefined {
+  return kernels.takesArrays === true ? placesOf(onGradient, parameters) : undefined
 }
 
 /**
@@ -274,6 +316,17 @@ class EagerPasses implements LinearPasses {
     const eager = this.#eager
     const { weight, bias } = this.#layers[i]!
     const input = i === 0 ? eager.handleOf(this.#input) : this.#outputs[i - 1]!
+    const { kernels } = eager
+    // one thread takes as long as TensorFlow with one, and several take less
+    if (kernels !== undefined && eager.threads === 1) {
+      const places = placesIn(kernels, onGradient, [weight, bias])
+      if (places !== undefined) {
+        kernels.linearBackwardParameters(Int32Array.of(input, dz), places.values, places.adds)
+        onGradient.memory!.written(bias)
+        onGradient.memory!.written(weight)
+        return
+      }
+    }
     onGradient(bias, eager.take(eager.biasGradient(dz), bias.shape))
     onGradient(weight, eager.take(eager.matMul(input, dz, true), weight.shape))
   }

@@ -1,9 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { AdamFactors, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
+import type { AdamFactors, Gradient, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
 import type { BindingKernels } from './binding-kernels.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 
-/** The most elements (1 MiB) that one thread updates as fast as all threads do. The bits are the same. */
+/** The most elements (1 MiB) that one thread updates as fast as several do. The bits are the same. */
 const LARGEST_CALL = 2 ** 18
 
 /** Updates by kernels of the binding if tensors are small, else by the optimizers of TensorFlow. */
@@ -20,30 +20,29 @@ class EagerUpdates implements UpdatesInPlace {
     this.#empty = eager.scalar(0)
   }
 
-  descend(value: Tensor, gradient: Tensor, rate: number, store: Store): void {
-    const isDone = this.#call([value], gradient, store, (kernels, handles) =>
-      kernels.descend(handles, rate),
+  descend(value: Tensor, gradient: Gradient, rate: number, store: Store): void {
+    const isDone = this.#call([value], gradient, store, (kernels, handles, array) =>
+      kernels.descend(handles, rate, array),
     )
     if (isDone) return
-    this.#update([value], store, ([variable]) => {
-      const inputs = [variable!, this.#scalar(rate), this.#eager.handleOf(gradient)]
-      this.#eager.apply('ResourceApplyGradientDescent', inputs)
+    this.#update([value], gradient, store, ([variable], given) => {
+      this.#eager.apply('ResourceApplyGradientDescent', [variable!, this.#scalar(rate), given])
     })
   }
 
   descendWithMomentum(
     [value, velocity]: readonly [Tensor, Tensor],
-    gradient: Tensor,
+    gradient: Gradient,
     { rate, momentum }: { readonly rate: number; readonly momentum: number },
     store: Store,
   ): void {
-    const isDone = this.#call([value, velocity], gradient, store, (kernels, handles) =>
-      kernels.descendWithMomentum(handles, rate, momentum),
+    const isDone = this.#call([value, velocity], gradient, store, (kernels, handles, array) =>
+      kernels.descendWithMomentum(handles, rate, momentum, array),
     )
     if (isDone) return
-    this.#update([value, velocity], store, (variables) => {
-      const [given, by] = [this.#eager.handleOf(gradient), this.#scalar(momentum)]
-      this.#eager.apply('ResourceApplyMomentum', [...variables, this.#scalar(rate), given, by])
+    this.#update([value, velocity], gradient, store, (variables, given) => {
+      const inputs = [...variables, this.#scalar(rate), given, this.#scalar(momentum)]
+      this.#eager.apply('ResourceApplyMomentum', inputs)
     })
   }
 
@@ -53,21 +52,20 @@ class EagerUpdates implements UpdatesInPlace {
    */
   adam(
     tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
-    gradient: Tensor,
+    gradient: Gradient,
     { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
     store: Store,
   ): void {
     const [power1, power2] = [beta1 ** step, beta2 ** step]
     const corrected = epsilon * Math.sqrt(1 - power2)
     const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
-    const isDone = this.#call(tensors, gradient, store, (kernels, handles) =>
-      kernels.adam(handles, ...factors),
+    const isDone = this.#call(tensors, gradient, store, (kernels, handles, array) =>
+      kernels.adam(handles, ...factors, array),
     )
     if (isDone) return
-    this.#update(tensors, store, (variables) => {
+    this.#update(tensors, gradient, store, (variables, given) => {
       const scalars = factors.map((factor) => this.#scalar(factor))
-      const inputs = [...variables, ...scalars, this.#eager.handleOf(gradient)]
-      this.#eager.apply('ResourceApplyAdam', inputs)
+      this.#eager.apply('ResourceApplyAdam', [...variables, ...scalars, given])
     })
   }
 
@@ -82,17 +80,20 @@ class EagerUpdates implements UpdatesInPlace {
   /** @returns whether a kernel has updated the values of the tensors in place */
   #call(
     tensors: readonly Tensor[],
-    gradient: Tensor,
+    gradient: Gradient,
     store: Store,
-    update: (kernels: BindingKernels, handles: Int32Array) => boolean,
+    update: (kernels: BindingKernels, handles: Int32Array, array?: Float32Array) => boolean,
   ): boolean {
     const eager = this.#eager
     const { kernels } = eager
-    if (kernels === undefined || gradient.size > LARGEST_CALL) return false
+    const array = ArrayBuffer.isView(gradient) ? gradient : undefined
+    if (kernels === undefined || (array !== undefined && kernels.takesArrays !== true)) return false
+    if (tensors[0]!.size > LARGEST_CALL && eager.threads > 1) return false
     if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
     let isDone = false
     try {
-      isDone = update(kernels, Int32Array.from(eager.handlesOf([...tensors, gradient])))
+      const last = ArrayBuffer.isView(gradient) ? [] : [gradient]
+      isDone = update(kernels, Int32Array.from(eager.handlesOf([...tensors, ...last])), array)
     } catch (error) {
       store([...tensors])
       throw error
@@ -103,10 +104,14 @@ class EagerUpdates implements UpdatesInPlace {
 
   #update(
     tensors: readonly Tensor[],
+    gradient: Gradient,
     store: Store,
-    apply: (variables: readonly Handle[]) => void,
+    apply: (variables: readonly Handle[], gradient: Handle) => void,
   ): void {
     const eager = this.#eager
+    const copy = ArrayBuffer.isView(gradient)
+      ? eager.copyIn(gradient, tensors[0]!.shape)
+      : undefined
     const variables = this.#variables.slice(0, tensors.length)
     this.#areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
@@ -116,8 +121,9 @@ class EagerUpdates implements UpdatesInPlace {
     // TensorFlow copies values to which there is another reference before it changes them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables)
+      apply(variables, copy ?? eager.handleOf(gradient as Tensor))
     } finally {
+      if (copy !== undefined) eager.free(copy)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
     }
   }

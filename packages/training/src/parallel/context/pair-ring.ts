@@ -1,4 +1,5 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
+import { timeSpan, type SpanFacts } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
@@ -47,8 +48,10 @@ export class PairRing {
   send([first, second]: Pair): void {
     const { values } = this.#outgoing
     this.#outgoing.work?.wait()
-    void writeTo(first, values.subarray(0, this.#length))
-    void writeTo(second, values.subarray(this.#length))
+    timeSpan(this.#group.spans, 'pack', this.#facts(values), () => {
+      void writeTo(first, values.subarray(0, this.#length))
+      void writeTo(second, values.subarray(this.#length))
+    })
     this.#start()
   }
 
@@ -72,8 +75,10 @@ export class PairRing {
   receive(): Pair {
     const { work, values } = this.#incoming
     work?.wait()
-    const [first, second] = [0, this.#length].map((from) =>
-      scopedTensorFrom(values.subarray(from, from + this.#length), this.#shape),
+    const [first, second] = timeSpan(this.#group.spans, 'unpack', this.#facts(values), () =>
+      [0, this.#length].map((from) =>
+        scopedTensorFrom(values.subarray(from, from + this.#length), this.#shape),
+      ),
     )
     return [first!, second!]
   }
@@ -93,6 +98,10 @@ export class PairRing {
   #start(): void {
     const { rank, size } = this.#group
     this.#outgoing.work = this.#group.send(this.#outgoing.values, (rank + 1) % size, this.#options)
+  }
+
+  #facts({ byteLength }: Float32Array): SpanFacts {
+    return { name: this.#options.label, bytes: byteLength }
   }
 
   #alloc(): PairBuffer {

@@ -1,5 +1,9 @@
+import { monotonicNow } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import type { Parameter } from '../../model/parameter.ts'
+import type { GradientPlace } from '../../model/recording.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { HostExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
@@ -52,7 +56,9 @@ export class AllReduceExchange extends HostExchange {
   }
 
   async finished(): Promise<void> {
+    const start = monotonicNow()
     for (const { work } of this.#fillings) await work.done()
+    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
   }
 
   /**
@@ -63,15 +69,17 @@ export class AllReduceExchange extends HostExchange {
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, TakenGradient> {
     const gradients = new Map<string, TakenGradient>()
-    for (const filling of this.#fillings) {
-      if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
-      for (const { parameter, offset, length } of filling.bucket.slots) {
-        if (without.has(parameter.name)) continue
-        const values = filling.gradients.subarray(offset, offset + length)
-        if (factor !== 1) for (let i = 0; i < length; i++) values[i]! *= factor
-        gradients.set(parameter.name, { values, shape: parameter.shape })
+    timeSpan(this.spans, 'reduce', { name: 'averages', bytes: this.traffic.bytes }, () => {
+      for (const filling of this.#fillings) {
+        if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
+        if (factor !== 1) this.#group.convert(filling.gradients, filling.gradients, factor)
+        for (const { parameter, offset, length } of filling.bucket.slots) {
+          if (without.has(parameter.name)) continue
+          const values = filling.gradients.subarray(offset, offset + length)
+          gradients.set(parameter.name, { values, shape: parameter.shape })
+        }
       }
-    }
+    })
     this.clear()
     return gradients
   }
@@ -89,6 +97,14 @@ export class AllReduceExchange extends HostExchange {
     }
   }
 
+  override placeOf(parameter: Parameter): GradientPlace | undefined {
+    return super.placeOf(parameter)
+  }
+
+  protected override get spans(): SpanRecorder | undefined {
+    return this.#group.spans
+  }
+
   protected override memoryOf(index: number): Float32Array {
     return this.#fillings[index]!.gradients
   }
@@ -96,7 +112,11 @@ export class AllReduceExchange extends HostExchange {
   protected override start(index: number): void {
     const { gradients, encoded, work } = this.#fillings[index]!
     // divided before they are summed, because the largest float16 is 65504
-    if (encoded !== undefined) this.#group.convert(encoded, gradients, 1 / this.#group.size)
+    if (encoded !== undefined) {
+      timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
+        this.#group.convert(encoded, gradients, 1 / this.#group.size)
+      })
+    }
     work.start()
   }
 }

@@ -1,7 +1,8 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener } from '../../model/recording.ts'
+import type { GradientListener, GradientMemory } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
@@ -25,8 +26,14 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
-import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
 import { deviceGroupOf, type DeviceGroup } from '../device-group.ts'
+import {
+  checkUsed,
+  factorOf,
+  powerOfTwoNear,
+  sumStep,
+  type StepTotals,
+} from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
 import { DeviceExchange } from './device-exchange.ts'
@@ -36,7 +43,8 @@ import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 export interface DataParallel<M extends Replicated = Replicated> {
   readonly module: M
   /**
-   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full.
+   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. Its
+   * `memory` lets a pass write them into the buckets itself.
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
    *   parameter, and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
@@ -58,6 +66,12 @@ export interface DataParallel<M extends Replicated = Replicated> {
    *   failed, and after `dispose`
    */
   gradients(tokens?: number): Promise<Map<string, Tensor>>
+  /**
+   * As `gradients`, without a copy: arrays in the memory of the buckets, for an optimizer that updates
+   * the parameters before the next backward pass begins, which overwrites them. Gradients that were
+   * averaged on GPUs are tensors here, too.
+   */
+  gradientViews(tokens?: number): Promise<ClippedGradients>
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
    * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
@@ -93,7 +107,7 @@ export interface DataParallel<M extends Replicated = Replicated> {
  * const loss = recordLoss(crossEntropy, outputs.value, labels)
  * const dy = loss.backward(one, () => undefined)!
  * outputs.backward(dy, replica.onGradient)
- * optimizer.step(model.parameters, await replica.gradients())
+ * optimizer.step(model.parameters, await replica.gradientViews())
  *
  * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */
@@ -118,6 +132,9 @@ export async function dataParallel<M extends Replicated>(
     reduction: checked.reduction,
     parameters: module.parameters,
     shard: undefined,
+    get scale() {
+      return replica.scale
+    },
     gradients: (tokens, loss) => replica.average(tokens, loss),
     get totals() {
       return replica.totals
@@ -125,8 +142,10 @@ export async function dataParallel<M extends Replicated>(
     abandon: (error) => {
       replica.abandon(error)
     },
-    update: (optimizer, gradients) => {
-      optimizer.step(module.parameters, gradients)
+    update: (optimizer, gradients, recorder) => {
+      timeSpan(recorder, 'optimizer', {}, () => {
+        optimizer.step(module.parameters, gradients)
+      })
       return Promise.resolve()
     },
     get synchronizes() {
@@ -151,6 +170,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly onGradient: GradientListener
   synchronizes = true
   totals: StepTotals | undefined
+  /** See `Averaging`. */
+  scale = 1
   /** The number of steps that have failed before a gradient was sent. */
   #abandoned = 0
   readonly #group: ProcessGroup
@@ -179,10 +200,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#devices = devices
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
-    this.onGradient = (parameter, gradient) => {
+    const take = (parameter: Parameter, gradient: Tensor): void => {
       try {
-        this.#lifetime.checkAwaited('a backward pass')
-        if (this.synchronizes) this.#joined?.loop.announce(true)
+        this.#checkPass()
         this.#exchange.add(parameter, gradient, this.synchronizes)
       } catch (error) {
         throw this.#lifetime.fail(error)
@@ -190,6 +210,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
         gradient.dispose()
       }
     }
+    this.onGradient = Object.assign(take, { memory: this.#memory() })
   }
 
   get traffic(): Traffic {
@@ -206,11 +227,13 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     )
   }
 
-  /** As `gradients`, but those in the memory of the buckets stay there: valid until the next backward pass. */
+  async gradientViews(tokens?: number): Promise<ClippedGradients> {
+    return viewsOf(await this.#take(tokens))
+  }
+
+  /** For a trainer that has applied `scale`. */
   async average(tokens?: number, loss?: number): Promise<ClippedGradients> {
-    const taken = await this.#take(tokens, loss)
-    // all of them are arrays, or all are tensors
-    return new Map([...taken].map(([name, { values }]) => [name, values])) as ClippedGradients
+    return viewsOf(await this.#take(tokens, loss, this.scale))
   }
 
   abandon(error: unknown): void {
@@ -246,6 +269,34 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     markReplicated(this.module.parameters, false)
   }
 
+  /** The buckets, for passes that can write to them. */
+  #memory(): GradientMemory {
+    const guarded = <T>(use: () => T): T => {
+      try {
+        return use()
+      } catch (error) {
+        throw this.#lifetime.fail(error)
+      }
+    }
+    return {
+      placeOf: (parameter) =>
+        guarded(() => {
+          this.#checkPass()
+          return this.#exchange.placeOf(parameter)
+        }),
+      written: (parameter) => {
+        guarded(() => {
+          this.#exchange.written(parameter, this.synchronizes)
+        })
+      },
+    }
+  }
+
+  #checkPass(): void {
+    this.#lifetime.checkAwaited('a backward pass')
+    if (this.synchronizes) this.#joined?.loop.announce(true)
+  }
+
   /** Takes part in the steps of ranks that still have data, until no rank has any. */
   async #shadow(loop: JoinedLoop): Promise<void> {
     // the others wait for a step that has begun to travel, but not for accumulated gradients
@@ -259,16 +310,20 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     }
   }
 
-  async #take(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
+  async #take(tokens?: number, loss?: number, scale = 1): Promise<Map<string, TakenGradient>> {
     checkTokens(this.#options, tokens)
     return await this.#lifetime.alone('gradients()', async () => {
       checkUsed(this.#options, this.#exchange, this.#group)
       this.#joined?.loop.announce(true)
-      return await this.#finishStep(tokens, loss)
+      return await this.#finishStep(tokens, loss, scale)
     })
   }
 
-  async #finishStep(tokens?: number, loss?: number): Promise<Map<string, TakenGradient>> {
+  async #finishStep(
+    tokens?: number,
+    loss?: number,
+    scale = 1,
+  ): Promise<Map<string, TakenGradient>> {
     const exchange = this.#exchange
     const { order } = exchange
     exchange.startUntil()
@@ -283,7 +338,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.
     if (this.#joined === undefined) await this.#buffers.share(axes)
     const isByLive = this.#options.reduction === 'mean' && this.#joined?.divideBy === 'live'
-    const taken = exchange.take(factorOf(axes, isByLive ? live! : count), unused)
+    const factor = factorOf(axes, isByLive ? live! : count)
+    const taken = exchange.take(factor / scale, unused)
+    this.scale = powerOfTwoNear(factor)
     this.#steps++
     if (this.#isReordered) return taken
     // other buckets take the place of these
@@ -313,4 +370,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     }
     return new AllReduceExchange(this.#group, buckets, this.#options)
   }
+}
+
+/** Without copies. All of them are arrays, or all are tensors. */
+function viewsOf(taken: ReadonlyMap<string, TakenGradient>): ClippedGradients {
+  return new Map([...taken].map(([name, { values }]) => [name, values])) as ClippedGradients
 }

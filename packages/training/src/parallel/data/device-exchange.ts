@@ -1,3 +1,5 @@
+import { monotonicNow } from '@tsrun/core'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { DeviceGroup } from '../device-group.ts'
@@ -39,7 +41,9 @@ export class DeviceExchange extends GradientExchange {
   }
 
   async finished(): Promise<void> {
+    const start = monotonicNow()
     this.#averages = await Promise.all(this.#fillings.map(({ averages }) => averages!))
+    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
   }
 
   /** Ends the step. @returns each average times `factor` except those of `without` */
@@ -78,6 +82,19 @@ export class DeviceExchange extends GradientExchange {
       )
     }
     this.clear()
+  }
+
+  /** Passes hand over tensors. */
+  override placeOf(): undefined {
+    return undefined
+  }
+
+  protected override get spans(): SpanRecorder | undefined {
+    return this.#devices.spans
+  }
+
+  protected override partOf(): undefined {
+    return undefined
   }
 
   protected override put(

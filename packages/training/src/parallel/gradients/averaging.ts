@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { SpanRecorder } from '@tsrun/telemetry'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { Buffered } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -25,13 +26,23 @@ export interface Averaging {
   /** The group among whose ranks parameters are divided, if any. */
   readonly shard: ProcessGroup | undefined
   /**
+   * With `reduction: 'token'`: what the summed loss of this step is multiplied by before its backward
+   * pass. It is near the factor of the last step, which then has little or nothing left to do.
+   */
+  readonly scale: number
+  /**
    * @param tokens - with `reduction: 'token'`, the number of examples of this rank
    * @param loss - the sum of their losses, which travels with it
    */
   gradients(tokens?: number, loss?: number): Promise<ClippedGradients>
   /** Those of the last call of `gradients`. */
   readonly totals: StepTotals | undefined
-  update(optimizer: Optimizer, gradients: ClippedGradients): Promise<void>
+  /** @param recorder - of the step of the optimizer */
+  update(
+    optimizer: Optimizer,
+    gradients: ClippedGradients,
+    recorder: SpanRecorder | undefined,
+  ): Promise<void>
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**

@@ -1,7 +1,9 @@
 import { tsrError } from '@tsrun/core'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import type { GradientPlace } from '../../model/recording.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
 /** What a step sends. */
@@ -24,6 +26,8 @@ interface Arrivals {
 interface Place {
   readonly arrivals: Arrivals
   readonly slot: Slot
+  /** The part of the bucket's memory, from `placeOf`. */
+  values: Float32Array | undefined
 }
 
 /**
@@ -47,16 +51,22 @@ export abstract class GradientExchange {
     }))
     for (const arrivals of this.#arrivals) {
       for (const slot of arrivals.bucket.slots) {
-        this.#places.set(slot.parameter.name, { arrivals, slot })
+        this.#places.set(slot.parameter.name, { arrivals, slot, values: undefined })
       }
     }
   }
+
+  /** Where this rank records its spans. */
+  protected abstract get spans(): SpanRecorder | undefined
 
   /** Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the caller's. */
   protected abstract put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void
 
   /** Puts zeros into a bucket in place of a gradient. */
   protected abstract putZeros(index: number, slot: Slot): void
+
+  /** The part of the memory of a bucket, if the host has it. */
+  protected abstract partOf(index: number, slot: Slot): Float32Array | undefined
 
   /** Starts the exchange of a complete bucket. */
   protected abstract start(index: number): void
@@ -96,11 +106,26 @@ export abstract class GradientExchange {
     if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
     checkShape(name, shape, gradient)
     this.put(index, place.slot, gradient, !present.has(name))
-    present.add(name)
-    if (!isLast) return
-    complete.add(name)
-    this.order.push(name)
-    this.#startComplete()
+    this.#arrive(name, place, isLast)
+  }
+
+  /**
+   * Where a backward pass may write or add a gradient itself, in place of `add`. To be called by
+   * exchanges whose buckets keep their memory.
+   *
+   * @returns undefined for parameters that `add` passes over or refuses
+   */
+  protected placeOf({ name }: Parameter): GradientPlace | undefined {
+    const place = this.#places.get(name)
+    if (place === undefined || place.arrivals.complete.has(name)) return undefined
+    const { index, present } = place.arrivals
+    place.values ??= this.partOf(index, place.slot)
+    return place.values && { values: place.values, adds: present.has(name) }
+  }
+
+  /** As `add`, after a gradient was written to its place. */
+  written({ name }: Parameter, isLast: boolean): void {
+    this.#arrive(name, this.#places.get(name)!, isLast)
   }
 
   /** Starts the buckets before `end` that have not started, with zeros for missing gradients. */
@@ -133,6 +158,14 @@ export abstract class GradientExchange {
     this.order = []
   }
 
+  #arrive(name: string, { arrivals: { present, complete } }: Place, isLast: boolean): void {
+    present.add(name)
+    if (!isLast) return
+    complete.add(name)
+    this.order.push(name)
+    this.#startComplete()
+  }
+
   #startComplete(): void {
     for (;;) {
       const next = this.#arrivals[this.#started]
@@ -148,19 +181,21 @@ export abstract class HostExchange extends GradientExchange {
   /** The memory of a whole bucket. */
   protected abstract memoryOf(index: number): Float32Array
 
-  protected override put(
-    index: number,
-    { offset, length }: Slot,
-    gradient: Tensor,
-    isFirst: boolean,
-  ): void {
-    const target = this.memoryOf(index).subarray(offset, offset + length)
-    if (isFirst) copyAtOnce(gradient, target)
-    else addTo(target, gradient)
+  protected override partOf(index: number, { offset, length }: Slot): Float32Array {
+    return this.memoryOf(index).subarray(offset, offset + length)
   }
 
-  protected override putZeros(index: number, { offset, length }: Slot): void {
-    this.memoryOf(index).fill(0, offset, offset + length)
+  protected override put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
+    const target = this.partOf(index, slot)
+    const facts = { name: slot.parameter.name, bytes: target.byteLength }
+    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
+      if (isFirst) copyAtOnce(gradient, target)
+      else addTo(target, gradient)
+    })
+  }
+
+  protected override putZeros(index: number, slot: Slot): void {
+    this.partOf(index, slot).fill(0)
   }
 }
 

@@ -1,5 +1,5 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Parameter } from '../../model/parameter.ts'
 import { clipGradients, type ClippedGradients, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
@@ -52,7 +52,7 @@ interface ComputedStep {
   readonly loss?: number
   /** How gradients are clipped, with the groups that share the model beside `averaging.shard`. */
   readonly clip: ClipOptions | undefined
-  readonly recorder?: SpanRecorder
+  readonly recorder: SpanRecorder | undefined
 }
 
 interface FinishedStep {
@@ -87,9 +87,11 @@ export async function finishStep({
       ...clip,
       ...(shard !== undefined && { shard }),
     }))
-  const start = monotonicNow()
-  if (averaging === undefined) optimizer.step(parameters, averaged)
-  else await averaging.update(optimizer, averaged)
-  recorder?.record('optimizer', start, monotonicNow())
+  if (averaging !== undefined) await averaging.update(optimizer, averaged, recorder)
+  else {
+    timeSpan(recorder, 'optimizer', {}, () => {
+      optimizer.step(parameters, averaged)
+    })
+  }
   return { waited, ...(norm !== undefined && { norm }), ...(totals && { totals }) }
 }

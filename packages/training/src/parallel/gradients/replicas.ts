@@ -106,7 +106,7 @@ export async function broadcastParameters(
 ): Promise<void> {
   for (const parameter of parameters) {
     const { name, shape, value } = parameter
-    const buffer = group.alloc('float32', value.size)
+    const buffer = group.allocUnsafe('float32', value.size)
     try {
       if (group.rank === root) await writeTo(value, buffer)
       await group.broadcast(buffer, root, { label: `parameter ${name}` })

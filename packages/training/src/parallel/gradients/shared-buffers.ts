@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
@@ -39,7 +40,7 @@ export class SharedBuffers {
   async #broadcast(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
     const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
     if (size === 0) return
-    const all = group.alloc('float32', size)
+    const all = group.allocUnsafe('float32', size)
     try {
       let at = 0
       const places = buffers.map((buffer) => {
@@ -47,11 +48,16 @@ export class SharedBuffers {
         return { buffer, values }
       })
       if (group.rank === 0) {
-        for (const { buffer, values } of places) await writeTo(buffer.value, values)
+        for (const { buffer, values } of places) {
+          const facts = { name: buffer.name, bytes: values.byteLength }
+          await timeSpan(group.spans, 'pack', facts, () => writeTo(buffer.value, values))
+        }
       }
       await group.broadcast(all, 0, { label: 'buffers' })
       for (const { buffer, values } of group.rank === 0 ? [] : places) {
-        replaceValue(buffer, tensorFrom(values, buffer.shape))
+        timeSpan(group.spans, 'unpack', { name: buffer.name, bytes: values.byteLength }, () => {
+          replaceValue(buffer, tensorFrom(values, buffer.shape))
+        })
       }
     } finally {
       group.free(all)

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
@@ -45,8 +45,10 @@ export async function sumStep(
   const totals = group!.alloc('float64', 3 + marks.length)
   try {
     totals.set([tokens, loss, abandoned, ...marks])
+    const start = monotonicNow()
     for (const axis of axes)
       await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
+    group!.spans?.record('wait', start, monotonicNow(), { name: 'totals' })
     const rank = group!.ranks[group!.rank]!
     if (totals[2] !== abandoned * ranks) {
       const reason = 'a step has failed on some ranks only'
@@ -79,4 +81,13 @@ export function checkUsed(
 export function factorOf(axes: readonly ProcessGroup[], count: number): number {
   // without any example there is no gradient
   return count === 0 ? 0 : countRanks(axes) / count
+}
+
+/**
+ * The power of two next to a factor. A loss that is scaled by it, and a gradient that is divided by it
+ * afterwards, have the bits of one that is not. Where the factor is a power of two, as with most sizes of
+ * batches, the pass over all gradients to multiply them is then left out.
+ */
+export function powerOfTwoNear(factor: number): number {
+  return factor > 0 ? 2 ** Math.round(Math.log2(factor)) : 1
 }

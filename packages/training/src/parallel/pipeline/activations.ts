@@ -1,6 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import type { SpanKind, SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanFacts, type SpanKind, type SpanRecorder } from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
@@ -66,7 +66,10 @@ export class Activations {
       this.#post()
     }
     const { work, microbatch } = this.#posted[0]!
-    if (!work.isCompleted()) {
+    const isHere = timeSpan(this.#recorder, 'call', { name: 'poll', microbatch }, () =>
+      work.isCompleted(),
+    )
+    if (!isHere) {
       const start = monotonicNow()
       await work
       const end = monotonicNow()
@@ -87,7 +90,9 @@ export class Activations {
     this.#post()
     this.#record('recv', work, { ...message, bytes: buffer.byteLength })
     const shape = [this.#rows[message.microbatch]!, ...this.#shapes.of(message)!]
-    const tensor = tensorFrom(buffer, shape)
+    const tensor = timeSpan(this.#recorder, 'unpack', factsOf(message, buffer), () =>
+      tensorFrom(buffer, shape),
+    )
     this.#pool.give(buffer)
     return tensor
   }
@@ -116,7 +121,9 @@ export class Activations {
       return undefined
     }
     const buffer = this.#pool.take(tensor.size)
-    const written = writeTo(tensor, buffer)
+    const written = timeSpan(this.#recorder, 'pack', factsOf(message, buffer), () =>
+      writeTo(tensor, buffer),
+    )
     if (written === undefined) this.#sendBuffer(message, buffer)
     return written?.then(() => {
       this.#sendBuffer(message, buffer)
@@ -125,8 +132,10 @@ export class Activations {
 
   /** Ends a pass: waits until everything has been sent. */
   async end(): Promise<void> {
+    const start = monotonicNow()
     await this.#shapes.announced()
     const works = await this.#pool.flush()
+    this.#recorder.record('wait', start, monotonicNow(), { name: 'sends' })
     works.forEach((work, at) => {
       this.#record('send', work, this.#sent[at]!)
     })
@@ -173,7 +182,8 @@ export class Activations {
     work: Work<unknown>,
     message: Message & { bytes: number },
   ): void {
-    if (work.timing === undefined) return
+    // the group records every operation itself
+    if (work.timing === undefined || this.#recorder === this.#group.spans) return
     const { microbatch, bytes, stage } = message
     const { posted, started, completed } = work.timing
     const other = kind === 'send' ? this.#placement[stage]! : this.#source(message)
@@ -185,6 +195,10 @@ export class Activations {
 
 function keyOf({ direction, stage, microbatch }: Message): string {
   return `${direction} ${stage} ${microbatch}`
+}
+
+function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): SpanFacts {
+  return { stage, microbatch, bytes: byteLength }
 }
 
 /** The most micro-batches, so that their number and that of the stage fit into a tag of 31 bits. */

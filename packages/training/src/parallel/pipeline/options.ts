@@ -39,7 +39,10 @@ export interface PipelineOptions {
   readonly recompute?: boolean
   /** The *sum* of the losses of a micro-batch's examples; default `summedCrossEntropy`. */
   readonly loss?: Loss
-  /** Records spans; default: a new one, see `Pipeline.recorder`. */
+  /**
+   * Records spans: see `Pipeline.recorder`. Default: the one that the group records with
+   * (`group.recordSpans`) when the pipeline is made, or else a new one.
+   */
   readonly recorder?: SpanRecorder
 }
 

@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
 import { buffersOf, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
@@ -108,7 +108,7 @@ export class Pipeline {
     this.#lastRank = plan.placement.at(-1)!
     this.isFirst = group.rank === plan.placement[0]
     this.isLast = group.rank === this.#lastRank
-    this.recorder = recorder ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
+    this.recorder = recorder ?? group.spans ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
     this.#group = group
     this.#plan = plan
     this.#options = options
@@ -156,8 +156,8 @@ export class Pipeline {
     const optimizer = optimizerFor(this.#options.optimizer, 'the options of pipeline()')
     return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
-      const isSum = averaging?.reduction === 'token'
-      const trained = await this.#train(batch, averaging?.onGradient, isSum, place)
+      const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
+      const trained = await this.#train(batch, averaging?.onGradient, sumScale, place)
       const { gradients, peakInFlight, examples } = trained
       const shared = this.#share(trained.loss / examples, 0)
       // an error of the update takes precedence over one of the exchange of losses
@@ -246,14 +246,14 @@ export class Pipeline {
     for (const module of this.modules) disposeModule(module)
   }
 
-  /** @param isSum - whether the gradients are those of the summed loss instead of the mean */
+  /** @param sumScale - the factor of the summed loss whose gradients are wanted instead of the mean's */
   async #train(
     batch: Batch,
     onGradient: GradientListener | undefined,
-    isSum = false,
+    sumScale?: number,
     place: BatchPlace = { step: this.#steps, row: 0 },
   ): Promise<TrainedBatch & { readonly examples: number }> {
-    if (isSum && isEmptyBatch(batch)) {
+    if (sumScale !== undefined && isEmptyBatch(batch)) {
       const nothing = {
         loss: 0,
         gradients: new Map<string, Tensor>(),
@@ -262,9 +262,11 @@ export class Pipeline {
       }
       return await this.#pass(() => Promise.resolve(nothing))
     }
-    const parts = cutBatch(batch, this.#plan.microbatches, this)
+    const parts = timeSpan(this.recorder, 'batch', {}, () =>
+      cutBatch(batch, this.#plan.microbatches, this),
+    )
     const plan: GradientPlan = {
-      scale: isSum ? 1 : 1 / parts.size,
+      scale: sumScale ?? 1 / parts.size,
       place,
       isShared: (name) => this.#tied.isShared(name),
       ...(onGradient !== undefined && { onGradient }),

@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
@@ -133,11 +134,16 @@ export function runWhile<T>(
   const { input, start, output, shape, buffers } = collective(x.shape, group)
   let work: Work | undefined
   try {
-    void writeTo(x, input)
-    work = start(label)
+    timeSpan(group.spans, 'pack', { name: label, bytes: input.byteLength }, () => {
+      void writeTo(x, input)
+    })
+    work = timeSpan(group.spans, 'call', { name: label }, () => start(label))
     const result = compute()
     work.wait()
-    return { value: scopedTensorFrom(output(), shape), result }
+    const value = timeSpan(group.spans, 'unpack', { name: label, bytes: 4 * sizeOf(shape) }, () =>
+      scopedTensorFrom(output(), shape),
+    )
+    return { value, result }
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
   }
@@ -159,11 +165,16 @@ export async function runBetweenPasses(
   const { input, start, output, shape, buffers } = collective(x.shape, group)
   let work: Work | undefined
   try {
-    const written = writeTo(x, input)
+    const facts = { name: label, bytes: input.byteLength }
+    const written = timeSpan(group.spans, 'pack', facts, () => writeTo(x, input))
     if (written !== undefined) await written
-    work = start(label)
+    work = timeSpan(group.spans, 'call', { name: label }, () => start(label))
+    const called = monotonicNow()
     await work
-    return tensorFrom(output(), shape)
+    group.spans?.record('wait', called, monotonicNow(), { name: label })
+    return timeSpan(group.spans, 'unpack', { name: label, bytes: 4 * sizeOf(shape) }, () =>
+      tensorFrom(output(), shape),
+    )
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
   }

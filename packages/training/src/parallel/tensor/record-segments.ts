@@ -1,3 +1,4 @@
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type SegmentedRecording } from '../../autograd/chain.ts'
 import { modulesOf, type Module } from '../../model/module.ts'
@@ -34,7 +35,8 @@ export async function recordSegments(
   x: Tensor,
   options: RecordOptions,
 ): Promise<SegmentedRecording> {
-  return await recordChain(segmentsOf(model), x, options)
+  const segments = timeSpan(options.recorder, 'F', { name: 'segments' }, () => segmentsOf(model))
+  return await recordChain(segments, x, options)
 }
 
 /** Cuts a model at its collectives. Neighbours without a collective between them are one segment. */

@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
@@ -12,7 +13,13 @@ import { Lifetime } from '../gradients/lifetime.ts'
 import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
 import { SharedBuffers } from '../gradients/shared-buffers.ts'
-import { checkUsed, factorOf, sumStep, type StepTotals } from '../gradients/step-totals.ts'
+import {
+  checkUsed,
+  factorOf,
+  powerOfTwoNear,
+  sumStep,
+  type StepTotals,
+} from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
@@ -156,15 +163,18 @@ export async function fullyShard<M extends Replicated>(
     reduction: checked.reduction,
     parameters: sharded.shards,
     shard: groups.shard,
-    gradients: (tokens, loss) => sharded.gradients(tokens, loss),
+    get scale() {
+      return sharded.scale
+    },
+    gradients: (tokens, loss) => sharded.average(tokens, loss, sharded.scale),
     get totals() {
       return sharded.totals
     },
     abandon: (error) => {
       sharded.abandon(error)
     },
-    update: (optimizer, shares) =>
-      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>),
+    update: (optimizer, shares, recorder) =>
+      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>, recorder),
     get synchronizes() {
       return sharded.synchronizes
     },
@@ -203,6 +213,8 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   readonly onGradient: GradientListener
   synchronizes = true
   totals: StepTotals | undefined
+  /** See `Averaging`. */
+  scale = 1
   /** The number of steps that have failed before a gradient was sent. */
   #abandoned = 0
   readonly #parts: Parts
@@ -274,7 +286,12 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     return await this.#parts.values.record(x, options, this.#sink)
   }
 
-  async gradients(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+  async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
+    return await this.average(tokens)
+  }
+
+  /** @param scale - what the gradients are multiplied by already */
+  async average(tokens?: number, loss?: number, scale = 1): Promise<Map<string, Float32Array>> {
     const { groups, exchange, accounting, options } = this.#parts
     checkTokens(options, tokens)
     this.#checkStepped('gradients()')
@@ -291,15 +308,23 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       const { count, unused } = this.totals
       await exchange.finished()
       await this.#buffers.share(axes)
-      const shares = exchange.take(factorOf(axes, count), unused)
+      const factor = factorOf(axes, count)
+      const shares = exchange.take(factor / scale, unused)
+      this.scale = powerOfTwoNear(factor)
       accounting.trim()
       return shares
     })
   }
 
-  async step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void> {
+  async step(
+    optimizer: Optimizer,
+    gradients: ReadonlyMap<string, Float32Array>,
+    recorder = this.#parts.groups.shard.spans,
+  ): Promise<void> {
     this.#lifetime.checkAwaited('step()')
-    optimizer.step(this.shards, gradients)
+    timeSpan(recorder, 'optimizer', {}, () => {
+      optimizer.step(this.shards, gradients)
+    })
     await this.#lifetime.alone('step()', () => this.#parts.values.publish())
     this.#parts.accounting.trim()
   }

@@ -36,9 +36,7 @@ export class MemoryAccounting implements StateMemory {
 
   /** Allocates zeros in the arena. */
   alloc(kind: Kind, length: number): Float32Array {
-    const buffer = this.#group.alloc('float32', length)
-    this.count(kind, buffer.byteLength)
-    return buffer
+    return this.#counted(kind, this.#group.alloc('float32', length))
   }
 
   free(kind: Kind, buffer: Float32Array): void {
@@ -48,15 +46,14 @@ export class MemoryAccounting implements StateMemory {
 
   /**
    * Allocates memory in the arena for a short time, with undefined contents. Memory that was given back
-   * is reused, because the arena zeroes what it allocates. Until `trim`, or until a different length is
-   * needed, it still counts.
+   * is reused. Until `trim`, or until a different length is needed, it still counts.
    */
   borrow(kind: Kind, length: number): Float32Array {
     const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
     const [found] = at < 0 ? [] : this.#spare.splice(at, 1)
     if (found === undefined) {
       this.trim()
-      return this.alloc(kind, length)
+      return this.#counted(kind, this.#group.allocUnsafe('float32', length))
     }
     this.count(found.kind, -found.buffer.byteLength)
     this.count(kind, found.buffer.byteLength)
@@ -71,5 +68,10 @@ export class MemoryAccounting implements StateMemory {
   trim(): void {
     for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
     this.#spare = []
+  }
+
+  #counted(kind: Kind, buffer: Float32Array): Float32Array {
+    this.count(kind, buffer.byteLength)
+    return buffer
   }
 }

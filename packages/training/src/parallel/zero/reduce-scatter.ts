@@ -1,4 +1,6 @@
+import { monotonicNow } from '@tsrun/core'
 import type { Work } from '@tsrun/distributed'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
 import { HostExchange } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
@@ -80,22 +82,26 @@ export class ReduceScatterExchange extends HostExchange {
   }
 
   async finished(): Promise<void> {
+    const start = monotonicNow()
     for (const { exchange } of this.#fillings) await exchange!.done
+    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
     this.#reap()
   }
 
   /** Ends the step. @returns this rank's part of each average times `factor`, except of `without` */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
-    for (const filling of this.#fillings) {
-      const { bucket, share } = filling
-      if (factor !== 1) for (let i = 0; i < share.length; i++) share[i]! *= factor
-      filling.exchange = undefined
-      for (const { parameter, from, to, at } of ownedRanges(bucket, this.#groups.shard.rank)) {
-        if (without.has(parameter.name)) continue
-        gradients.set(parameter.name, share.subarray(at, at + to - from))
+    timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
+      for (const filling of this.#fillings) {
+        const { bucket, share } = filling
+        if (factor !== 1) this.#groups.shard.convert(share, share, factor)
+        filling.exchange = undefined
+        for (const { parameter, from, to, at } of ownedRanges(bucket, this.#groups.shard.rank)) {
+          if (without.has(parameter.name)) continue
+          gradients.set(parameter.name, share.subarray(at, at + to - from))
+        }
       }
-    }
+    })
     this.clear()
     this.#scattered = 0
     this.#last = undefined
@@ -113,6 +119,10 @@ export class ReduceScatterExchange extends HostExchange {
       if (exchange === undefined) free()
       else void exchange.done.then(free, free)
     }
+  }
+
+  protected override get spans(): SpanRecorder | undefined {
+    return this.#groups.shard.spans
   }
 
   /** Borrows memory for a bucket; if gradients come faster than buckets leave, blocks until one has. */
@@ -192,7 +202,10 @@ class BucketExchange {
     } else {
       this.#encoded = shard.alloc(wire, memory.length)
       // divided before they are summed, because the largest float16 is 65504
-      shard.convert(this.#encoded, memory, 1 / countRanks(axesOf(groups)))
+      const encoded = this.#encoded
+      timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
+        shard.convert(encoded, memory, 1 / countRanks(axesOf(groups)))
+      })
       this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
         dtype: wire,
         deterministic,
@@ -257,7 +270,11 @@ class BucketExchange {
 
   #decode(): void {
     if (this.#encoded === undefined) return
-    this.#groups.shard.convert(this.#options.share, this.#part)
+    const { shard } = this.#groups
+    const { share } = this.#options
+    timeSpan(shard.spans, 'reduce', { name: 'from 16 bits', bytes: share.byteLength }, () => {
+      shard.convert(share, this.#part)
+    })
     this.dispose()
   }
 }

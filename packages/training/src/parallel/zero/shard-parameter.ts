@@ -1,3 +1,5 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
@@ -16,12 +18,16 @@ export interface ShardOwner {
   keep?(): Promise<void>
 }
 
+/** Where a rank records its spans. */
+type Recording = Pick<ProcessGroup, 'spans'>
+
 /** The owner of a shard whose parameter is unsharded on every rank. New values go into `share`. */
 export function ownerInParameter(
   { parameter, from, to, at }: OwnedRange,
   share: Float32Array,
+  group: Recording,
 ): ShardOwner {
-  const read = (): Tensor => {
+  const slice = (): Tensor => {
     const { value } = parameter
     if (isHostAccessible()) {
       return createTensor([to - from], (values) => {
@@ -30,27 +36,44 @@ export function ownerInParameter(
     }
     return tf.tidy(() => tf.keep(tf.slice(tf.reshape(value, [-1]), from, to - from)))
   }
+  const facts = { name: parameter.name, bytes: 4 * (to - from) }
+  const read = (): Tensor => timeSpan(group.spans, 'unpack', facts, slice)
   return {
     read,
-    write: (next) => writeInto(share, at, next),
+    write: (next) => writeInto(share, at, next, group),
     async keep() {
       const same = read()
-      await writeInto(share, at, same)
+      await writeInto(share, at, same, group)
       same.dispose()
     },
   }
 }
 
 /** The owner of a shard whose values are in this rank's share of a bucket. */
-export function ownerInShare({ from, to, at }: OwnedRange, share: Float32Array): ShardOwner {
+export function ownerInShare(
+  { parameter, from, to, at }: OwnedRange,
+  share: Float32Array,
+  group: Recording,
+): ShardOwner {
+  const facts = { name: parameter.name, bytes: 4 * (to - from) }
   return {
-    read: () => tensorFrom(share.subarray(at, at + to - from), [to - from]),
-    write: (next) => writeInto(share, at, next),
+    read: () =>
+      timeSpan(group.spans, 'unpack', facts, () =>
+        tensorFrom(share.subarray(at, at + to - from), [to - from]),
+      ),
+    write: (next) => writeInto(share, at, next, group),
   }
 }
 
-function writeInto(share: Float32Array, at: number, next: Tensor): void | Promise<void> {
-  return writeTo(next, share.subarray(at, at + next.size))
+function writeInto(
+  share: Float32Array,
+  at: number,
+  next: Tensor,
+  { spans }: Recording,
+): void | Promise<void> {
+  return timeSpan(spans, 'pack', { name: 'values', bytes: 4 * next.size }, () =>
+    writeTo(next, share.subarray(at, at + next.size)),
+  )
 }
 
 /**

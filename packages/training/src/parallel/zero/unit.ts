@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import { writeTo } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -109,7 +110,7 @@ export class Unit {
     )
     this.owned = buckets.flatMap(({ bucket, share }) =>
       ownedRanges(bucket, options.group.rank).map(
-        (range) => new ShardParameter(range, ownerInShare(range, share)),
+        (range) => new ShardParameter(range, ownerInShare(range, share, options.group)),
       ),
     )
     const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
@@ -194,12 +195,16 @@ export class Unit {
       return { bucket, whole, work: group.allGather(whole, share, { label }) }
     })
     for (const { bucket, whole, work } of started) {
+      const start = monotonicNow()
       await work
-      for (const { parameter, offset, length } of bucket.slots) {
-        const own = this.#parameters.get(parameter.name)!
-        if (!own.isUnsharded) accounting.count('parameters', own.bytes)
-        own.unshard(whole.subarray(offset, offset + length))
-      }
+      group.spans?.record('wait', start, monotonicNow(), { name: 'values' })
+      timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
+        for (const { parameter, offset, length } of bucket.slots) {
+          const own = this.#parameters.get(parameter.name)!
+          if (!own.isUnsharded) accounting.count('parameters', own.bytes)
+          own.unshard(whole.subarray(offset, offset + length))
+        }
+      })
       accounting.giveBack('parameters', whole)
     }
   }

@@ -1,5 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
@@ -49,7 +50,7 @@ export class UnshardedValues implements Values {
     this.#accounting = accounting
     this.shards = buckets.flatMap((bucket, i) =>
       ownedRanges(bucket, group.rank).map(
-        (range) => new ShardParameter(range, ownerInParameter(range, gradients.shares[i]!)),
+        (range) => new ShardParameter(range, ownerInParameter(range, gradients.shares[i]!, group)),
       ),
     )
     for (const { value } of this.#parameters) accounting.count('parameters', 4 * value.size)
@@ -89,11 +90,16 @@ export class UnshardedValues implements Values {
         started.push(this.#gather(started.length))
       }
       const { memory, work } = started[i]!
+      const start = monotonicNow()
       await work
-      for (const { parameter, offset, length } of bucket.slots) {
-        const values = memory.subarray(offset, offset + length)
-        replaceValue(parameter, tensorFrom(values, parameter.shape))
-      }
+      this.#group.spans?.record('wait', start, monotonicNow(), { name: 'values' })
+      const facts = { name: 'values', bytes: 4 * bucket.length }
+      timeSpan(this.#group.spans, 'unpack', facts, () => {
+        for (const { parameter, offset, length } of bucket.slots) {
+          const values = memory.subarray(offset, offset + length)
+          replaceValue(parameter, tensorFrom(values, parameter.shape))
+        }
+      })
       if (this.#gradients.keptMemoryOf(i) === undefined) {
         this.#accounting.giveBack('parameters', memory)
       }

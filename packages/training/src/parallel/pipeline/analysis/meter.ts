@@ -71,7 +71,8 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
     spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
   const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
-  const waits = of('wait')
+  // not the one for the end of all sends
+  const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
   const compute = [...forwards, ...backwards, ...weights]
   const waiting = sum(waits.map(({ waited }) => waited ?? 0))
   return {

@@ -1,0 +1,96 @@
+// One rank: step-rank.mjs OUTPUT BACKEND PLAN, where PLAN is JSON.
+import { writeFileSync } from 'node:fs'
+import { monotonicNow } from '@tsrun/core'
+import { initProcessGroup } from '@tsrun/distributed'
+import { SpanRecorder } from '@tsrun/telemetry'
+import {
+  columnParallel,
+  copyCounts,
+  loadBackend,
+  rowParallel,
+  SGD,
+  shardedMLP,
+  tf,
+  trainer,
+} from '@tsrun/training'
+
+/** @typedef {import('../steps/workloads.mjs').Workload} Workload */
+
+const [output, backend, argument] = /** @type {[string, 'wasm', string]} */ (process.argv.slice(2))
+/** @type {import('./layouts.mjs').Plan} */
+const { layout, workloads, engine, microbatches, repeats } = JSON.parse(argument)
+
+/** @type {object | undefined} */
+let result
+/** @type {import('@tsrun/distributed').ProcessGroup | undefined} */
+let group
+try {
+  await loadBackend(backend)
+  group = await initProcessGroup({ engine })
+  const samples = []
+  for (const workload of workloads) {
+    samples.push({ workload: workload.name, steps: await measure(workload, group) })
+  }
+  result = { samples }
+} catch (error) {
+  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
+  if (code !== 'ERR_TSR_BACKEND') throw error
+  result = { skipped: cause?.message ?? code }
+}
+if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(result))
+await group?.destroy()
+
+/**
+ * The steps, each as what all ranks have recorded of it.
+ *
+ * @param {Workload} workload
+ * @param {import('@tsrun/distributed').ProcessGroup} world
+ * @returns {Promise<import('./summaries.mjs').Step[]>}
+ */
+async function measure({ layers, width, batch, ...workload }, world) {
+  const count = repeats ?? workload.repeats
+  const recorder = new SpanRecorder({ rank: world.rank, capacity: 65_536 })
+  const run = await trainer(shardedMLP({ layers, inputs: width, hidden: width, outputs: width }), {
+    ...{ mesh: layout.mesh, optimizer: new SGD({ learningRate: 1e-3 }), recorder },
+    ...(layout.zero !== undefined && { zero: layout.zero }),
+    ...(layout.mesh.tp !== undefined && { plan: planOf(layers) }),
+    ...(layout.mesh.pp !== undefined && { microbatches }),
+  })
+  const rows = batch / run.share[1]
+  const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1)
+  const labels = tf.tensor1d(
+    Int32Array.from({ length: rows }, (_, row) => row % width),
+    'int32',
+  )
+  const steps = []
+  for (let i = -Math.min(workload.warmUps, count); i < count; i++) {
+    await world.barrier()
+    const [mark, copied] = [recorder.recorded, copyCounts()]
+    const start = monotonicNow()
+    await run.step({ inputs: x, labels })
+    const end = monotonicNow()
+    const { toHost, toTensor } = copyCounts()
+    const own = {
+      rank: world.rank,
+      window: { start, end },
+      spans: recorder.spans(mark),
+      toHost: toHost.bytes - copied.toHost.bytes,
+      toTensor: toTensor.bytes - copied.toTensor.bytes,
+    }
+    const all = await world.allGatherObject(own)
+    if (i >= 0) steps.push(all)
+  }
+  run.dispose()
+  tf.dispose([x, labels])
+  return steps
+}
+
+/** @param {number} layers */
+function planOf(layers) {
+  return Object.fromEntries(
+    Array.from({ length: layers }, (_, i) => [
+      `layers.${i}`,
+      i % 2 === 0 ? columnParallel() : rowParallel(),
+    ]),
+  )
+}
