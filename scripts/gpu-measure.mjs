@@ -2,6 +2,7 @@
 //
 //   node scripts/gpu-measure.mjs losses BACKEND            50 steps of a small network
 //   node scripts/gpu-measure.mjs speed BACKEND SIZE...     products of SIZE x SIZE, and a training step
+//   node scripts/gpu-measure.mjs reduce BACKEND            all-reduces of tensors between ranks
 //   node scripts/gpu-measure.mjs compare A.json B.json     whether two files of losses agree
 import { readFileSync } from 'node:fs'
 import { initProcessGroup } from '@tsrun/distributed'
@@ -104,6 +105,32 @@ async function measureStep(group, layers, width, size) {
   return { network: `MLP ${layers}x${width}, batch ${size}`, ms }
 }
 
+/** MiB: a small message, the first bucket of gradients, and a usual one. */
+const REDUCED = [1 / 16, 1, 25]
+
+/** The all-reduce of a tensor, as often on all ranks: the median of its milliseconds on this one. */
+async function measureReduce(group, mib) {
+  const own = tf.fill([mib * 2 ** 18], group.rank + 1)
+  const times = []
+  let sums
+  for (let i = 0; i < 12; i++) {
+    await group.barrier()
+    sums?.dispose()
+    const begin = performance.now()
+    sums = await training.allReduceTensor(group, own)
+    times.push(performance.now() - begin)
+  }
+  const ends = [tf.min(sums), tf.max(sums)]
+  const expected = (group.size * (group.size + 1)) / 2
+  for (const end of ends) {
+    const [found] = await end.data()
+    if (found !== expected) throw new Error(`the sum is ${found}, and not ${expected}`)
+  }
+  for (const tensor of [own, sums, ...ends]) tensor.dispose()
+  // the first ones connect, and allocate
+  return { mib, ms: median(times.slice(2)) }
+}
+
 function compare(one, other) {
   const [a, b] = [one, other].map((file) => JSON.parse(readFileSync(file, 'utf8')).losses)
   const differences = a.map((loss, i) => Math.abs(loss - b[i]) / Math.abs(b[i]))
@@ -123,7 +150,12 @@ if (mode === 'compare') {
 } else {
   const { device, threads } = await training.loadBackend(name)
   const group = await initProcessGroup()
-  if (mode === 'losses') {
+  if (mode === 'reduce') {
+    const found = []
+    for (const mib of REDUCED) found.push(await measureReduce(group, mib))
+    const list = found.map(({ mib, ms }) => `${mib * 1024} KiB ${ms.toFixed(2)} ms`).join(', ')
+    if (group.rank === 0) console.log(list)
+  } else if (mode === 'losses') {
     console.log(JSON.stringify({ device, threads, losses: await measureLosses(group) }))
   } else {
     const products = []

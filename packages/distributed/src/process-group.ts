@@ -311,6 +311,8 @@ export interface ProcessGroup
   readonly size: number
   /** Rank in the world of each member. */
   readonly ranks: readonly number[]
+  /** Default time-out of the group's operations, in milliseconds. */
+  readonly timeout: number
   /**
    * The rank after this one. After the last comes the first, as in a ring: `rank === size - 1` tells a
    * pipeline that it ends here. Along an axis of a mesh it is the neighbour on that axis.

@@ -30,6 +30,7 @@ const WORLD_ID = 0
 /** The process group on an engine. Collectives and synchronous forms are in its base classes. */
 export class EngineProcessGroup extends Collectives implements ProcessGroup {
   readonly ranks: readonly number[]
+  readonly timeout: number
   /** Of the group in the world. */
   readonly id: number
   readonly #world: World
@@ -39,12 +40,13 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   #isDestroyed = false
 
   constructor(world: World, identity: GroupIdentity) {
-    const { id, name, rank, ranks } = identity
+    const { id, name, rank, ranks, timeout } = identity
     const { runner } = world
     const operations = new Operations(identity, runner)
     const member = { name, rank, size: ranks.length }
     super(member, operations)
     this.ranks = ranks
+    this.timeout = timeout
     this.id = id
     this.#world = world
     this.#operations = operations

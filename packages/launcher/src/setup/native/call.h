@@ -3,9 +3,11 @@
 #include <node_api.h>
 
 #include <array>
+#include <initializer_list>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "binding/tfjs_backend.h"
@@ -64,6 +66,9 @@ class Call {
     handles_ = static_cast<const int32_t*>(handles);
   }
 
+  napi_env env() const { return env_; }
+  napi_value argument(size_t i) const { return arguments_[i]; }
+
   // The number of tensors among the arguments.
   size_t count() const { return count_; }
   int32_t handle(size_t i) const { return handles_[i]; }
@@ -89,6 +94,14 @@ class Call {
       arrays.push_back(FloatsOf(array, sizes[i]));
     }
     return arrays;
+  }
+
+  void* Bytes(size_t argument, size_t size) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_uint8_array, &data, &length);
+    Check(length == size, "an array of the right size");
+    return data;
   }
 
   // On any device.
@@ -122,9 +135,12 @@ class Call {
     tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
     if (!tensor.IsInitialized()) throw std::bad_alloc();
     auto* data = static_cast<float*>(tensor.data());
-    results_.push_back(tensorflow::wrap(tensorflow::TensorHandle::CreateLocalHandle(tensor)));
+    Add(tensorflow::TensorHandle::CreateLocalHandle(tensor));
     return data;
   }
+
+  // Adds a tensor to the results, which take it over.
+  void Add(tensorflow::TensorHandle* handle) { results_.push_back(tensorflow::wrap(handle)); }
 
   // The flags of the layers.
   std::vector<bool> Flags(size_t argument) const {
@@ -142,10 +158,10 @@ class Call {
     return value;
   }
 
-  float Number(size_t argument) const {
+  double Number(size_t argument) const {
     double value = 0;
     Check(napi_get_value_double(env_, arguments_[argument], &value) == napi_ok, "numbers");
-    return static_cast<float>(value);
+    return value;
   }
 
   // The handles of the results, in order.
@@ -197,3 +213,32 @@ class Call {
   size_t count_ = 0;
   std::vector<TFE_TensorHandle*> results_;
 };
+
+using Callback = napi_value (*)(Call&);
+
+// What Node calls: errors of the function become errors of JavaScript.
+template <Callback Function>
+napi_value Guarded(napi_env env, napi_callback_info info) {
+  try {
+    Call call(env, info);
+    return Function(call);
+  } catch (const std::invalid_argument& error) {
+    napi_throw_error(env, nullptr, (std::string("a kernel of the binding takes ") + error.what()).c_str());
+  } catch (const std::exception& error) {
+    napi_throw_error(env, nullptr, error.what());
+  }
+  return nullptr;
+}
+
+// Adds an object with these functions to the exports of the binding.
+inline void Define(napi_env env, napi_value exports, const char* name,
+                   std::initializer_list<std::pair<const char*, napi_callback>> functions) {
+  napi_value object;
+  napi_create_object(env, &object);
+  for (const auto& [key, callback] : functions) {
+    napi_value function;
+    napi_create_function(env, key, NAPI_AUTO_LENGTH, callback, nullptr, &function);
+    napi_set_named_property(env, object, key, function);
+  }
+  napi_set_named_property(env, exports, name, object);
+}

@@ -17,6 +17,9 @@
 // The command line renames the entry point of the binding to BINDING_ENTRY; this file defines the one that Node calls.
 #undef napi_register_module_v1
 extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
+#ifdef TSRUN_COLLECTIVES
+void DefineCollectives(napi_env env, napi_value exports);
+#endif
 
 namespace {
 
@@ -266,50 +269,32 @@ napi_value Adam(Call& call) {
   return call.Boolean(true);
 }
 
-template <napi_value (*Function)(Call&)>
-napi_value Guarded(napi_env env, napi_callback_info info) {
-  try {
-    Call call(env, info);
-    return Function(call);
-  } catch (const std::invalid_argument& error) {
-    napi_throw_error(env, nullptr, (std::string("a kernel of the binding takes ") + error.what()).c_str());
-  } catch (const std::exception& error) {
-    napi_throw_error(env, nullptr, error.what());
-  }
-  return nullptr;
-}
-
-void Define(napi_env env, napi_value exports) {
-  const std::pair<const char*, napi_callback> functions[] = {
-      {"copyOut", Guarded<CopyOut>},
-      {"copyIn", Guarded<CopyIn>},
-      {"linearForward", Guarded<LinearForward>},
-      {"linearBackward", Guarded<LinearBackward>},
-      {"linearBackwardInput", Guarded<LinearBackwardInput>},
-      {"linearBackwardParameters", Guarded<LinearBackwardParameters>},
-      {"descend", Guarded<Descend>},
-      {"descendWithMomentum", Guarded<DescendWithMomentum>},
-      {"adam", Guarded<Adam>},
-  };
-  napi_value object;
-  napi_create_object(env, &object);
-  for (const auto& [name, callback] : functions) {
-    napi_value function;
-    napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &function);
-    napi_set_named_property(env, object, name, function);
-  }
-  // Bindings of before take no arrays for gradients, and would ignore them.
-  napi_value takes_arrays;
-  napi_get_boolean(env, true, &takes_arrays);
-  napi_set_named_property(env, object, "takesArrays", takes_arrays);
-  napi_set_named_property(env, exports, "kernels", object);
-}
-
 }  // namespace
 
 extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports) {
   napi_value binding = BINDING_ENTRY(env, exports);
   static thread_local SignalStack signal_stack;
-  if (FindKernels() != nullptr) Define(env, exports);
+  if (FindKernels() != nullptr) {
+    Define(env, exports, "kernels",
+           {
+               {"copyOut", Guarded<CopyOut>},
+               {"copyIn", Guarded<CopyIn>},
+               {"linearForward", Guarded<LinearForward>},
+               {"linearBackward", Guarded<LinearBackward>},
+               {"linearBackwardInput", Guarded<LinearBackwardInput>},
+               {"linearBackwardParameters", Guarded<LinearBackwardParameters>},
+               {"descend", Guarded<Descend>},
+               {"descendWithMomentum", Guarded<DescendWithMomentum>},
+               {"adam", Guarded<Adam>},
+           });
+    // Bindings of before take no arrays for gradients, and would ignore them.
+    napi_value kernels, takes_arrays;
+    napi_get_named_property(env, exports, "kernels", &kernels);
+    napi_get_boolean(env, true, &takes_arrays);
+    napi_set_named_property(env, kernels, "takesArrays", takes_arrays);
+  }
+#ifdef TSRUN_COLLECTIVES
+  DefineCollectives(env, exports);
+#endif
   return binding;
 }

@@ -1,10 +1,11 @@
 import { monotonicNow } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientPlace } from '../../model/recording.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
-import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
+import { HostExchange, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
 
 /** A bucket in the arena. */
@@ -16,14 +17,14 @@ interface Filling {
   readonly work: PersistentOperation
 }
 
-/** An average in the memory of its bucket. */
+/** An average: in the memory of its bucket, or a tensor that the caller disposes. */
 export interface TakenGradient {
-  readonly values: Float32Array
+  readonly values: Float32Array | Tensor
   readonly shape: readonly number[]
 }
 
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
-export class AllReduceExchange extends GradientExchange {
+export class AllReduceExchange extends HostExchange {
   readonly #group: ProcessGroup
   readonly #options: GradientOptions
   readonly #fillings: readonly Filling[]

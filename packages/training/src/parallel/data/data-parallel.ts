@@ -5,6 +5,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, GradientMemory } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
+import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
@@ -25,6 +26,7 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
+import { deviceGroupOf, type DeviceGroup } from '../device-group.ts'
 import {
   checkUsed,
   factorOf,
@@ -34,6 +36,7 @@ import {
 } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
+import { DeviceExchange } from './device-exchange.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /** One replica of a model: see `dataParallel`. */
@@ -65,9 +68,10 @@ export interface DataParallel<M extends Replicated = Replicated> {
   gradients(tokens?: number): Promise<Map<string, Tensor>>
   /**
    * As `gradients`, without a copy: arrays in the memory of the buckets, for an optimizer that updates
-   * the parameters before the next backward pass begins, which overwrites them.
+   * the parameters before the next backward pass begins, which overwrites them. Gradients that were
+   * averaged on GPUs are tensors here, too.
    */
-  gradientViews(tokens?: number): Promise<Map<string, Float32Array>>
+  gradientViews(tokens?: number): Promise<ClippedGradients>
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
    * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
@@ -121,7 +125,8 @@ export async function dataParallel<M extends Replicated>(
   checkTrained(module, parameters)
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
-  const replica = new Replica(module, group, parameters, { frozen, ...checked })
+  const devices = await deviceGroupOf(group)
+  const replica = new Replica(module, group, parameters, { frozen, ...checked }, devices)
   module.averageBy?.({
     onGradient: replica.onGradient,
     reduction: checked.reduction,
@@ -173,8 +178,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly #trained: readonly Parameter[]
   readonly #buffers: SharedBuffers
   readonly #options: GradientOptions
+  readonly #devices: DeviceGroup | undefined
   readonly #lifetime: Lifetime
-  #exchange: AllReduceExchange
+  #exchange: AllReduceExchange | DeviceExchange
   #isReordered = false
   #steps = 0
   #joined: Joined | undefined
@@ -184,12 +190,14 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     group: ProcessGroup,
     { trained, buffers }: ModelParameters,
     options: GradientOptions,
+    devices: DeviceGroup | undefined,
   ) {
     this.module = module
     this.#group = group
     this.#trained = trained
     this.#buffers = new SharedBuffers(buffers)
     this.#options = options
+    this.#devices = devices
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
     const take = (parameter: Parameter, gradient: Tensor): void => {
@@ -211,15 +219,20 @@ class Replica<M extends Replicated> implements DataParallel<M> {
 
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.#take(tokens)
-    return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
+    return new Map(
+      [...taken].map(([name, { values, shape }]) => [
+        name,
+        ArrayBuffer.isView(values) ? tensorFrom(values, shape) : values,
+      ]),
+    )
   }
 
-  async gradientViews(tokens?: number): Promise<Map<string, Float32Array>> {
+  async gradientViews(tokens?: number): Promise<ClippedGradients> {
     return viewsOf(await this.#take(tokens))
   }
 
   /** For a trainer that has applied `scale`. */
-  async average(tokens?: number, loss?: number): Promise<Map<string, Float32Array>> {
+  async average(tokens?: number, loss?: number): Promise<ClippedGradients> {
     return viewsOf(await this.#take(tokens, loss, this.scale))
   }
 
@@ -291,7 +304,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
-      await this.#finishStep()
+      for (const { values } of (await this.#finishStep()).values()) {
+        if (!ArrayBuffer.isView(values)) values.dispose()
+      }
     }
   }
 
@@ -330,7 +345,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     if (this.#isReordered) return taken
     // other buckets take the place of these
     for (const [name, { values, shape }] of taken)
-      taken.set(name, { values: values.slice(), shape })
+      if (ArrayBuffer.isView(values)) taken.set(name, { values: values.slice(), shape })
     await this.#reorder(order)
     return taken
   }
@@ -347,12 +362,17 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#exchange = this.#open(sorted)
   }
 
-  #open(parameters: readonly Parameter[]): AllReduceExchange {
+  #open(parameters: readonly Parameter[]): AllReduceExchange | DeviceExchange {
     const buckets = planBuckets(parameters, this.#options)
+    const { wire, deterministic } = this.#options
+    if (this.#devices !== undefined && wire === 'float32' && !deterministic) {
+      return new DeviceExchange(this.#devices, buckets)
+    }
     return new AllReduceExchange(this.#group, buckets, this.#options)
   }
 }
 
-function viewsOf(taken: ReadonlyMap<string, TakenGradient>): Map<string, Float32Array> {
-  return new Map([...taken].map(([name, { values }]) => [name, values]))
+/** Without copies. All of them are arrays, or all are tensors. */
+function viewsOf(taken: ReadonlyMap<string, TakenGradient>): ClippedGradients {
+  return new Map([...taken].map(([name, { values }]) => [name, values])) as ClippedGradients
 }

@@ -59,8 +59,14 @@ export abstract class GradientExchange {
   /** Where this rank records its spans. */
   protected abstract get spans(): SpanRecorder | undefined
 
-  /** The memory of a whole bucket. */
-  protected abstract memoryOf(index: number): Float32Array
+  /** Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the caller's. */
+  protected abstract put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void
+
+  /** Puts zeros into a bucket in place of a gradient. */
+  protected abstract putZeros(index: number, slot: Slot): void
+
+  /** The part of the memory of a bucket, if the host has it. */
+  protected abstract partOf(index: number, slot: Slot): Float32Array | undefined
 
   /** Starts the exchange of a complete bucket. */
   protected abstract start(index: number): void
@@ -99,18 +105,7 @@ export abstract class GradientExchange {
     const { index, present, complete } = place.arrivals
     if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
     checkShape(name, shape, gradient)
-    const { offset, length } = place.slot
-    const target = this.memoryOf(index).subarray(offset, offset + length)
-    const facts = { name, bytes: target.byteLength }
-    if (present.has(name)) {
-      timeSpan(this.spans, 'reduce', facts, () => {
-        addTo(target, gradient)
-      })
-    } else {
-      timeSpan(this.spans, 'pack', facts, () => {
-        copyAtOnce(gradient, target)
-      })
-    }
+    this.put(index, place.slot, gradient, !present.has(name))
     this.#arrive(name, place, isLast)
   }
 
@@ -123,10 +118,9 @@ export abstract class GradientExchange {
   protected placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
     if (place === undefined || place.arrivals.complete.has(name)) return undefined
-    const { offset, length } = place.slot
     const { index, present } = place.arrivals
-    place.values ??= this.memoryOf(index).subarray(offset, offset + length)
-    return { values: place.values, adds: present.has(name) }
+    place.values ??= this.partOf(index, place.slot)
+    return place.values && { values: place.values, adds: present.has(name) }
   }
 
   /** As `add`, after a gradient was written to its place. */
@@ -138,10 +132,10 @@ export abstract class GradientExchange {
   startUntil(end = this.#arrivals.length): void {
     while (this.#started < end) {
       const { index, bucket, present, complete } = this.#arrivals[this.#started]!
-      const memory = this.memoryOf(index)
-      for (const { parameter, offset, length } of bucket.slots) {
-        if (!present.has(parameter.name)) memory.fill(0, offset, offset + length)
-        complete.add(parameter.name)
+      for (const slot of bucket.slots) {
+        const { name } = slot.parameter
+        if (!present.has(name)) this.putZeros(index, slot)
+        complete.add(name)
       }
       this.#startComplete()
     }
@@ -179,6 +173,29 @@ export abstract class GradientExchange {
       this.#started++
       this.start(next.index)
     }
+  }
+}
+
+/** An exchange through buckets in the memory of the host. */
+export abstract class HostExchange extends GradientExchange {
+  /** The memory of a whole bucket. */
+  protected abstract memoryOf(index: number): Float32Array
+
+  protected override partOf(index: number, { offset, length }: Slot): Float32Array {
+    return this.memoryOf(index).subarray(offset, offset + length)
+  }
+
+  protected override put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
+    const target = this.partOf(index, slot)
+    const facts = { name: slot.parameter.name, bytes: target.byteLength }
+    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
+      if (isFirst) copyAtOnce(gradient, target)
+      else addTo(target, gradient)
+    })
+  }
+
+  protected override putZeros(index: number, slot: Slot): void {
+    this.partOf(index, slot).fill(0)
   }
 }
 

@@ -2,7 +2,7 @@ import { monotonicNow } from '@tsrun/core'
 import type { Work } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
-import { GradientExchange } from '../gradients/exchange.ts'
+import { HostExchange } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
 import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
@@ -28,7 +28,7 @@ interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'determini
 const UNDER_WAY = 1
 
 /** Averages gradients over the ranks so that each rank gets its share of them. */
-export class ReduceScatterExchange extends GradientExchange {
+export class ReduceScatterExchange extends HostExchange {
   readonly #groups: ShardingGroups
   readonly #options: ReduceScatterOptions
   readonly #accounting: MemoryAccounting

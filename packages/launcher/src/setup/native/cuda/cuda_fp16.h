@@ -1,0 +1,2 @@
+// NCCL's header includes this and uses nothing of it.
+#pragma once
