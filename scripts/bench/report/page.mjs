@@ -60,7 +60,9 @@ function sectionsOf(/** @type {string} */ page) {
 
 /** @param {import('../programs.mjs').Machine} machine */
 function titleOf({ cpu, cores }) {
-  return `${cpu}, ${cores} ${cores === 1 ? 'core' : 'cores'}`
+  // Intel(R) Xeon(R) Processor @ 2.80GHz: Intel Xeon 2.80GHz
+  const name = cpu.replaceAll(/\((R|TM)\)| (Processor|CPU)\b| @/g, '')
+  return `${name}, ${cores} ${cores === 1 ? 'core' : 'cores'}`
 }
 
 /** @param {string} title */

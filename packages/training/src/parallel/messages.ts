@@ -11,8 +11,9 @@ import { checkGroup } from './requirements.ts'
 
 /*
  * Messages and sums of tensors, on every backend. Values travel through buffers in the arena of the
- * group, which are allocated and freed here, unless the group reduces on its GPUs. The calls are asynchronous because the values of a GPU can
- * only be read asynchronously; where the host has them, an operation starts before its call returns.
+ * group, which are allocated and freed here, unless the group reduces on its GPUs. The calls are
+ * asynchronous because the values of a GPU can only be read asynchronously; where the host has them, an
+ * operation starts before its call returns.
  */
 
 /** Options of `recvTensor`. */
