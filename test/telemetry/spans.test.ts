@@ -1,4 +1,4 @@
-import { SpanRecorder, spanKinds, timeSpan } from '@tsrun/telemetry'
+import { SpanRecorder, spanKinds, timeSpan, timeWait } from '@tsrun/telemetry'
 
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {
@@ -52,5 +52,16 @@ describe('timeSpan', () => {
     expect(timeSpan(recorder, 'F', { microbatch: 3 }, () => 'output')).toBe('output')
     expect(recorder.spans()).toMatchObject([{ kind: 'F', microbatch: 3 }])
     expect(timeSpan(undefined, 'F', {}, () => 'output')).toBe('output')
+  })
+})
+
+describe('timeWait', () => {
+  it('records how long it has waited, or just waits', async () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    const waited = timeWait(recorder, { name: 'sends' }, () => Promise.resolve('sent'))
+    expect(recorder.recorded).toBe(0)
+    expect(await waited).toBe('sent')
+    expect(recorder.spans()).toMatchObject([{ kind: 'wait', name: 'sends' }])
+    expect(await timeWait(undefined, {}, () => Promise.resolve('sent'))).toBe('sent')
   })
 })

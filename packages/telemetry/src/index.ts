@@ -17,6 +17,7 @@ export {
   SpanRecorder,
   spanKinds,
   timeSpan,
+  timeWait,
   type Span,
   type SpanFacts,
   type SpanKind,

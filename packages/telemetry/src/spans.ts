@@ -4,8 +4,8 @@ import { count, declareOptions, monotonicNow } from '@tsrun/core'
  * What a rank did. Its main thread takes a batch apart (`batch`), computes (`F` forward, `B` backward, its
  * halves `I` and `W`, `optimizer`), copies values of tensors into the buffers of operations (`pack`) and
  * back (`unpack`), computes on such buffers (`reduce`: scales, adds or converts), allocates and frees them
- * (`alloc`), starts an operation or polls it (`call`), or waits until one has ended (`wait`). Spans of these kinds may be nested. Operations (`send`, `recv`,
- * `collective`) go on beside them, in the engine.
+ * (`alloc`), starts an operation or polls it (`call`), or waits until one has ended (`wait`). Spans of
+ * these kinds may be nested. Operations (`send`, `recv`, `collective`) go on beside them, in the engine.
  */
 export const spanKinds = [
   'batch',
@@ -178,5 +178,17 @@ export function timeSpan<T>(
   const start = monotonicNow()
   const result = run()
   recorder.record(kind, start, monotonicNow(), facts)
+  return result
+}
+
+/** As `timeSpan`, for what this rank waits for: records it as a span of kind `wait`. */
+export async function timeWait<T>(
+  recorder: SpanRecorder | undefined,
+  facts: SpanFacts,
+  run: () => PromiseLike<T>,
+): Promise<T> {
+  const start = recorder === undefined ? 0 : monotonicNow()
+  const result = await run()
+  recorder?.record('wait', start, monotonicNow(), facts)
   return result
 }

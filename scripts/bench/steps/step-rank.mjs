@@ -10,6 +10,7 @@ import {
   sumInto,
   tf,
 } from '@tsrun/training'
+import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
 
 /**
  * @typedef {import('./workloads.mjs').Workload} Workload
@@ -20,11 +21,9 @@ const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (proces
 /** @type {readonly Workload[]} */
 const workloads = JSON.parse(argument)
 
-/** @type {object} */
-let result
 /** Whether an operation may return before its result is computed. */
 let isBehind = false
-try {
+const result = await unlessMissing(async () => {
   const { device, threads } = await loadBackend(name)
   isBehind = device !== 'CPU'
   const samples = []
@@ -32,12 +31,8 @@ try {
     const run = workload.kind === 'mlp' ? trainer(workload) : multiplier(workload)
     samples.push({ workload: workload.name, times: await repeat(workload, run) })
   }
-  result = { device, threads, samples }
-} catch (error) {
-  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
-  if (code !== 'ERR_TSR_BACKEND') throw error
-  result = { skipped: cause?.message ?? code }
-}
+  return { device, threads, samples }
+})
 writeFileSync(output, JSON.stringify(result))
 
 /**
@@ -60,14 +55,10 @@ async function repeat({ warmUps, repeats, seconds }, run) {
  * @param {Workload} workload
  * @returns {() => Promise<Times>}
  */
-function trainer({ layers, width, batch }) {
-  const model = new ShardedMLP({ layers, inputs: width, hidden: width, outputs: width })
+function trainer(workload) {
+  const model = new ShardedMLP(sizesOf(workload))
   const optimizer = new SGD({ learningRate: 1e-3 })
-  const x = tf.randomNormal([batch, width], 0, 1, 'float32', 1)
-  const labels = tf.tensor1d(
-    Int32Array.from({ length: batch }, (_, row) => row % width),
-    'int32',
-  )
+  const { x, labels } = batchOf(workload, workload.batch)
   const one = tf.scalar(1)
   return async () => {
     const start = performance.now()

@@ -14,6 +14,7 @@ import {
   sumInto,
   tf,
 } from '@tsrun/training'
+import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
 
 /**
  * @typedef {import('../steps/workloads.mjs').Workload} Workload
@@ -37,11 +38,9 @@ const trainers = {
   '1f1b': stage,
 }
 
-/** @type {object} */
-let result
 /** @type {import('@tsrun/distributed').ProcessGroup | undefined} */
 let group
-try {
+const result = await unlessMissing(async () => {
   const { device, threads } = await loadBackend(name)
   group = await initProcessGroup({ engine })
   const samples = []
@@ -49,12 +48,8 @@ try {
     for (const mode of modes)
       samples.push({ workload: workload.name, mode, ms: await run(workload, mode) })
   }
-  result = { device, threads, samples }
-} catch (error) {
-  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
-  if (code !== 'ERR_TSR_BACKEND') throw error
-  result = { skipped: cause?.message ?? code }
-}
+  return { device, threads, samples }
+})
 if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(result))
 await group?.destroy()
 
@@ -154,22 +149,4 @@ async function stage(workload) {
       tf.dispose([x, labels])
     },
   })
-}
-
-/** @param {Workload} workload */
-function sizesOf({ layers, width }) {
-  return { layers, inputs: width, hidden: width, outputs: width }
-}
-
-/**
- * @param {Workload} workload
- * @param {number} rows
- */
-function batchOf({ width }, rows) {
-  const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1)
-  const labels = tf.tensor1d(
-    Int32Array.from({ length: rows }, (_, row) => row % width),
-    'int32',
-  )
-  return { x, labels }
 }

@@ -13,6 +13,7 @@ import {
   tf,
   trainer,
 } from '@tsrun/training'
+import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
 
 /** @typedef {import('../steps/workloads.mjs').Workload} Workload */
 
@@ -20,23 +21,17 @@ const [output, backend, argument] = /** @type {[string, 'wasm', string]} */ (pro
 /** @type {import('./layouts.mjs').Plan} */
 const { layout, workloads, engine, microbatches, repeats } = JSON.parse(argument)
 
-/** @type {object | undefined} */
-let result
 /** @type {import('@tsrun/distributed').ProcessGroup | undefined} */
 let group
-try {
+const result = await unlessMissing(async () => {
   await loadBackend(backend)
   group = await initProcessGroup({ engine })
   const samples = []
   for (const workload of workloads) {
     samples.push({ workload: workload.name, steps: await measure(workload, group) })
   }
-  result = { samples }
-} catch (error) {
-  const { code, cause } = /** @type {NodeJS.ErrnoException & { cause?: Error }} */ (error)
-  if (code !== 'ERR_TSR_BACKEND') throw error
-  result = { skipped: cause?.message ?? code }
-}
+  return { samples }
+})
 if (Number(process.env['RANK']) === 0) writeFileSync(output, JSON.stringify(result))
 await group?.destroy()
 
@@ -47,21 +42,18 @@ await group?.destroy()
  * @param {import('@tsrun/distributed').ProcessGroup} world
  * @returns {Promise<import('./summaries.mjs').Step[]>}
  */
-async function measure({ layers, width, batch, ...workload }, world) {
+async function measure(workload, world) {
+  const { layers, batch } = workload
   const count = repeats ?? workload.repeats
   const recorder = new SpanRecorder({ rank: world.rank, capacity: 65_536 })
-  const run = await trainer(shardedMLP({ layers, inputs: width, hidden: width, outputs: width }), {
+  const run = await trainer(shardedMLP(sizesOf(workload)), {
     ...{ mesh: layout.mesh, optimizer: new SGD({ learningRate: 1e-3 }), recorder },
     ...(layout.zero !== undefined && { zero: layout.zero }),
     ...(layout.mesh.tp !== undefined && { plan: planOf(layers) }),
     ...(layout.mesh.pp !== undefined && { microbatches }),
   })
   const rows = batch / run.share[1]
-  const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1)
-  const labels = tf.tensor1d(
-    Int32Array.from({ length: rows }, (_, row) => row % width),
-    'int32',
-  )
+  const { x, labels } = batchOf(workload, rows)
   const steps = []
   for (let i = -Math.min(workload.warmUps, count); i < count; i++) {
     await world.barrier()

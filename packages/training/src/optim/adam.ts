@@ -141,9 +141,8 @@ abstract class AdamOptimizer implements Optimizer {
   ): void {
     const { learningRate } = this
     const [betas, epsilon, state] = [this.#betas, this.#epsilon, this.#state]
-    const decayOf = ({ name }: Parameter): number =>
-      this.#decays === 'gradient' ? this.#decayOf(name) : 0
-    updateInPlace(parameters, gradients, updates, decayOf, (parameter, gradient, store) => {
+    const addedOf = ({ name }: Parameter): number => this.#addedOf(name)
+    updateInPlace(parameters, gradients, updates, addedOf, (parameter, gradient, store) => {
       const { name, shape, value } = parameter
       const { step, keep } = this.#factors(name)
       const [mean, square] = state.takeFromDevice(name, shape)
@@ -161,15 +160,17 @@ abstract class AdamOptimizer implements Optimizer {
   #factors(name: string): Factors {
     const [beta1, beta2] = this.#betas
     const step = this.#state.nextStep(name)
-    const decay = this.#decayOf(name)
-    const isOfValue = this.#decays === 'value'
     return {
       step,
       rate: this.learningRate / (1 - beta1 ** step),
       scale: 1 / Math.sqrt(1 - beta2 ** step),
-      keep: isOfValue ? 1 - this.learningRate * decay : 1,
-      added: isOfValue ? 0 : decay,
+      keep: this.#decays === 'value' ? 1 - this.learningRate * this.#decayOf(name) : 1,
+      added: this.#addedOf(name),
     }
+  }
+
+  #addedOf(name: string): number {
+    return this.#decays === 'gradient' ? this.#decayOf(name) : 0
   }
 }
 

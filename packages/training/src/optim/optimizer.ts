@@ -1,7 +1,7 @@
 import { number, shown, tsrError, where } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
+import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { OptimizerState } from './state.ts'
 
@@ -41,7 +41,7 @@ export interface Optimizer {
 }
 
 /** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
-export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
+export type Gradients = ReadonlyMap<string, Gradient>
 
 /**
  * The parameters that have gradients, each once, with their gradients.
@@ -52,8 +52,8 @@ export type Gradients = ReadonlyMap<string, Tensor | Float32Array>
 export function withGradients(
   parameters: readonly Parameter[],
   gradients: Gradients,
-): [Parameter, Tensor | Float32Array][] {
-  const pairs: [Parameter, Tensor | Float32Array][] = []
+): [Parameter, Gradient][] {
+  const pairs: [Parameter, Gradient][] = []
   for (const parameter of new Set(parameters)) {
     const gradient = gradients.get(parameter.name)
     if (gradient !== undefined) pairs.push([parameter, gradient])
@@ -89,7 +89,7 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
 }
 
 /** @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array its size */
-function checkGradient({ name, shape }: Parameter, gradient: Tensor | Float32Array): void {
+function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
   // Not the size of the value: reading that creates the tensor of a shard.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return

@@ -1,6 +1,9 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 
-/** Allocates float32 buffers with arbitrary contents in a group's arena, all or none. Free each of them with `freeAfter`. */
+/**
+ * Allocates float32 buffers with arbitrary contents in a group's arena, all or none. Free each of them
+ * with `freeAfter`.
+ */
 export function allocateAll(group: ProcessGroup, lengths: readonly number[]): Float32Array[] {
   const buffers: Float32Array[] = []
   try {

@@ -118,9 +118,9 @@ export class WholeModel<M extends Module = Module> implements Module {
     const optimizer = optimizerFor(this.#options.optimizer, 'the options')
     return await this.#alone('step', async () => {
       const averaging = this.#averaging
-      const isSum = averaging?.reduction === 'token'
+      const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
       const gradients = new Map<string, Tensor>()
-      const { loss, examples } = await this.#train(batch, gradients, undefined, { isSum, place })
+      const { loss, examples } = await this.#train(batch, gradients, undefined, place, sumScale)
       const step = {
         parameters: this.parameters,
         optimizer,
@@ -145,7 +145,7 @@ export class WholeModel<M extends Module = Module> implements Module {
     return await this.#alone('forwardBackward', async () => {
       const gradients = new Map<string, Tensor>()
       const place = { step: this.#steps, row: 0 }
-      const sums = await this.#train(batch, gradients, onGradient, { isSum: false, place })
+      const sums = await this.#train(batch, gradients, onGradient, place)
       return { loss: sums.loss / sums.examples, gradients, peakInFlight: 1 }
     })
   }
@@ -174,7 +174,8 @@ export class WholeModel<M extends Module = Module> implements Module {
         this.#averaging?.release()
         parts.dispose()
       }
-      const { loss, correct, examples } = { ...sums, examples: parts.size }
+      const { loss, correct } = sums
+      const examples = parts.size
       return { loss: loss / examples, correct, accuracy: correct / examples, examples }
     })
   }
@@ -209,21 +210,25 @@ export class WholeModel<M extends Module = Module> implements Module {
     }
   }
 
-  /** @param gradients - gets the gradients that neither `onGradient` nor an averaging takes */
+  /**
+   * @param gradients - gets the gradients that neither `onGradient` nor an averaging takes
+   * @param sumScale - the factor of the summed loss whose gradients are wanted instead of the mean's
+   */
   async #train(
     batch: Batch,
     gradients: Map<string, Tensor>,
     onGradient: GradientListener | undefined,
-    { isSum, place }: { readonly isSum: boolean; readonly place: BatchPlace },
+    place: BatchPlace,
+    sumScale?: number,
   ): Promise<{ loss: number; examples: number }> {
     const averaging = onGradient === undefined ? this.#averaging : undefined
-    if (isSum && isEmptyBatch(batch)) {
+    if (sumScale !== undefined && isEmptyBatch(batch)) {
       await this.#accompany(batch, averaging)
       return { loss: 0, examples: 0 }
     }
     const { parts, scale } = timeSpan(this.#options.recorder, 'batch', {}, () => {
       const cut = cutBatch(batch, this.#options.accumulate)
-      return { parts: cut, scale: tf.scalar(isSum ? (averaging?.scale ?? 1) : 1 / cut.size) }
+      return { parts: cut, scale: tf.scalar(sumScale ?? 1 / cut.size) }
     })
     const sums = sumInto(gradients)
     let loss = 0

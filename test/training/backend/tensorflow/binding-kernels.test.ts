@@ -30,6 +30,15 @@ async function found(script: string, warm = shared): Promise<unknown> {
   )
 }
 
+/** Two linear layers for `rows`, `widths` and `relu`, with the outputs of a batch. */
+const twoLayers = `
+      const values = (seed, ...shape) =>
+        tensor(Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(seed * (i + 1))), ...shape)
+      const [x, dy] = [values(0.1, rows, widths[0]), values(0.2, rows, widths[2])]
+      const weights = [0, 1].map((i) => values(0.3 + i, widths[i], widths[i + 1]))
+      const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
+      const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)`
+
 const describeIt = hasKernels ? describe : describe.skip
 
 if (!hasKernels) {
@@ -141,12 +150,7 @@ describeIt('the kernels of the binding', () => {
   it('give the same bits in one pass, in halves and added to zeros, at any alignment', async () => {
     const outcome = await found(`
       const [rows, widths, relu] = [700, [19, 37, 11], Uint8Array.of(1, 0)]
-      const values = (seed, ...shape) =>
-        tensor(Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(seed * (i + 1))), ...shape)
-      const [x, dy] = [values(0.1, rows, widths[0]), values(0.2, rows, widths[2])]
-      const weights = [0, 1].map((i) => values(0.3 + i, widths[i], widths[i + 1]))
-      const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
-      const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)
+      ${twoLayers}
       const whole = kernels.linearBackward(Int32Array.of(x, dy, ...weights, ...outputs), relu, true)
       const [first, second, dx] =
         kernels.linearBackwardInput(Int32Array.of(dy, ...weights, ...outputs), relu, true)
@@ -169,12 +173,7 @@ describeIt('the kernels of the binding', () => {
   it('write gradients into arrays, or add to them, with the bits of tensors', async () => {
     const outcome = await found(`
       const [rows, widths, relu] = [30, [19, 37, 11], Uint8Array.of(1, 0)]
-      const values = (seed, ...shape) =>
-        tensor(Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(seed * (i + 1))), ...shape)
-      const [x, dy] = [values(0.1, rows, widths[0]), values(0.2, rows, widths[2])]
-      const weights = [0, 1].map((i) => values(0.3 + i, widths[i], widths[i + 1]))
-      const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
-      const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)
+      ${twoLayers}
       const inputs = Int32Array.of(x, dy, ...weights, ...outputs)
       const whole = kernels.linearBackward(inputs, relu, true)
       const wanted = whole.map(valuesOf)

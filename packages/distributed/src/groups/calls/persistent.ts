@@ -63,8 +63,9 @@ export class PreparedOperation implements PersistentOperation {
     this.#staged.refill(this.call)
     this.#ticket = this.#owner.launch(this, this.#ticket)
     this.#isUnderWay = true
+    if (spans === undefined) return
     const name = this.call.options?.label ?? this.call.name
-    spans?.record('call', called, monotonicNow(), { name })
+    spans.record('call', called, monotonicNow(), { name })
   }
 
   wait(): void {

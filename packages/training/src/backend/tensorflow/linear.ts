@@ -317,7 +317,7 @@ class EagerPasses implements LinearPasses {
     const { weight, bias } = this.#layers[i]!
     const input = i === 0 ? eager.handleOf(this.#input) : this.#outputs[i - 1]!
     const { kernels } = eager
-    // one thread takes as long as TensorFlow with one, and several take less
+    // With one thread the kernels are as fast as TensorFlow; with several, TensorFlow is faster.
     if (kernels !== undefined && eager.threads === 1) {
       const places = placesIn(kernels, onGradient, [weight, bias])
       if (places !== undefined) {

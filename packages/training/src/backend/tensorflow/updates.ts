@@ -86,14 +86,14 @@ class EagerUpdates implements UpdatesInPlace {
   ): boolean {
     const eager = this.#eager
     const { kernels } = eager
-    const array = ArrayBuffer.isView(gradient) ? gradient : undefined
+    const { array, tensor } = formOf(gradient)
     if (kernels === undefined || (array !== undefined && kernels.takesArrays !== true)) return false
     if (tensors[0]!.size > LARGEST_CALL && eager.threads > 1) return false
     if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
     let isDone = false
     try {
-      const last = ArrayBuffer.isView(gradient) ? [] : [gradient]
-      isDone = update(kernels, Int32Array.from(eager.handlesOf([...tensors, ...last])), array)
+      const inputs = tensor === undefined ? tensors : [...tensors, tensor]
+      isDone = update(kernels, Int32Array.from(eager.handlesOf(inputs)), array)
     } catch (error) {
       store([...tensors])
       throw error
@@ -109,9 +109,8 @@ class EagerUpdates implements UpdatesInPlace {
     apply: (variables: readonly Handle[], gradient: Handle) => void,
   ): void {
     const eager = this.#eager
-    const copy = ArrayBuffer.isView(gradient)
-      ? eager.copyIn(gradient, tensors[0]!.shape)
-      : undefined
+    const { array, tensor } = formOf(gradient)
+    const copy = array && eager.copyIn(array, tensors[0]!.shape)
     const variables = this.#variables.slice(0, tensors.length)
     this.#areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
@@ -121,7 +120,7 @@ class EagerUpdates implements UpdatesInPlace {
     // TensorFlow copies values to which there is another reference before it changes them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables, copy ?? eager.handleOf(gradient as Tensor))
+      apply(variables, copy ?? eager.handleOf(tensor!))
     } finally {
       if (copy !== undefined) eager.free(copy)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
@@ -137,6 +136,10 @@ class EagerUpdates implements UpdatesInPlace {
     }
     return scalar
   }
+}
+
+function formOf(gradient: Gradient): { readonly array?: Float32Array; readonly tensor?: Tensor } {
+  return ArrayBuffer.isView(gradient) ? { array: gradient } : { tensor: gradient }
 }
 
 const updates = new WeakMap<Eager, EagerUpdates>()

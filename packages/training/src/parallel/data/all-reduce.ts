@@ -1,11 +1,8 @@
-import { monotonicNow } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
-import type { Parameter } from '../../model/parameter.ts'
-import type { GradientPlace } from '../../model/recording.ts'
+import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
+import type { Gradient } from '../../tfjs/backend.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
-import { HostExchange, type Traffic } from '../gradients/exchange.ts'
+import { HostExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
 
 /** A bucket in the arena. */
@@ -19,21 +16,21 @@ interface Filling {
 
 /** An average: in the memory of its bucket, or a tensor that the caller disposes. */
 export interface TakenGradient {
-  readonly values: Float32Array | Tensor
+  readonly values: Gradient
   readonly shape: readonly number[]
 }
 
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
 export class AllReduceExchange extends HostExchange {
+  readonly traffic: Traffic
   readonly #group: ProcessGroup
-  readonly #options: GradientOptions
   readonly #fillings: readonly Filling[]
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
     super(buckets)
     this.#group = group
-    this.#options = options
     const { wire, deterministic } = options
+    this.traffic = trafficOf(buckets, wireBytes(wire))
     this.#fillings = buckets.map((bucket, index) => {
       const label = labelOf(bucket, index)
       const gradients = group.alloc('float32', bucket.length)
@@ -47,18 +44,10 @@ export class AllReduceExchange extends HostExchange {
     })
   }
 
-  get traffic(): Traffic {
-    const elements = this.#fillings.reduce((sum, { bucket }) => sum + bucket.length, 0)
-    return {
-      collectives: this.#fillings.length,
-      bytes: elements * wireBytes(this.#options.wire),
-    }
-  }
-
   async finished(): Promise<void> {
-    const start = monotonicNow()
-    for (const { work } of this.#fillings) await work.done()
-    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
+    await timeWait(this.spans, { name: 'gradients' }, async () => {
+      for (const { work } of this.#fillings) await work.done()
+    })
   }
 
   /**
@@ -95,10 +84,6 @@ export class AllReduceExchange extends HostExchange {
       if (work.isCompleted()) free()
       else void work.done().then(free, free)
     }
-  }
-
-  override placeOf(parameter: Parameter): GradientPlace | undefined {
-    return super.placeOf(parameter)
   }
 
   protected override get spans(): SpanRecorder | undefined {

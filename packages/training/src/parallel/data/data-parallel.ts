@@ -202,10 +202,10 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#exchange = this.#open(trained.toReversed())
     const take = (parameter: Parameter, gradient: Tensor): void => {
       try {
-        this.#checkPass()
-        this.#exchange.add(parameter, gradient, this.synchronizes)
-      } catch (error) {
-        throw this.#lifetime.fail(error)
+        this.#guarded(() => {
+          this.#checkPass()
+          this.#exchange.add(parameter, gradient, this.synchronizes)
+        })
       } finally {
         gradient.dispose()
       }
@@ -271,24 +271,26 @@ class Replica<M extends Replicated> implements DataParallel<M> {
 
   /** The buckets, for passes that can write to them. */
   #memory(): GradientMemory {
-    const guarded = <T>(use: () => T): T => {
-      try {
-        return use()
-      } catch (error) {
-        throw this.#lifetime.fail(error)
-      }
-    }
     return {
       placeOf: (parameter) =>
-        guarded(() => {
+        this.#guarded(() => {
           this.#checkPass()
           return this.#exchange.placeOf(parameter)
         }),
       written: (parameter) => {
-        guarded(() => {
+        this.#guarded(() => {
           this.#exchange.written(parameter, this.synchronizes)
         })
       },
+    }
+  }
+
+  /** What a pass gives or asks for: an error is the end of this replica. */
+  #guarded<T>(use: () => T): T {
+    try {
+      return use()
+    } catch (error) {
+      throw this.#lifetime.fail(error)
     }
   }
 

@@ -1,10 +1,9 @@
-import { monotonicNow } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import { timeWait, type SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { DeviceGroup } from '../device-group.ts'
 import { labelOf, type Bucket, type Slot } from '../gradients/buckets.ts'
-import { GradientExchange, type Traffic } from '../gradients/exchange.ts'
+import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import type { TakenGradient } from './all-reduce.ts'
 
 interface Filling {
@@ -20,6 +19,7 @@ interface Filling {
  * one operation on the tensors themselves.
  */
 export class DeviceExchange extends GradientExchange {
+  readonly traffic: Traffic
   readonly #devices: DeviceGroup
   readonly #fillings: readonly Filling[]
   /** The averages of this step once they are there. */
@@ -28,6 +28,7 @@ export class DeviceExchange extends GradientExchange {
   constructor(devices: DeviceGroup, buckets: readonly Bucket[]) {
     super(buckets)
     this.#devices = devices
+    this.traffic = trafficOf(buckets, Float32Array.BYTES_PER_ELEMENT)
     this.#fillings = buckets.map((bucket) => ({
       bucket,
       gradients: new Map(),
@@ -35,15 +36,10 @@ export class DeviceExchange extends GradientExchange {
     }))
   }
 
-  get traffic(): Traffic {
-    const elements = this.#fillings.reduce((sum, { bucket }) => sum + bucket.length, 0)
-    return { collectives: this.#fillings.length, bytes: elements * Float32Array.BYTES_PER_ELEMENT }
-  }
-
   async finished(): Promise<void> {
-    const start = monotonicNow()
-    this.#averages = await Promise.all(this.#fillings.map(({ averages }) => averages!))
-    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
+    this.#averages = await timeWait(this.spans, { name: 'gradients' }, () =>
+      Promise.all(this.#fillings.map(({ averages }) => averages!)),
+    )
   }
 
   /** Ends the step. @returns each average times `factor` except those of `without` */
@@ -84,15 +80,11 @@ export class DeviceExchange extends GradientExchange {
     this.clear()
   }
 
-  /** Passes hand over tensors. */
-  override placeOf(): undefined {
-    return undefined
-  }
-
   protected override get spans(): SpanRecorder | undefined {
     return this.#devices.spans
   }
 
+  /** None: passes hand over tensors. */
   protected override partOf(): undefined {
     return undefined
   }

@@ -13,6 +13,12 @@ export interface Traffic {
   readonly bytes: number
 }
 
+/** One collective for each bucket. */
+export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): Traffic {
+  const elements = buckets.reduce((sum, { length }) => sum + length, 0)
+  return { collectives: buckets.length, bytes: elements * bytesPerElement }
+}
+
 /** Which gradients of a bucket this step has. */
 interface Arrivals {
   readonly index: number
@@ -59,7 +65,10 @@ export abstract class GradientExchange {
   /** Where this rank records its spans. */
   protected abstract get spans(): SpanRecorder | undefined
 
-  /** Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the caller's. */
+  /**
+   * Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the
+   * caller's.
+   */
   protected abstract put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void
 
   /** Puts zeros into a bucket in place of a gradient. */
@@ -110,12 +119,12 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Where a backward pass may write or add a gradient itself, in place of `add`. To be called by
-   * exchanges whose buckets keep their memory.
+   * Where a backward pass may write or add a gradient itself, in place of `add`, if buckets keep their
+   * memory from step to step.
    *
-   * @returns undefined for parameters that `add` passes over or refuses
+   * @returns undefined without memory of the host, and for parameters that `add` passes over or refuses
    */
-  protected placeOf({ name }: Parameter): GradientPlace | undefined {
+  placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
     if (place === undefined || place.arrivals.complete.has(name)) return undefined
     const { index, present } = place.arrivals

@@ -1,5 +1,6 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeWait } from '@tsrun/telemetry'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
 
@@ -45,10 +46,10 @@ export async function sumStep(
   const totals = group!.alloc('float64', 3 + marks.length)
   try {
     totals.set([tokens, loss, abandoned, ...marks])
-    const start = monotonicNow()
-    for (const axis of axes)
-      await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
-    group!.spans?.record('wait', start, monotonicNow(), { name: 'totals' })
+    await timeWait(group!.spans, { name: 'totals' }, async () => {
+      for (const axis of axes)
+        await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
+    })
     const rank = group!.ranks[group!.rank]!
     if (totals[2] !== abandoned * ranks) {
       const reason = 'a step has failed on some ranks only'

@@ -1,6 +1,12 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import { timeSpan, type SpanFacts, type SpanKind, type SpanRecorder } from '@tsrun/telemetry'
+import {
+  timeSpan,
+  timeWait,
+  type SpanFacts,
+  type SpanKind,
+  type SpanRecorder,
+} from '@tsrun/telemetry'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
@@ -132,10 +138,10 @@ export class Activations {
 
   /** Ends a pass: waits until everything has been sent. */
   async end(): Promise<void> {
-    const start = monotonicNow()
-    await this.#shapes.announced()
-    const works = await this.#pool.flush()
-    this.#recorder.record('wait', start, monotonicNow(), { name: 'sends' })
+    const works = await timeWait(this.#recorder, { name: 'sends' }, async () => {
+      await this.#shapes.announced()
+      return await this.#pool.flush()
+    })
     works.forEach((work, at) => {
       this.#record('send', work, this.#sent[at]!)
     })

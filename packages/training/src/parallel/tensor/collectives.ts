@@ -1,6 +1,6 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan, timeWait } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
@@ -168,10 +168,9 @@ export async function runBetweenPasses(
     const facts = { name: label, bytes: input.byteLength }
     const written = timeSpan(group.spans, 'pack', facts, () => writeTo(x, input))
     if (written !== undefined) await written
-    work = timeSpan(group.spans, 'call', { name: label }, () => start(label))
-    const called = monotonicNow()
-    await work
-    group.spans?.record('wait', called, monotonicNow(), { name: label })
+    const started = timeSpan(group.spans, 'call', { name: label }, () => start(label))
+    work = started
+    await timeWait(group.spans, { name: label }, () => started)
     return timeSpan(group.spans, 'unpack', { name: label, bytes: 4 * sizeOf(shape) }, () =>
       tensorFrom(output(), shape),
     )

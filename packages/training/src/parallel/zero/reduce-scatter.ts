@@ -1,6 +1,5 @@
-import { monotonicNow } from '@tsrun/core'
 import type { Work } from '@tsrun/distributed'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
 import { HostExchange } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
@@ -82,9 +81,9 @@ export class ReduceScatterExchange extends HostExchange {
   }
 
   async finished(): Promise<void> {
-    const start = monotonicNow()
-    for (const { exchange } of this.#fillings) await exchange!.done
-    this.spans?.record('wait', start, monotonicNow(), { name: 'gradients' })
+    await timeWait(this.spans, { name: 'gradients' }, async () => {
+      for (const { exchange } of this.#fillings) await exchange!.done
+    })
     this.#reap()
   }
 
@@ -200,7 +199,7 @@ class BucketExchange {
     if (wire === 'float32') {
       this.#scatter = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
     } else {
-      this.#encoded = shard.alloc(wire, memory.length)
+      this.#encoded = shard.allocUnsafe(wire, memory.length)
       // divided before they are summed, because the largest float16 is 65504
       const encoded = this.#encoded
       timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {

@@ -1,6 +1,6 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan, timeWait } from '@tsrun/telemetry'
 import { writeTo } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -195,9 +195,7 @@ export class Unit {
       return { bucket, whole, work: group.allGather(whole, share, { label }) }
     })
     for (const { bucket, whole, work } of started) {
-      const start = monotonicNow()
-      await work
-      group.spans?.record('wait', start, monotonicNow(), { name: 'values' })
+      await timeWait(group.spans, { name: 'values' }, () => work)
       timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
         for (const { parameter, offset, length } of bucket.slots) {
           const own = this.#parameters.get(parameter.name)!

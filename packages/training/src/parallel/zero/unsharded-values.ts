@@ -1,6 +1,6 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan, timeWait } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
@@ -90,9 +90,7 @@ export class UnshardedValues implements Values {
         started.push(this.#gather(started.length))
       }
       const { memory, work } = started[i]!
-      const start = monotonicNow()
-      await work
-      this.#group.spans?.record('wait', start, monotonicNow(), { name: 'values' })
+      await timeWait(this.#group.spans, { name: 'values' }, () => work)
       const facts = { name: 'values', bytes: 4 * bucket.length }
       timeSpan(this.#group.spans, 'unpack', facts, () => {
         for (const { parameter, offset, length } of bucket.slots) {
