@@ -24,6 +24,7 @@ const programs = {
     main: 'src/main.ts',
     preload: 'src/rank/preload.ts',
     probe: 'src/doctor/probe.ts',
+    program: 'src/rank/program.ts',
     'proof-process': 'src/setup/proof-process.ts',
     spawned: 'src/spawn-api/spawned.ts',
     'typescript-hooks': 'src/typescript/hooks.ts',

@@ -10,25 +10,17 @@ const [, section] = page.split('\n## Flags of torchrun\n')
 const rows = section!
   .split('\n')
   .filter((line) => line.startsWith('| `'))
-  .map((line) => line.split('|').map((cell) => cell.trim()))
-
-function flagsIn(cell: string): string[] {
-  return Array.from(cell.matchAll(/`--([a-z-]+)`/g), ([, name]) => name!)
-}
+  .map((line) => line.split(/(?<!\\)\|/).map((cell) => cell.trim()))
 
 describe('docs/torch.md', () => {
-  it('lists the thirty flags of torchrun', () => {
-    expect(new Set(rows.flatMap((cells) => flagsIn(cells[1]!))).size).toBe(30)
-  })
-
-  it('says which of them tsrun has by the same name', () => {
-    const shared = flagTable.flatMap((flag) => ('torchrun' in flag ? [flag.torchrun] : []))
-    const named = rows.flatMap((cells) => {
-      const ours = flagsIn(cells[2]!)
-      return flagsIn(cells[1]!).filter((name) => ours.includes(name))
-    })
-    expect(named.toSorted()).toEqual(shared.toSorted())
-    expect(section).toContain('has nine of')
-    expect(shared).toHaveLength(9)
+  it('has the thirty flags of torchrun, as `npm run docs` writes them', () => {
+    const shared = flagTable.filter(({ torchrun }) => torchrun !== undefined)
+    expect(shared).toHaveLength(30)
+    const expected = shared.map(({ torchrun, name, aliases = [], differs = '' }) => [
+      `\`--${torchrun!}\``,
+      [name, ...aliases].map((one) => `\`${one.length === 1 ? '-' : '--'}${one}\``).join(', '),
+      differs,
+    ])
+    expect(rows.map((cells) => cells.slice(1, 4))).toEqual(expected)
   })
 })

@@ -9,7 +9,7 @@ export interface RankEnvironment {
   readonly rank: number
   /** Number of ranks in the job (WORLD_SIZE). */
   readonly worldSize: number
-  /** Rank on this host (LOCAL_RANK). */
+  /** Rank on this host (LOCAL_RANK, or TSRUN_LOCAL_RANK with `--virtual-local-rank`). */
   readonly localRank: number
   /** Number of ranks on this host (LOCAL_WORLD_SIZE). */
   readonly localWorldSize: number
@@ -44,7 +44,13 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
   return {
     rank,
     worldSize,
-    localRank: readInteger(env, 'LOCAL_RANK', 0, localWorldSize - 1, rank % localWorldSize),
+    localRank: readInteger(
+      env,
+      env['TSRUN_LOCAL_RANK'] === undefined ? 'LOCAL_RANK' : 'TSRUN_LOCAL_RANK',
+      0,
+      localWorldSize - 1,
+      rank % localWorldSize,
+    ),
     localWorldSize,
     nodeRank: readInteger(env, 'NODE_RANK', 0, worldSize - 1, 0),
     nnodes: readInteger(env, 'TSRUN_NNODES', 1, worldSize, 1),

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs'
 import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
 
 /** Bytes of a set of 8192 cores, the most that Linux supports. The cpu_set_t of libc has only 1024. */
@@ -36,6 +37,18 @@ export function moveToCore(core: number): boolean {
   return writeSet(before)
 }
 
+/**
+ * Keeps this process on some cores: the threads that it has, and those that they will start.
+ *
+ * @returns false when it may run on none of them
+ */
+export function stayOnCores(cores: readonly number[]): boolean {
+  const set = new Uint8Array(SET_BYTES)
+  for (const core of cores) set[core >> 3]! |= 1 << (core & 7)
+  const threads = readdirSync('/proc/self/task').map(Number)
+  return threads.every((thread) => writeSet(set, thread))
+}
+
 function readSet(): Uint8Array {
   const set = new Uint8Array(SET_BYTES)
   if (calls().get(THIS_THREAD, SET_BYTES, addressOf(set)) < 0) {
@@ -44,6 +57,6 @@ function readSet(): Uint8Array {
   return set
 }
 
-function writeSet(set: Uint8Array): boolean {
-  return calls().set(THIS_THREAD, SET_BYTES, addressOf(set)) === 0
+function writeSet(set: Uint8Array, thread = THIS_THREAD): boolean {
+  return calls().set(thread, SET_BYTES, addressOf(set)) === 0
 }

@@ -1,4 +1,4 @@
-export { allowedCores, currentCore, moveToCore } from './affinity.ts'
+export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
 export {
   addressOf,
   bindAll,
@@ -25,7 +25,7 @@ export {
   signalEventfd,
   yieldCore,
 } from './poll.ts'
-export { leadProcessGroup, setParentDeathSignal } from './process.ts'
+export { becomeProgram, leadProcessGroup, setParentDeathSignal } from './process.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export {
   copyMemory,

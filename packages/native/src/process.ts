@@ -1,6 +1,9 @@
 import { bindFunction, lazy, systemCallError } from './libc.ts'
 
 const PR_SET_PDEATHSIG = 1
+const SIGPIPE = 13
+const SIG_DFL = 0
+const F_SETFD = 2
 
 const calls = lazy(() => ({
   prctl: bindFunction<[number, number, number, number, number], number>(
@@ -24,4 +27,27 @@ export function setParentDeathSignal(signal: number): void {
  */
 export function leadProcessGroup(): void {
   if (calls().setpgid(0, 0) !== 0) throw systemCallError('setpgid')
+}
+
+const programCalls = lazy(() => ({
+  signal: bindFunction<[number, number], number>('size_t signal(int, size_t)'),
+  fcntl: bindFunction<[number, number, number], number>('int fcntl(int, int, int)'),
+  execv: bindFunction<[string, (string | null)[]], number>('int execv(str, str *)'),
+}))
+
+/**
+ * Becomes another program, with the environment, the process id and the open files of this process.
+ *
+ * @param path - of the file
+ * @param args - all that the program gets, its own name first
+ * @throws ERR_TSR_SYSTEM_CALL when it cannot be started; otherwise it does not return
+ */
+export function becomeProgram(path: string, args: readonly string[]): never {
+  // Node ignores it, and a program inherits that.
+  const { signal, fcntl, execv } = programCalls()
+  signal(SIGPIPE, SIG_DFL)
+  // Node closes its standard streams in programs that it has not started itself.
+  for (const fd of [0, 1, 2]) fcntl(fd, F_SETFD, 0)
+  execv(path, [...args, null])
+  throw systemCallError('execv')
 }

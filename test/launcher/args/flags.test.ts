@@ -5,13 +5,16 @@ import { tsrunHere } from '../support/in-process.ts'
 
 const page = readFileSync(new URL('../../../docs/launcher.md', import.meta.url), 'utf8')
 
+const spelledOf = ({ name, aliases = [] }: (typeof flagTable)[number]): string[] =>
+  [name, ...aliases].map((one) => (one.length === 1 ? `-${one}` : `--${one}`))
+
 describe('the flags', () => {
   it('are these; a change is a change for everybody who has a script that calls tsrun', () => {
     const spelled = flagTable.map(({ name, aliases = [], value }) =>
       [name, ...aliases, value ?? 'switch'].join(' '),
     )
     expect(spelled).toEqual([
-      'nproc nproc-per-node N|auto',
+      'nproc nproc-per-node N|auto|gpu|cpu',
       'nnodes N',
       'node-rank K',
       'rdzv-endpoint HOST[:PORT]',
@@ -27,7 +30,28 @@ describe('the flags', () => {
       'log-dir DIR',
       'log-format pretty|json|raw',
       'ranks LIST',
+      'local-ranks-filter LIST',
+      'redirects r 0|1|2|3|MAP',
+      'tee t 0|1|2|3|MAP',
+      'duplicate-stdout-filters TEXTS',
+      'duplicate-stderr-filters TEXTS',
       'summary switch',
+      'module m switch',
+      'no-python switch',
+      'role NAME',
+      'virtual-local-rank switch',
+      'numa-binding node|socket|exclusive|core-complex',
+      'signals-to-handle LIST',
+      'standalone switch',
+      'rdzv-backend c10d|static',
+      'rdzv-id NAME',
+      'rdzv-conf K=V,...',
+      'local-addr ADDRESS',
+      'monitor-interval SECONDS',
+      'start-method spawn',
+      'run-path switch',
+      'event-log-handler null',
+      'logs-specs default',
       'dry-run switch',
     ])
   })
@@ -35,7 +59,7 @@ describe('the flags', () => {
   it('are all in docs/launcher.md', () => {
     const code = (text: string): string => `\`${text.replaceAll('|', '\\|')}\``
     const rows = flagTable.map((flag) => {
-      const names = [flag.name, ...(flag.aliases ?? [])].map((name) => `--${name}`)
+      const names = spelledOf(flag)
       const spelled = code([names.join(', '), flag.value ?? ''].join(' ').trim())
       const fallback = flag.fallback === undefined ? '' : code(flag.fallback)
       const variables = variablesOf(flag).map(code).join(', ')
@@ -48,9 +72,10 @@ describe('the flags', () => {
 
   it('are all on the help page, once, with the variables that set them', async () => {
     const { stdout } = await tsrunHere(['--help'])
-    for (const { name, aliases = [] } of flagTable) {
-      const names = [name, ...aliases].map((one) => `--${one}`).join(', ')
-      expect(stdout.split(`${names} `)).toHaveLength(2)
+    for (const flag of flagTable) {
+      const names = spelledOf(flag).toSorted((a, b) => a.length - b.length)
+      const line = new RegExp(`^ {2,6}${names.join(', ')} `, 'gm')
+      expect([flag.name, stdout.match(line)?.length]).toEqual([flag.name, 1])
     }
     expect(stdout).not.toContain('--nproc_per_node')
     const shared = flagTable.flatMap(variablesOf).filter((name) => name.startsWith('PET_'))

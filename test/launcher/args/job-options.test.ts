@@ -1,20 +1,27 @@
 import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import {
-  checkRanks,
-  parseRankList,
   toJobOptions,
+  type Capacity,
   type JobOptions,
 } from '../../../packages/launcher/src/args/job-options.ts'
+import { checkRanks, parseRankList } from '../../../packages/launcher/src/args/output-options.ts'
 import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
 
-const read = (values: FlagValues, command = ['train.ts', '--lr', '1']): JobOptions =>
-  toJobOptions(completeSettings(values, {}), command, 12)
+const host: Capacity = { cores: 12, gpus: () => 0, usesGpus: () => false }
+
+const read = (
+  values: FlagValues,
+  command = ['train.ts', '--lr', '1'],
+  capacity = host,
+): JobOptions => toJobOptions(completeSettings(values, {}), command, capacity)
 
 it('is complete and checked', () => {
   expect(read({})).toEqual({
     nproc: 1,
     nnodes: 1,
     nodeRank: 0,
+    isNodeZero: undefined,
+    rdzvId: undefined,
     rdzvTimeout: 600_000,
     hostTimeout: 30_000,
     tokenFile: undefined,
@@ -27,8 +34,16 @@ it('is complete and checked', () => {
     logDir: undefined,
     logFormat: 'pretty',
     ranks: undefined,
+    localRanks: undefined,
+    destinations: undefined,
+    filters: { stdout: [], stderr: [] },
     summary: true,
     dryRun: false,
+    kind: 'file',
+    role: 'default',
+    virtualLocalRank: false,
+    numaBinding: undefined,
+    signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
     script: 'train.ts',
     scriptArguments: ['--lr', '1'],
   })
@@ -39,7 +54,41 @@ it('counts the cores for auto, and takes fractions of seconds', () => {
   expect(read({ grace: '30s', nproc: '4096' })).toMatchObject({ nproc: 4096, grace: 30_000 })
 })
 
+it('counts GPUs for gpu, and for auto where the backend uses them', () => {
+  const gpus = { ...host, gpus: () => 2 }
+  expect(read({ nproc: 'gpu' }, undefined, gpus).nproc).toBe(2)
+  expect(read({ nproc: 'auto' }, undefined, gpus).nproc).toBe(12)
+  expect(read({ nproc: 'auto' }, undefined, { ...gpus, usesGpus: () => true }).nproc).toBe(2)
+  expect(read({ nproc: 'auto' }, undefined, { ...host, usesGpus: () => true }).nproc).toBe(12)
+  expect(read({ nproc: 'cpu' }, undefined, { ...gpus, usesGpus: () => true }).nproc).toBe(12)
+})
+
+it('sends the streams of each rank where --redirects and --tee say', () => {
+  const { destinations } = read({ redirects: '0:3,1:1', tee: '2' })
+  const words = [0, 1, 2].map((rank) =>
+    Object.values(destinations!(rank)).map(({ isShown, isWritten }) =>
+      [isShown && 'shown', isWritten && 'written'].filter(Boolean).join('+'),
+    ),
+  )
+  expect(words).toEqual([
+    ['written', 'shown+written'],
+    ['written', 'shown+written'],
+    ['shown', 'shown+written'],
+  ])
+  expect(read({ redirects: '0', tee: '0' }).destinations).toBeUndefined()
+})
+
 it.each<[FlagValues, string]>([
+  [{ nproc: 'gpu' }, '--nproc is gpu, but this host has none'],
+  [{ redirects: '4' }, '--redirects is "4"; expected 0 to 3, or such numbers by local rank'],
+  [{ tee: '0:1,1' }, '--tee is "0:1,1"'],
+  [{ 'signals-to-handle': 'SIGTERM,SIGKILL' }, 'but not SIGKILL or SIGSTOP'],
+  [{ 'numa-binding': 'here' }, 'expected one of node, socket, exclusive, core-complex'],
+  [{ module: 'true', 'no-python': 'true' }, '--module and --no-python exclude each other'],
+  [{ 'start-method': 'fork' }, 'tsrun has only spawn: each rank is a process of its own'],
+  [{ 'event-log-handler': 'console' }, 'tsrun has only null: --log-format json'],
+  [{ 'logs-specs': 'mine' }, 'tsrun has only default: --log-dir, --redirects and --tee'],
+  [{ 'monitor-interval': 'often' }, '--monitor-interval is "often"; expected a number of seconds'],
   [{ nproc: '0' }, '--nproc is "0"'],
   [{ nproc: '1.5' }, '--nproc is "1.5"'],
   [{ nproc: '' }, '--nproc is ""'],

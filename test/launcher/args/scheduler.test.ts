@@ -9,7 +9,11 @@ import {
 type Environment = Record<string, string>
 
 const read = (values: FlagValues, env: Environment = {}): JobOptions =>
-  toJobOptions(completeSettings(values, env), ['train.ts'], 4)
+  toJobOptions(completeSettings(values, env), ['train.ts'], {
+    cores: 4,
+    gpus: () => 0,
+    usesGpus: () => false,
+  })
 
 /** What a task of `srun --nodes 2 --ntasks-per-node 1` sees on its second node. */
 const slurm = {

@@ -23,6 +23,13 @@ it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
     grace: { value: '5', source: 'TSRUN_GRACE' },
     'log-format': { value: 'pretty', source: 'default' },
     summary: { value: 'true', source: 'default' },
+    module: { value: 'false', source: 'default' },
+    'no-python': { value: 'false', source: 'default' },
+    role: { value: 'default', source: 'default' },
+    'virtual-local-rank': { value: 'false', source: 'default' },
+    'signals-to-handle': { value: 'SIGTERM,SIGINT,SIGHUP,SIGQUIT', source: 'default' },
+    standalone: { value: 'false', source: 'default' },
+    'run-path': { value: 'false', source: 'default' },
     'dry-run': { value: 'false', source: 'default' },
   })
 })

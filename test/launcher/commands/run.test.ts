@@ -14,7 +14,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     [
       'no rank',
       ['--nproc', '0', 'hello.mjs'],
-      /--nproc is "0"; expected an integer from 1 to 4096, or auto/,
+      /--nproc is "0"; expected an integer from 1 to 4096, auto, gpu or cpu/,
     ],
     ['no number', ['--nproc', 'abc', 'hello.mjs'], /--nproc is "abc"/],
     ['too many ranks', ['--nproc', '4097', 'hello.mjs'], /--nproc is "4097"/],

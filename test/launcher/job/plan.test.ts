@@ -9,15 +9,14 @@ import {
   planAttempt,
 } from '../../../packages/launcher/src/job/plan.ts'
 
-const node = { host: 'h', address: '10.0.0.1' }
+const node = { host: 'h', address: '10.0.0.1', role: 'default' }
 const master = { host: '127.0.0.1', port: 29500 }
 const scriptArguments = ['--name', "it's"]
 
-/** A job as the node of this rank plans it. */
-function jobOf(nodeRank: number): Job {
+function jobOf(virtualLocalRank = false): Job {
   return {
-    options: { nodeRank, scriptArguments, iface: undefined, portRange: undefined },
-    nodeArguments: ['--enable-source-maps'],
+    options: { scriptArguments, role: 'default', virtualLocalRank, numaBinding: undefined },
+    command: [process.execPath, '--enable-source-maps', '/train.mjs'],
     script: '/train.mjs',
     identity: { token: 'secret' },
     env: {},
@@ -27,7 +26,7 @@ function jobOf(nodeRank: number): Job {
 }
 
 const nodes = [{ ...node, nodeRank: 0, nproc: 3 }]
-const plan = planAttempt(jobOf(0), { runId: 'run', master, nodes }, 2)
+const plan = planAttempt(jobOf(), { plan: { runId: 'run', master, nodes }, nodeRank: 0 }, 2)
 
 it('gives every rank an environment that the library reads back', () => {
   expect(plan.map(({ environment }) => readRankEnvironment(environment))).toEqual(
@@ -51,8 +50,8 @@ it('gives every rank an environment that the library reads back', () => {
 it('counts the ranks through the hosts, however many each has', () => {
   const nodes = [2, 3, 1].map((nproc, nodeRank) => ({ ...node, nodeRank, nproc }))
   const ranks = nodes.flatMap(({ nodeRank }) =>
-    planAttempt(jobOf(nodeRank), { runId: 'run', master, nodes }, 0).map(({ environment }) =>
-      readRankEnvironment(environment)!,
+    planAttempt(jobOf(), { plan: { runId: 'run', master, nodes }, nodeRank }, 0).map(
+      ({ environment }) => readRankEnvironment(environment)!,
     ),
   )
   const facts = ranks.map(({ rank, localRank, localWorldSize, nodeRank, nnodes, worldSize }) =>
@@ -108,4 +107,22 @@ it('takes the token from a file, and asks for one when there are several hosts',
       expect.objectContaining({ code: 'ERR_TSR_TOKEN_MISSING' }),
     )
   }
+})
+
+it('counts the ranks of a role through the hosts that have it', () => {
+  const roles = ['trainer', 'reader', 'trainer']
+  const nodes = roles.map((role, nodeRank) => ({ ...node, nodeRank, nproc: 2, role }))
+  const job = jobOf()
+  const trainers = { ...job, options: { ...job.options, role: 'trainer' } }
+  const ranks = planAttempt(trainers, { plan: { runId: 'run', master, nodes }, nodeRank: 2 }, 0)
+  expect(ranks[1]!.environment).toMatchObject({
+    ...{ RANK: '5', ROLE_NAME: 'trainer', ROLE_RANK: '3', ROLE_WORLD_SIZE: '4' },
+  })
+})
+
+it('gives each rank the local rank 0 with --virtual-local-rank, and the library the true one', () => {
+  const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
+  const [, second] = planAttempt(jobOf(true), place, 0)
+  expect(second!.environment['LOCAL_RANK']).toBe('0')
+  expect(readRankEnvironment(second!.environment)).toMatchObject({ rank: 1, localRank: 1 })
 })

@@ -2,7 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { findScript, type Script } from '../../../packages/launcher/src/job/script.ts'
+import {
+  findModule,
+  findProgram,
+  findScript,
+  type Script,
+} from '../../../packages/launcher/src/job/script.ts'
 import { loaderArguments } from '../../../packages/launcher/src/job/script.ts'
 
 let cwd = ''
@@ -47,6 +52,35 @@ describe('the script', () => {
     expect(() => findScript(name, cwd)).toThrow(
       expect.objectContaining({ code: 'ERR_TSR_SCRIPT', message: expect.stringMatching(problem) }),
     )
+  })
+})
+
+describe('a module', () => {
+  it('is found as import finds it, by the name of its package', () => {
+    const folder = join(cwd, 'node_modules/trainers')
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(
+      join(folder, 'package.json'),
+      JSON.stringify({ exports: { './fast': { import: './fast.mjs' } } }),
+    )
+    writeFileSync(join(folder, 'fast.mjs'), '')
+    expect(findModule('trainers/fast', cwd)).toEqual({
+      path: join(folder, 'fast.mjs'),
+      language: 'javascript',
+    })
+    expect(() => findModule('trainers/slow', cwd)).toThrow(/Cannot run trainers\/slow: .*slow/)
+    expect(() => findModule('nowhere', cwd)).toThrow(/Cannot find package 'nowhere'/)
+  })
+})
+
+describe('a program', () => {
+  it('is found on the PATH, or by its path', () => {
+    writeFileSync(join(cwd, 'run'), '', { mode: 0o755 })
+    const found = { path: join(cwd, 'run'), language: 'program' }
+    expect(findProgram('run', '/', { PATH: `/nowhere:${cwd}` })).toEqual(found)
+    expect(findProgram('./run', cwd, {})).toEqual(found)
+    expect(() => findProgram('run', cwd, { PATH: '/nowhere' })).toThrow(/no folder of the PATH/)
+    expect(() => findProgram('./a.mjs', cwd, {})).toThrow(/or it is not executable/)
   })
 })
 

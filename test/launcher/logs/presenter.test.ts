@@ -1,4 +1,4 @@
-import type { LogFormat } from '../../../packages/launcher/src/args/job-options.ts'
+import type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
 import {
   makePresenter,
   rankPrefix,

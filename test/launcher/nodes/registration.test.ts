@@ -2,10 +2,10 @@ import { isLoopback } from '@tsrun/store'
 import {
   findMismatch,
   findUnreachable,
-  type Registration,
+  type NumberedNode,
 } from '../../../packages/launcher/src/nodes/registration.ts'
 
-function node(nodeRank: number, facts: Partial<Registration> = {}): Registration {
+function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode {
   return {
     nodeRank,
     nnodes: 3,
@@ -14,6 +14,8 @@ function node(nodeRank: number, facts: Partial<Registration> = {}): Registration
     pid: 100 + nodeRank,
     identity: `boot${nodeRank}`,
     address: `10.0.0.${nodeRank + 1}`,
+    role: 'default',
+    rdzvId: undefined,
     version: '1.0.0',
     node: 'v20.20.2',
     script: '/train.ts',
@@ -33,13 +35,14 @@ it('accepts a node with any number of ranks, and with its script in any place', 
   expect(findMismatch(newcomer, zero, joined)).toBeUndefined()
 })
 
-it.each<[Partial<Registration>, string]>([
+it.each<[Partial<NumberedNode>, string]>([
   [
     { nodeRank: 1, host: 'h9', address: '10.0.0.9', pid: 7 },
     'host h9, 10.0.0.9, process 7 and host h1, 10.0.0.2, process 101 are both node 1',
   ],
   [{ nodeRank: 0 }, 'are both node 0'],
   [{ nnodes: 4 }, 'was started with --nnodes 4, and node 0 (h0) with 3'],
+  [{ rdzvId: 'mine' }, 'was started with --rdzv-id mine, and node 0 (h0) with none'],
   [{ version: '1.0.1' }, 'runs tsrun 1.0.1, and node 0 (h0) runs 1.0.0'],
   [
     { digest: 'cd'.repeat(32), script: '/old/train.ts' },

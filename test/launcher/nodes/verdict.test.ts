@@ -11,6 +11,7 @@ const plan: NodePlan = {
   nodes: [0, 1].map((nodeRank) => ({
     nodeRank,
     nproc: 2,
+    role: 'default',
     host: `h${nodeRank}`,
     address: `10.0.0.${nodeRank + 1}`,
   })),

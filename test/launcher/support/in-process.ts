@@ -37,6 +37,7 @@ export class RunHere {
       interrupts: {
         stop: this.#stop.signal,
         kill: new AbortController().signal,
+        handle: () => undefined,
         interrupt: (interruption) => {
           this.#stop.abort(interruption)
         },

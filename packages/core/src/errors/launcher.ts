@@ -9,7 +9,8 @@ export const launcherErrors = {
   ERR_TSR_SCRIPT: {
     category: 'user',
     message: 'Cannot run {script}: {problem}',
-    advice: 'Give the path of a JavaScript or TypeScript file, relative to the current directory.',
+    advice:
+      'Give the path of a JavaScript or TypeScript file, relative to the current directory; or use --module for a module of a package, --no-python for any other program.',
   },
   ERR_TSR_TYPESCRIPT_LOADER: {
     category: 'user',

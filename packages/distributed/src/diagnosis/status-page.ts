@@ -20,7 +20,8 @@ export interface StatusPlace {
 
 /** Finds this rank's place and writes its rank and process there; undefined where there is no page. */
 export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
-  const { TSRUN_STATUS_PAGE: path, LOCAL_RANK, LOCAL_WORLD_SIZE } = env
+  const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK, LOCAL_WORLD_SIZE } = env
+  const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
   if (path === undefined || path === '') return undefined
   try {
     const index = Number(LOCAL_RANK ?? 0)

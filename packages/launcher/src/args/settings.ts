@@ -55,7 +55,8 @@ function severalOf(nodes: Setting | undefined): Setting | undefined {
 
 /** The variables that set this flag; the first one that is set counts. */
 export function variablesOf(flag: Flag): string[] {
-  const own = [flag.name, ...(flag.aliases ?? [])].map((name) => `TSRUN_${upperCase(name)}`)
+  const names = [flag.name, ...(flag.aliases ?? [])].filter((name) => name.length > 1)
+  const own = names.map((name) => `TSRUN_${upperCase(name)}`)
   return flag.torchrun === undefined ? own : [...own, `PET_${upperCase(flag.torchrun)}`]
 }
 

@@ -1,6 +1,6 @@
 import yargs from 'yargs'
 import { isTsrError, nearestName } from '@tsrun/core'
-import { usageError } from '../args/job-options.ts'
+import { usageError } from '../args/read-setting.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
 import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'

@@ -8,7 +8,7 @@ import {
   tsrError,
 } from '@tsrun/core'
 import { readStatusPage, STATUS_NAME, type RankStatus, type StatusSnapshot } from '@tsrun/telemetry'
-import { usageError } from '../args/job-options.ts'
+import { usageError } from '../args/read-setting.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** `tsrun ps [run-id]` */

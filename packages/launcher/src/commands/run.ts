@@ -1,13 +1,17 @@
-import { availableParallelism } from 'node:os'
+import { mkdtempSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Argv } from 'yargs'
 import { nearestName } from '@tsrun/core'
 import { flagTable, type Flag, type FlagValues } from '../args/flags.ts'
-import { toJobOptions } from '../args/job-options.ts'
+import { toJobOptions, type JobOptions } from '../args/job-options.ts'
+import { needsFiles } from '../args/output-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
+import { findGpus, usesGpus } from '../job/devices.ts'
 import { createJob } from '../job/job.ts'
-import { assumedPlan, describePlan, describePlanAsJson, planAttempt } from '../job/plan.ts'
-import { findScript } from '../job/script.ts'
+import { assumedPlace, describePlan, describePlanAsJson, planAttempt } from '../job/plan.ts'
+import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -34,7 +38,7 @@ export function addRun(run: RunHandler): AddCommand {
 /** Adds the flags of a job; those spelled with underscores are not on the help page. */
 export function addFlags(parser: Argv): Argv {
   for (const flag of flagTable) {
-    const { name, aliases = [], value, description, fallback } = flag
+    const { name, aliases = [], value, description, fallback, group } = flag
     const type = { type: value === undefined ? 'boolean' : 'string', global: false } as const
     parser.option(name, {
       ...type,
@@ -43,9 +47,10 @@ export function addFlags(parser: Argv): Argv {
       describe: description,
       ...(fallback === undefined ? {} : { defaultDescription: fallback }),
     })
-    for (const other of underscored(flag)) {
+    for (const other of [...underscored(flag), ...negated(flag)]) {
       parser.option(other, { ...type, requiresArg: value !== undefined, hidden: true })
     }
+    if (group === 'torchrun') parser.group(name, 'As for torchrun:')
   }
   return parser
 }
@@ -57,6 +62,11 @@ function underscored({ name, aliases = [] }: Flag): string[] {
     .map((one) => one.replaceAll('-', '_'))
 }
 
+/** The flag that yargs sets to false when it reads `--no-python`: `python`. */
+function negated({ name }: Flag): string[] {
+  return name.startsWith('no-') ? [name.slice(3)] : []
+}
+
 function readFlags(argv: Record<string, unknown>): FlagValues {
   const values: FlagValues = {}
   for (const flag of flagTable) {
@@ -64,6 +74,7 @@ function readFlags(argv: Record<string, unknown>): FlagValues {
     const given = Object.keys(argv).findLast(
       (name) => names.includes(name) && argv[name] !== undefined,
     )
+    if (negated(flag).some((name) => argv[name] === false)) values[flag.name] = 'true'
     if (given === undefined) continue
     const value = argv[given]
     values[flag.name] = typeof value === 'string' ? value : JSON.stringify(value)
@@ -93,20 +104,42 @@ export async function startJob(
 ): Promise<void> {
   const { env, cwd, console, interrupts } = context
   const settings = completeSettings(values, env)
-  const options = toJobOptions(settings, command, availableParallelism())
-  const script = findScript(options.script, cwd, nearestCommand(options.script))
+  const given = toJobOptions(settings, command, {
+    cores: availableParallelism(),
+    gpus: () => findGpus(env).length,
+    usesGpus: () => usesGpus(env),
+  })
+  const options = given.dryRun ? given : withLogFolder(given)
+  const script = findCode(options, cwd, env)
   const job = createJob(options, env, cwd, script)
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
-    const plan = planAttempt(job, assumedPlan(job), 0)
+    const plan = planAttempt(job, assumedPlace(job), 0)
     const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
     console.write('stdout', describe(plan))
     return
   }
+  interrupts.handle(options.signals)
   const announcer = new Announcer(console, options.logFormat)
   if (origin !== undefined) announcer.say('settings', origin)
+  if (given.logDir === undefined && options.logDir !== undefined) {
+    announcer.say('log-dir', `log files: ${options.logDir}`, { directory: options.logDir })
+  }
   context.exitCode = await runJob(job, rendezvous, { console, announcer, interrupts })
+}
+
+/** With a new folder if log files are asked for and no folder is named. */
+function withLogFolder(options: JobOptions): JobOptions {
+  if (options.logDir !== undefined || !needsFiles(options)) return options
+  return { ...options, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
+}
+
+/** What the ranks run. @throws ERR_TSR_SCRIPT */
+function findCode({ kind, script }: JobOptions, cwd: string, env: NodeJS.ProcessEnv): Script {
+  if (kind === 'module') return findModule(script, cwd)
+  if (kind === 'program') return findProgram(script, cwd, env)
+  return findScript(script, cwd, nearestCommand(script))
 }
 
 /** The command that was probably meant with the name of a script that does not exist. */

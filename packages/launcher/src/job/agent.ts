@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
-import { checkRanks } from '../args/job-options.ts'
+import { checkRanks } from '../args/output-options.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText } from '../report/failure-text.ts'
@@ -72,20 +72,20 @@ export async function runOnce(
   context: JobContext,
 ): Promise<Verdict> {
   const { options } = job
-  const { plan } = nodes
+  const { plan, nodeRank } = nodes
   const memory = watchMemoryEvents()
   const directory =
     options.logDir === undefined
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
-  const page = openStatusPage(job, plan, restartCount)
+  const page = openStatusPage(job, nodes, restartCount)
   const records = flightDirectory(directory, job.env)
   const shared = nodes.begin(restartCount)
   const environment = { ...flightEnvironment(records), ...page.environment }
   const { outcomes, interrupted } = await runAttempt(
     job,
     {
-      plan: planAttempt(job, plan, restartCount, environment),
+      plan: planAttempt(job, nodes, restartCount, environment),
       worldSize: worldSizeOf(plan),
       directory,
       shared,
@@ -96,7 +96,7 @@ export async function runOnce(
   if (!interrupted) showSummary(job, outcomes, context)
   const { stop, kill } = context.interrupts
   const verdict = shared.conclude({
-    nodeRank: options.nodeRank,
+    nodeRank,
     outcomes,
     interruption: interrupted ? (stop.reason as Interruption) : undefined,
     facts: {

@@ -7,7 +7,7 @@ import { toOutcome, type RankOutcome } from '../report/outcome.ts'
 import { sample, sampleUsage } from '../report/usage.ts'
 import type { Job, JobContext } from './job.ts'
 import type { SharedAttempt } from './nodes.ts'
-import { logRank, openFiles, type RankLog } from './rank-log.ts'
+import { logRank, openFiles, openFiltered, type RankLog } from './rank-log.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** One attempt of a job on this host. */
@@ -49,19 +49,22 @@ export async function runAttempt(
   const { plan, worldSize, directory, shared, page } = attempt
   const ranks: LoggedRank[] = []
   let interrupted = false
+  const filtered = openFiltered(job.options.filters, directory, context.announcer)
   try {
-    const to = { options: job.options, worldSize, colour: job.colour, directory, ...context }
-    for (const one of plan) {
+    const { options, colour } = job
+    const to = { options, worldSize, colour, directory, filtered, ...context }
+    for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
-      const files = openFiles(to, one.rank)
+      const files = openFiles(to, one.rank, localRank)
       const process = await RankProcess.start(one, worldSize, job.env)
-      ranks.push({ process, log: logRank(process, files, to) })
+      ranks.push({ process, log: logRank({ process, localRank }, files, to) })
     }
     interrupted = await untilDecided(processesOf(ranks), context.interrupts.stop, attempt)
   } finally {
     page.abort(processesOf(ranks))
     await stopRanks(processesOf(ranks), job.options.grace, context)
     for (const { log } of ranks) log.close()
+    filtered.close()
     page.close()
   }
   return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }

@@ -53,6 +53,16 @@ export function deviceEnvironment(
   }
 }
 
+/** Whether ranks compute on GPUs: TensorFlow is set up for them, and no other backend is asked for. */
+export function usesGpus(env: Environment): boolean {
+  if ((env['TSRUN_BACKEND'] ?? 'tensorflow') !== 'tensorflow') return false
+  try {
+    return readTensorFlowManifest(env)?.package === '@tensorflow/tfjs-node-gpu'
+  } catch {
+    return false
+  }
+}
+
 /** The GPUs that CUDA_VISIBLE_DEVICES names, else those of this host, in the form of that variable. */
 export function findGpus(env: Environment, list?: GpuList): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']

@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { tsrError } from '@tsrun/core'
-import { usageError, type HostOptions, type JobOptions } from '../args/job-options.ts'
+import type { HostOptions } from '../args/host-options.ts'
+import type { JobOptions } from '../args/job-options.ts'
+import { usageError } from '../args/read-setting.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { wantsColour } from '../logs/presenter.ts'
@@ -19,8 +22,10 @@ export interface Job {
   readonly identity: RunIdentity
   readonly devices: Devices
   readonly colour: Readonly<Record<StreamName, boolean>>
+  /** The path of the script or program. */
   readonly script: string
-  readonly nodeArguments: readonly string[]
+  /** What runs it, without its arguments. */
+  readonly command: readonly [string, ...string[]]
 }
 
 /** What the process that runs a job gives it. */
@@ -46,9 +51,8 @@ export function createJob(
   env: NodeJS.ProcessEnv,
   cwd: string,
   script: Script,
-  { code, execArgv }: NodeSetup = { code: script, execArgv: [] },
+  setup: NodeSetup = { code: script, execArgv: [] },
 ): Job {
-  const preload = new URL('dist/preload.js', packageFolder)
   return {
     options,
     env,
@@ -59,22 +63,36 @@ export function createJob(
       stderr: wantsColour(process.stderr, env),
     },
     script: script.path,
-    nodeArguments: [
-      '--enable-source-maps',
-      '--import',
-      preload.href,
-      ...loaderArguments(code, nodeAbilities(env, execArgv), [
-        join(cwd, 'any.js'),
-        code.path,
-        import.meta.url,
-      ]),
-      ...execArgv,
-    ],
+    command: [process.execPath, ...argumentsOf(script, env, cwd, setup), script.path],
   }
 }
 
+/** The arguments of Node before the path of the script. */
+function argumentsOf(
+  script: Script,
+  env: NodeJS.ProcessEnv,
+  cwd: string,
+  { code, execArgv }: NodeSetup,
+): string[] {
+  // Starts the program in its own place: see `rank/program.ts`.
+  if (script.language === 'program')
+    return [fileURLToPath(new URL('dist/program.js', packageFolder))]
+  const preload = new URL('dist/preload.js', packageFolder)
+  const places = [join(cwd, 'any.js'), code.path, import.meta.url]
+  return [
+    '--enable-source-maps',
+    '--import',
+    preload.href,
+    ...loaderArguments(code, nodeAbilities(env, execArgv), places),
+    ...execArgv,
+  ]
+}
+
 export interface RunIdentity {
-  /** The name of the job in logs and folders. It sorts by start time: 20261121-153012-9f3a1c. */
+  /**
+   * The name of the job in logs and folders. It sorts by start time: 20261121-153012-9f3a1c, after the
+   * name of `--rdzv-id` if there is one.
+   */
   readonly runId: string
   /** The secret of the job: 256 random bits, or the one that was given, hexadecimal. */
   readonly token: string
@@ -89,12 +107,16 @@ export interface RunIdentity {
  */
 export function makeRunIdentity(
   env: NodeJS.ProcessEnv,
-  { nnodes, tokenFile }: Pick<HostOptions, 'nnodes' | 'tokenFile'>,
+  {
+    nnodes,
+    tokenFile,
+    rdzvId,
+  }: Pick<HostOptions, 'nnodes' | 'tokenFile'> & Partial<Pick<HostOptions, 'rdzvId'>>,
   now = new Date(),
 ): RunIdentity {
   const [date, time] = now.toISOString().replaceAll(/[-:]/g, '').split(/[T.]/) as [string, string]
   return {
-    runId: `${date}-${time}-${randomBytes(3).toString('hex')}`,
+    runId: `${rdzvId === undefined ? '' : `${rdzvId}-`}${date}-${time}-${randomBytes(3).toString('hex')}`,
     token: givenToken(env, tokenFile) ?? makeToken(nnodes),
   }
 }

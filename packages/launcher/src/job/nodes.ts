@@ -6,9 +6,14 @@ import type { Interruption } from '../processes/interrupts.ts'
 import type { Failure, HostFacts, NodeFailure } from '../report/failure.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 
-/** The launchers of a job, one on each host, acting as one. */
-export interface Nodes {
+/** This node among the others. */
+export interface NodePlace {
   readonly plan: NodePlan
+  readonly nodeRank: number
+}
+
+/** The launchers of a job, one on each host, acting as one. */
+export interface Nodes extends NodePlace {
   begin(restartCount: number): SharedAttempt
   /** Leaves the other nodes, once the last verdict is known. */
   close(): Promise<void>
@@ -29,6 +34,8 @@ export interface NodeFacts {
   readonly nproc: number
   readonly host: string
   readonly address: string
+  /** Of its ranks. */
+  readonly role: string
 }
 
 /** One attempt of the job, as its nodes share it. */
@@ -67,6 +74,14 @@ export interface Restart {
 
 export function worldSizeOf({ nodes }: NodePlan): number {
   return nodes.reduce((sum, { nproc }) => sum + nproc, 0)
+}
+
+/** How many ranks have this role, those of the nodes before `nodeRank` only or all of them. */
+export function roleSizeOf({ nodes }: NodePlan, role: string, nodeRank = nodes.length): number {
+  return nodes
+    .slice(0, nodeRank)
+    .filter((node) => node.role === role)
+    .reduce((sum, { nproc }) => sum + nproc, 0)
 }
 
 /** The ranks of one node. Node 0 has the first ones, node 1 the next, and so on. */

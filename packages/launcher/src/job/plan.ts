@@ -3,16 +3,17 @@ import type { RankPlan } from '../processes/rank-process.ts'
 import { colourLevel } from '../logs/presenter.ts'
 import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
-import { ranksOf, worldSizeOf, type NodePlan } from './nodes.ts'
+import { coresOf } from './numa.ts'
+import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** Plans the ranks of one attempt of the job on this host. @param environment - more variables for all of them */
 export function planAttempt(
-  { options, env, identity, devices, colour, script, nodeArguments }: Job,
-  plan: NodePlan,
+  { options, env, identity, devices, colour, command }: Job,
+  { plan, nodeRank }: NodePlace,
   restartCount: number,
   environment: Readonly<Record<string, string>> = {},
 ): RankPlan[] {
-  const { nodeRank, scriptArguments, iface, portRange } = options
+  const { scriptArguments, iface, portRange, role, virtualLocalRank, numaBinding } = options
   const ranks = ranksOf(plan, nodeRank)
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
   return ranks.map((rank, localRank) => ({
@@ -31,7 +32,14 @@ export function planAttempt(
         token: identity.token,
         restartCount,
       }),
+      ROLE_NAME: role,
+      ROLE_RANK: String(roleSizeOf(plan, role, nodeRank) + localRank),
+      ROLE_WORLD_SIZE: String(roleSizeOf(plan, role)),
+      ...(virtualLocalRank ? { LOCAL_RANK: '0', TSRUN_LOCAL_RANK: String(localRank) } : {}),
       ...deviceEnvironment(devices, env, localRank, ranks.length),
+      ...(numaBinding === undefined
+        ? {}
+        : { TSRUN_CORES: coresOf(numaBinding, localRank, ranks.length).join() }),
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
       ...(portRange === undefined
@@ -39,17 +47,18 @@ export function planAttempt(
         : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
       ...environment,
     },
-    command: [process.execPath, ...nodeArguments, script, ...scriptArguments],
+    command: [...command, ...scriptArguments],
   }))
 }
 
 /** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
-export function assumedPlan({ options, identity }: Job): NodePlan {
-  const { nnodes, nproc, masterAddr, masterPort } = options
+export function assumedPlace({ options, identity }: Job): NodePlace {
+  const { nnodes, nproc, masterAddr, masterPort, role } = options
   const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {
-    return { nodeRank, nproc, host: '', address: '' }
+    return { nodeRank, nproc, host: '', address: '', role }
   })
-  return { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
+  const plan = { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
+  return { plan, nodeRank: options.nodeRank ?? 0 }
 }
 
 /** Stands for a port that is chosen when the job starts. */

@@ -1,14 +1,15 @@
-import { existsSync, openSync, readSync, closeSync, statSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { extname, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { delimiter, extname, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
 import { packageFolder } from './package.ts'
 
 export interface Script {
   /** An absolute path. */
   readonly path: string
-  readonly language: 'javascript' | 'typescript' | 'tsx'
+  readonly language: 'javascript' | 'typescript' | 'tsx' | 'program'
 }
 
 const javascript = ['.js', '.mjs', '.cjs']
@@ -37,6 +38,49 @@ export function findScript(script: string, cwd: string, command?: string): Scrip
   if (extension === '' && hasNodeShebang(script, path)) return { path, language: 'javascript' }
   const kinds = [...javascript, ...typescript, '.tsx'].join(', ')
   throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
+}
+
+/**
+ * Finds the file of a module as `import` in a file of `cwd` does.
+ *
+ * @throws ERR_TSR_SCRIPT
+ */
+export function findModule(name: string, cwd: string): Script {
+  // Only the loader of Node itself knows all rules, and it answers for the folder that it is started in.
+  const program = 'process.stdout.write(import.meta.resolve(process.argv[1]))'
+  const args = ['--input-type=module', '--eval', program, '--', name]
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' })
+  if (status !== 0 || !stdout.startsWith('file:')) {
+    const [, reason = 'Node finds no such module'] = /^\w*Error.*?: (.*)$/m.exec(stderr) ?? []
+    throw refuse(name, reason)
+  }
+  return findScript(fileURLToPath(stdout), cwd)
+}
+
+/**
+ * Finds a program as a shell does: a name without a slash on the PATH.
+ *
+ * @throws ERR_TSR_SCRIPT
+ */
+export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
+  const folders = name.includes('/') ? [cwd] : (env['PATH'] ?? '').split(delimiter)
+  const paths = folders
+    .filter((folder) => folder !== '')
+    .map((folder) => resolve(cwd, folder, name))
+  const path = paths.find((each) => isExecutable(each))
+  if (path !== undefined) return { path, language: 'program' }
+  const where = name.includes('/') ? 'there is no such program' : 'no folder of the PATH has it'
+  throw refuse(name, `${where}, or it is not executable`)
+}
+
+function isExecutable(path: string): boolean {
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return false
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function alternative(path: string, suffix: string): string {
@@ -103,7 +147,7 @@ export function loaderArguments(
   node: NodeAbilities,
   places: readonly string[],
 ): string[] {
-  if (script.language === 'javascript') return []
+  if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
   const preloaded = [...node.nodeOptions.matchAll(PRELOADED)]
   const isLoader = ([, option = '', name = '']: readonly string[]) =>

@@ -2,7 +2,7 @@ import { createLogger } from '@tsrun/core'
 import { StatusPage } from '@tsrun/telemetry'
 import type { RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
-import { ranksOf, worldSizeOf, type NodePlan } from './nodes.ts'
+import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** The status page of this host during one attempt of a job. */
 export interface AttemptPage {
@@ -15,8 +15,8 @@ export interface AttemptPage {
 
 /** Opens the page. Where that is not possible, the job runs without one. */
 export function openStatusPage(
-  { options, script }: Job,
-  plan: NodePlan,
+  { script }: Pick<Job, 'script'>,
+  { plan, nodeRank }: NodePlace,
   restartCount: number,
 ): AttemptPage {
   try {
@@ -25,7 +25,7 @@ export function openStatusPage(
       script,
       worldSize: worldSizeOf(plan),
       restartCount,
-      slots: ranksOf(plan, options.nodeRank).length,
+      slots: ranksOf(plan, nodeRank).length,
     })
     return {
       environment: { TSRUN_STATUS_PAGE: page.path },

@@ -1,5 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
-import type { LogFormat } from '../args/job-options.ts'
+import type { LogFormat } from '../args/output-options.ts'
 import type { StreamName } from './lines.ts'
 
 /**

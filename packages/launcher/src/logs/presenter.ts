@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import type { LogFormat } from '../args/job-options.ts'
+import type { LogFormat } from '../args/output-options.ts'
 import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
 
 /** Turns the pieces of one stream of a rank into the text for the console; '' for no text. */

@@ -8,7 +8,7 @@ import {
   startStoreServer,
   type Store,
 } from '@tsrun/store'
-import type { HostOptions } from '../args/job-options.ts'
+import type { HostOptions } from '../args/host-options.ts'
 
 /** Where node 0 listens, and which address the others use. */
 export interface StoreAddress {

@@ -4,17 +4,26 @@ import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, ownAddress, type JobStore, type StoreAddress } from './endpoint.ts'
 import { keys, parse, post } from './messages.ts'
-import { describeSelf, findMismatch, findUnreachable, type Registration } from './registration.ts'
+import {
+  describeSelf,
+  findMismatch,
+  findUnreachable,
+  type NumberedNode,
+  type Registration,
+} from './registration.ts'
 import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 /** A node that has arrived. */
 export interface ArrivedNode {
   /** Names the key of the node, which vanishes with its launcher. */
   readonly id: string
-  readonly node: Registration
+  readonly node: NumberedNode
   /** The address at which it reached the store. */
   readonly storeAddress: string
 }
+
+/** What a node says when it arrives: it may have no number yet. */
+export type Arrival = Omit<ArrivedNode, 'node'> & { readonly node: Registration }
 
 export interface Gathered {
   readonly plan: NodePlan
@@ -35,7 +44,8 @@ export async function gatherNodes(
   { announcer, interrupts }: JobContext,
 ): Promise<Gathered> {
   const { options, identity } = job
-  const nodeZero = describeSelf(job, publish === undefined ? '' : await ownAddress(options))
+  const own = describeSelf(job, publish === undefined ? '' : await ownAddress(options))
+  const nodeZero = { ...own, nodeRank: 0 }
   const arrived = new Map<number, ArrivedNode>()
   const waiting = new WaitAnnouncer(announcer, '')
   const update = async (): Promise<number[]> => {
@@ -48,8 +58,9 @@ export async function gatherNodes(
   const deadline = Deadline.after(options.rdzvTimeout)
   try {
     while ((await update()).length > 0) {
-      const next = await nextNode(store, deadline, interrupts.stop)
-      if (next === undefined) throw timeoutError(options.rdzvTimeout, waiting.whom, endpoint)
+      const arrival = await nextNode(store, deadline, interrupts.stop)
+      if (arrival === undefined) throw timeoutError(options.rdzvTimeout, waiting.whom, endpoint)
+      const next = numbered(arrival, (await update())[0]!)
       const known = new Map([
         [0, nodeZero],
         ...[...arrived].map(([rank, { node }]) => [rank, node] as const),
@@ -66,14 +77,15 @@ export async function gatherNodes(
     }
     const nodes = [...arrived.values()]
     const master = publish ?? usedAddress(nodes) ?? options.masterAddr
-    const own =
+    const complete =
       nodeZero.address === ''
         ? { ...nodeZero, address: options.iface === undefined ? master : await ownAddress(options) }
         : nodeZero
-    const all = [own, ...nodes.map(({ node }) => node)]
+    const all = [complete, ...nodes.map(({ node }) => node)]
     const unreachable = findUnreachable(all, isLoopback)
     if (unreachable !== undefined) throw loopbackError(unreachable)
     const plan = makePlan(identity.runId, { host: master, port: endpoint.port }, all)
+    for (const { id, node } of nodes) await post(store, keys.nodeRank(id), node.nodeRank)
     await post(store, keys.plan, plan)
     return { plan, arrived: nodes }
   } catch (error) {
@@ -84,12 +96,17 @@ export async function gatherNodes(
   }
 }
 
+/** Gives a node that has no number the first one that is free. */
+function numbered({ node, ...arrival }: Arrival, free: number): ArrivedNode {
+  return { ...arrival, node: { ...node, nodeRank: node.nodeRank ?? free } }
+}
+
 /** The next node in the queue that has not left again; undefined at the deadline. */
 export async function nextNode(
   store: Pick<Store, 'queuePop' | 'get'>,
   deadline: Deadline,
   signal: AbortSignal,
-): Promise<ArrivedNode | undefined> {
+): Promise<Arrival | undefined> {
   for (;;) {
     const id = await unlessLate(
       store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
@@ -98,7 +115,7 @@ export async function nextNode(
     // The key of a node that has left in the meantime is gone: do not wait for it.
     const key = keys.node(Buffer.from(id).toString())
     const node = await unlessLate(store.get(key, { timeout: 0, signal }))
-    if (node !== undefined) return parse(node) as ArrivedNode
+    if (node !== undefined) return parse(node) as Arrival
   }
 }
 
@@ -124,7 +141,7 @@ function timeoutError(
   return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds: milliseconds / 1000, missing })
 }
 
-function loopbackError({ nodeRank, host, address }: Registration): TsrError {
+function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {
   return tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
 }
 
@@ -138,10 +155,10 @@ function errorForOthers(error: unknown, { host }: Registration): unknown {
 function makePlan(
   runId: string,
   master: NodePlan['master'],
-  registrations: Iterable<Registration>,
+  registrations: Iterable<NumberedNode>,
 ): NodePlan {
   const nodes = [...registrations]
     .sort((a, b) => a.nodeRank - b.nodeRank)
-    .map(({ nodeRank, nproc, host, address }) => ({ nodeRank, nproc, host, address }))
+    .map(({ nodeRank, nproc, host, address, role }) => ({ nodeRank, nproc, host, address, role }))
   return { runId, master, nodes }
 }

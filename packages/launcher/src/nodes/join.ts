@@ -4,7 +4,7 @@ import { connectStore, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
-import type { ArrivedNode } from './gather.ts'
+import type { Arrival } from './gather.ts'
 import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
 import { nameNodes, WaitAnnouncer } from './waiting.ts'
@@ -12,6 +12,7 @@ import { nameNodes, WaitAnnouncer } from './waiting.ts'
 export interface Joined {
   readonly store: Store
   readonly plan: NodePlan
+  readonly nodeRank: number
 }
 
 /**
@@ -34,7 +35,7 @@ export async function joinNodes(job: Job, context: JobContext): Promise<Joined> 
   try {
     const { address: storeAddress } = await resolve(options.masterAddr, options.masterPort)
     const id = randomBytes(8).toString('hex')
-    const self: ArrivedNode = {
+    const self: Arrival = {
       id,
       node: describeSelf(job, await ownAddress(options)),
       storeAddress,
@@ -52,7 +53,8 @@ export async function joinNodes(job: Job, context: JobContext): Promise<Joined> 
     })
     await store.set(keys.node(id), JSON.stringify(self), { whileConnected: true })
     await store.queuePush(keys.joining, id)
-    return { store, plan: await Promise.race([plan, refused]) }
+    const agreed = await Promise.race([plan, refused])
+    return { store, plan: agreed, nodeRank: await receive<number>(store, keys.nodeRank(id), limit) }
   } catch (error) {
     await store.close()
     throw explain(error, job, context, waiting.whom)

@@ -15,6 +15,8 @@ export const keys = {
   /** Why there will be no job: an error for every node. */
   refused: 'nodes/refused',
   plan: 'nodes/plan',
+  /** The number of a node, which is there before the plan. */
+  nodeRank: (id: string) => `nodes/rank/${id}`,
   /** The job was stopped from outside. The second message ends the grace. */
   interrupt: 'nodes/interrupt',
   heartbeat: (node: number) => `nodes/heartbeat/${node}`,

@@ -16,6 +16,7 @@ const CLOSING_TIME = 3000
 /** Node 0 serves the store, watches the other nodes, collects their reports and decides. */
 export class NodeZero implements Nodes {
   readonly plan: NodePlan
+  readonly nodeRank = 0
   readonly #store: Store
   readonly #jobStore: JobStore
   readonly #maxRestarts: number

@@ -10,17 +10,21 @@ import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 /** Any node but node 0, to which it reports and whose verdicts it receives. */
 export class OtherNode implements Nodes {
   readonly plan: NodePlan
+  readonly nodeRank: number
   readonly #store: Store
-  readonly #nodeRank: number
   readonly #heartbeat: NodeJS.Timeout
   /** Aborted when node 0 is gone. */
   readonly #alone = new AbortController()
   #closed = false
 
-  constructor({ options }: Job, { store, plan }: Joined, { announcer, interrupts }: JobContext) {
+  constructor(
+    { options }: Job,
+    { store, plan, nodeRank }: Joined,
+    { announcer, interrupts }: JobContext,
+  ) {
     this.plan = plan
     this.#store = store
-    this.#nodeRank = options.nodeRank
+    this.nodeRank = nodeRank
     const nodeZero = `node 0 (${plan.nodes[0]!.host})`
     const limit = options.hostTimeout / 1000
     const monitor = new HeartbeatMonitor(options.hostTimeout, {
@@ -45,9 +49,9 @@ export class OtherNode implements Nodes {
         answered = true
         monitor.heard()
       }
-      store.set(keys.heartbeat(this.#nodeRank), '').then(heard, () => undefined)
+      store.set(keys.heartbeat(this.nodeRank), '').then(heard, () => undefined)
     }, HEARTBEAT)
-    shareInterrupts(store, plan.nodes[this.#nodeRank]!, interrupts).catch(() => undefined)
+    shareInterrupts(store, plan.nodes[this.nodeRank]!, interrupts).catch(() => undefined)
   }
 
   begin(restartCount: number): SharedAttempt {
@@ -65,7 +69,7 @@ export class OtherNode implements Nodes {
     return {
       halt: AbortSignal.any([halt.signal, this.#alone.signal]),
       fail: () => {
-        post(this.#store, keys.failing(restartCount), this.#nodeRank).catch(() => undefined)
+        post(this.#store, keys.failing(restartCount), this.nodeRank).catch(() => undefined)
       },
       conclude: (report) => this.#conclude(restartCount, report, verdict),
     }
@@ -82,7 +86,7 @@ export class OtherNode implements Nodes {
     report: NodeReport,
     verdict: Promise<Verdict>,
   ): Promise<Verdict> {
-    const key = keys.report(restartCount, this.#nodeRank)
+    const key = keys.report(restartCount, this.nodeRank)
     post(this.#store, key, packReport(report)).catch(() => undefined)
     const alone = new Promise<Verdict>((resolve) => {
       const decide = (): void => {

@@ -7,7 +7,8 @@ import { version } from '../job/package.ts'
 
 /** What a node says about itself when it joins a job. */
 export interface Registration {
-  readonly nodeRank: number
+  /** Undefined: whichever is free when it arrives. */
+  readonly nodeRank: number | undefined
   readonly nnodes: number
   readonly nproc: number
   /** The name of the host, and the process id of its launcher. */
@@ -17,20 +18,24 @@ export interface Registration {
   readonly identity: string
   /** The address at which its ranks are reached. */
   readonly address: string
+  readonly role: string
+  /** `--rdzv-id` */
+  readonly rdzvId: string | undefined
   /** The version of tsrun. */
   readonly version: string
   readonly node: string
   readonly script: string
-  /** The SHA-256 of the script's file, hexadecimal. */
+  /** The SHA-256 of the script's file, hexadecimal; '' for a program, which each host has its own of. */
   readonly digest: string
 }
 
+/** A node that has its number. */
+export type NumberedNode = Registration & { readonly nodeRank: number }
+
 export function describeSelf({ options, script }: Job, address: string): Registration {
-  const { nodeRank, nnodes, nproc } = options
+  const { nodeRank, nnodes, nproc, role, rdzvId, kind } = options
   return {
-    nodeRank,
-    nnodes,
-    nproc,
+    ...{ nodeRank, nnodes, nproc, role, rdzvId },
     host: hostname(),
     pid: process.pid,
     identity: hostIdentity(),
@@ -38,13 +43,14 @@ export function describeSelf({ options, script }: Job, address: string): Registr
     version,
     node: process.version,
     script,
-    digest: createHash('sha256').update(readFileSync(script)).digest('hex'),
+    digest:
+      kind === 'program' ? '' : createHash('sha256').update(readFileSync(script)).digest('hex'),
   }
 }
 
 /** Why a node that wants to join does not match those that have joined; undefined if it does. */
 export function findMismatch(
-  newcomer: Registration,
+  newcomer: NumberedNode,
   nodeZero: Registration,
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
@@ -55,6 +61,10 @@ export function findMismatch(
   }
   if (nnodes !== nodeZero.nnodes) {
     return `${who} was started with --nnodes ${nnodes}, and node 0 (${nodeZero.host}) with ${nodeZero.nnodes}`
+  }
+  if (newcomer.rdzvId !== nodeZero.rdzvId) {
+    const [mine, other] = [newcomer.rdzvId, nodeZero.rdzvId].map((id) => id ?? 'none')
+    return `${who} was started with --rdzv-id ${mine!}, and node 0 (${nodeZero.host}) with ${other!}`
   }
   const twin = joined.get(nodeRank)
   if (twin !== undefined) return `${nameOf(newcomer)} and ${nameOf(twin)} are both node ${nodeRank}`
@@ -67,9 +77,9 @@ export function findMismatch(
 
 /** A node whose ranks other hosts cannot reach; undefined if there is none. */
 export function findUnreachable(
-  nodes: readonly Registration[],
+  nodes: readonly NumberedNode[],
   isLoopback: (address: string) => boolean,
-): Registration | undefined {
+): NumberedNode | undefined {
   if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
 }

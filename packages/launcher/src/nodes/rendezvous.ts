@@ -1,8 +1,9 @@
 import { hostname } from 'node:os'
+import { isTsrError } from '@tsrun/core'
 import { addressOfInterface } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, Nodes } from '../job/nodes.ts'
-import { startJobStore, storeAddress, type JobStore } from './endpoint.ts'
+import { startJobStore, storeAddress, type JobStore, type StoreAddress } from './endpoint.ts'
 import { gatherNodes } from './gather.ts'
 import { joinNodes } from './join.ts'
 import { NodeZero } from './node-zero.ts'
@@ -26,18 +27,40 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
     const store = await startStore(job, options.masterAddr, context)
     return createOnlyNode(job, store)
   }
-  if (options.nodeRank > 0) {
-    const joined = await joinNodes(job, context)
-    return new OtherNode(job, joined, context)
-  }
-  const address = await storeAddress(options)
-  const store = await startStore(job, address.listen, context)
+  const served = await serveStore(job, context)
+  if (served === undefined) return new OtherNode(job, await joinNodes(job, context), context)
+  const { store, address } = served
   try {
     const gathered = await gatherNodes(job, store, address, context)
     return new NodeZero(job, store, gathered, context)
   } catch (error) {
     await store.close()
     throw error
+  }
+}
+
+interface ServedStore {
+  readonly store: JobStore
+  readonly address: StoreAddress
+}
+
+/**
+ * Serves the store if this is node 0: because somebody says so or, where nodes have no numbers, because
+ * the endpoint is here and no other launcher serves it.
+ *
+ * @returns undefined on any other node
+ */
+async function serveStore(job: Job, context: JobContext): Promise<ServedStore | undefined> {
+  const { options } = job
+  const isSaid = options.isNodeZero ?? (options.nodeRank === undefined ? undefined : true)
+  if (options.isNodeZero === false || (options.nodeRank ?? 0) > 0) return undefined
+  try {
+    const address = await storeAddress(options)
+    return { store: await startStore(job, address.listen, context), address }
+  } catch (error) {
+    if (isSaid === true || !isTsrError(error) || error.code !== 'ERR_TSR_STORE_ADDRESS') throw error
+    // The endpoint is on another host, unknown as yet, or served by another launcher of this one.
+    return undefined
   }
 }
 
@@ -62,11 +85,13 @@ export function createOnlyNode(
   store: Pick<JobStore, 'endpoint' | 'close'>,
 ): Nodes {
   const master = store.endpoint
-  const node = { nodeRank: 0, nproc: options.nproc, host: hostname(), address: master.host }
+  const { nproc, role } = options
+  const node = { nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
   return {
     plan,
+    nodeRank: 0,
     begin: (restartCount) => ({
       halt: never,
       fail: () => undefined,

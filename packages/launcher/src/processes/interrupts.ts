@@ -15,6 +15,8 @@ export interface Interrupts {
   readonly stop: AbortSignal
   /** Aborted when it has to stop without grace, as at a second Ctrl-C. */
   readonly kill: AbortSignal
+  /** Handles these signals from now on, in place of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
+  handle(signals: readonly NodeJS.Signals[]): void
   /** Stops the job, as a first signal does. */
   interrupt(interruption: Interruption): void
   /** Ends the grace, as a second signal does. */
@@ -24,7 +26,7 @@ export interface Interrupts {
 /** Milliseconds. npx passes the Ctrl-C of the terminal on, so it arrives twice; that is no second Ctrl-C. */
 const SAME_PRESS = 300
 
-const handled = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
+const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 
 /** Stops the job without a message when its output is not read any more. The exit code is that of SIGPIPE. */
 export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefined }
@@ -40,17 +42,26 @@ export function listenForInterrupts(): Interrupts {
     else stop.abort(interruption)
     signalled = true
   }
-  for (const signal of handled) {
-    const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
-    let last = -Infinity
-    process.on(signal, () => {
-      const now = monotonicNow()
-      if (now - last < SAME_PRESS) return
-      last = now
-      interrupt({ exitCode: 128 + constants.signals[signal], reason })
-    })
+  const listeners = new Map<NodeJS.Signals, () => void>()
+  const handle = (signals: readonly NodeJS.Signals[]): void => {
+    for (const [signal, listener] of listeners) process.off(signal, listener)
+    listeners.clear()
+    for (const signal of signals) {
+      const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
+      let last = -Infinity
+      const listener = (): void => {
+        const now = monotonicNow()
+        if (now - last < SAME_PRESS) return
+        last = now
+        interrupt({ exitCode: 128 + constants.signals[signal], reason })
+      }
+      listeners.set(signal, listener)
+      process.on(signal, listener)
+    }
   }
+  handle(usual)
   return {
+    handle,
     stop: stop.signal,
     kill: kill.signal,
     interrupt: (interruption) => {

@@ -1,20 +1,48 @@
 import { constants } from 'node:os'
 import { Worker } from 'node:worker_threads'
-import { isAvailable, leadProcessGroup, setParentDeathSignal } from '@tsrun/native'
+import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
 import { reportToLauncher } from './reporter.ts'
 
 /** Connects this process to its launcher: it reports errors and usage, and ends when the launcher ends. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
-  const controlFd = Number(env['TSRUN_CONTROL_FD'])
-  const launcherPid = Number(env['TSRUN_LAUNCHER_PID'])
-  delete env['TSRUN_CONTROL_FD']
-  delete env['TSRUN_LAUNCHER_PID']
-  // Without koffi the launcher has made a session for this process.
-  if (isAvailable().available) leadProcessGroup()
+  const { controlFd, launcherPid } = takePlace(env)
+  bindToCores(env)
   reportToLauncher(controlFd)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
   dieWithLauncher(launcherPid, controlFd)
+}
+
+/** What the launcher tells this process alone. */
+export interface Place {
+  readonly controlFd: number
+  readonly launcherPid: number
+}
+
+/** Takes the place that the launcher has for this process, with a process group of its own. */
+export function takePlace(env: NodeJS.ProcessEnv): Place {
+  const place = {
+    controlFd: Number(env['TSRUN_CONTROL_FD']),
+    launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
+  }
+  delete env['TSRUN_CONTROL_FD']
+  delete env['TSRUN_LAUNCHER_PID']
+  // Without koffi the launcher has made a session for this process.
+  if (isAvailable().available) leadProcessGroup()
+  return place
+}
+
+/** Keeps this process on the cores that `--numa-binding` has chosen for it. */
+export function bindToCores(env: NodeJS.ProcessEnv): void {
+  const { TSRUN_CORES: cores } = env
+  delete env['TSRUN_CORES']
+  if (cores === undefined) return
+  const problem = !isAvailable().available
+    ? 'the package koffi is missing'
+    : stayOnCores(cores.split(',').map(Number))
+      ? undefined
+      : 'this process may not run there'
+  if (problem !== undefined) console.error(`tsrun: not bound to the cores ${cores}: ${problem}`)
 }
 
 /**
@@ -27,11 +55,11 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * Makes sure that this process is killed when the launcher ends, however it ends, even while this process
+ * Makes sure that this process, with its group, is killed when the launcher ends, however it ends, even while this process
  * is blocked in native code: by the kernel's parent-death signal or, where that is not available, by a
  * thread that watches the control pipe.
  */
-function dieWithLauncher(launcherPid: number, controlFd: number): void {
+export function dieWithLauncher(launcherPid: number, controlFd: number): void {
   if (!askKernel()) watchPipe(controlFd)
   // The launcher may have ended before the signal was set.
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')
@@ -51,7 +79,7 @@ const watcher = `
   const { Socket } = require('node:net')
   const { workerData } = require('node:worker_threads')
   const pipe = new Socket({ fd: workerData, readable: true, writable: false })
-  const die = () => process.kill(process.pid, 'SIGKILL')
+  const die = () => process.kill(-process.pid, 'SIGKILL')
   pipe.on('error', die).on('end', die).resume()
 `
 

@@ -34,6 +34,7 @@ export function createContext({ output, signal, timeout }: CompleteOptions): Spa
   const interrupts: Interrupts = {
     stop: stop.signal,
     kill: new AbortController().signal,
+    handle: () => undefined,
     interrupt: () => undefined,
     force: () => undefined,
   }

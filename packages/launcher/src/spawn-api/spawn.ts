@@ -77,11 +77,14 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
   const jobOptions: JobOptions = {
-    ...{ nproc, nnodes: 1, nodeRank: 0, masterAddr: '127.0.0.1', masterPort: 0 },
+    ...{ nproc, nnodes: 1, nodeRank: 0, isNodeZero: true, rdzvId: undefined },
+    ...{ masterAddr: '127.0.0.1', masterPort: 0 },
     ...{ rdzvTimeout: 0, hostTimeout: 0, tokenFile: undefined, iface: undefined },
     ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },
     // None of the ranks is shown unless the output is inherited.
-    ...{ ranks: output === 'inherit' ? undefined : new Set() },
+    ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
+    ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
+    ...{ kind: 'file', role: 'default', virtualLocalRank: false, numaBinding: undefined },
     ...{ summary: false, dryRun: false, script: entry.path, scriptArguments: [] },
   }
   return createJob(jobOptions, env, process.cwd(), entry, { code, execArgv })

@@ -1,0 +1,118 @@
+import { read, usageError } from './read-setting.ts'
+import type { Settings } from './settings.ts'
+
+const logFormats = ['pretty', 'json', 'raw'] as const
+export type LogFormat = (typeof logFormats)[number]
+
+/** Where one stream of a rank goes. */
+export interface Destination {
+  readonly isShown: boolean
+  readonly isWritten: boolean
+}
+
+/** The options about what ranks print. */
+export interface OutputOptions {
+  readonly logDir: string | undefined
+  readonly logFormat: LogFormat
+  /** The ranks of the job whose output is shown; undefined: all. */
+  readonly ranks: ReadonlySet<number> | undefined
+  /** The ranks of each host whose output is shown; undefined: all. */
+  readonly localRanks: ReadonlySet<number> | undefined
+  /** Of stdout and stderr, by local rank; undefined: shown and, with a log folder, written. */
+  readonly destinations:
+    ((localRank: number) => Record<'stdout' | 'stderr', Destination>) | undefined
+  /** The texts whose lines go to a file of all ranks as well. */
+  readonly filters: Readonly<Record<'stdout' | 'stderr', readonly string[]>>
+}
+
+/** @throws ERR_TSR_USAGE */
+export function readOutput(settings: Settings): OutputOptions {
+  return {
+    logDir: settings['log-dir']?.value,
+    logFormat: read(settings, 'log-format', 'pretty, json or raw', (text) =>
+      logFormats.find((format) => format === text),
+    ),
+    ranks: readRanks(settings, 'ranks'),
+    localRanks: readRanks(settings, 'local-ranks-filter'),
+    destinations: readDestinations(settings),
+    filters: {
+      stdout: readTexts(settings, 'duplicate-stdout-filters'),
+      stderr: readTexts(settings, 'duplicate-stderr-filters'),
+    },
+  }
+}
+
+/** Whether options need files although nobody has named a folder for them. */
+export function needsFiles({ destinations, filters }: OutputOptions): boolean {
+  return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
+}
+
+function readRanks(
+  settings: Settings,
+  name: 'ranks' | 'local-ranks-filter',
+): Set<number> | undefined {
+  if (settings[name] === undefined || settings[name].value === '') return undefined
+  return read(settings, name, 'ranks and ranges of ranks, for example 0,2-3', parseRankList)
+}
+
+/** Reads `0,2-3` as the set of 0, 2 and 3; undefined when it is no such list. */
+export function parseRankList(text: string): Set<number> | undefined {
+  const ranks = new Set<number>()
+  for (const part of text.split(',')) {
+    const match = /^\s*(\d{1,6})(?:-(\d{1,6}))?\s*$/.exec(part)
+    if (match === null) return undefined
+    const first = Number(match[1])
+    const last = Number(match[2] ?? match[1])
+    if (last < first) return undefined
+    for (let rank = first; rank <= last; rank++) ranks.add(rank)
+  }
+  return ranks
+}
+
+/**
+ * Checks `--ranks` once the size of the job is known.
+ *
+ * @throws ERR_TSR_USAGE
+ */
+export function checkRanks({ ranks }: Pick<OutputOptions, 'ranks'>, worldSize: number): void {
+  const highest = Math.max(...(ranks ?? []))
+  if (highest < worldSize) return
+  const range = worldSize === 1 ? 'only rank 0' : `ranks 0 to ${worldSize - 1}`
+  throw usageError(`--ranks names rank ${highest}, but this job has ${range}`)
+}
+
+/** Bit 0 stands for stdout, and bit 1 for stderr. */
+type Streams = (localRank: number) => number
+
+function readDestinations(settings: Settings): OutputOptions['destinations'] {
+  const [redirects, tee] = [readStreams(settings, 'redirects'), readStreams(settings, 'tee')]
+  if (redirects === undefined && tee === undefined) return undefined
+  return (localRank) => {
+    const [redirected, both] = [redirects?.(localRank) ?? 0, tee?.(localRank) ?? 0]
+    const destinationOf = (bit: number): Destination => ({
+      isShown: (redirected & bit) === 0 || (both & bit) !== 0,
+      isWritten: ((redirected | both) & bit) !== 0,
+    })
+    return { stdout: destinationOf(1), stderr: destinationOf(2) }
+  }
+}
+
+/** `3` for all ranks, or `0:1,1:3` by local rank. */
+function readStreams(settings: Settings, name: 'redirects' | 'tee'): Streams | undefined {
+  const setting = settings[name]
+  if (setting === undefined || setting.value === '0') return undefined
+  return read(settings, name, '0 to 3, or such numbers by local rank, as in 0:1,1:3', (text) => {
+    if (/^[0-3]$/.test(text)) return () => Number(text)
+    const pairs = text.split(',').map((pair) => /^\s*(\d{1,6}):([0-3])\s*$/.exec(pair))
+    if (pairs.includes(null)) return undefined
+    const map = new Map(pairs.map((pair) => [Number(pair![1]), Number(pair![2])]))
+    return (localRank) => map.get(localRank) ?? 0
+  })
+}
+
+function readTexts(
+  settings: Settings,
+  name: 'duplicate-stdout-filters' | 'duplicate-stderr-filters',
+): string[] {
+  return (settings[name]?.value ?? '').split(',').filter((text) => text !== '')
+}

@@ -1,0 +1,32 @@
+/**
+ * What runs in place of a rank that is not a script of Node: program.js PATH ARGUMENTS. It ties itself to
+ * the launcher as every rank does, and then becomes the program.
+ */
+import { spawn } from 'node:child_process'
+import { closeSync } from 'node:fs'
+import { becomeProgram, isAvailable } from '@tsrun/native'
+import { bindToCores, dieWithLauncher, takePlace } from './prepare.ts'
+
+const [path, ...args] = process.argv.slice(2) as [string, ...string[]]
+const { controlFd, launcherPid } = takePlace(process.env)
+bindToCores(process.env)
+dieWithLauncher(launcherPid, controlFd)
+if (isAvailable().available) {
+  closeSync(controlFd)
+  try {
+    becomeProgram(path, [path, ...args])
+  } catch (error) {
+    console.error(`tsrun: cannot run ${path}: ${(error as Error).message}`)
+    process.exit(126)
+  }
+}
+// Without koffi it is a child, in the session that the launcher has made for this process.
+const child = spawn(path, args, { stdio: 'inherit' })
+child.on('error', (error) => {
+  console.error(`tsrun: cannot run ${path}: ${error.message}`)
+  process.exit(126)
+})
+child.on('exit', (code, signal) => {
+  if (signal === null) process.exit(code ?? 1)
+  process.kill(process.pid, signal)
+})
