@@ -1,4 +1,9 @@
-export { describeFinding, type FlightFinding } from './flight-findings.ts'
+export {
+  describeFinding,
+  type FlightFinding,
+  type MismatchFinding,
+  type RankPlace as FlightPlace,
+} from './flight-findings.ts'
 export { mergeFlight } from './flight-merge.ts'
 export {
   FLIGHT_FORMAT,

@@ -19,6 +19,7 @@ export function exited(rank: number, exitCode: number, facts: Facts = {}): RankO
     stderrTail: [],
     heapExhausted: false,
     usage: undefined,
+    place: undefined,
     ...facts,
   }
 }
@@ -56,7 +57,7 @@ export function errorReport(facts: Partial<ErrorReport>): ErrorReport {
     text: 'Error: boom\n    at train (/train.mjs:3:9)',
     peers: [],
     consequence: false,
-    brief: false,
+    silent: false,
     ...facts,
   }
 }

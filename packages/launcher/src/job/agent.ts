@@ -6,7 +6,7 @@ import { checkRanks } from '../args/output-options.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText } from '../report/failure-text.ts'
-import { flightDirectory, flightEnvironment, readFindings } from '../report/flight-records.ts'
+import { openFlightPlace, readFindings } from '../report/flight-records.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
 import { runAttempt } from './attempt.ts'
@@ -79,37 +79,46 @@ export async function runOnce(
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
   const page = openStatusPage(job, nodes, restartCount)
-  const records = flightDirectory(directory, job.env)
-  const shared = nodes.begin(restartCount)
-  const environment = { ...flightEnvironment(records), ...page.environment }
-  const { outcomes, interrupted } = await runAttempt(
-    job,
-    {
-      plan: planAttempt(job, nodes, restartCount, environment),
-      worldSize: worldSizeOf(plan),
-      directory,
-      shared,
-      page,
-    },
-    context,
-  )
-  if (!interrupted) showSummary(job, outcomes, context)
-  const { stop, kill } = context.interrupts
-  const verdict = shared.conclude({
-    nodeRank,
-    outcomes,
-    interruption: interrupted ? (stop.reason as Interruption) : undefined,
-    facts: {
-      host: hostname(),
-      memory: memory(),
-      logs: directory,
-      findings: interrupted
-        ? []
-        : readFindings(records, { runId: plan.runId, restartCount, nodes: plan.nodes.length }),
-    },
-  })
-  // A second Ctrl-C does not wait for a host that does not answer.
-  return await Promise.race([verdict, giveUp(kill)])
+  const flight = openFlightPlace(directory, job.env)
+  let hasFailed = false
+  try {
+    const shared = nodes.begin(restartCount)
+    const environment = { ...flight.environment, ...page.environment }
+    const { outcomes, interrupted } = await runAttempt(
+      job,
+      {
+        plan: planAttempt(job, nodes, restartCount, environment),
+        worldSize: worldSizeOf(plan),
+        directory,
+        shared,
+        page,
+      },
+      context,
+    )
+    if (interrupted) showErrors(outcomes, context)
+    else showSummary(job, outcomes, context)
+    const { stop, kill } = context.interrupts
+    const attempt = { runId: plan.runId, restartCount, nodes: plan.nodes.length }
+    const conclusion = shared.conclude({
+      nodeRank,
+      outcomes,
+      interruption: interrupted ? (stop.reason as Interruption) : undefined,
+      facts: {
+        host: hostname(),
+        memory: memory(),
+        logs: directory,
+        isDetailed: job.env['TSRUN_DEBUG'] === 'detail',
+        records: flight.kept(),
+        findings: interrupted ? [] : readFindings(flight.folder, attempt),
+      },
+    })
+    // A second Ctrl-C does not wait for a host that does not answer.
+    const verdict = await Promise.race([conclusion, giveUp(kill)])
+    hasFailed = verdict.kind === 'failure' || verdict.kind === 'lost'
+    return verdict
+  } finally {
+    flight.close(hasFailed)
+  }
 }
 
 async function giveUp(kill: AbortSignal): Promise<Verdict> {
@@ -145,6 +154,15 @@ function announceInterrupts({ options }: Job, { announcer, interrupts }: JobCont
 async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Promise<void> {
   const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
   await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
+}
+
+/** The errors of ranks that were stopped from outside, of which there is no report. */
+function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext): void {
+  const texts = new Set(outcomes.flatMap(({ error }) => (error?.silent ? error.text : [])))
+  for (const text of texts) {
+    const ranks = outcomes.filter(({ error }) => error?.text === text).map(({ rank }) => rank)
+    announcer.show('error', `tsrun: ${formatRanks(ranks)} died of ${text}\n`, { ranks, text })
+  }
 }
 
 function showSummary(

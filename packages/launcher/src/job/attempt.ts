@@ -49,6 +49,7 @@ export async function runAttempt(
   const { plan, worldSize, directory, shared, page } = attempt
   const ranks: LoggedRank[] = []
   let interrupted = false
+  let places: ReturnType<AttemptPage['places']> = new Map()
   const filtered = openFiltered(job.options.filters, directory, context.announcer)
   try {
     const { options, colour } = job
@@ -61,13 +62,17 @@ export async function runAttempt(
     }
     interrupted = await untilDecided(processesOf(ranks), context.interrupts.stop, attempt)
   } finally {
+    places = page.places()
     page.abort(processesOf(ranks))
     await stopRanks(processesOf(ranks), job.options.grace, context)
     for (const { log } of ranks) log.close()
     filtered.close()
     page.close()
   }
-  return { outcomes: ranks.map(({ process, log }) => toOutcome(process, log.tail)), interrupted }
+  const outcomes = ranks.map(({ process, log }) =>
+    toOutcome(process, log.tail, places.get(process.rank)),
+  )
+  return { outcomes, interrupted }
 }
 
 /**

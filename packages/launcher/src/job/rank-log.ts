@@ -157,8 +157,8 @@ export function logRank(
   to: LogDestinations,
 ): RankLog {
   const tail = new StderrTail()
-  rank.onError = ({ brief, text }) => {
-    if (brief) files?.write('stderr', { text, end: '\n' })
+  rank.onError = ({ silent, text }) => {
+    if (silent) files?.write('stderr', { text, end: '\n' })
   }
   for (const stream of streamNames) {
     const splitter = new LineSplitter()

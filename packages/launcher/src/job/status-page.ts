@@ -1,6 +1,7 @@
-import { createLogger } from '@tsrun/core'
+import { createLogger, monotonicNow } from '@tsrun/core'
 import { StatusPage } from '@tsrun/telemetry'
-import type { RankProcess } from '../processes/rank-process.ts'
+import type { RankPlace } from '../report/outcome.ts'
+import { statFields, type RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
@@ -10,6 +11,8 @@ export interface AttemptPage {
   readonly environment: Readonly<Record<string, string>>
   /** Tells the engines of the other ranks, if one has failed, that they need not wait any longer. */
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
+  /** What each rank does now, by rank; a rank that has joined no group is missing. */
+  places(): ReadonlyMap<number, RankPlace>
   close(): void
 }
 
@@ -33,6 +36,7 @@ export function openStatusPage(
         const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
         if (failed !== undefined) page.abort(failed.rank)
       },
+      places: () => readPlaces(page),
       close: () => {
         page.close()
       },
@@ -43,7 +47,23 @@ export function openStatusPage(
     return {
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,
+      places: () => new Map(),
       close: () => undefined,
     }
   }
+}
+
+function readPlaces(page: StatusPage): ReadonlyMap<number, RankPlace> {
+  const now = monotonicNow()
+  const places = page
+    .read()
+    .ranks.map(({ rank, pid, state, operation, group, sequence, since }): [number, RankPlace] => {
+      const milliseconds = now - since
+      return [rank, { state, operation, group, sequence, milliseconds, isStopped: isStopped(pid) }]
+    })
+  return new Map(places)
+}
+
+function isStopped(pid: number): boolean {
+  return ['T', 't'].includes(statFields(pid)?.[0] ?? '')
 }

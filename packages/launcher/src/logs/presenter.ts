@@ -88,6 +88,16 @@ function prettyLibraryLine(text: string): string | undefined {
   return `${level} ${entry['name']}:${message}${facts.join('')}${describeError(entry['err'])}`
 }
 
+/** A line of any logger that writes JSON, in words; undefined for other lines. */
+export function prettyLine(text: string): string | undefined {
+  const ours = prettyLibraryLine(text)
+  if (ours !== undefined || !text.startsWith('{')) return ours
+  const { level, msg, message = msg, name, err } = parse(text) ?? {}
+  if (level === undefined || typeof message !== 'string') return undefined
+  const severity = levels[Number(level)] ?? String(level as string | number).toUpperCase()
+  return `${severity} ${typeof name === 'string' ? `${name}: ` : ''}${message}${describeError(err)}`
+}
+
 function describeError(error: unknown): string {
   if (typeof error !== 'object' || error === null) return ''
   const { stack, message } = error as { stack?: unknown; message?: unknown }

@@ -18,7 +18,8 @@ export interface Evidence {
 export function judge(evidence: Evidence): Verdict {
   const { plan, reports, lost, restartCount, maxRestarts } = evidence
   const outcomes = reports.flatMap((report) => report.outcomes)
-  const cause = findRootCause(outcomes)
+  const findings = reports.flatMap(({ facts }) => facts.findings ?? [])
+  const cause = findRootCause(outcomes, findings)
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
   const interruption = reports.find((report) => report.interruption !== undefined)?.interruption
   if (interruption !== undefined) return { kind: 'interrupted', exitCode: interruption.exitCode }

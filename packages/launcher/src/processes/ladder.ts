@@ -84,5 +84,6 @@ function isClear(ranks: readonly RankProcess[], hasOtherHosts: boolean): boolean
 function isCulprit({ end, error }: RankProcess): boolean {
   if (end === undefined || end.exitCode === 0) return false
   if (end.signal !== null) return true
-  return error !== undefined && !error.consequence && error.peers.length === 0
+  if (error === undefined || error.consequence || error.wait !== undefined) return false
+  return error.peers.length === 0
 }

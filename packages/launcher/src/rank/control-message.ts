@@ -10,14 +10,31 @@ export interface ErrorReport {
   readonly message: string
   /** The error as Node prints it: stack, properties, causes. */
   readonly text: string
+  /** The same without the frames of libraries; absent where there are none, or only such. */
+  readonly short?: { readonly text: string; readonly hidden: number }
   /** The code of the error, or of the first of its causes that is an error of this library. */
   readonly code?: string
   /** The ranks that this error is about: the lost peer, or the one that has left. */
   readonly peers: readonly number[]
+  /** The operation that timed out, if this error is a time-out. */
+  readonly wait?: TimedOutWait
   /** The error only follows from another rank's failure. */
   readonly consequence: boolean
-  /** The rank prints it as one line; its log file gets the whole text. */
-  readonly brief: boolean
+  /** The rank prints nothing of it: the report shows it, and its log file gets the whole text. */
+  readonly silent: boolean
+}
+
+/** A wait for other ranks that has timed out. */
+export interface TimedOutWait {
+  /** `allReduce(sum) float32[4] by ring #17`, or `initProcessGroup`. */
+  readonly operation: string
+  /** The name that the caller gave the operation. */
+  readonly label?: string
+  /** Undefined: before the rank has joined. */
+  readonly group?: string
+  readonly milliseconds: number
+  /** The ranks that it waited for. */
+  readonly peers: readonly number[]
 }
 
 /** The rank ends by itself. */

@@ -2,21 +2,24 @@ import { writeSync } from 'node:fs'
 import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError, TsrError } from '@tsrun/core/errors'
-import type { ControlMessage, ErrorReport } from './control-message.ts'
+import { hideLibraryFrames } from './stack-frames.ts'
+import type { ControlMessage, ErrorReport, TimedOutWait } from './control-message.ts'
 
 /**
- * Writes uncaught errors and, at the end, the usage of this process to the control pipe. An error that
- * only follows from another rank's failure is printed as one line, so that the first cause stays visible
- * among the errors of many ranks.
+ * Writes uncaught errors and, at the end, the usage of this process to the control pipe. Such an error is
+ * not printed by the rank as well, because the report of the launcher shows it, once for all ranks that
+ * fail of it.
  */
 export function reportToLauncher(controlFd: number): void {
   let failed = false
+  // The user's line may be below many frames of libraries.
+  Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
     failed = true
     const report = describeError(error)
-    const brief = report.consequence && isFatal()
-    send(controlFd, { kind: 'error', at: monotonicNow(), ...report, brief })
-    if (brief) process.once('uncaughtException', dieBriefly)
+    const silent = isFatal() && !isPlacedByNode(error)
+    send(controlFd, { kind: 'error', at: monotonicNow(), ...report, silent })
+    if (silent) process.once('uncaughtException', dieSilently)
   })
   process.on('exit', (code) => {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()
@@ -33,9 +36,17 @@ function isFatal(): boolean {
   return !isCaught
 }
 
-/** Ends the process as Node does at an uncaught error, with a shorter message. */
-function dieBriefly(error: unknown): void {
-  process.stderr.write(`${summarizeError(error)}\n`)
+/**
+ * Whether only what Node prints says where the error is: for a syntax error, and for a thrown value
+ * without a stack.
+ */
+function isPlacedByNode(error: unknown): boolean {
+  const { name, stack } = Object(error) as Record<string, unknown>
+  return name === 'SyntaxError' || typeof stack !== 'string'
+}
+
+/** Ends the process as Node does at an uncaught error, without a message. */
+function dieSilently(): void {
   process.exit(Number(process.exitCode ?? 0) || 1)
 }
 
@@ -45,7 +56,7 @@ function callerOfExit(): string | undefined {
   const exit = frames.findIndex((frame) => /\bprocess\.(reallyExit|exit) /.test(frame))
   if (exit < 0) return undefined
   const own = frames.slice(exit + 1).filter((frame) => !/\(?node:/.test(frame))
-  return own.length === 0 ? undefined : own.join('\n')
+  return own.length === 0 ? undefined : hideLibraryFrames(own.join('\n')).text
 }
 
 function send(controlFd: number, message: ControlMessage): void {
@@ -61,22 +72,29 @@ function send(controlFd: number, message: ControlMessage): void {
   }
 }
 
+/** The frames of a stack. V8 has 10 where nobody says more. */
+const FRAMES = 50
 const LONGEST_TEXT = 32 * 1024
 
-type Description = Omit<ErrorReport, 'kind' | 'at' | 'brief'>
+type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
 /** The facts of a thrown value. This function itself never throws. */
 export function describeError(thrown: unknown): Description {
   try {
     const own = causes(thrown).find(isTsrError)
     const { name, message, code } = Object(thrown) as Record<string, unknown>
+    const text = print(thrown).slice(0, LONGEST_TEXT)
+    const short = hideLibraryFrames(text)
+    const wait = own === undefined ? undefined : waitOf(own)
     const known = own?.code ?? (typeof code === 'string' ? code : undefined)
     return {
       name: typeof name === 'string' ? name : typeof thrown,
       message: typeof message === 'string' ? message : String(thrown),
-      text: print(thrown).slice(0, LONGEST_TEXT),
+      text,
+      ...(short.hidden === 0 ? {} : { short }),
       peers: own === undefined ? [] : peersOf(own),
       consequence: own !== undefined && isConsequence(own),
+      ...(wait === undefined ? {} : { wait }),
       ...(known === undefined ? {} : { code: known }),
     }
   } catch {
@@ -85,21 +103,15 @@ export function describeError(thrown: unknown): Description {
   }
 }
 
-/** The error and its causes in one line. */
-function summarizeError(thrown: unknown): string {
-  const chain = causes(thrown).map((error) => {
-    const { name, message } = Object(error) as Record<string, unknown>
-    return [name, message].filter((text) => typeof text === 'string').join(': ')
-  })
-  return chain.join(' [cause] ').replaceAll(/\s*\n\s*/g, ' ')
-}
-
 /** Prints as Node does, but an error of this library without its facts, which are in the message. */
 function print(thrown: unknown): string {
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
-  return thrown.cause === undefined
-    ? thrown.stack
-    : `${thrown.stack}\n[cause]: ${inspect(thrown.cause)}`
+  const { stack, message, cause } = thrown
+  if (cause === undefined) return stack
+  // Its message often contains that of its cause.
+  const root = (cause as { message?: unknown } | null)?.message
+  const isRepeated = typeof root === 'string' && root !== '' && message.includes(root)
+  return isRepeated ? stack : `${stack}\n[cause]: ${print(cause)}`
 }
 
 /** The error, its cause, the cause of that, … */
@@ -118,6 +130,25 @@ function isConsequence({ code }: TsrError): boolean {
 }
 
 function peersOf({ facts }: TsrError): number[] {
-  const text = String((facts as TsrError['facts'] | undefined)?.['peer'] ?? '')
-  return [...text.matchAll(/\d+/g)].map(([digits]) => Number(digits))
+  return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
+}
+
+/** A time-out says in its facts for which ranks it waited. */
+function waitOf({ code, facts }: TsrError): TimedOutWait | undefined {
+  const isWait = ['ERR_TSR_OPERATION_TIMEOUT', 'ERR_TSR_BARRIER_MISSING', 'ERR_TSR_TIMEOUT']
+  const { peers, missing, label, group } = facts
+  const waited = ranksIn(peers ?? missing)
+  if (!isWait.includes(code) || waited.length === 0) return undefined
+  const first = code === 'ERR_TSR_TIMEOUT' ? 'initProcessGroup' : 'monitoredBarrier'
+  return {
+    operation: String(facts['operation'] ?? first),
+    ...(label === undefined ? {} : { label: String(label) }),
+    ...(group === undefined ? {} : { group: String(group) }),
+    milliseconds: Number(facts['milliseconds']),
+    peers: waited,
+  }
+}
+
+function ranksIn(text: unknown): number[] {
+  return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
 }

@@ -21,21 +21,26 @@ export function failureText(failure: Failure, colour: boolean): string {
     others,
     findings,
     logs,
+    records,
+    last,
   } = failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
+  const when = `, ${formatSeconds(seconds)} after its start`
   return reportText(
     [
       {
         title: 'first cause',
-        lines: [`${ranks} ${ended}, ${formatSeconds(seconds)} after its start`],
+        lines: last === undefined ? [`${ranks} ${ended}${when}`] : wrap(`${ranks} ${ended}`),
       },
       { title: 'process', lines: [`${pid} on ${host}`] },
+      { title: 'last', lines: last === undefined ? [] : wrap(last) },
       { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
       { title: 'error', lines: error?.split('\n') ?? [] },
       { title: 'stderr', lines: stderr },
       { title: 'others', lines: others },
       { title: 'operations', lines: findings.flatMap(wrap) },
       { title: 'logs', lines: logs === undefined ? [] : [logs] },
+      { title: 'records', lines: records === undefined ? [] : [`tsrun flight ${records}`] },
     ],
     failure.jobExitCode,
     colour,

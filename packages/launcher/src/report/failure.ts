@@ -1,4 +1,7 @@
+import { describeFinding, type FlightFinding } from '@tsrun/telemetry'
 import { formatRanks, formatSeconds } from '@tsrun/core'
+import type { ErrorReport } from '../rank/control-message.ts'
+import { prettyLine } from '../logs/presenter.ts'
 import { explainEnd, type MemoryEvents } from './explanation.ts'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
@@ -16,6 +19,8 @@ export interface Failure {
   /** Seconds from its start until it failed. */
   readonly seconds: number
   readonly explanation: string | undefined
+  /** What the rank did last, where others waited for it in vain. */
+  readonly last: string | undefined
   /** The error as Node prints it, with its stack. */
   readonly error: string | undefined
   /** The error in one line: `TypeError: x is not a function`. */
@@ -28,6 +33,8 @@ export interface Failure {
   /** What the flight recorders of the ranks show together, a sentence for each finding. */
   readonly findings: readonly string[]
   readonly logs: string | undefined
+  /** The temporary folder of the flight records, if they are in one. */
+  readonly records: string | undefined
   /** The exit code of the launcher. */
   readonly jobExitCode: number
 }
@@ -38,8 +45,12 @@ export interface HostFacts {
   readonly memory: MemoryEvents
   /** The folder of the log files, if there are any. */
   readonly logs: string | undefined
+  /** Shows the frames of libraries in stacks, too. */
+  readonly isDetailed?: boolean
+  /** The temporary folder of the flight records, if there are any in one. */
+  readonly records?: string | undefined
   /** What the flight recorders of the host's ranks show together. */
-  readonly findings?: readonly string[]
+  readonly findings?: readonly FlightFinding[]
 }
 
 /** A host that vanished from a running job. */
@@ -75,34 +86,42 @@ export function describeLostNode(
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
-  { host, memory, logs, findings = [] }: HostFacts,
+  { host, memory, logs, records, findings = [], isDetailed = false }: HostFacts,
   worldSize = outcomes.length,
   missing: readonly number[] = [],
 ): Failure {
-  const { culprit, witness } = cause
+  const { culprit, witness, absence } = cause
   // The rank whose error is shown.
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
-  const error = shown.error?.text ?? describeExit(shown)
+  const error = textOf(shown, isDetailed) ?? describeExit(shown)
   return {
     rank: culprit.rank,
     worldSize,
     pid: culprit.pid,
     host,
-    ended: witness === undefined ? describeEnd(culprit) : describeLeave(culprit),
+    ended: absence?.what ?? (witness === undefined ? describeEnd(culprit) : describeLeave(culprit)),
     exitCode: culprit.exitCode,
     signal: culprit.signal,
     seconds: secondsUntilFailure(culprit),
     explanation: explainCause(cause, memory),
+    last: absence?.last,
     error: error === undefined ? undefined : [...frame, error].join('\n'),
     what: shown.error && `${shown.error.name}: ${shown.error.message}`,
     code: shown.error?.code,
     stderr: rest,
-    others: [...describeOthers(outcomes, culprit), ...describeMissing(missing)],
-    findings,
+    others: [...describeOthers(outcomes, culprit, shown), ...describeMissing(missing)],
+    findings: findings.filter((finding) => !isTold(finding, cause)).map(describeFinding),
     logs,
+    records,
     jobExitCode: exitCodeOf(cause),
   }
+}
+
+/** Whether the first line of the report says the same. */
+function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
+  if (absence === undefined || finding.kind !== 'missing') return false
+  return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
 }
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
@@ -121,9 +140,12 @@ function describeLeave({ exitCode }: RankOutcome): string {
 }
 
 function explainCause(
-  { culprit, witness, presumed }: RootCause,
+  { culprit, witness, absence, presumed }: RootCause,
   memory: MemoryEvents,
 ): string | undefined {
+  if (absence !== undefined) {
+    return `The error below is that of rank ${witness!.rank}, which waited.`
+  }
   if (witness !== undefined) {
     return (
       `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: ` +
@@ -141,11 +163,12 @@ function explainCause(
 function describeOthers(
   outcomes: readonly RankOutcome[],
   culprit: RankOutcome | undefined,
+  shown = culprit,
 ): string[] {
   const alike = new Map<string, RankOutcome[]>()
   for (const outcome of [...outcomes].sort((a, b) => failedAt(a) - failedAt(b))) {
     if (outcome === culprit) continue
-    const what = describeOther(outcome, culprit)
+    const what = describeOther(outcome, shown)
     alike.set(what, [...(alike.get(what) ?? []), outcome])
   }
   return [...alike].map(([what, ranks]) => {
@@ -155,14 +178,20 @@ function describeOthers(
   })
 }
 
-function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): string {
+function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): string {
   const { error } = outcome
   if (succeeded(outcome)) return 'had finished'
   if (wasStopped(outcome)) {
     return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
   }
   if (error === undefined) return describeEnd(outcome)
-  if (error.text === culprit?.error?.text) return 'the same error'
+  if (outcome === shown) return 'the error above'
+  if (isSameError(error, shown?.error)) return 'the same error'
+  if (error.wait !== undefined) {
+    const { operation, label, peers } = error.wait
+    const name = label === undefined ? operation : `${operation} (${label})`
+    return `timed out in ${name}, waiting for ${formatRanks(peers)}`
+  }
   if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
     const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
     return `failed because of ${whose} (${error.code})`
@@ -170,9 +199,22 @@ function describeOther(outcome: RankOutcome, culprit: RankOutcome | undefined): 
   return firstLine(`${error.name}: ${error.message}`)
 }
 
+/** The frames of libraries may differ. */
+function isSameError(one: ErrorReport, other: ErrorReport | undefined): boolean {
+  return (one.short ?? one).text === (other?.short ?? other)?.text
+}
+
 function describeMissing(ranks: readonly number[]): string[] {
   if (ranks.length === 0) return []
   return [`${formatRanks(ranks)}: unknown, because the host is gone`]
+}
+
+/** The error with its stack, as far as the user's own code is in it. */
+function textOf({ error, rank }: RankOutcome, isDetailed: boolean): string | undefined {
+  if (error?.short === undefined || isDetailed) return error?.text
+  const { text, hidden } = error.short
+  const frames = hidden === 1 ? '1 frame' : `${hidden} frames`
+  return `${text}\n    (${frames} of libraries hidden; TSRUN_DEBUG=detail shows all, and so does ${rank}/stderr.log with --log-dir)`
 }
 
 /** The call of process.exit() in the form of an error with its stack. */
@@ -232,5 +274,5 @@ function beforeHeapDump(lines: readonly string[]): readonly string[] {
 function last(lines: readonly string[]): string[] {
   const kept = [...lines]
   while (kept.at(-1) === '') kept.pop()
-  return kept.slice(-SHOWN_LINES)
+  return kept.slice(-SHOWN_LINES).flatMap((line) => (prettyLine(line) ?? line).split('\n'))
 }

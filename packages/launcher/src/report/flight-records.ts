@@ -1,10 +1,11 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import {
-  describeFinding,
   mergeFlight,
   readFlightFolder,
   type FlightDump,
+  type FlightFinding,
   type FlightFolder,
 } from '@tsrun/telemetry'
 
@@ -88,11 +89,11 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
 const kinds = ['mismatch', 'missing', 'message']
 const SHOWN = 5
 
-/** What the records of a failed attempt say about its cause, a sentence for each finding. */
+/** What the records of a failed attempt say about its cause. */
 export function readFindings(
   directory: string | undefined,
   attempt: { readonly runId: string; readonly restartCount: number; readonly nodes: number },
-): string[] {
+): FlightFinding[] {
   if (directory === undefined || !existsSync(directory)) return []
   // A folder that the user has named may hold records of other runs.
   const own = readFlightFolder(directory).dumps.filter(
@@ -106,20 +107,51 @@ export function readFindings(
       return finding.missing.length === 0 ? [] : [{ ...finding, unknown: [] }]
     })
     .slice(0, SHOWN)
-    .map(describeFinding)
 }
 
-/** The folder in which the ranks of one attempt write their flight records; undefined: they write none. */
-export function flightDirectory(
-  logs: string | undefined,
-  env: NodeJS.ProcessEnv,
-): string | undefined {
+/** Where the ranks of one attempt write their flight records. */
+export interface FlightPlace {
+  /** Undefined where no folder can be made. */
+  readonly folder: string | undefined
+  /** The variable that tells the ranks. */
+  readonly environment: Readonly<Record<string, string>>
+  /** The folder, if it is a temporary one and holds records: the report has to name it. */
+  kept(): string | undefined
+  /** Removes a temporary folder, unless the job has failed and there are records in it. */
+  close(hasFailed: boolean): void
+}
+
+/**
+ * The folder that TSRUN_FLIGHT_DIR names, else `flight` beside the logs, else a new temporary folder that
+ * only this user can read.
+ */
+export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv): FlightPlace {
   const given = env['TSRUN_FLIGHT_DIR']
-  if (given !== undefined && given !== '') return resolve(given)
-  return logs === undefined ? undefined : resolve(join(logs, 'flight'))
+  if (given !== undefined && given !== '') return lasting(resolve(given))
+  if (logs !== undefined) return lasting(resolve(logs, 'flight'))
+  let folder: string
+  try {
+    folder = mkdtempSync(join(tmpdir(), 'tsrun-flight-'))
+  } catch {
+    // The job can do without records.
+    return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
+  }
+  const kept = (): string | undefined =>
+    existsSync(folder) && readFlightFolder(folder).dumps.some(({ entries }) => entries.length > 0)
+      ? folder
+      : undefined
+  return {
+    folder,
+    environment: { TSRUN_FLIGHT_DIR: folder },
+    kept,
+    close: (hasFailed) => {
+      if (hasFailed && kept() !== undefined) return
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
 }
 
-/** The variables that tell the ranks where that is. */
-export function flightEnvironment(records: string | undefined): Record<string, string> {
-  return records === undefined ? {} : { TSRUN_FLIGHT_DIR: records }
+function lasting(folder: string): FlightPlace {
+  const environment = { TSRUN_FLIGHT_DIR: folder }
+  return { folder, environment, kept: () => undefined, close: () => undefined }
 }

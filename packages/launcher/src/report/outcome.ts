@@ -1,10 +1,24 @@
 import { monotonicNow } from '@tsrun/core'
+import type { RankState } from '@tsrun/telemetry'
 import type { StderrTail } from '../logs/lines.ts'
 import type { ErrorReport, ResourceUsage } from '../rank/control-message.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
 /** Milliseconds. A script that is still running this long after an uncaught error has handled it. */
 const SURVIVED = 10_000
+
+/** What a rank was doing, as the status page told when the launcher began to stop the job. */
+export interface RankPlace {
+  readonly state: RankState
+  /** The current operation, or the last one; undefined: none so far. */
+  readonly operation: string | undefined
+  readonly group: string | undefined
+  readonly sequence: number
+  /** Milliseconds that it had been in this state. */
+  readonly milliseconds: number
+  /** By SIGSTOP, or by a debugger. */
+  readonly isStopped: boolean
+}
 
 /** How one rank ended, and all that is known about why. */
 export interface RankOutcome {
@@ -26,10 +40,12 @@ export interface RankOutcome {
   /** V8 said that the JavaScript heap is exhausted. */
   readonly heapExhausted: boolean
   readonly usage: ResourceUsage | undefined
+  /** Undefined for a rank that had not joined the job, and without a status page. */
+  readonly place: RankPlace | undefined
 }
 
 /** The outcome of a rank that has ended. */
-export function toOutcome(rank: RankProcess, tail: StderrTail): RankOutcome {
+export function toOutcome(rank: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
   const endedAt = rank.end?.at ?? monotonicNow()
   const fatal = rank.error !== undefined && endedAt - rank.error.at < SURVIVED
   return {
@@ -46,6 +62,7 @@ export function toOutcome(rank: RankProcess, tail: StderrTail): RankOutcome {
     stderrTail: tail.lines,
     heapExhausted: tail.heapExhausted,
     usage: rank.usage,
+    place,
   }
 }
 

@@ -1,4 +1,6 @@
 import { constants } from 'node:os'
+import type { FlightFinding, MismatchFinding } from '@tsrun/telemetry'
+import { findAbsent, type Absence } from './absence.ts'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 
 /** The rank that brought the job down. */
@@ -6,6 +8,8 @@ export interface RootCause {
   readonly culprit: RankOutcome
   /** The rank that still needed the culprit, if that left early (with exit code 0, or stopped on its way). */
   readonly witness?: RankOutcome
+  /** How the culprit kept others waiting, if that is what it did. */
+  readonly absence?: Absence
   /** True when only consequences are known, and the cause was not seen on this host. */
   readonly presumed: boolean
 }
@@ -14,10 +18,16 @@ export interface RootCause {
  * Finds the first cause of a failed job; undefined if no rank failed.
  *
  * Evidence takes precedence over time. In this order: a crash, or an error of the rank's own; an error of
- * its own in a rank that was stopped before it could die of it; an early exit that other ranks report;
- * the earliest of the errors that only follow from another rank's failure.
+ * its own in a rank that was stopped before it could die of it; an early exit that other ranks report; a
+ * rank for which others waited until they timed out; the earliest of the errors that only follow from
+ * another rank's failure. Where operations differ, it is the rank that differs from most others.
+ *
+ * @param findings - what the flight records of the ranks show together
  */
-export function findRootCause(outcomes: readonly RankOutcome[]): RootCause | undefined {
+export function findRootCause(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[] = [],
+): RootCause | undefined {
   const inOrder = outcomes
     .filter((outcome) => !succeeded(outcome))
     .sort((a, b) => failedAt(a) - failedAt(b))
@@ -25,8 +35,13 @@ export function findRootCause(outcomes: readonly RankOutcome[]): RootCause | und
   const own =
     failures.find((outcome) => !isVictim(outcome)) ??
     inOrder.find((outcome) => failedBeforeStop(outcome) && !isVictim(outcome))
+  if (own?.error?.code === 'ERR_TSR_MISMATCH') {
+    return { culprit: findOdd(outcomes, findings) ?? own, presumed: false }
+  }
   if (own !== undefined) return { culprit: own, presumed: false }
-  return findEarlyLeave(outcomes, failures) ?? presume(failures[0])
+  return (
+    findEarlyLeave(outcomes, failures) ?? blameAbsent(outcomes, findings) ?? presume(failures[0])
+  )
 }
 
 function findEarlyLeave(
@@ -39,11 +54,36 @@ function findEarlyLeave(
     const culprit = outcomes.find(
       (outcome) =>
         peers.includes(outcome.rank) &&
-        (succeeded(outcome) || (code === 'ERR_TSR_PEER_LEFT' && wasStopped(outcome))),
+        (succeeded(outcome) ||
+          (code === 'ERR_TSR_PEER_LEFT' && wasStopped(outcome)) ||
+          (code === 'ERR_TSR_GROUP_LEFT' && outcome.error === undefined)),
     )
     if (culprit !== undefined) return { culprit, witness, presumed: false }
   }
   return undefined
+}
+
+function blameAbsent(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[],
+): RootCause | undefined {
+  const absent = findAbsent(outcomes, findings)
+  return absent && { ...absent, presumed: false }
+}
+
+/** The rank that ran another operation than most. */
+function findOdd(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[],
+): RankOutcome | undefined {
+  const mismatch = findings.find((finding) => finding.kind === 'mismatch')
+  const odd = mismatch === undefined ? undefined : minorityOf(mismatch)
+  return outcomes.find(({ rank }) => rank === odd)
+}
+
+function minorityOf({ calls }: MismatchFinding): number | undefined {
+  const [fewest, next] = calls.map(({ ranks }) => ranks).sort((a, b) => a.length - b.length)
+  return fewest!.length < (next?.length ?? 0) ? fewest![0] : undefined
 }
 
 function presume(culprit: RankOutcome | undefined): RootCause | undefined {
@@ -54,10 +94,13 @@ function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
   return error !== undefined && error.at < stoppedAt
 }
 
-/** Whether the rank failed because of another one: it lost a peer, or a peer left. */
+/** The codes of errors about a rank that left too early. */
+const leaves = ['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT']
+
+/** Whether the rank failed because of another one: it lost a peer, a peer left, or it waited in vain. */
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   if (heapExhausted || error === undefined) return false
-  return error.consequence || error.code === 'ERR_TSR_PEER_LEFT'
+  return error.consequence || error.wait !== undefined || leaves.includes(error.code ?? '')
 }
 
 /**

@@ -1,7 +1,7 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './operations.ts'
-import type { FollowedWork } from './work.ts'
+import { addLabel, type FollowedWork } from './work.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -175,8 +175,7 @@ class SelfWork<T> implements FollowedWork<T> {
     if (this.isCompleted()) return
     clearTimeout(this.#timer)
     this.call.options?.signal?.removeEventListener('abort', this.#abort)
-    const label = this.call.options?.label
-    if (error !== undefined && label !== undefined) error.message = `${label}: ${error.message}`
+    addLabel(error, this.call.options)
     this.#error = error
     this.#completed = monotonicNow()
     for (const callback of this.#followers.splice(0)) queueMicrotask(callback)

@@ -149,10 +149,14 @@ export class OperationWork<T> implements FollowedWork<T> {
   }
 }
 
-/** An error of an operation begins with the label of the call. */
+/** An error of an operation, and its stack, begin with the label of the call; its facts have it, too. */
 export function addLabel(error: TsrError | undefined, options: CallOptions | undefined): void {
   if (error === undefined || options?.label === undefined) return
-  error.message = `${options.label}: ${error.message}`
+  const { message, facts, stack } = error
+  const { label } = options
+  error.message = `${label}: ${message}`
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message)
+  Object.assign(error, { facts: { ...facts, label } })
 }
 
 /** Whether the operation has failed, and libmpi may still read and write its buffers. */

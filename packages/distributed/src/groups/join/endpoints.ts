@@ -56,7 +56,11 @@ export async function exchangeEndpoints(
     const absent = await missingRanks(store, peers, endpointKey)
     const missing = absent.length > 0 ? absent : await missingRanks(store, peers, presenceKey)
     const what = `rank ${rank}: waiting for ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} to join the job`
-    throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout }, { cause: error })
+    throw tsrError(
+      'ERR_TSR_TIMEOUT',
+      { what, milliseconds: timeout, missing: missing.join(', ') },
+      { cause: error },
+    )
   }
   const endpoints = await Promise.all(
     peers.map(async (peer) => {
