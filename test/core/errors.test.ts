@@ -1,5 +1,5 @@
 import { createContext, runInContext } from 'node:vm'
-import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import { isTsrError, reviveTsrError, shown, tsrError, type SerializedTsrError } from '@tsrun/core'
 
 const make = (): ReturnType<typeof tsrError> =>
   tsrError(
@@ -15,8 +15,9 @@ describe('an error of tsrun', () => {
       code: 'ERR_TSR_ARGUMENT',
       category: 'user',
       isConsequence: false,
-      message: 'rank is -1; expected at least 0. Correct the argument. (ERR_TSR_ARGUMENT)',
-      advice: 'Correct the argument.',
+      message:
+        'rank is -1; expected at least 0. Pass that instead, at the line of your script that the stack shows first. (ERR_TSR_ARGUMENT)',
+      advice: 'Pass that instead, at the line of your script that the stack shows first.',
       facts: { name: 'rank', value: -1, expected: 'at least 0' },
       cause: { message: 'why' },
     })
@@ -81,5 +82,35 @@ describe('isTsrError', () => {
     { code: 5 },
   ])('rejects %p', (value) => {
     expect(isTsrError(value)).toBe(false)
+  })
+})
+
+describe('the advice about a wrong argument', () => {
+  const advise = (value: unknown, expected: string): string =>
+    tsrError('ERR_TSR_ARGUMENT', { name: 'x', value: shown(value), expected }).advice
+  class Tensor {}
+  class OperationWork {}
+
+  it.each([
+    ['a promise', Promise.resolve(1), 'a number', '`await` it: the call needs the value'],
+    ['an operation', new OperationWork(), 'a typed array', '`await` it: this is an operation'],
+    ['a plain array', [1, 2], 'a typed array', '`Float32Array.from(values)`'],
+    ['a tensor', new Tensor(), 'an array of numbers', '`await tensor.data()`'],
+    ['a string for a number', '4', 'a number from 1', '`Number()`'],
+    ['a function', () => 1, 'a number', 'Call the function'],
+    ['nothing', undefined, 'a number', 'the variable or the property that is passed has none'],
+    ['NaN', NaN, 'a number from 1', 'of a variable that is not set is NaN'],
+  ])('fits %s', (_, value, expected, words) => {
+    expect(advise(value, expected)).toContain(words)
+  })
+
+  it('does not speak of types where the type is right', () => {
+    expect(advise([1, 2], 'an array of 3')).toMatch(/^Pass that instead/)
+    expect(advise('4', 'one of sgd, adam')).toMatch(/^Pass that instead/)
+  })
+
+  it('is the same on the other side of a thread', () => {
+    const error = tsrError('ERR_TSR_ARGUMENT', { name: 'x', value: 'a promise', expected: 'a 1' })
+    expect(reviveTsrError(error.toJSON()).advice).toBe(error.advice)
   })
 })

@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -37,10 +37,40 @@ describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (
     const { code, stderr } = await fail({ ELSEWHERE })
     expect(code).toBe(1)
     const inReport = stderr.replaceAll(/\s+/g, ' ')
-    expect(inReport).toMatch(new RegExp(`operations ${complete.source}`))
+    expect(inReport).toContain(
+      'first cause rank 2 of 4 never entered allReduce #5 (ddp bucket 3: layer4.weight) of group ' +
+        'world, in which ranks 0-1, 3 waited 1.50 s',
+    )
+    expect(inReport).toMatch(
+      /last Its last operation was allReduce\(sum\) float32\[1024\] by [\w-]+ #4/,
+    )
+    // The stack of the error above the line of the script begins with the label, too.
+    expect(inReport).toMatch(/error TsrError: ddp bucket 3: layer4\.weight: Rank \d: allReduce/)
     const text = await compare()
     expect(text).toContain('records of 4 of 4 ranks')
     expect(text).toMatch(new RegExp(`${complete.source}\n`))
+  })
+})
+
+describe('without a folder for records', () => {
+  const run = async (program: string): Promise<Finished> => {
+    const env = { TIMEOUT: '500', TMPDIR: logs }
+    return await tsrun(['--nproc', '4', '--grace', '0.3', program], { cwd, env })
+  }
+  const folders = (): string[] =>
+    readdirSync(logs).filter((name) => name.startsWith('tsrun-flight-'))
+
+  it('they are kept in a private one when the job fails, and the report names it', async () => {
+    const { stderr } = await run('never-enters.mjs')
+    const [name] = folders()
+    expect(stderr).toContain(`records      tsrun flight ${join(logs, name!)}`)
+    expect(statSync(join(logs, name!)).mode & 0o777).toBe(0o700)
+    expect((await tsrun(['flight', join(logs, name!)])).stdout).toMatch(sentence)
+  })
+
+  it('nothing is left of a job that succeeds', async () => {
+    expect(await run('all-reduces.mjs')).toMatchObject({ code: 0 })
+    expect(folders()).toEqual([])
   })
 })
 

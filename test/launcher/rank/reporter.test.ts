@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { hideLibraryFrames } from '../../../packages/launcher/src/rank/stack-frames.ts'
 import { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
 
 const lost = tsrError('ERR_TSR_PEER_LOST', {
@@ -6,10 +7,51 @@ const lost = tsrError('ERR_TSR_PEER_LOST', {
 })
 
 it('has the error as Node prints it', () => {
-  const { text, ...facts } = describeError(new TypeError('boom', { cause: new Error('root') }))
+  const { text, short, ...facts } = describeError(
+    new TypeError('boom', { cause: new Error('root') }),
+  )
   expect(facts).toEqual({ name: 'TypeError', message: 'boom', peers: [], consequence: false })
   expect(text).toMatch(/^TypeError: boom\n +at /)
   expect(text).toContain('[cause]: Error: root')
+  expect(short?.text).toContain('reporter.test.ts')
+})
+
+it('leaves out a cause whose message is part of the message above it', () => {
+  const cause = new Error('it is not set up')
+  const facts = { backend: 'tensorflow', reason: 'it is not set up' }
+  expect(describeError(tsrError('ERR_TSR_BACKEND', facts, { cause })).text).not.toContain('[cause]')
+})
+
+it('says for whom an operation that timed out has waited', () => {
+  const facts = {
+    rank: 1,
+    operation: 'barrier #4',
+    group: 'world',
+    milliseconds: 30,
+    peers: '0, 3',
+  }
+  const error = tsrError('ERR_TSR_OPERATION_TIMEOUT', { ...facts, label: 'end of step' })
+  expect(describeError(error).wait).toEqual({
+    ...{ operation: 'barrier #4', group: 'world', milliseconds: 30, peers: [0, 3] },
+    label: 'end of step',
+  })
+})
+
+it('hides the frames of libraries, so that the first frame is the line of the user', () => {
+  const own = '    at train (/home/me/train.mjs:3:9)'
+  const frames = [
+    `    at load (${new URL('../../../packages/training/src/load.ts', import.meta.url).pathname}:60:5)`,
+    '    at matMul (/home/me/node_modules/@tensorflow/tfjs-core/dist/tf.js:1:2)',
+    '    at x (/home/me/node_modules/@tsrun/training/dist/index.js:1:2)',
+    own,
+    '    at Array.map (<anonymous>)',
+    '    at node:internal/main:1:2',
+  ]
+  const text = ['Error: boom', ...frames].join('\n')
+  expect(hideLibraryFrames(text)).toEqual({ text: `Error: boom\n${own}`, hidden: 5 })
+  // Without a frame of the user, all of them say more than none.
+  const foreign = `Error: boom\n${frames[1]!}`
+  expect(hideLibraryFrames(foreign)).toEqual({ text: foreign, hidden: 0 })
 })
 
 it('has an error of ours without its facts, which the message holds already', () => {

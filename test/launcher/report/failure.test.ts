@@ -90,3 +90,40 @@ it('blames the out-of-memory killer only on evidence', () => {
     'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.',
   )
 })
+
+it('shows lines that loggers wrote as JSON as text', () => {
+  const ours = { level: 40, name: 'distributed', runId: 'r', msg: 'barrier #4 has waited 30 s' }
+  const theirs = { level: 'error', time: 1, message: 'the disk is full' }
+  const stderrTail = [JSON.stringify(ours), JSON.stringify(theirs), '{"loss":3}']
+  const failure = describeJob([killed(0, 'SIGSEGV', 10, { stderrTail })])
+  expect(failure.stderr).toEqual([
+    'WARN distributed: barrier #4 has waited 30 s',
+    'ERROR the disk is full',
+    '{"loss":3}',
+  ])
+})
+
+it('hides the frames of libraries, and says how many, and where they are', () => {
+  const short = { text: 'Error: boom\n    at train (/train.mjs:3:9)', hidden: 4 }
+  const outcomes = [died(0, errorReport({ short, text: 'all of it' }))]
+  expect(describeJob(outcomes).error).toBe(
+    `${short.text}\n    (4 frames of libraries hidden; TSRUN_DEBUG=detail shows them)`,
+  )
+  expect(describeJob(outcomes, quiet, 'logs').error).toContain('is in logs/0/stderr.log)')
+  const facts = { host: 'node0', memory: quiet, logs: undefined, isDetailed: true }
+  expect(describeFailure(findRootCause(outcomes)!, outcomes, facts).error).toBe('all of it')
+})
+
+it('lists ranks that timed out alike together', () => {
+  const wait = { operation: 'barrier #4', group: 'world', milliseconds: 30, peers: [3] }
+  const timedOut = [0, 1, 2].map((rank) =>
+    died(rank, errorReport({ wait, text: `Rank ${rank}`, code: 'ERR_TSR_OPERATION_TIMEOUT' })),
+  )
+  expect(describeJob([...timedOut, stopped(3)])).toMatchObject({
+    rank: 3,
+    others: [
+      'rank 0: the error above, after 0.10 s',
+      'ranks 1-2: timed out in barrier #4, waiting for rank 3, after 0.10 s',
+    ],
+  })
+})

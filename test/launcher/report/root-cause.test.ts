@@ -1,3 +1,5 @@
+import type { FlightFinding } from '@tsrun/telemetry'
+import type { RankPlace } from '../../../packages/launcher/src/report/outcome.ts'
 import { exitCodeOf } from '../../../packages/launcher/src/report/root-cause.ts'
 import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
@@ -82,4 +84,101 @@ it('is presumed where only consequences are known', () => {
 it('is a rank that another process kills just when it is to be stopped', () => {
   const killedMeanwhile = stopped(1, { signal: 'SIGKILL', stopSignal: 'SIGTERM', stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), killedMeanwhile])?.culprit.rank).toBe(1)
+})
+
+describe('of a hang', () => {
+  const waits = (at: number, operation: string, peers: number[]) =>
+    errorReport({
+      at,
+      code: 'ERR_TSR_OPERATION_TIMEOUT',
+      wait: { operation, group: 'world', label: 'head', milliseconds: 30_000, peers },
+    })
+  const place = (sequence: number, facts: Partial<RankPlace> = {}): { place: RankPlace } => ({
+    place: {
+      ...{ state: 'computing', operation: 'allReduce(sum) float32[4] by ring', group: 'world' },
+      ...{ sequence, milliseconds: 31_000, isStopped: false },
+      ...facts,
+    },
+  })
+  const operation = 'allReduce(sum) float32[4] by ring #17'
+  const missing = (ranks: number[], unknown: number[] = []): FlightFinding => ({
+    ...{ kind: 'missing', group: 'world', sequence: 17, name: 'allReduce', operation },
+    ...{ label: 'head', waiting: [0, 2, 3], unknown },
+    missing: ranks.map((rank) => ({ rank, last: 'barrier #16', running: undefined, late: false })),
+  })
+
+  it('is the rank that never came, and not the one that timed out', () => {
+    const outcomes = [
+      died(0, waits(100, operation, [1])),
+      stopped(1, place(16)),
+      ...[2, 3].map((rank) => died(rank, waits(101, operation, [1]))),
+    ]
+    const cause = findRootCause(outcomes, [missing([1])])!
+    expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 0 }, presumed: false })
+    expect(cause.absence).toEqual({
+      what: 'never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s',
+      last: 'Its last operation was barrier #16, and it had been computing or waiting for 31.0 s since.',
+    })
+    expect(exitCodeOf(cause)).toBe(1)
+  })
+
+  it('is found without flight records, through ranks that wait for each other', () => {
+    const outcomes = [
+      died(0, waits(100, operation, [3])),
+      stopped(1, place(16)),
+      died(2, waits(102, operation, [1])),
+      died(3, waits(101, operation, [2])),
+    ]
+    const cause = findRootCause(outcomes)
+    expect(cause?.culprit.rank).toBe(1)
+    expect(cause?.absence?.what).toBe(
+      `never entered ${operation} (head) of group world, in which ranks 0, 2-3 waited 30.0 s`,
+    )
+  })
+
+  it('is the process that is stopped, among ranks that left no record', () => {
+    const outcomes = [
+      died(0, waits(100, operation, [1, 2])),
+      stopped(1, place(17, { state: 'operation' })),
+      stopped(2, place(17, { state: 'operation', isStopped: true })),
+    ]
+    const cause = findRootCause(outcomes, [missing([], [1, 2])])
+    expect(cause?.culprit.rank).toBe(2)
+    expect(cause?.absence).toMatchObject({
+      what: expect.stringMatching(/^did not go on in allReduce #17/),
+      last: expect.stringMatching(/^The process is stopped, by SIGSTOP/),
+    })
+  })
+
+  it('is the rank that never joined the job', () => {
+    const wait = { operation: 'initProcessGroup', milliseconds: 5000, peers: [1] }
+    const outcomes = [died(0, errorReport({ code: 'ERR_TSR_TIMEOUT', wait })), stopped(1)]
+    expect(findRootCause(outcomes)?.absence).toEqual({
+      what: 'never joined the job, for which rank 0 waited 5.00 s',
+      last: 'It had not joined the job.',
+    })
+  })
+
+  it('is presumed where all ranks wait for each other', () => {
+    const outcomes = [
+      died(0, waits(100, 'recv float32[4] from rank 1', [1])),
+      died(1, waits(101, 'recv float32[4] from rank 0', [0])),
+    ]
+    expect(findRootCause(outcomes)).toMatchObject({ culprit: { rank: 0 }, presumed: true })
+  })
+
+  it('is no rank that waited before another crashed', () => {
+    const outcomes = [died(0, waits(100, operation, [1])), killed(1, 'SIGSEGV', 150)]
+    expect(findRootCause(outcomes)).toMatchObject({ culprit: { rank: 1, signal: 'SIGSEGV' } })
+  })
+})
+
+it('is the rank whose operation differs from those of most', () => {
+  const differs = (at: number) => errorReport({ at, code: 'ERR_TSR_MISMATCH', peers: [0] })
+  const outcomes = [died(0, differs(100)), died(1, differs(101)), died(2, differs(102))]
+  const call = (operation: string, ranks: number[]) => ({ operation, ranks, sites: [] })
+  const calls = [call('barrier', [0, 1]), call('allReduce', [2])]
+  const finding = { kind: 'mismatch', group: 'world', sequence: 3, calls } as const
+  expect(findRootCause(outcomes, [finding])?.culprit.rank).toBe(2)
+  expect(findRootCause(outcomes)?.culprit.rank).toBe(0)
 })

@@ -1,3 +1,4 @@
+import { adviseOnArgument, generalAdvice } from './argument-advice.ts'
 import type { ErrorSection } from './definition.ts'
 
 export const coreErrors = {
@@ -10,7 +11,8 @@ export const coreErrors = {
   ERR_TSR_ARGUMENT: {
     category: 'user',
     message: '{name} is {value}; expected {expected}',
-    advice: 'Correct the argument.',
+    advice: generalAdvice,
+    adviseOn: adviseOnArgument,
   },
   ERR_TSR_TIMEOUT: {
     category: 'infrastructure',

@@ -47,7 +47,7 @@ export class TsrError extends Error {
     super(message, options)
     this.code = code
     this.facts = facts
-    this.advice = definitionOf(code).advice
+    this.advice = adviceOf(code, facts)
   }
 
   get category(): ErrorCategory {
@@ -90,7 +90,8 @@ export function tsrError<Code extends TsrErrorCode>(
   facts: ErrorFacts<Code> & TsrError['facts'],
   options?: ErrorOptions,
 ): TsrError {
-  const { message, advice } = definitionOf(code)
+  const { message } = definitionOf(code)
+  const advice = adviceOf(code, facts)
   const filled = message.replace(/\{(\w+)\}/g, (_, name: string) =>
     String((facts as TsrError['facts'])[name]),
   )
@@ -116,6 +117,12 @@ export function isTsrError(value: unknown): value is TsrError {
     typeof value.code === 'string' &&
     Object.hasOwn(errorTable, value.code)
   )
+}
+
+/** What to do about this error. */
+function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
+  const { advice, adviseOn } = definitionOf(code)
+  return adviseOn?.(facts) ?? advice
 }
 
 /** A code that a process of another version sent may be missing from this table. */

@@ -39,7 +39,10 @@ function isFrame(line: string): boolean {
 }
 
 function isOfLibrary(frame: string): boolean {
-  return libraryPlaces.some((place) => frame.includes(place)) || frame.includes('(<anonymous>)')
+  return (
+    libraryPlaces.some((place) => frame.includes(place)) ||
+    /\((?:<anonymous>|index \d+)\)$/.test(frame)
+  )
 }
 
 /** Undefined where this file is not where the package has it, as in a bundle of the user's. */

@@ -1,4 +1,5 @@
 import { describeFinding, type FlightFinding } from '@tsrun/telemetry'
+import { join } from 'node:path'
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import type { ErrorReport } from '../rank/control-message.ts'
 import { prettyLine } from '../logs/presenter.ts'
@@ -94,7 +95,7 @@ export function describeFailure(
   // The rank whose error is shown.
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
-  const error = textOf(shown, isDetailed) ?? describeExit(shown)
+  const error = textOf(shown, isDetailed, logs) ?? describeExit(shown)
   return {
     rank: culprit.rank,
     worldSize,
@@ -210,11 +211,19 @@ function describeMissing(ranks: readonly number[]): string[] {
 }
 
 /** The error with its stack, as far as the user's own code is in it. */
-function textOf({ error, rank }: RankOutcome, isDetailed: boolean): string | undefined {
+function textOf(
+  { error, rank }: RankOutcome,
+  isDetailed: boolean,
+  logs: string | undefined,
+): string | undefined {
   if (error?.short === undefined || isDetailed) return error?.text
   const { text, hidden } = error.short
   const frames = hidden === 1 ? '1 frame' : `${hidden} frames`
-  return `${text}\n    (${frames} of libraries hidden; TSRUN_DEBUG=detail shows all, and so does ${rank}/stderr.log with --log-dir)`
+  const where =
+    logs === undefined
+      ? 'TSRUN_DEBUG=detail shows them'
+      : `the whole stack is in ${join(logs, String(rank), 'stderr.log')}`
+  return `${text}\n    (${frames} of libraries hidden; ${where})`
 }
 
 /** The call of process.exit() in the form of an error with its stack. */

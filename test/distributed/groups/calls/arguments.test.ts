@@ -54,6 +54,25 @@ describe('buffers', () => {
     }
   })
 
+  it.each([
+    ['a promise', Promise.resolve(floats(1)), 'buffer is a promise; `await` it'],
+    ['an array', [1, 2], 'make it a typed array, for example with `Float32Array.from(values)`'],
+  ])('of other types are refused with what to do: %s', async (_, buffer, words) => {
+    expect(await amongThree((group) => group.allReduce(untyped(buffer)))).toMatchObject({
+      message: expect.stringContaining(words),
+    })
+  })
+
+  it('that are operations in progress are to be awaited', async () => {
+    const call = (group: ProcessGroup): unknown => {
+      const work = group.allReduce(floats(1))
+      return Promise.all([work, group.allReduce(untyped(work))])
+    }
+    expect(await amongThree(call)).toMatchObject({
+      message: expect.stringContaining('is an operation in progress; `await` it'),
+    })
+  })
+
   it.each<[string, (group: ProcessGroup) => unknown, string]>([
     [
       'too short',

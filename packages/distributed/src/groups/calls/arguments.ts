@@ -1,3 +1,4 @@
+import { isPromise } from 'node:util/types'
 import { choice, count, flag, positive, refuseUnknown, tsrError, where } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import {
@@ -86,6 +87,13 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   const candidates = dtypesOf(buffer)
   if (typeof (buffer as { dataSync?: unknown } | undefined)?.dataSync === 'function') {
     return `${name} is a tensor; pass its values, as \`tensor.dataSync()\` gives them, or use allReduceTensor, sendTensor and recvTensor of @tsrun/training`
+  }
+  if (isPromise(buffer)) return `${name} is a promise; \`await\` it`
+  if (typeof (buffer as { isCompleted?: unknown } | undefined)?.isCompleted === 'function') {
+    return `${name} is an operation in progress; \`await\` it`
+  }
+  if (Array.isArray(buffer)) {
+    return `${name} is a plain array; make it a typed array, for example with \`Float32Array.from(values)\`; supported are ${dtypeNames.join(', ')}`
   }
   if (candidates.length === 0) {
     return `${name} is of the type ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`

@@ -1,0 +1,59 @@
+/** Advice for an argument that is wrong in none of the usual ways. */
+export const generalAdvice =
+  'Pass that instead, at the line of your script that the stack shows first.'
+
+/** How usual wrong arguments are shown in a message, and what to do about each. */
+const mistakes: readonly {
+  readonly value: RegExp
+  /** What the call expects; any, where it is absent. */
+  readonly expected?: RegExp
+  readonly advice: string
+}[] = [
+  {
+    value: /^a promise$/,
+    advice: '`await` it: the call needs the value that the promise resolves to.',
+  },
+  {
+    value: /^an instance of \w*Work$/,
+    advice:
+      '`await` it: this is an operation in progress, and its result is there when it has ended.',
+  },
+  {
+    value: /^a function$/,
+    advice: 'Call the function, and pass what it returns.',
+  },
+  {
+    value: /^an instance of (?:Tensor|Variable)$/,
+    expected: /array|buffer/i,
+    advice: 'Pass the values of the tensor: `await tensor.data()`.',
+  },
+  {
+    value: /^an array of /,
+    expected: /typed array|Float32Array|buffer/i,
+    advice: 'Make it a typed array, for example with `Float32Array.from(values)`.',
+  },
+  {
+    value: /^"\s*-?\d[\d.e+-]*\s*"$/,
+    expected: /number|integer|count|milliseconds|seconds|bytes|rank|above|at least|from -?\d/i,
+    advice: 'This is a string: convert it with `Number()`, as for what comes from `process.env`.',
+  },
+  {
+    value: /^NaN$/,
+    advice: 'Look where it is computed: `Number()` of a variable that is not set is NaN.',
+  },
+  {
+    value: /^undefined$/,
+    advice: 'Pass a value: the variable or the property that is passed has none.',
+  },
+]
+
+/** What to do about an argument, by what it is (as `shown` describes it) and by what is expected. */
+export function adviseOnArgument({
+  value = '',
+  expected = '',
+}: Readonly<Record<string, string | number | bigint>>): string {
+  const mistake = mistakes.find(
+    (one) => one.value.test(String(value)) && (one.expected?.test(String(expected)) ?? true),
+  )
+  return mistake?.advice ?? generalAdvice
+}
