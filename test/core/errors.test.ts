@@ -88,10 +88,14 @@ describe('isTsrError', () => {
 describe('the advice about a wrong argument', () => {
   const advise = (value: unknown, expected: string): string =>
     tsrError('ERR_TSR_ARGUMENT', { name: 'x', value: shown(value), expected }).advice
-  class Tensor {}
-  class OperationWork {}
+  class Tensor {
+    readonly shape = []
+  }
+  class OperationWork {
+    readonly elapsed = 0
+  }
 
-  it.each([
+  it.each<[string, unknown, string, string]>([
     ['a promise', Promise.resolve(1), 'a number', '`await` it: the call needs the value'],
     ['an operation', new OperationWork(), 'a typed array', '`await` it: this is an operation'],
     ['a plain array', [1, 2], 'a typed array', '`Float32Array.from(values)`'],

@@ -69,7 +69,7 @@ describe('without a folder for records', () => {
   })
 
   it('nothing is left of a job that succeeds', async () => {
-    expect(await run('all-reduces.mjs')).toMatchObject({ code: 0 })
+    expect(await run('../launcher/hello.mjs')).toMatchObject({ code: 0 })
     expect(folders()).toEqual([])
   })
 })

@@ -93,8 +93,9 @@ export function prettyLine(text: string): string | undefined {
   const ours = prettyLibraryLine(text)
   if (ours !== undefined || !text.startsWith('{')) return ours
   const { level, msg, message = msg, name, err } = parse(text) ?? {}
-  if (level === undefined || typeof message !== 'string') return undefined
-  const severity = levels[Number(level)] ?? String(level as string | number).toUpperCase()
+  if (typeof level !== 'string' && typeof level !== 'number') return undefined
+  if (typeof message !== 'string') return undefined
+  const severity = levels[Number(level)] ?? String(level).toUpperCase()
   return `${severity} ${typeof name === 'string' ? `${name}: ` : ''}${message}${describeError(err)}`
 }
 

@@ -109,7 +109,7 @@ function print(thrown: unknown): string {
   const { stack, message, cause } = thrown
   if (cause === undefined) return stack
   // Its message often contains that of its cause.
-  const root = (cause as { message?: unknown } | null)?.message
+  const { message: root } = Object(cause) as Record<string, unknown>
   const isRepeated = typeof root === 'string' && root !== '' && message.includes(root)
   return isRepeated ? stack : `${stack}\n[cause]: ${print(cause)}`
 }
@@ -149,6 +149,6 @@ function waitOf({ code, facts }: TsrError): TimedOutWait | undefined {
   }
 }
 
-function ranksIn(text: unknown): number[] {
+function ranksIn(text: string | number | bigint | undefined): number[] {
   return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
 }
