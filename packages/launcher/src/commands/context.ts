@@ -16,4 +16,11 @@ export interface CommandContext {
 export type AddCommand = (parser: Argv) => unknown
 
 /** The commands beside the start of a job. */
-export const commandNames: readonly string[] = ['ps', 'flight', 'doctor', 'setup', 'completion']
+export const commandNames: readonly string[] = [
+  'hosts',
+  'ps',
+  'flight',
+  'doctor',
+  'setup',
+  'completion',
+]
