@@ -13,6 +13,7 @@ import { addHosts } from './hosts.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
+import { addTop } from './top.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
 const USAGE = 2
@@ -44,6 +45,7 @@ export async function runCommandLine(
     addRun((values, command) => startJob(values, command, context)),
     addHosts(context),
     addPs(context),
+    addTop(context),
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),

@@ -19,6 +19,7 @@ export type AddCommand = (parser: Argv) => unknown
 export const commandNames: readonly string[] = [
   'hosts',
   'ps',
+  'top',
   'flight',
   'doctor',
   'setup',
