@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
 import { formatBytes, formatSeconds, formatTable, monotonicNow } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
@@ -54,14 +55,15 @@ async function watch(
   once: boolean,
   { console, interrupts }: CommandContext,
 ): Promise<void> {
-  const { isTTY, columns = 80, rows = 24 } = process.stdout
-  const width = isTTY ? columns : Infinity
-  const isScreen = isTTY && !once
+  const { columns, rows } = process.stdout
+  const isTerminal = isatty(1)
+  const width = isTerminal ? columns : Infinity
+  const isScreen = isTerminal && !once
   let before = sample(chooseJobs(runId))
   // The screen as it was comes back at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
-    for (let isFirst = true; !interrupts.stop.aborted; isFirst = false) {
+    for (let isFirst = true; ; isFirst = false) {
       const wait = isFirst ? Math.min(interval, 500) : interval
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
       if (interrupts.stop.aborted) return
