@@ -9,6 +9,7 @@ const reasons = [
   'test/examples/steps.slow.test.ts runs it',
   'needs mpirun; test/interop/mpi runs it',
   'needs several machines',
+  'needs Docker',
   'runs these tests',
 ]
 
