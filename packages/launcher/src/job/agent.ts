@@ -42,10 +42,19 @@ export async function runJob(
   try {
     checkRanks(job.options, worldSizeOf(nodes.plan))
     announceNodes(nodes.plan, context)
-    for (let restartCount = 0; ; restartCount++) {
+    for (let restartCount = nodes.firstAttempt; ; restartCount++) {
       const verdict = await runOnce(job, nodes, restartCount, context)
       if (verdict.kind === 'success') return 0
       if (verdict.kind === 'interrupted') return verdict.exitCode
+      if (verdict.kind === 'change') {
+        const { length } = nodes.plan.nodes
+        const on = length === 1 ? 'this host' : `${length} hosts`
+        announcer.say('change', `${verdict.reason}; starting all ranks again on ${on}`, {
+          restartCount,
+        })
+        announceNodes(nodes.plan, context)
+        continue
+      }
       const { failure } = verdict
       const colour = job.colour.stderr
       if (verdict.kind === 'lost') {
