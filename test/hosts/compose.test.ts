@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { parse } from 'yaml'
-import { blocksOf } from '../docs/markdown.ts'
 import { flagTable } from '../../packages/launcher/src/args/flags.ts'
 import { variablesOf } from '../../packages/launcher/src/args/settings.ts'
 import { Cluster, endClusters, lossesOf, onHosts, root, token } from './support/cluster.ts'
@@ -330,14 +329,4 @@ describe('Dockerfile.gpu', () => {
     expect(page).toContain(`CUDA ${given('CUDA')}`)
     expect(page).toContain(`TensorFlow ${given('TENSORFLOW')}`)
   })
-})
-
-it('docs/several-hosts.md shows manifests that are YAML and name variables of tsrun', () => {
-  const page = textOf('docs/several-hosts.md')
-  const manifests = blocksOf('several-hosts.md', page).filter(({ language }) => language === 'yaml')
-  expect(manifests.length).toBeGreaterThan(0)
-  for (const { text } of manifests) {
-    for (const document of text.split(/^---$/m)) expect(parse(document)).toHaveProperty('kind')
-    for (const [name] of text.matchAll(/\bTSRUN_\w+/g)) expect(known).toContain(name)
-  }
 })
