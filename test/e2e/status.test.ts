@@ -43,6 +43,11 @@ describe.each([
       const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
       return rows.filter((row) => / in .+ #5 of world +4 KiB +\d/.test(row)).length === 3
     })
+    const top = await tsrun(['top', '--once', '--interval', '0.2'])
+    expect(top).toMatchObject({ code: 0 })
+    const watched = rowsOf(top.stdout, `(tsrun ${run.pid},`)
+    expect(watched[1]).toMatch(/^rank +state .* CPU .* operation$/)
+    expect(watched[2]).toMatch(/^0 +in .* \d+ % .* allReduce/)
     const [title, titles, ...rows] = rowsOf(text, `(tsrun ${run.pid},`)
     expect(title).toContain(`(tsrun ${run.pid}, 4 of 4 ranks here)`)
     expect(titles).toMatch(/^rank +pid +state/)

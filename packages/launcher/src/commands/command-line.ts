@@ -3,14 +3,17 @@ import { isTsrError, nearestName } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
+import { holdLifeline } from '../remote/lifeline.ts'
 import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'
 import { addFlight } from './flight.ts'
+import { addHosts } from './hosts.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
+import { addTop } from './top.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
 const USAGE = 2
@@ -23,7 +26,8 @@ const USAGE = 2
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
-  const { stdout, stderr, env } = process
+  const { stdin, stdout, stderr, env } = process
+  holdLifeline(stdin, env, interrupts)
   const console = new Console({ stdout, stderr }, () => {
     interrupts.interrupt(outputClosed)
   })
@@ -39,7 +43,9 @@ export async function runCommandLine(
   const { console, interrupts } = context
   const commands = [
     addRun((values, command) => startJob(values, command, context)),
+    addHosts(context),
     addPs(context),
+    addTop(context),
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),

@@ -16,4 +16,12 @@ export interface CommandContext {
 export type AddCommand = (parser: Argv) => unknown
 
 /** The commands beside the start of a job. */
-export const commandNames: readonly string[] = ['ps', 'flight', 'doctor', 'setup', 'completion']
+export const commandNames: readonly string[] = [
+  'hosts',
+  'ps',
+  'top',
+  'flight',
+  'doctor',
+  'setup',
+  'completion',
+]

@@ -32,42 +32,63 @@ export function addPs({ console }: CommandContext): AddCommand {
     )
 }
 
-/** @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB */
 function psText(runId: string | undefined): string {
-  if (process.platform !== 'linux') throw usageError('tsrun ps needs /proc, which only Linux has')
+  const jobs = chooseJobs(runId)
+  return jobs.length === 0 ? 'no job of yours runs on this host\n' : jobs.map(jobText).join('\n')
+}
+
+/** The jobs of this user on this host, or the one that is named. @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB */
+export function chooseJobs(runId: string | undefined): StatusSnapshot[] {
+  if (process.platform !== 'linux') throw usageError('this needs /proc, which only Linux has')
   const jobs = findJobs()
   const wanted = runId === undefined ? jobs : jobs.filter((job) => job.runId === runId)
   if (runId !== undefined && wanted.length === 0) {
     const known = jobs.length === 0 ? 'none runs' : jobs.map((job) => job.runId).join(', ')
     throw tsrError('ERR_TSR_NO_JOB', { runId, known })
   }
-  if (wanted.length === 0) return 'no job of yours runs on this host\n'
-  return wanted.map(jobText).join('\n')
+  return wanted
 }
 
 function jobText(job: StatusSnapshot): string {
+  return `${[jobTitle(job), ...formatTable([titles, ...job.ranks.map(toRow)])].join('\n')}\n`
+}
+
+/** The job in one line. */
+export function jobTitle(job: StatusSnapshot): string {
   const { runId, script, launcherPid, ranks, worldSize, restartCount, abortedBy } = job
   const attempt = restartCount === 0 ? '' : `, attempt ${restartCount}`
   const ends = abortedBy === undefined ? '' : `, ends because of rank ${abortedBy}`
-  const title = `${runId}  ${script} (tsrun ${launcherPid}, ${ranks.length} of ${worldSize} ranks here${attempt}${ends})`
-  return `${[title, ...formatTable([titles, ...ranks.map(toRow)])].join('\n')}\n`
+  return `${runId}  ${script} (tsrun ${launcherPid}, ${ranks.length} of ${worldSize} ranks here${attempt}${ends})`
 }
 
 const titles = ['rank', 'pid', 'state', 'since', 'operation', 'bytes', 'waits for', 'step', 'loss']
 
-function toRow(rank: RankStatus): string[] {
-  const { pid, state, since, operation, group, sequence, bytes, running, waitsFor } = rank
+/** What a rank is doing, in words. */
+export function describeState(rank: RankStatus): {
+  readonly state: string
+  readonly operation: string
+  readonly waits: string
+} {
+  const { state, operation, group, sequence, running, waitsFor } = rank
   const isRunning = state === 'operation'
   const more = running > 1 ? ` (and ${running - 1} more)` : ''
-  const name = `${operation ?? ''} #${sequence} of ${group ?? ''}${more}`
+  return {
+    state: isRunning ? 'in' : state === 'computing' && operation !== undefined ? 'after' : state,
+    operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
+    waits: isRunning && waitsFor.length > 0 ? formatRankList(waitsFor) : '–',
+  }
+}
+
+function toRow(rank: RankStatus): string[] {
+  const { state, operation, waits } = describeState(rank)
   return [
     String(rank.rank),
-    String(pid),
-    isRunning ? 'in' : state === 'computing' && operation !== undefined ? 'after' : state,
-    formatSeconds(Math.max(0, monotonicNow() - since) / 1000),
-    operation === undefined ? '–' : name,
-    isRunning ? formatBytes(bytes) : '–',
-    isRunning && waitsFor.length > 0 ? formatRankList(waitsFor) : '–',
+    String(rank.pid),
+    state,
+    formatSeconds(Math.max(0, monotonicNow() - rank.since) / 1000),
+    operation,
+    rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
+    waits,
     rank.step === undefined ? '–' : String(rank.step),
     rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
   ]

@@ -1,0 +1,182 @@
+import { readFileSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
+import { formatBytes, formatSeconds, formatTable, monotonicNow } from '@tsrun/core'
+import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
+import { usageError } from '../args/read-setting.ts'
+import { statFields } from '../processes/rank-process.ts'
+import type { AddCommand, CommandContext } from './context.ts'
+import { chooseJobs, describeState, jobTitle } from './ps.ts'
+
+/** `tsrun top [run-id]` */
+export function addTop(context: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'top [run-id]',
+      'watch the ranks of the jobs on this host',
+      (own) =>
+        own
+          .usage(
+            '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
+              'many steps it makes in a second, and what it uses of the CPU and of memory. Ctrl-C ends it.',
+          )
+          .positional('run-id', { type: 'string', describe: 'show only this job' })
+          .option('interval', {
+            type: 'string',
+            default: '1',
+            describe: 'the seconds between two looks',
+          })
+          .option('once', { type: 'boolean', describe: 'look twice, show the table and end' })
+          .version(false),
+      async (argv) => {
+        const seconds = Number(argv.interval)
+        if (!(seconds >= 0.1 && seconds <= 3600)) {
+          throw usageError(`--interval is ${JSON.stringify(argv.interval)}; expected 0.1 to 3600`)
+        }
+        await watch(argv['run-id'], 1000 * seconds, argv.once === true, context)
+      },
+    )
+}
+
+/** What the next look compares with. */
+interface Sample {
+  /** Milliseconds on the monotonic clock. */
+  readonly at: number
+  readonly step: number | undefined
+  readonly cpuSeconds: number | undefined
+}
+
+/** By process. */
+type Samples = ReadonlyMap<number, Sample>
+
+async function watch(
+  runId: string | undefined,
+  interval: number,
+  once: boolean,
+  { console, interrupts }: CommandContext,
+): Promise<void> {
+  const { columns, rows } = process.stdout
+  const isTerminal = isatty(1)
+  const width = isTerminal ? columns : Infinity
+  const isScreen = isTerminal && !once
+  let before = sample(chooseJobs(runId))
+  // The screen as it was comes back at the end.
+  if (isScreen) console.write('stdout', '\x1b[?1049h')
+  try {
+    for (let isFirst = true; ; isFirst = false) {
+      const wait = isFirst ? Math.min(interval, 500) : interval
+      await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
+      if (interrupts.stop.aborted) return
+      const jobs = chooseJobs(isFirst ? runId : undefined).filter(
+        (job) => runId === undefined || job.runId === runId,
+      )
+      const now = sample(jobs)
+      const text = topText(jobs, before, now, width)
+      before = now
+      console.write('stdout', isScreen ? screen(text, rows) : `${text}\n`)
+      if (once) return
+    }
+  } finally {
+    if (isScreen) console.write('stdout', '\x1b[?1049l')
+  }
+}
+
+/** The text in place of what the screen shows, without the lines that it has no room for. */
+function screen(text: string, rows: number): string {
+  const lines = text.split('\n').slice(0, rows - 1)
+  return `\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join('')}\x1b[J`
+}
+
+function sample(jobs: readonly StatusSnapshot[]): Samples {
+  const at = monotonicNow()
+  return new Map(
+    jobs.flatMap(({ ranks }) =>
+      ranks.map(({ pid, step }) => [pid, { at, step, cpuSeconds: cpuSeconds(pid) }] as const),
+    ),
+  )
+}
+
+/** The tables of all jobs, in lines of at most `width` characters. */
+export function topText(
+  jobs: readonly StatusSnapshot[],
+  before: Samples,
+  now: Samples,
+  width: number,
+): string {
+  if (jobs.length === 0) return 'no job of yours runs on this host'
+  return jobs
+    .map((job) => {
+      const rows = job.ranks.map((rank) => toRow(rank, before.get(rank.pid), now.get(rank.pid)))
+      return [jobTitle(job), ...fit(rows, width)].map((line) => line.slice(0, width)).join('\n')
+    })
+    .join('\n\n')
+}
+
+const titles = [
+  'rank',
+  'state',
+  'for',
+  'step',
+  'loss',
+  'steps/s',
+  'CPU',
+  'memory',
+  'waits',
+  'operation',
+]
+/** The columns that are left out first where a line is too short for all of them. */
+const expendable = ['for', 'waits', 'memory']
+/** The fewest characters of an operation. */
+const SHORTEST = 16
+
+function fit(rows: readonly string[][], width: number): string[] {
+  let shown = titles
+  for (const column of ['', ...expendable]) {
+    shown = shown.filter((title) => title !== column)
+    const indices = shown.map((title) => titles.indexOf(title))
+    const table = [shown, ...rows.map((row) => indices.map((index) => row[index]!))]
+    const lines = formatTable(table)
+    const start = lines[0]!.indexOf('operation')
+    if (start + SHORTEST <= width || column === expendable.at(-1)) return lines
+  }
+  return []
+}
+
+function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undefined): string[] {
+  const { state, operation, waits } = describeState(rank)
+  const seconds = before === undefined || now === undefined ? 0 : (now.at - before.at) / 1000
+  const rate = (from: number | undefined, to: number | undefined): number | undefined =>
+    from === undefined || to === undefined || seconds === 0 ? undefined : (to - from) / seconds
+  const cpu = rate(before?.cpuSeconds, now?.cpuSeconds)
+  const steps = rate(before?.step, now?.step)
+  const memory = residentBytes(rank.pid)
+  return [
+    String(rank.rank),
+    state,
+    formatSeconds(Math.max(0, monotonicNow() - rank.since) / 1000),
+    rank.step === undefined ? '–' : String(rank.step),
+    rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
+    steps === undefined ? '–' : steps.toPrecision(3),
+    cpu === undefined ? '–' : `${Math.round(100 * cpu)} %`,
+    memory === undefined ? '–' : formatBytes(memory),
+    waits,
+    operation,
+  ]
+}
+
+/** The clock ticks of /proc/<pid>/stat per second. */
+const TICKS = 100
+
+function cpuSeconds(pid: number): number | undefined {
+  const fields = statFields(pid)
+  return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
+}
+
+function residentBytes(pid: number): number | undefined {
+  try {
+    const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? []
+    return kib === undefined ? undefined : 1024 * Number(kib)
+  } catch {
+    return undefined
+  }
+}

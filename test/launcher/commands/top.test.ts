@@ -1,0 +1,41 @@
+import { monotonicNow } from '@tsrun/core'
+import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
+import { topText } from '../../../packages/launcher/src/commands/top.ts'
+
+function rank(number: number, facts: Partial<RankStatus>): RankStatus {
+  return {
+    ...{ rank: number, pid: 4_000_000 + number, state: 'operation', since: monotonicNow() - 2000 },
+    ...{ operation: 'allReduce(avg) float32[1048576] bucket 3', group: 'world', sequence: 17 },
+    ...{ bytes: 4096, running: 1, ended: 16, waitsFor: [2], step: 120, loss: 0.25 },
+    ...facts,
+  }
+}
+
+const job: StatusSnapshot = {
+  ...{ runId: '20261123-120000-abcdef', script: '/train.ts', launcherPid: 7, worldSize: 3 },
+  ...{ restartCount: 0, abortedBy: undefined, slots: 3 },
+  ranks: [rank(0, {}), rank(1, {}), rank(2, { state: 'computing', waitsFor: [], step: undefined })],
+}
+const samples = (at: number, step: number, cpuSeconds: number) =>
+  new Map(job.ranks.map(({ pid }) => [pid, { at, step, cpuSeconds }] as const))
+
+it('shows rates since the look before', () => {
+  const text = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), 160)
+  const [title, titles, first, , third] = text.split('\n')
+  expect(title).toContain('20261123-120000-abcdef  /train.ts (tsrun 7, 3 of 3 ranks here)')
+  expect(titles).toMatch(/^rank +state +for +step +loss +steps\/s +CPU +memory +waits +operation/)
+  expect(first).toMatch(
+    /^0 +in +2\.0\d? s +120 +0\.2500 +10\.0 +75 % +– +2 +allReduce.*#17 of world$/,
+  )
+  expect(third).toMatch(/^2 +after .*– +allReduce/)
+})
+
+it.each([60, 80, 120])('fits into %i columns, with a part of the operation', (width) => {
+  const lines = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), width).split('\n')
+  for (const line of lines) expect(line.length).toBeLessThanOrEqual(width)
+  expect(lines[2]).toMatch(/ allReduce\(a/)
+})
+
+it('says so where nothing runs', () => {
+  expect(topText([], new Map(), new Map(), 80)).toBe('no job of yours runs on this host')
+})
