@@ -17,6 +17,10 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
 RUN npm run build
 
+# Both images have a user with the number 1000. What it writes survives in volumes on these folders.
+RUN install --directory --owner 1000 --group 1000 logs checkpoints
+ENV PATH=/tsrun/node_modules/.bin:$PATH
+
 USER node
 EXPOSE 29500
-CMD ["npx", "tsrun", "--help"]
+CMD ["tsrun", "--help"]

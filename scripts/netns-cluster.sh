@@ -7,6 +7,7 @@
 #                                             called node0 and node1; prints the name of the cluster;
 #                                             OWNER is the id of the process that uses it
 #   scripts/netns-cluster.sh run NAME 1 command…      runs a command on n1
+#   scripts/netns-cluster.sh alias NAME 1 web         gives n1 one more name
 #   scripts/netns-cluster.sh cut NAME 1               pulls the cable of n1
 #   scripts/netns-cluster.sh mend NAME 1              and puts it back
 #   scripts/netns-cluster.sh relay NAME 1 [delay MS | loss P | stall | go]…
@@ -68,6 +69,12 @@ run() {
     exec "$@"' netns-cluster "n$host" "$state/$name/hosts" "$@"
 }
 
+alias_host() {
+  known "$1"
+  [ "$2" -lt "$(grep -c ' node' "$state/$1/hosts")" ] || fail "there is no host n$2"
+  echo "10.99.0.$(($2 + 1)) $3" >>"$state/$1/hosts"
+}
+
 relay() {
   local name=$1 host=$2
   shift 2
@@ -101,8 +108,9 @@ clean() {
 
 case ${1:-} in
   up | run | relay | down) "$@" ;;
+  alias) shift && alias_host "$@" ;;
   cut) known "$2" && ip -n "$2" link set "n$3" down ;;
   mend) known "$2" && ip -n "$2" link set "n$3" up ;;
   clean) clean ;;
-  *) sed -n '2,15s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,16s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

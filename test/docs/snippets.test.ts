@@ -9,6 +9,7 @@ const reasons = [
   'test/examples/steps.slow.test.ts runs it',
   'needs mpirun; test/interop/mpi runs it',
   'needs several machines',
+  'needs Docker',
   'needs several machines; test/hosts/ssh.test.ts runs it',
   'runs these tests',
 ]

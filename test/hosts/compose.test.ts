@@ -1,11 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { parse } from 'yaml'
-import { blocksOf } from '../docs/markdown.ts'
 import { flagTable } from '../../packages/launcher/src/args/flags.ts'
 import { variablesOf } from '../../packages/launcher/src/args/settings.ts'
-import { Cluster, lossesOf, onHosts, root, token } from './support/cluster.ts'
+import { Cluster, endClusters, lossesOf, onHosts, root, token } from './support/cluster.ts'
 
 jest.setTimeout(180_000)
 
@@ -14,24 +16,37 @@ if (!hasCompose) console.warn('skipped: no docker-compose')
 const withCompose = hasCompose ? it : it.skip
 
 interface Service {
-  readonly build: string | { readonly context: string; readonly dockerfile: string }
+  readonly build?: string | { readonly context: string; readonly dockerfile: string }
   readonly image: string
-  readonly profiles: string[]
-  readonly command: string
-  readonly hostname: string
-  readonly environment: Record<string, string>
-  readonly healthcheck?: { readonly test: string[] }
-  readonly depends_on?: Record<string, { readonly condition: string }>
-  readonly deploy?: object
-  readonly init: boolean
-  readonly shm_size: string
-  readonly stop_grace_period: string
+  readonly pull_policy?: string
+  readonly profiles?: string[]
+  readonly command: string | string[]
+  readonly scale?: string
+  readonly environment?: Record<string, string | null>
+  readonly volumes: string[]
+  readonly network_mode?: string
+  readonly deploy?: {
+    readonly resources: { readonly reservations: { readonly devices: readonly object[] } }
+  }
 }
 
-const file = readFileSync(`${root}docker-compose.yml`, 'utf8')
-const { services } = parse(file, { merge: true }) as { services: Record<string, Service> }
-const ofProfile = (profile: string): [string, Service][] =>
-  Object.entries(services).filter(([, service]) => service.profiles.includes(profile))
+interface ComposeFile {
+  readonly services: Record<string, Service>
+  readonly volumes: Record<string, object>
+}
+
+const fileNames = ['docker-compose.yml', 'docker-compose.hosts.yml'] as const
+const textOf = (name: string): string => readFileSync(`${root}${name}`, 'utf8')
+const read = (name: (typeof fileNames)[number]): ComposeFile =>
+  parse(textOf(name), { merge: true }) as ComposeFile
+const { services } = read('docker-compose.yml')
+const hosts = read('docker-compose.hosts.yml').services
+
+/** The services that run tsrun, by what brings them up. */
+const nodes = { cpu: [services['node']!], gpu: [services['gpu0']!, services['gpu1']!] }
+const everyNode = [...nodes.cpu, ...nodes.gpu, ...Object.values(hosts)]
+
+const known = new Set([...flagTable.flatMap(variablesOf), 'TSRUN_TOKEN'])
 
 /** What compose makes of `${NAME:-default}` and `${NAME:?message}`. */
 function interpolate(text: string, env: Record<string, string>): string {
@@ -41,71 +56,228 @@ function interpolate(text: string, env: Record<string, string>): string {
   )
 }
 
-const known = new Set([...flagTable.flatMap(variablesOf), 'TSRUN_TOKEN'])
+/** The environment of a container; a name without a value takes that of `given`. */
+function environmentOf(service: Service, given: Record<string, string>): NodeJS.ProcessEnv {
+  const entries = Object.entries(service.environment!)
+  const filled = entries.map(([name, value]) => [
+    name,
+    value === null ? given[name] : interpolate(value, given),
+  ])
+  return Object.fromEntries(filled) as NodeJS.ProcessEnv
+}
 
-describe('docker-compose.yml', () => {
-  it.each(['cpu', 'gpu'])('has two nodes in the profile %s, and all that they need', (profile) => {
-    const nodes = ofProfile(profile)
-    expect(nodes.map(([, { environment }]) => environment['TSRUN_NODE_RANK'])).toEqual(['0', '1'])
-    for (const [, service] of nodes) {
-      expect(service).toMatchObject({ init: true, shm_size: '1gb', stop_grace_period: '30s' })
-      expect(Object.keys(service.environment).filter((name) => !known.has(name))).toEqual([])
-      expect(service.environment).toMatchObject({ TSRUN_NNODES: '2' })
-      expect(service.environment['TSRUN_RDZV_ENDPOINT']).toBe(`${nodes[0]![1].hostname}:29500`)
-      expect(service.deploy === undefined).toBe(profile === 'cpu')
-    }
-    const [[first, zero], [, one]] = nodes as [[string, Service], [string, Service]]
-    expect(zero.healthcheck?.test[0]).toBe('CMD-SHELL')
-    expect(one.depends_on).toEqual({ [first]: { condition: 'service_healthy' } })
+/** Checks files against the schema of the Compose specification, which dclint brings. */
+function lint(...files: readonly string[]): {
+  readonly status: number | null
+  readonly said: string
+} {
+  // A tag says nothing about an image that is built here.
+  const args = [...files, '--quiet', '--disable-rule', 'service-image-require-explicit-tag']
+  const bin = `${root}node_modules/.bin/dclint`
+  const { status, stdout, stderr } = spawnSync(bin, args, { cwd: root, encoding: 'utf8' })
+  return { status, said: (stdout + stderr).trim() }
+}
+
+describe('the Compose files', () => {
+  it('conform to the specification', () => {
+    expect(lint(...fileNames)).toEqual({ status: 0, said: '' })
   })
 
-  withCompose.each(['cpu', 'gpu'])('is valid with the profile %s', (profile) => {
-    const env = { ...process.env, TSRUN_TOKEN: token }
-    const options = { cwd: root, env, encoding: 'utf8' } as const
-    const shown = execFileSync('docker-compose', ['--profile', profile, 'config'], options)
-    expect(shown).toContain('TSRUN_RDZV_ENDPOINT: node0:29500')
-  })
-
-  withCompose('asks for the token', () => {
-    const env = { ...process.env, TSRUN_TOKEN: undefined }
-    const options = { cwd: root, env, encoding: 'utf8' } as const
-    const { status, stderr } = spawnSync('docker-compose', ['--profile', 'cpu', 'config'], options)
-    expect(status).not.toBe(0)
-    expect(stderr).toContain('make one with openssl rand -hex 32')
-  })
-
-  onHosts('trains with its commands and environment, on hosts of our own', async () => {
-    const cluster = new Cluster(2)
+  it.each([
+    ['an unknown key', /^( +)pull_policy: build$/m, '$1pull_polici: build'],
+    ['a device without capabilities', /^ +capabilities: \[gpu\]\n/m, ''],
+  ])('would not conform with %s', (_, pattern, replacement) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-compose-'))
     try {
-      const given = {
-        TSRUN_TOKEN: token,
-        TSRUN_COMMAND: 'examples/pipeline.ts --epochs 1 --batch 2048',
-      }
-      const runs = ofProfile('cpu').map(([, { command, environment }], host) => {
-        const env = Object.entries(environment).map(([name, value]) => [
-          name,
-          interpolate(value, given),
-        ])
-        const shell = ['bash', '-c', interpolate(command, given)]
-        return cluster.run(host, shell, Object.fromEntries(env) as NodeJS.ProcessEnv)
+      const broken = join(folder, 'docker-compose.yml')
+      const text = textOf('docker-compose.yml')
+      const changed = text.replace(pattern, replacement)
+      expect(changed).not.toBe(text)
+      writeFileSync(broken, changed)
+      expect(lint(broken)).toMatchObject({
+        status: 1,
+        said: expect.stringContaining('invalid-schema'),
       })
-      const check = services['node0']!.healthcheck!.test[1]!
-      await runs[0]!.says(/2 nodes: node 0 n0 \(10\.99\.0\.1\): ranks 0-1; node 1 n1/)
-      expect((await cluster.run(0, ['sh', '-c', check]).finished).code).toBe(0)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
+  it('give each node all that it needs', () => {
+    for (const { environment, volumes, ...service } of everyNode) {
+      expect(service).toMatchObject({ init: true, shm_size: '1gb', stop_grace_period: '30s' })
+      expect(Object.keys(environment!).filter((name) => !known.has(name))).toEqual([])
+      expect(volumes).toEqual(expect.arrayContaining(['logs:/tsrun/logs']))
+      expect(volumes).toEqual(expect.arrayContaining(['checkpoints:/tsrun/checkpoints']))
+    }
+  })
+
+  it.each(fileNames)('%s names no version, and builds each image in one service', (name) => {
+    expect(read(name)).not.toHaveProperty('version')
+    const all = Object.values(read(name).services)
+    for (const image of ['tsrun', 'tsrun-gpu']) {
+      const users = all.filter((service) => service.image === image)
+      const builders = users.filter(({ build }) => build !== undefined)
+      expect(builders).toHaveLength(1)
+      expect(builders[0]!.pull_policy).toBe('build')
+      expect(builders[0]!.build).toEqual(
+        image === 'tsrun' ? '.' : { context: '.', dockerfile: 'Dockerfile.gpu' },
+      )
+      for (const { build, pull_policy } of users) {
+        if (build === undefined) expect(pull_policy).toBe('never')
+      }
+    }
+  })
+
+  it('start without a profile what needs no GPU, as many replicas as the job has nodes', () => {
+    const started = Object.entries(services).filter(([, { profiles }]) => profiles === undefined)
+    expect(started.map(([name]) => name)).toEqual(['token', 'node'])
+    const [{ scale, environment, deploy }] = nodes.cpu as [Service]
+    expect(scale).toBe(environment!['TSRUN_NNODES'])
+    expect(interpolate(scale!, {})).toBe('2')
+    expect(deploy).toBeUndefined()
+  })
+
+  it('give each node with GPUs other ones', () => {
+    const ids = nodes.gpu.map(({ deploy, profiles }) => {
+      expect(profiles).toEqual(['gpu'])
+      return deploy!.resources.reservations.devices
+    })
+    expect(ids).toEqual([
+      [{ driver: 'nvidia', device_ids: ['0'], capabilities: ['gpu'] }],
+      [{ driver: 'nvidia', device_ids: ['1'], capabilities: ['gpu'] }],
+    ])
+    for (const { environment } of nodes.gpu) {
+      expect(environment).toMatchObject({ TSRUN_NNODES: '2', TSRUN_RDZV_ENDPOINT: 'gpu0:29500' })
+    }
+  })
+
+  it('use the network of the machine where there are several', () => {
+    for (const { network_mode } of Object.values(hosts)) expect(network_mode).toBe('host')
+  })
+
+  withCompose('are read by docker-compose', () => {
+    const show = (args: readonly string[], env: NodeJS.ProcessEnv): string =>
+      execFileSync('docker-compose', [...args, 'config'], {
+        cwd: root,
+        env: { ...process.env, ...env },
+        encoding: 'utf8',
+      })
+    const own = show(['--profile', 'gpu'], { TSRUN_NNODES: '3' })
+    expect(own).toContain('scale: 3')
+    expect(own).toContain("TSRUN_NNODES: '3'")
+    expect(own).toContain('TSRUN_RDZV_ENDPOINT: gpu0:29500')
+    const given = { TSRUN_TOKEN: token, TSRUN_RDZV_ENDPOINT: 'node0', TSRUN_NODE_RANK: '1' }
+    const several = show(['-f', 'docker-compose.hosts.yml', '--profile', 'gpu'], given)
+    expect(several).toContain(`TSRUN_TOKEN: ${token}`)
+    expect(several).toContain("TSRUN_NODE_RANK: '1'")
+    expect(several).toContain('TSRUN_IFACE: null')
+  })
+
+  withCompose.each([
+    ['the token', { TSRUN_RDZV_ENDPOINT: 'node0' }, 'openssl rand -hex 32'],
+    ['the endpoint', { TSRUN_TOKEN: token }, 'the name or address of the first machine'],
+  ])('ask for %s on several machines', (_, env, message) => {
+    const { status, stderr } = spawnSync(
+      'docker-compose',
+      ['-f', 'docker-compose.hosts.yml', 'config'],
+      { cwd: root, env: { PATH: process.env['PATH'], ...env }, encoding: 'utf8' },
+    )
+    expect(status).not.toBe(0)
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('the containers, as hosts of our own', () => {
+  const epoch = 'examples/pipeline.ts --epochs 1 --images 6000'
+  const bin = `${root}node_modules/.bin:${process.env['PATH']!}`
+  let folder: string
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tsrun-compose-'))
+    chmodSync(folder, 0o755)
+    for (const name of ['token', 'logs', 'checkpoints']) execFileSync('mkdir', [join(folder, name)])
+    // As the Dockerfile makes them.
+    for (const name of ['logs', 'checkpoints']) {
+      execFileSync('chown', ['1000:1000', join(folder, name)])
+    }
+  })
+
+  afterEach(async () => {
+    await endClusters()
+    rmSync(folder, { recursive: true })
+  })
+
+  /** The paths of the containers in the folder of the test. */
+  const placed = (text: string): string =>
+    text.replaceAll('/run/tsrun', join(folder, 'token')).replace(/^logs$/, join(folder, 'logs'))
+
+  /** The command of a service on a host, as the user of the image. */
+  const start = (
+    cluster: Cluster,
+    host: number,
+    service: Service,
+    given: Record<string, string>,
+  ): ReturnType<Cluster['run']> => {
+    const command = interpolate(service.command as string, given)
+    const environment = Object.entries(environmentOf(service, given)).map(([name, value]) => [
+      name,
+      value && placed(value),
+    ])
+    const user = ['setpriv', '--reuid=1000', '--regid=1000', '--clear-groups']
+    return cluster.run(host, [...user, 'sh', '-c', `exec ${command}`], {
+      ...(Object.fromEntries(environment) as NodeJS.ProcessEnv),
+      PATH: bin,
+      HOME: folder,
+    })
+  }
+
+  onHosts('train with a token that only their user reads, and write logs', async () => {
+    const cluster = new Cluster(3)
+    cluster.alias(0, 'job-node-1')
+    const make = services['token']!.command as string[]
+    const file = join(folder, 'token/token')
+    const tokens = [0, 1].map(() => {
+      execFileSync(make[0]!, make.slice(1).map(placed))
+      return readFileSync(file, 'utf8').trim()
+    })
+    expect(tokens[0]).toMatch(/^[0-9a-f]{64}$/)
+    expect(tokens[1]).not.toBe(tokens[0])
+    const { mode, uid } = statSync(file)
+    expect({ mode: mode & 0o777, uid }).toEqual({ mode: 0o600, uid: 1000 })
+
+    const given = { COMPOSE_PROJECT_NAME: 'job', TSRUN_NNODES: '3', TSRUN_NPROC: '1' }
+    const options = { ...given, TSRUN_COMMAND: epoch }
+    // The first replica comes last.
+    const runs = [2, 1, 0].map((host) => start(cluster, host, services['node']!, options))
+    const ends = await Promise.all(runs.map(({ finished }) => finished))
+    for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
+    expect(ends[2]!.stderr).toMatch(/3 nodes: node 0 n0 \(10\.99\.0\.1\): rank 0; node 1 n/)
+    expect(lossesOf(ends[2]!.stdout)).toHaveLength(1)
+    const [run] = readdirSync(join(folder, 'logs'))
+    const ranks = readdirSync(join(folder, 'logs', run!, 'attempt_0'))
+    expect(ranks.filter((name) => /^\d+$/.test(name)).sort()).toEqual(['0', '1', '2'])
+  })
+
+  onHosts('train on several machines, with and without numbers', async () => {
+    const cluster = new Cluster(2)
+    const given = { TSRUN_TOKEN: token, TSRUN_RDZV_ENDPOINT: 'node0:29500', TSRUN_COMMAND: epoch }
+    const train = async (numbers: readonly Record<string, string>[]): Promise<void> => {
+      const runs = numbers.map((number, host) =>
+        start(cluster, host, hosts['node']!, { ...given, TSRUN_NPROC: '1', ...number }),
+      )
       const ends = await Promise.all(runs.map(({ finished }) => finished))
       for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
       expect(lossesOf(ends[0]!.stdout)).toHaveLength(1)
-      expect((await cluster.run(0, ['sh', '-c', check]).finished).code).toBe(1)
-    } finally {
-      await cluster.down()
     }
+    await train([{}, {}])
+    await train([{ TSRUN_NODE_RANK: '0' }, { TSRUN_NODE_RANK: '1', TSRUN_IFACE: 'eth0' }])
   })
 })
 
 /** The instructions of a Dockerfile, continued lines joined, without comments. */
 function instructionsOf(name: string): string[] {
-  const text = readFileSync(`${root}${name}`, 'utf8')
-  const joined = text.replaceAll(/\\\n\s*/g, '')
+  const joined = textOf(name).replaceAll(/\\\n\s*/g, '')
   return joined.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
 }
 
@@ -118,37 +290,35 @@ describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
   it('copies what exists, every manifest before npm ci', () => {
     const copied = copiesOf(name).flatMap((line) => line.split(' ').slice(1, -1))
     for (const path of copied) expect(existsSync(`${root}${path}`)).toBe(true)
-    const { workspaces } = JSON.parse(readFileSync(`${root}package-lock.json`, 'utf8')) as {
-      workspaces?: unknown
-    }
+    const { workspaces } = JSON.parse(textOf('package-lock.json')) as { workspaces?: unknown }
     expect(workspaces).toBeUndefined()
     const manifests = execFileSync('git', ['ls-files', 'packages/*/package.json'], { cwd: root })
     for (const path of manifests.toString().trim().split('\n')) expect(copied).toContain(path)
   })
+
+  it('makes the folders of the volumes for the user that the token is for', () => {
+    const steps = instructionsOf(name)
+    const made = steps.indexOf('RUN install --directory --owner 1000 --group 1000 logs checkpoints')
+    expect(made).toBeGreaterThan(0)
+    expect(steps.findIndex((step) => step.startsWith('USER '))).toBeGreaterThan(made)
+    expect((services['token']!.command as string[])[2]).toContain('chown 1000:1000')
+  })
+})
+
+it('the token is made with the base of the image', () => {
+  expect(instructionsOf('Dockerfile')[0]).toBe(`FROM ${services['token']!.image}`)
 })
 
 describe('Dockerfile.gpu', () => {
   it('builds the repository as the Dockerfile does', () => {
     const shared = instructionsOf('Dockerfile').filter((line) =>
-      /^(COPY|RUN|WORKDIR|CMD)/.test(line),
+      /^(COPY|RUN|WORKDIR|ENV PATH|CMD)/.test(line),
     )
     expect(instructionsOf('Dockerfile.gpu').filter((line) => shared.includes(line))).toEqual(shared)
   })
 
-  it('is what the services with GPUs are built from, and no other', () => {
-    for (const [, { build, image }] of ofProfile('gpu')) {
-      expect({ build, image }).toEqual({
-        build: { context: '.', dockerfile: 'Dockerfile.gpu' },
-        image: 'tsrun-gpu',
-      })
-    }
-    for (const [, { build, image }] of ofProfile('cpu')) {
-      expect({ build, image }).toEqual({ build: '.', image: 'tsrun' })
-    }
-  })
-
   it('brings the CUDA and the TensorFlow that docs/gpu.md names', () => {
-    const page = readFileSync(`${root}docs/gpu.md`, 'utf8')
+    const page = textOf('docs/gpu.md')
     const given = (name: string): string =>
       instructionsOf('Dockerfile.gpu')
         .find((line) => line.startsWith(`ARG ${name}=`))!
@@ -159,14 +329,4 @@ describe('Dockerfile.gpu', () => {
     expect(page).toContain(`CUDA ${given('CUDA')}`)
     expect(page).toContain(`TensorFlow ${given('TENSORFLOW')}`)
   })
-})
-
-it('docs/several-hosts.md shows manifests that are YAML and name variables of tsrun', () => {
-  const page = readFileSync(`${root}docs/several-hosts.md`, 'utf8')
-  const manifests = blocksOf('several-hosts.md', page).filter(({ language }) => language === 'yaml')
-  expect(manifests.length).toBeGreaterThan(0)
-  for (const { text } of manifests) {
-    for (const document of text.split(/^---$/m)) expect(parse(document)).toHaveProperty('kind')
-    for (const [name] of text.matchAll(/\bTSRUN_\w+/g)) expect(known).toContain(name)
-  }
 })

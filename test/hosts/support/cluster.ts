@@ -96,6 +96,11 @@ export class Cluster {
     return this.run(node, all, { TSRUN_TOKEN: token, ...env })
   }
 
+  /** Gives a host one more name, which all of them know. */
+  alias(host: number, name: string): void {
+    call(['alias', this.name, String(host), name])
+  }
+
   cut(host: number): void {
     call(['cut', this.name, String(host)])
   }
