@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty'
 import yargs from 'yargs'
 import { isTsrError, nearestName } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
@@ -11,6 +12,7 @@ import { addFlight } from './flight.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
+import { addStacks } from './stacks.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
 const USAGE = 2
@@ -24,10 +26,11 @@ const USAGE = 2
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
+  const stdin = { isTerminal: isatty(0), open: () => process.stdin }
   const console = new Console({ stdout, stderr }, () => {
     interrupts.interrupt(outputClosed)
   })
-  return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts })
+  return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts, stdin })
 }
 
 /** Runs a command line with the given streams and signals. */
@@ -40,6 +43,7 @@ export async function runCommandLine(
   const commands = [
     addRun((values, command) => startJob(values, command, context)),
     addPs(context),
+    addStacks(context),
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),

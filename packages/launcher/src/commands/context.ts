@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs'
 import type { Console } from '../logs/console.ts'
+import type { InputSource } from '../processes/input.ts'
 import type { Interrupts } from '../processes/interrupts.ts'
 
 /** What a command gets from the process that runs it. */
@@ -8,6 +9,8 @@ export interface CommandContext {
   readonly cwd: string
   readonly console: Console
   readonly interrupts: Interrupts
+  /** The standard input of the process; without it the ranks read nothing. */
+  readonly stdin?: InputSource
   /** The exit code of the process; commands set it. */
   exitCode: number
 }
@@ -16,4 +19,11 @@ export interface CommandContext {
 export type AddCommand = (parser: Argv) => unknown
 
 /** The commands beside the start of a job. */
-export const commandNames: readonly string[] = ['ps', 'flight', 'doctor', 'setup', 'completion']
+export const commandNames: readonly string[] = [
+  'ps',
+  'stacks',
+  'flight',
+  'doctor',
+  'setup',
+  'completion',
+]

@@ -1,5 +1,5 @@
 import { createLogger } from '@tsrun/core'
-import { StatusPage } from '@tsrun/telemetry'
+import { StatusPage, type RankStatus } from '@tsrun/telemetry'
 import type { RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
@@ -10,6 +10,8 @@ export interface AttemptPage {
   readonly environment: Readonly<Record<string, string>>
   /** Tells the engines of the other ranks, if one has failed, that they need not wait any longer. */
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
+  /** The states of the ranks of this host. */
+  ranks(): readonly RankStatus[]
   close(): void
 }
 
@@ -18,6 +20,7 @@ export function openStatusPage(
   { script }: Pick<Job, 'script'>,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
+  socket: string | undefined,
 ): AttemptPage {
   try {
     const page = new StatusPage({
@@ -25,6 +28,7 @@ export function openStatusPage(
       script,
       worldSize: worldSizeOf(plan),
       restartCount,
+      socket,
       slots: ranksOf(plan, nodeRank).length,
     })
     return {
@@ -33,6 +37,7 @@ export function openStatusPage(
         const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
         if (failed !== undefined) page.abort(failed.rank)
       },
+      ranks: () => page.read().ranks,
       close: () => {
         page.close()
       },
@@ -43,6 +48,7 @@ export function openStatusPage(
     return {
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,
+      ranks: () => [],
       close: () => undefined,
     }
   }
