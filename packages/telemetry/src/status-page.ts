@@ -23,7 +23,7 @@ export interface StatusIdentity {
   readonly restartCount: number
   /** The number of ranks of this host. */
   readonly slots: number
-  /** The path of the socket at which the launcher answers questions, if it has one. */
+  /** Where the launcher answers questions, if it does: the name of an abstract Unix socket, and a secret. */
   readonly socket: string | undefined
 }
 

@@ -10,7 +10,7 @@ import { commandNames, type AddCommand, type CommandContext } from './context.ts
 import { addDoctor } from './doctor.ts'
 import { addFlight } from './flight.ts'
 import { addPs } from './ps.ts'
-import { addFlags, addRun, startJob } from './run.ts'
+import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addStacks } from './stacks.ts'
 
@@ -107,9 +107,13 @@ export async function parse(
   if (!inCommand) addFlags(parser)
   if (isRequest) answerCompletion(parser, inCommand)
   let printed = ''
-  await parser.parseAsync(argv, {}, (_error, _argv, output) => {
-    printed += output
-  })
+  await parser.parseAsync(
+    inCommand || isRequest ? argv : joinNodeArguments(argv),
+    {},
+    (_error, _argv, output) => {
+      printed += output
+    },
+  )
   return printed
 }
 

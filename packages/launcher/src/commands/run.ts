@@ -75,6 +75,32 @@ function negated({ name }: Flag): string[] {
   return name.startsWith('no-') ? [name.slice(3)] : []
 }
 
+/**
+ * Writes `--node-args VALUE` as `--node-args=VALUE`, because its value begins with a dash, as a flag does.
+ * The arguments of the script stay as they are.
+ */
+export function joinNodeArguments(argv: readonly string[]): string[] {
+  const joined: string[] = []
+  for (let i = 0; i < argv.length; i++) {
+    const word = argv[i]!
+    if (!/^-./.test(word) || word === '--') return [...joined, ...argv.slice(i)]
+    const next = argv[i + 1]
+    if (next === undefined || !takesValue(word)) joined.push(word)
+    else {
+      joined.push(...(/^--node[-_]args$/.test(word) ? [`${word}=${next}`] : [word, next]))
+      i++
+    }
+  }
+  return joined
+}
+
+/** Whether the next word is the value of this one. */
+function takesValue(word: string): boolean {
+  const name = word.replace(/^--?/, '').replaceAll('_', '-')
+  const flag = flagTable.find((one) => one.name === name || one.aliases?.includes(name))
+  return flag?.value !== undefined
+}
+
 function readFlags(argv: Record<string, unknown>): FlagValues {
   const values: FlagValues = {}
   for (const flag of flagTable) {

@@ -37,11 +37,14 @@ async function jobStacks(job: StatusSnapshot): Promise<string> {
 
 async function askLauncher({ socket, launcherPid }: StatusSnapshot): Promise<string> {
   if (socket === undefined) return `tsrun ${launcherPid} has no socket at which it could answer\n`
-  const connection = connect(socket)
+  const [name, secret] = socket.split(' ') as [string, string]
+  // An abstract socket, which has no file.
+  const connection = connect(`\0${name}`)
   connection.setTimeout(ANSWER_TIME, () => {
     connection.destroy(new Error(`no answer within ${ANSWER_TIME / 1000} s`))
   })
   try {
+    connection.end(secret)
     return await text(connection)
   } catch (error) {
     return `tsrun ${launcherPid} does not answer: ${(error as Error).message}\n`

@@ -92,7 +92,7 @@ export async function runOnce(
   const debuggers = await placeDebuggers(options.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
   const desk = await StackDesk.open(options)
-  const page = openStatusPage(job, nodes, restartCount, desk.path)
+  const page = openStatusPage(job, nodes, restartCount, desk.address)
   desk.readStatus = () => page.ranks()
   const records = flightDirectory(directory, job.env)
   const shared = nodes.begin(restartCount)

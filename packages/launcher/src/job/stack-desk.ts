@@ -1,58 +1,52 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { createServer, type Server, type Socket } from 'node:net'
 import { createLogger } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
 import type { JobOptions } from '../args/job-options.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import { stacksText } from '../report/stacks-text.ts'
 
+/** Milliseconds in which whoever connects has to prove that it knows the secret. */
+const PROOF_TIME = 2000
+
 /**
- * Tells the JavaScript stacks of the ranks of this host during one attempt: at `path`, to whoever of this
- * user connects (`tsrun stacks`), and to the launcher itself.
+ * Tells the JavaScript stacks of the ranks of this host during one attempt: to the launcher itself, and at
+ * a Unix socket (`tsrun stacks`). The socket is an abstract one, so no file is left however the launcher
+ * ends. Every user can connect to it, but only this user can read the secret, which is in the status page.
  */
 export class StackDesk {
-  /** A Unix socket in a folder of this user; undefined where that is not possible. */
-  readonly path: string | undefined
-  /** The states of the ranks, by rank. */
+  /** The states of the ranks. */
   readStatus: () => readonly RankStatus[] = () => []
   readonly #kind: JobOptions['kind']
   readonly #server: Server
+  readonly #name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
+  readonly #secret = randomBytes(32).toString('hex')
   readonly #ranks: RankProcess[] = []
-  readonly #remove: () => void
 
-  private constructor(kind: JobOptions['kind'], server: Server, folder: string | undefined) {
+  private constructor(kind: JobOptions['kind'], server: Server) {
     this.#kind = kind
     this.#server = server
-    this.path = folder === undefined ? undefined : socketIn(folder)
-    this.#remove = () => {
-      if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
-    }
-    // A launcher that ends early, by an error for example, leaves no folder behind.
-    process.once('exit', this.#remove)
     server.on('connection', (socket) => {
-      socket.on('error', () => undefined)
-      void this.text().then((text) => socket.end(text))
+      this.#serve(socket).catch(() => socket.destroy())
     })
   }
 
   /** Where no socket can be made, the job runs without one. */
   static async open({ kind }: Pick<JobOptions, 'kind'>): Promise<StackDesk> {
-    const server = createServer()
-    let folder: string | undefined
+    const server = createServer({ allowHalfOpen: true }).unref()
+    const desk = new StackDesk(kind, server)
     try {
-      // Only this user may enter it.
-      folder = mkdtempSync(join(tmpdir(), 'tsrun-'))
-      await once(server.listen(socketIn(folder)), 'listening')
-      server.unref()
+      await once(server.listen(`\0${desk.#name}`), 'listening')
     } catch (error) {
       createLogger('launcher').info({ reason: (error as Error).message }, 'no socket for stacks')
-      if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
-      folder = undefined
     }
-    return new StackDesk(kind, server, folder)
+    return desk
+  }
+
+  /** The name of the socket and the secret for the status page; undefined: there is no socket. */
+  get address(): string | undefined {
+    return this.#server.listening ? `${this.#name} ${this.#secret}` : undefined
   }
 
   add(rank: RankProcess): void {
@@ -63,24 +57,33 @@ export class StackDesk {
   async text(): Promise<string> {
     const ranks = this.#ranks.filter(({ end }) => end === undefined)
     const isNode = this.#kind !== 'program'
-    const reports = await Promise.all(
-      ranks.map(async (rank) => ({
-        rank: rank.rank,
-        pid: rank.pid,
+    const stacks = await Promise.all(
+      ranks.map(async (process) => ({
+        rank: process.rank,
+        pid: process.pid,
         isNode,
-        report: isNode ? await rank.stack() : undefined,
+        report: isNode ? await process.stack() : undefined,
       })),
     )
-    return stacksText(reports, this.readStatus())
+    return stacksText(stacks, this.readStatus())
   }
 
   close(): void {
-    process.off('exit', this.#remove)
     this.#server.close()
-    this.#remove()
   }
-}
 
-function socketIn(folder: string): string {
-  return join(folder, 'stacks')
+  async #serve(socket: Socket): Promise<void> {
+    socket.on('error', () => undefined)
+    const limit = setTimeout(() => socket.destroy(), PROOF_TIME)
+    const expected = Buffer.from(this.#secret)
+    let given = Buffer.alloc(0)
+    for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
+      given = Buffer.concat([given, chunk as Buffer])
+      if (given.length >= expected.length) break
+    }
+    clearTimeout(limit)
+    const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
+    if (isKnown) socket.end(await this.text())
+    else socket.destroy()
+  }
 }

@@ -49,13 +49,13 @@ function describeStack({ isNode, report }: RankStack): string[] {
   if (own.length > 0) return own
   // Frames of Node alone: it is loading modules, for example.
   if (frames.length > 0) return frames
-  const names = [...new Set(resources)].filter((name) => name !== WATCHER)
+  const names = [...new Set(resources)].filter((name) => !usual.includes(name))
   const what = names.length === 0 ? '' : ` (${names.join(', ')})`
   return [`no JavaScript runs: it awaits something in its event loop${what}`]
 }
 
-/** What the thread that asks is called in the list. */
-const WATCHER = 'MessagePort'
+/** What every rank has: its standard streams, and the thread that asks. */
+const usual = ['PipeWrap', 'MessagePort', 'CloseReq']
 
 /** The frames of the question itself. */
 function isOurs(line: string): boolean {
