@@ -56,10 +56,13 @@ it('refuses what is no option of Node, and what only Node can do', () => {
   expect(read({ 'node-args': '-r x.cjs --y' }).nodeArguments).toEqual(['-r', 'x.cjs', '--y'])
   expect(() => read({ 'node-args': 'train.ts --y' })).toThrow('begins with train.ts')
   expect(() => read({ 'node-args': "--a='" })).toThrow('with every quotation mark closed')
-  const flags = ['node-args', 'inspect', 'inspect-rank', 'cpu-prof', 'heap-prof'] as const
-  for (const name of flags) {
-    const value = { 'node-args': '--x', inspect: 'auto', 'inspect-rank': '0' }[name as 'inspect']
-    expect(() => read({ [name]: value ?? 'true' }, 'program')).toThrow(
+  const values = { 'node-args': '--x', inspect: 'auto', 'inspect-rank': '0' }
+  for (const [name, value] of Object.entries({
+    ...values,
+    'cpu-prof': 'true',
+    'heap-prof': 'true',
+  })) {
+    expect(() => read({ [name]: value }, 'program')).toThrow(
       `--${name} is for ranks that run Node; with --no-python they run any program`,
     )
   }

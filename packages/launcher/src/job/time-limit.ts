@@ -27,7 +27,7 @@ export function limitTime(
     const reason = `the job has taken ${seconds} s (--job-timeout)`
     interrupts.interrupt({ exitCode: TIMED_OUT, reason })
   }
-  const timer = milliseconds === undefined ? undefined : setTimeout(stop, milliseconds)
+  const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
   const limit: TimeLimit = {
     lastWords: undefined,
     end: () => {
