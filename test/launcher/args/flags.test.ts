@@ -15,7 +15,7 @@ describe('the flags', () => {
     )
     expect(spelled).toEqual([
       'nproc nproc-per-node N|auto|gpu|cpu',
-      'nnodes N',
+      'nnodes N|MIN:MAX',
       'node-rank K',
       'rdzv-endpoint HOST[:PORT]',
       'rdzv-timeout SECONDS',

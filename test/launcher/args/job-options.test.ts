@@ -19,6 +19,8 @@ it('is complete and checked', () => {
   expect(read({})).toEqual({
     nproc: 1,
     nnodes: 1,
+    minNodes: 1,
+    lastCall: 10_000,
     nodeRank: 0,
     isNodeZero: undefined,
     rdzvId: undefined,

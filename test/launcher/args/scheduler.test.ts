@@ -128,7 +128,10 @@ describe('the flags of torchrun for several hosts', () => {
     [{ nnodes: '2', 'node-rank': '0' }, '--rdzv-endpoint is missing'],
     [{ ...two, 'node-rank': '2' }, '--node-rank is "2"; expected an integer from 0 to 1'],
     [{ ...two, nnodes: '0' }, '--nnodes is "0"'],
-    [{ ...two, nnodes: '1:4' }, '--nnodes is a range (1:4); tsrun takes one number'],
+    [
+      { ...two, nnodes: '4:1' },
+      '--nnodes is "4:1"; expected an integer from 1 to 4096, or a range as in 2:4',
+    ],
     [{ 'node-rank': '1' }, '--node-rank is "1"; expected an integer from 0 to 0'],
     [{ ...two, 'rdzv-endpoint': 'fd00::1' }, 'expected HOST:PORT'],
     [{ ...two, 'rdzv-endpoint': 'http://n0' }, 'expected HOST:PORT'],

@@ -9,7 +9,7 @@ import {
   planAttempt,
 } from '../../../packages/launcher/src/job/plan.ts'
 
-const node = { host: 'h', address: '10.0.0.1', role: 'default' }
+const node = { id: '', host: 'h', address: '10.0.0.1', role: 'default' }
 const master = { host: '127.0.0.1', port: 29500 }
 const scriptArguments = ['--name', "it's"]
 

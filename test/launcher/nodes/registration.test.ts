@@ -9,6 +9,7 @@ function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode
   return {
     nodeRank,
     nnodes: 3,
+    minNodes: 3,
     nproc: 2,
     host: `h${nodeRank}`,
     pid: 100 + nodeRank,
@@ -41,8 +42,9 @@ it.each<[Partial<NumberedNode>, string]>([
     'host h9, 10.0.0.9, process 7 and host h1, 10.0.0.2, process 101 are both node 1',
   ],
   [{ nodeRank: 0 }, 'are both node 0'],
-  [{ nnodes: 4 }, 'was started with --nnodes 4, and node 0 (h0) with 3'],
+  [{ nnodes: 4, minNodes: 4 }, 'was started with --nnodes 4, and node 0 (h0) with 3'],
   [{ rdzvId: 'mine' }, 'was started with --rdzv-id mine, and node 0 (h0) with none'],
+  [{ minNodes: 2 }, 'was started with --nnodes 2:3, and node 0 (h0) with 3'],
   [{ version: '1.0.1' }, 'runs tsrun 1.0.1, and node 0 (h0) runs 1.0.0'],
   [
     { digest: 'cd'.repeat(32), script: '/old/train.ts' },

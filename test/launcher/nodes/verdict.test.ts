@@ -9,6 +9,7 @@ const plan: NodePlan = {
   runId: 'run',
   master: { host: '10.0.0.1', port: 29_500 },
   nodes: [0, 1].map((nodeRank) => ({
+    id: String(nodeRank),
     nodeRank,
     nproc: 2,
     role: 'default',
@@ -16,7 +17,7 @@ const plan: NodePlan = {
     address: `10.0.0.${nodeRank + 1}`,
   })),
 }
-const budget = { restartCount: 0, maxRestarts: 0 }
+const budget = { restarts: 0, maxRestarts: 0 }
 const victim = (peer: number) =>
   errorReport({ at: 90, code: 'ERR_TSR_PEER_LOST', peers: [peer], consequence: true })
 
@@ -41,7 +42,7 @@ it('finds the first cause on whichever host it is', () => {
     report(0, [died(0, victim(3)), stopped(1)]),
     report(1, [died(2, victim(3)), killed(3, 'SIGSEGV', 100)]),
   ]
-  expect(judge({ plan, reports, lost: [], restartCount: 1, maxRestarts: 3 })).toMatchObject({
+  expect(judge({ plan, reports, lost: [], restarts: 1, maxRestarts: 3 })).toMatchObject({
     kind: 'failure',
     failure: { rank: 3, worldSize: 4, host: 'h1', signal: 'SIGSEGV', jobExitCode: 139 },
     restart: { number: 2, of: 3 },
@@ -51,7 +52,7 @@ it('finds the first cause on whichever host it is', () => {
 it('names a host that is gone rather than those who miss it', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const reports = [report(0, [died(0, victim(2)), stopped(1)])]
-  const verdict = judge({ plan, reports, lost: [lost], restartCount: 0, maxRestarts: 3 })
+  const verdict = judge({ plan, reports, lost: [lost], restarts: 0, maxRestarts: 3 })
   expect(verdict.kind).toBe('lost')
   if (verdict.kind !== 'lost') return
   expect(nodeFailureText(verdict.failure, false))
@@ -67,7 +68,7 @@ others       rank 0: failed because of rank 2 (ERR_TSR_PEER_LOST), after 0.09 s
 it('but not rather than a rank that failed by itself; then nothing is started again', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const reports = [report(0, [died(0, errorReport({})), stopped(1)])]
-  const verdict = judge({ plan, reports, lost: [lost], restartCount: 0, maxRestarts: 3 })
+  const verdict = judge({ plan, reports, lost: [lost], restarts: 0, maxRestarts: 3 })
   expect(verdict).toMatchObject({
     kind: 'failure',
     failure: { rank: 0, others: ['rank 1: stopped by tsrun, after 0.30 s', expect.anything()] },
@@ -93,5 +94,43 @@ it('survives the way through the store', () => {
     expect(endedAt).toBeCloseTo(before[i]!.endedAt, -2)
     expect(Math.abs(stoppedAt - before[i]!.stoppedAt) < 50 || stoppedAt === Infinity).toBe(true)
     expect(error === undefined).toBe(before[i]!.error === undefined)
+  })
+})
+
+describe('a job whose hosts may come and go', () => {
+  const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
+  const ranks = (...outcomes: RankOutcome[]): NodeReport => ({
+    nodeRank: 0,
+    outcomes,
+    interruption: undefined,
+    facts: { host: 'h0', memory: { outOfMemory: 0, kills: 0 }, logs: undefined } as never,
+  })
+  const elastic = { plan, lost: [], isElastic: true, ...budget }
+
+  it('goes on without a host that is gone', () => {
+    const reports = [ranks(stopped(0), died(1, victim(2)))]
+    expect(judge({ ...elastic, reports, lost: [lost] })).toEqual({
+      kind: 'change',
+      reason: 'node 1 (h1) is gone: its launcher has ended',
+    })
+  })
+
+  it('starts again with a host that has joined, unless it is over', () => {
+    const change = 'h2 has joined'
+    const stoppedRanks = [ranks(stopped(0), stopped(1))]
+    expect(judge({ ...elastic, reports: stoppedRanks, change })).toEqual({
+      kind: 'change',
+      reason: change,
+    })
+    const ended = [ranks(exited(0, 0), exited(1, 0))]
+    expect(judge({ ...elastic, reports: ended, change })).toEqual({ kind: 'success' })
+  })
+
+  it('counts failures of ranks only', () => {
+    const reports = [ranks(exited(0, 3), stopped(1))]
+    const failed = { ...elastic, reports, lost: [lost], maxRestarts: 1 }
+    expect(judge(failed)).toMatchObject({ kind: 'failure', restart: { number: 1, of: 1 } })
+    expect(judge({ ...failed, restarts: 1 })).not.toHaveProperty('restart')
+    expect(judge({ ...failed, isElastic: false })).not.toHaveProperty('restart')
   })
 })

@@ -31,11 +31,12 @@ const flags = [
   },
   {
     name: 'nnodes',
-    value: 'N',
-    description: 'how many hosts run the job; tsrun is started once on each',
+    value: 'N|MIN:MAX',
+    description:
+      'how many hosts run the job, on each of which tsrun is started once; with a range, hosts may join ' +
+      'and leave while it runs',
     fallback: '1',
     torchrun: 'nnodes',
-    differs: 'a number, or a range whose ends are equal',
   },
   {
     name: 'node-rank',
@@ -291,7 +292,8 @@ const flags = [
     value: 'K=V,...',
     description:
       'timeout or join_timeout: --rdzv-timeout; keep_alive_interval and keep_alive_max_attempt: ' +
-      '--host-timeout; is_host: whether this host is node 0',
+      '--host-timeout; last_call_timeout: seconds for which --nnodes MIN:MAX waits for more than MIN; ' +
+      'is_host: whether this host is node 0',
     torchrun: 'rdzv-conf',
     differs:
       'other settings of torchrun are accepted and have no effect; `store_type=file` is refused',

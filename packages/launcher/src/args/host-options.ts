@@ -18,7 +18,12 @@ const LARGEST_NNODES = 4096
 
 /** The options about the hosts of a job. */
 export interface HostOptions {
+  /** The number of hosts, or the most of them. */
   readonly nnodes: number
+  /** The fewest hosts with which the job runs; less than `nnodes` if hosts may join and leave. */
+  readonly minNodes: number
+  /** Milliseconds for which the job waits for more hosts once the fewest are there. */
+  readonly lastCall: number
   /** Undefined: the host that the endpoint names is node 0, and the others are numbered as they arrive. */
   readonly nodeRank: number | undefined
   /** Whether this host is node 0, if somebody says so. */
@@ -43,13 +48,23 @@ export interface HostOptions {
 export function readHosts(given: Settings, nproc: number): HostOptions {
   const settings = readSwitch(given, 'standalone') ? alone(given) : given
   const backend = readBackend(settings)
-  const nnodes = readNnodes(settings)
+  const { minNodes, nnodes } = readNnodes(settings)
   const conf = readConf(settings)
-  const isNodeZero = conf.get('is_host')
-  return {
+  const isHost = conf.get('is_host')
+  const isSaid = isHost && readSwitch({ 'rdzv-conf': isHost }, 'rdzv-conf')
+  const nodeRank = readNodeRank(
+    settings,
     nnodes,
-    nodeRank: readNodeRank(settings, nnodes, backend, isNodeZero !== undefined),
-    isNodeZero: isNodeZero && readSwitch({ 'rdzv-conf': isNodeZero }, 'rdzv-conf'),
+    backend,
+    isSaid !== undefined || minNodes < nnodes,
+  )
+  const isElastic = minNodes < nnodes
+  return {
+    ...{ nnodes, minNodes },
+    lastCall: readLastCall(conf),
+    // A number may change when hosts come and go; only that of node 0 stays.
+    nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
+    isNodeZero: isSaid,
     rdzvId: readId(settings),
     ...readEndpoint(settings, nnodes, backend),
     rdzvTimeout: readMilliseconds(
@@ -92,16 +107,25 @@ function readBackend(settings: Settings): Backend | undefined {
   )
 }
 
-function readNnodes(settings: Settings): number {
-  return read(settings, 'nnodes', `an integer from 1 to ${LARGEST_NNODES}`, (text) => {
-    const [least, most] = text.split(':')
-    if (most !== undefined && most !== least) {
-      throw usageError(
-        `${settings.nnodes?.source ?? ''} is a range (${text}); tsrun takes one number`,
-      )
-    }
-    return toInteger(least!, 1, LARGEST_NNODES)
+/** `4`, or `2:4` for two to four. */
+function readNnodes(settings: Settings): Pick<HostOptions, 'minNodes' | 'nnodes'> {
+  const expected = `an integer from 1 to ${LARGEST_NNODES}, or a range as in 2:4`
+  return read(settings, 'nnodes', expected, (text) => {
+    const [least, most = least, ...others] = text.split(':')
+    const minNodes = toInteger(least!, 1, LARGEST_NNODES)
+    const nnodes = toInteger(most!, minNodes ?? 1, LARGEST_NNODES)
+    if (minNodes === undefined || nnodes === undefined || others.length > 0) return undefined
+    return { minNodes, nnodes }
   })
+}
+
+/** Milliseconds that torchrun calls the last call; here shorter, as hosts may join at any time. */
+const LAST_CALL = 10_000
+
+function readLastCall(conf: ReadonlyMap<string, Setting>): number {
+  const setting = conf.get('last_call_timeout')
+  if (setting === undefined) return LAST_CALL
+  return read({ 'rdzv-conf': setting }, 'rdzv-conf', 'a number of seconds', readSeconds) * 1000
 }
 
 /** @param isSaid - whether `is_host` of `--rdzv-conf` says which host is node 0 */
@@ -130,12 +154,13 @@ function readId(settings: Settings): string | undefined {
 
 /** The settings of torchrun's rendezvous that there is nothing to set for. */
 const withoutEffect = [
-  ...['last_call_timeout', 'close_timeout', 'heartbeat_timeout', 'read_timeout'],
+  ...['close_timeout', 'heartbeat_timeout', 'read_timeout'],
   ...['rank', 'store_type', 'use_libuv', 'use_agent_store', 'protocol', 'ssl_cert', 'ssl_cert_key'],
   ...['ca_cert', 'cacert', 'local_addr'],
 ]
 const withEffect = [
   ...['timeout', 'join_timeout', 'keep_alive_interval', 'keep_alive_max_attempt', 'is_host'],
+  'last_call_timeout',
 ]
 
 /** The settings of `--rdzv-conf`, each with the source `--rdzv-conf timeout`. */

@@ -4,11 +4,13 @@ import { isTsrError, nearestName } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
+import { holdLifeline, LIFELINE } from '../remote/lifeline.ts'
 import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'
 import { addFlight } from './flight.ts'
+import { addHosts } from './hosts.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
@@ -26,11 +28,20 @@ const USAGE = 2
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
-  const stdin = { isTerminal: isatty(0), open: () => process.stdin }
+  // The lifeline is no input for the ranks.
+  const isHeld = env[LIFELINE] !== undefined
+  if (isHeld) holdLifeline(process.stdin, env, interrupts)
+  const input = { isTerminal: isatty(0), open: () => process.stdin }
   const console = new Console({ stdout, stderr }, () => {
     interrupts.interrupt(outputClosed)
   })
-  return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts, stdin })
+  return await runCommandLine(argv, {
+    env,
+    cwd: process.cwd(),
+    console,
+    interrupts,
+    ...(isHeld ? {} : { stdin: input }),
+  })
 }
 
 /** Runs a command line with the given streams and signals. */
@@ -42,6 +53,7 @@ export async function runCommandLine(
   const { console, interrupts } = context
   const commands = [
     addRun((values, command) => startJob(values, command, context)),
+    addHosts(context),
     addPs(context),
     addStacks(context),
     addFlight(context),

@@ -51,10 +51,19 @@ export async function runJob(
     checkRanks(job.options, worldSizeOf(nodes.plan))
     checkNamedRanks(job.options, worldSizeOf(nodes.plan))
     announceNodes(nodes.plan, context)
-    for (let restartCount = 0; ; restartCount++) {
+    for (let restartCount = nodes.firstAttempt; ; restartCount++) {
       const verdict = await runOnce(job, nodes, restartCount, context, limit)
       if (verdict.kind === 'success') return 0
       if (verdict.kind === 'interrupted') return verdict.exitCode
+      if (verdict.kind === 'change') {
+        const { length } = nodes.plan.nodes
+        const on = length === 1 ? 'this host' : `${length} hosts`
+        announcer.say('change', `${verdict.reason}; starting all ranks again on ${on}`, {
+          restartCount,
+        })
+        announceNodes(nodes.plan, context)
+        continue
+      }
       const { failure } = verdict
       const colour = job.colour.stderr
       if (verdict.kind === 'lost') {
@@ -62,7 +71,8 @@ export async function runJob(
         return failure.jobExitCode
       }
       announcer.show('failure', failureText(verdict.failure, colour), failure)
-      if (verdict.restart === undefined || interrupts.stop.aborted) return failure.jobExitCode
+      if (verdict.restart === undefined) return failure.jobExitCode
+      if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
       const { number, of } = verdict.restart
       const message = `starting all ranks again (restart ${number} of ${of})`
       announcer.say('restart', message, { restartCount: number })

@@ -6,7 +6,7 @@ import type { Interruption } from '../processes/interrupts.ts'
 import type { Failure, HostFacts, NodeFailure } from '../report/failure.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 
-/** This node among the others. */
+/** This node among the others, in the attempt that runs or is about to begin. */
 export interface NodePlace {
   readonly plan: NodePlan
   readonly nodeRank: number
@@ -14,6 +14,8 @@ export interface NodePlace {
 
 /** The launchers of a job, one on each host, acting as one. */
 export interface Nodes extends NodePlace {
+  /** The first attempt that this node takes part in: 0 unless it has joined a running job. */
+  readonly firstAttempt: number
   begin(restartCount: number): SharedAttempt
   /** Leaves the other nodes, once the last verdict is known. */
   close(): Promise<void>
@@ -30,6 +32,8 @@ export interface NodePlan {
 
 /** One host of a job. */
 export interface NodeFacts {
+  /** Stays the same when other nodes leave and its number changes. */
+  readonly id: string
   readonly nodeRank: number
   readonly nproc: number
   readonly host: string
@@ -62,6 +66,8 @@ export type Verdict =
   | { readonly kind: 'success' }
   | { readonly kind: 'interrupted'; readonly exitCode: number }
   | { readonly kind: 'failure'; readonly failure: Failure; readonly restart?: Restart }
+  /** Nodes have joined or left: all ranks start again on those that there are now. */
+  | { readonly kind: 'change'; readonly reason: string }
   /** A host is gone, and no other can take its place. */
   | { readonly kind: 'lost'; readonly failure: NodeFailure }
 

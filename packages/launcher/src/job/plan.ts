@@ -64,7 +64,7 @@ export function planAttempt(
 export function assumedPlace({ options, identity }: Job): NodePlace {
   const { nnodes, nproc, masterAddr, masterPort, role } = options
   const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {
-    return { nodeRank, nproc, host: '', address: '', role }
+    return { id: String(nodeRank), nodeRank, nproc, host: '', address: '', role }
   })
   const plan = { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
   return { plan, nodeRank: options.nodeRank ?? 0 }

@@ -7,6 +7,8 @@ const TIMED_OUT = 124
 export interface TimeLimit {
   /** What tells the stacks of the ranks, while there are ranks. */
   lastWords: (() => Promise<string>) | undefined
+  /** That of the job once its time is over. */
+  readonly exitCode: number | undefined
   /** The job has ended. */
   end(): void
 }
@@ -17,6 +19,7 @@ export function limitTime(
   { announcer, interrupts }: Pick<JobContext, 'announcer' | 'interrupts'>,
 ): TimeLimit {
   let hasEnded = false
+  let exitCode: number | undefined
   const stop = async (): Promise<void> => {
     const seconds = (milliseconds ?? 0) / 1000
     const text = await limit.lastWords?.()
@@ -25,11 +28,15 @@ export function limitTime(
       announcer.show('stacks', `tsrun: stacks after ${seconds} s:\n${text}`, { text })
     }
     const reason = `the job has taken ${seconds} s (--job-timeout)`
-    interrupts.interrupt({ exitCode: TIMED_OUT, reason })
+    exitCode = TIMED_OUT
+    interrupts.interrupt({ exitCode, reason })
   }
   const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
   const limit: TimeLimit = {
     lastWords: undefined,
+    get exitCode() {
+      return exitCode
+    },
     end: () => {
       hasEnded = true
       clearTimeout(timer)

@@ -3,7 +3,7 @@ import { isLoopback, ownAddresses, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, ownAddress, type JobStore, type StoreAddress } from './endpoint.ts'
-import { keys, parse, post } from './messages.ts'
+import { keys, parse, post, type Invitation } from './messages.ts'
 import {
   describeSelf,
   findMismatch,
@@ -25,80 +25,214 @@ export interface ArrivedNode {
 /** What a node says when it arrives: it may have no number yet. */
 export type Arrival = Omit<ArrivedNode, 'node'> & { readonly node: Registration }
 
-export interface Gathered {
-  readonly plan: NodePlan
-  /** All nodes but node 0. */
-  readonly arrived: readonly ArrivedNode[]
-}
+/** The id of node 0. */
+const ZERO = 'zero'
 
 /**
- * On node 0: waits for all other nodes, refuses those that do not fit, and sends all of them the plan.
- *
- * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK,
- * ERR_TSR_ABORTED
+ * On node 0: the nodes of a job, as they come and go. `gather` makes the plan of the first attempt, and
+ * in an elastic job that of each later one.
  */
-export async function gatherNodes(
-  job: Job,
-  { local: store, endpoint }: JobStore,
-  { publish }: StoreAddress,
-  { announcer, interrupts }: JobContext,
-): Promise<Gathered> {
-  const { options, identity } = job
-  const own = describeSelf(job, publish === undefined ? '' : await ownAddress(options))
-  const nodeZero = { ...own, nodeRank: 0 }
-  const arrived = new Map<number, ArrivedNode>()
-  const waiting = new WaitAnnouncer(announcer, '')
-  const update = async (): Promise<number[]> => {
-    const ranks = Array.from({ length: options.nnodes - 1 }, (_, i) => i + 1)
-    const missing = ranks.filter((rank) => !arrived.has(rank))
-    waiting.whom = nameNodes(missing) + loopbackHint(publish ?? '')
-    await post(store, keys.missing, missing)
-    return missing
+export class Members {
+  /** All nodes that are here but node 0, by id, in the order of their arrival. */
+  readonly arrived = new Map<string, ArrivedNode>()
+  /** Called for a node that arrives. */
+  onArrival: (node: ArrivedNode) => void = () => undefined
+  /** Called for a node whose launcher has ended. */
+  onLeave: (node: ArrivedNode) => void = () => undefined
+  readonly #job: Job
+  readonly #jobStore: JobStore
+  readonly #publish: string | undefined
+  readonly #nodeZero: NumberedNode
+  readonly #context: JobContext
+  readonly #ended = new AbortController()
+  /** Why no more nodes arrive. */
+  #failure: unknown
+  #plan: NodePlan | undefined
+  /** Wakes `gather`. */
+  #changed: () => void = () => undefined
+
+  private constructor(
+    job: Job,
+    jobStore: JobStore,
+    publish: string | undefined,
+    nodeZero: NumberedNode,
+    context: JobContext,
+  ) {
+    this.#job = job
+    this.#jobStore = jobStore
+    this.#publish = publish
+    this.#nodeZero = nodeZero
+    this.#context = context
+    this.#collect().catch((error: unknown) => {
+      this.#failure = error
+      this.#changed()
+    })
   }
-  const deadline = Deadline.after(options.rdzvTimeout)
-  try {
-    while ((await update()).length > 0) {
-      const arrival = await nextNode(store, deadline, interrupts.stop)
-      if (arrival === undefined) throw timeoutError(options.rdzvTimeout, waiting.whom, endpoint)
-      const next = numbered(arrival, (await update())[0]!)
-      const known = new Map([
-        [0, nodeZero],
-        ...[...arrived].map(([rank, { node }]) => [rank, node] as const),
-      ])
-      const problem = findMismatch(next.node, nodeZero, known)
-      if (problem !== undefined) throw tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
-      arrived.set(next.node.nodeRank, next)
-      await store.watch(keys.node(next.id), ({ value }) => {
-        // A node that leaves while others are still missing may come again.
-        if (value !== undefined || arrived.get(next.node.nodeRank) !== next) return
-        arrived.delete(next.node.nodeRank)
-        void update().catch(() => undefined)
-      })
+
+  /** Lets nodes arrive from now on. */
+  static async open(
+    job: Job,
+    jobStore: JobStore,
+    { publish }: StoreAddress,
+    context: JobContext,
+  ): Promise<Members> {
+    const address = publish === undefined ? '' : await ownAddress(job.options)
+    const nodeZero = { ...describeSelf(job, address), nodeRank: 0 }
+    return new Members(job, jobStore, publish, nodeZero, context)
+  }
+
+  /**
+   * Waits until enough nodes are here, and makes a plan with them. If more may take part, it waits for
+   * them for the time of the last call.
+   *
+   * @param attempt - the first one of nodes that have no plan yet, which are sent this one
+   * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_ABORTED;
+   *   the nodes that wait are told
+   */
+  async gather(attempt: number): Promise<NodePlan> {
+    const { options } = this.#job
+    const waiting = new WaitAnnouncer(this.#context.announcer, '')
+    const deadline = Deadline.after(options.rdzvTimeout)
+    let lastCall: Deadline | undefined
+    try {
+      for (;;) {
+        if (this.#failure !== undefined) throw this.#failure as Error
+        const here = 1 + this.arrived.size
+        if (here >= options.nnodes) break
+        lastCall =
+          here < options.minNodes ? undefined : (lastCall ?? Deadline.after(options.lastCall))
+        if (lastCall?.expired === true) break
+        const missing = this.#missing(here)
+        waiting.whom = missing + loopbackHint(this.#publish ?? '')
+        await post(this.#store, keys.missing, missing)
+        if (lastCall === undefined && deadline.expired) {
+          throw timeoutError(options.rdzvTimeout, waiting.whom, this.#jobStore.endpoint)
+        }
+        await this.#change((lastCall ?? deadline).remaining())
+      }
+      return await this.#makePlan(attempt)
+    } catch (error) {
+      const message = errorForOthers(error, this.#nodeZero)
+      await post(this.#store, keys.refused, message).catch(() => undefined)
+      throw error
+    } finally {
+      waiting.end()
     }
-    const nodes = [...arrived.values()]
-    const master = publish ?? usedAddress(nodes) ?? options.masterAddr
-    const complete =
-      nodeZero.address === ''
-        ? { ...nodeZero, address: options.iface === undefined ? master : await ownAddress(options) }
-        : nodeZero
-    const all = [complete, ...nodes.map(({ node }) => node)]
+  }
+
+  /** Forgets a node that is gone although its launcher may still be there. */
+  remove(id: string): void {
+    this.arrived.delete(id)
+  }
+
+  close(): void {
+    this.#ended.abort()
+  }
+
+  get #store(): Store {
+    return this.#jobStore.local
+  }
+
+  /** Resolves when a node has come or gone, or the time is up. */
+  async #change(limit: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, Math.min(limit, 2 ** 31 - 1))
+      this.#changed = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+
+  async #collect(): Promise<void> {
+    const signal = AbortSignal.any([this.#context.interrupts.stop, this.#ended.signal])
+    for (;;) {
+      const arrival = await nextNode(this.#store, Deadline.after(Infinity), signal)
+      if (arrival === undefined) continue
+      const free = this.#freeRanks()[0]
+      const next: ArrivedNode = {
+        ...arrival,
+        node: { ...arrival.node, nodeRank: arrival.node.nodeRank ?? free ?? this.arrived.size + 1 },
+      }
+      const problem = this.#problemOf(next, free === undefined)
+      if (problem !== undefined) {
+        const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
+        // While the nodes come together, a node that does not fit ends the job: somebody has mistyped.
+        if (this.#plan === undefined) throw error
+        await post(this.#store, keys.declined(next.id), error.toJSON())
+        continue
+      }
+      this.arrived.set(next.id, next)
+      await this.#store.watch(keys.node(next.id), ({ value }) => {
+        if (value === undefined) this.#leave(next)
+      })
+      if (!(await this.#store.check([keys.node(next.id)]))) this.#leave(next)
+      if (this.arrived.has(next.id)) this.onArrival(next)
+      this.#changed()
+    }
+  }
+
+  #leave(node: ArrivedNode): void {
+    this.onLeave(node)
+    this.arrived.delete(node.id)
+    this.#changed()
+  }
+
+  #problemOf({ node }: ArrivedNode, isFull: boolean): string | undefined {
+    const known = new Map([
+      [0, this.#nodeZero],
+      ...[...this.arrived.values()].map((one) => [one.node.nodeRank, one.node] as const),
+    ])
+    const problem = findMismatch(node, this.#nodeZero, known)
+    if (problem !== undefined || !isFull) return problem
+    const { nnodes } = this.#job.options
+    return `the job has its ${nnodes} nodes, and ${node.host} is one more`
+  }
+
+  /** The numbers that no node has. */
+  #freeRanks(): number[] {
+    const taken = new Set([...this.arrived.values()].map(({ node }) => node.nodeRank))
+    const { nnodes } = this.#job.options
+    return Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !taken.has(rank))
+  }
+
+  /** Who is waited for. @param here - the number of nodes that are here */
+  #missing(here: number): string {
+    const { nnodes, minNodes } = this.#job.options
+    if (minNodes === nnodes) return nameNodes(this.#freeRanks())
+    const of = `${here} of ${minNodes} to ${nnodes} nodes are here`
+    return here < minNodes ? `more nodes: ${of}` : `the last call to end: ${of}`
+  }
+
+  async #makePlan(attempt: number): Promise<NodePlan> {
+    const { options, identity } = this.#job
+    const nodes = [...this.arrived.values()]
+    const master = this.#publish ?? usedAddress(nodes) ?? options.masterAddr
+    const own =
+      this.#nodeZero.address === ''
+        ? {
+            ...this.#nodeZero,
+            address: options.iface === undefined ? master : await ownAddress(options),
+          }
+        : this.#nodeZero
+    const all = [own, ...nodes.map(({ node }) => node)]
     const unreachable = findUnreachable(all, isLoopback)
     if (unreachable !== undefined) throw loopbackError(unreachable)
-    const plan = makePlan(identity.runId, { host: master, port: endpoint.port }, all)
-    for (const { id, node } of nodes) await post(store, keys.nodeRank(id), node.nodeRank)
-    await post(store, keys.plan, plan)
-    return { plan, arrived: nodes }
-  } catch (error) {
-    await post(store, keys.refused, errorForOthers(error, nodeZero)).catch(() => undefined)
-    throw error
-  } finally {
-    waiting.end()
+    const before = this.#plan
+    const { endpoint } = this.#jobStore
+    const plan = makePlan(identity.runId, { host: master, port: endpoint.port }, [
+      { id: ZERO, node: own },
+      ...nodes,
+    ])
+    this.#plan = plan
+    if (before !== undefined) await post(this.#store, keys.plan(attempt), plan)
+    const invitation: Invitation = { plan, attempt }
+    for (const { id } of nodes) {
+      if (before?.nodes.some((one) => one.id === id) === true) continue
+      await post(this.#store, keys.invitation(id), invitation)
+    }
+    return plan
   }
-}
-
-/** Gives a node that has no number the first one that is free. */
-function numbered({ node, ...arrival }: Arrival, free: number): ArrivedNode {
-  return { ...arrival, node: { ...node, nodeRank: node.nodeRank ?? free } }
 }
 
 /** The next node in the queue that has not left again; undefined at the deadline. */
@@ -152,13 +286,16 @@ function errorForOthers(error: unknown, { host }: Registration): unknown {
   return tsrError('ERR_TSR_NODE_LOST', { node: 0, host, reason }).toJSON()
 }
 
+/** The nodes in the order of their numbers, which leave no gaps: a node that has gone makes room. */
 function makePlan(
   runId: string,
   master: NodePlan['master'],
-  registrations: Iterable<NumberedNode>,
+  members: readonly Pick<ArrivedNode, 'id' | 'node'>[],
 ): NodePlan {
-  const nodes = [...registrations]
-    .sort((a, b) => a.nodeRank - b.nodeRank)
-    .map(({ nodeRank, nproc, host, address, role }) => ({ nodeRank, nproc, host, address, role }))
+  const nodes = members
+    .toSorted((a, b) => a.node.nodeRank - b.node.nodeRank)
+    .map(({ id, node: { nproc, host, address, role } }, nodeRank) => {
+      return { id, nodeRank, nproc, host, address, role }
+    })
   return { runId, master, nodes }
 }

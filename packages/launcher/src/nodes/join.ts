@@ -2,17 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { connectStore, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
 import type { Arrival } from './gather.ts'
-import { keys, parse, receive } from './messages.ts'
+import { keys, parse, receive, type Invitation } from './messages.ts'
 import { describeSelf } from './registration.ts'
-import { nameNodes, WaitAnnouncer } from './waiting.ts'
+import { WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
   readonly store: Store
-  readonly plan: NodePlan
-  readonly nodeRank: number
+  /** Of this node. */
+  readonly id: string
+  readonly invitation: Invitation
 }
 
 /**
@@ -42,19 +42,19 @@ export async function joinNodes(job: Job, context: JobContext): Promise<Joined> 
     }
     const limit = AbortSignal.any([context.interrupts.stop, late.signal])
     // These wait before this node registers, so that no answer is missed.
-    const plan = receive<NodePlan>(store, keys.plan, limit)
-    const refused = receive<SerializedTsrError>(store, keys.refused, limit).then((error) => {
+    const invitation = receive<Invitation>(store, keys.invitation(id), limit)
+    const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
+      const error = await receive<SerializedTsrError>(store, key, limit)
       throw reviveTsrError({ ...error, stack: '' })
     })
-    plan.catch(() => undefined)
-    refused.catch(() => undefined)
+    const answer = Promise.race([invitation, ...refusals])
+    for (const each of [invitation, ...refusals, answer]) each.catch(() => undefined)
     await store.watch(keys.missing, ({ value }) => {
-      if (value !== undefined) waiting.whom = nameNodes(parse(value) as number[])
+      if (value !== undefined) waiting.whom = parse(value) as string
     })
     await store.set(keys.node(id), JSON.stringify(self), { whileConnected: true })
     await store.queuePush(keys.joining, id)
-    const agreed = await Promise.race([plan, refused])
-    return { store, plan: agreed, nodeRank: await receive<number>(store, keys.nodeRank(id), limit) }
+    return { store, id, invitation: await answer }
   } catch (error) {
     await store.close()
     throw explain(error, job, context, waiting.whom)

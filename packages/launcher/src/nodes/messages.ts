@@ -1,6 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { NodeFacts, NodeReport } from '../job/nodes.ts'
+import type { NodeFacts, NodePlan, NodeReport } from '../job/nodes.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 
@@ -14,14 +14,17 @@ export const keys = {
   missing: 'nodes/missing',
   /** Why there will be no job: an error for every node. */
   refused: 'nodes/refused',
-  plan: 'nodes/plan',
-  /** The number of a node, which is there before the plan. */
-  nodeRank: (id: string) => `nodes/rank/${id}`,
+  /** The plan of the first attempt that a node takes part in. */
+  invitation: (id: string) => `nodes/invitation/${id}`,
+  /** Why a node cannot take part, while the others go on. */
+  declined: (id: string) => `nodes/declined/${id}`,
+  /** The plan of an attempt after the first one. */
+  plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
   /** The job was stopped from outside. The second message ends the grace. */
   interrupt: 'nodes/interrupt',
-  heartbeat: (node: number) => `nodes/heartbeat/${node}`,
+  heartbeat: (id: string) => `nodes/heartbeat/${id}`,
   failing: (attempt: number) => `nodes/attempt/${attempt}/failing`,
-  report: (attempt: number, node: number) => `nodes/attempt/${attempt}/report/${node}`,
+  report: (attempt: number, id: string) => `nodes/attempt/${attempt}/report/${id}`,
   verdict: (attempt: number) => `nodes/attempt/${attempt}/verdict`,
 } as const
 
@@ -38,8 +41,15 @@ export function parse(value: Uint8Array): unknown {
   return JSON.parse(Buffer.from(value).toString())
 }
 
+/** What a node is told when it takes part. */
+export interface Invitation {
+  readonly plan: NodePlan
+  readonly attempt: number
+}
+
 interface SharedInterrupt {
-  readonly by: number
+  /** The id of the node that it comes from. */
+  readonly by: string
   readonly exitCode: number
   readonly reason: string
   /** Without grace. */
@@ -56,13 +66,13 @@ export async function shareInterrupts(
     const { exitCode, reason = 'the output is not read any more' } = interrupts.stop
       .reason as Interruption
     const where = ` on node ${own.nodeRank} (${own.host})`
-    const message: SharedInterrupt = { by: own.nodeRank, exitCode, reason: reason + where, now }
+    const message: SharedInterrupt = { by: own.id, exitCode, reason: reason + where, now }
     if (!foreign) post(store, keys.interrupt, message).catch(() => undefined)
   }
   let foreign = false
   await store.watch(keys.interrupt, ({ value }) => {
     const message = value && (parse(value) as SharedInterrupt)
-    if (message === undefined || message.by === own.nodeRank) return
+    if (message === undefined || message.by === own.id) return
     if (!interrupts.stop.aborted) {
       foreign = true
       interrupts.interrupt({ exitCode: message.exitCode, reason: message.reason })

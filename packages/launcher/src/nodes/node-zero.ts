@@ -1,40 +1,76 @@
 import { setTimeout as pause } from 'node:timers/promises'
+import { isTsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
+import type {
+  NodeFacts,
+  NodePlan,
+  NodeReport,
+  Nodes,
+  SharedAttempt,
+  Verdict,
+} from '../job/nodes.ts'
 import { aborted } from '../processes/interrupts.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { JobStore } from './endpoint.ts'
-import type { ArrivedNode, Gathered } from './gather.ts'
+import type { Members } from './gather.ts'
 import { keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
-import { judge } from './verdict.ts'
+import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
 /** Milliseconds that the other nodes have to read the last verdict before the store closes. */
 const CLOSING_TIME = 3000
 
+/** Another node that takes part. */
+interface Watched {
+  readonly monitor: HeartbeatMonitor
+  /** Aborted when the node is gone, or has left after the last verdict. */
+  readonly gone: AbortController
+}
+
 /** Node 0 serves the store, watches the other nodes, collects their reports and decides. */
 export class NodeZero implements Nodes {
-  readonly plan: NodePlan
   readonly nodeRank = 0
+  readonly firstAttempt = 0
+  plan: NodePlan
+  readonly #job: Job
+  readonly #context: JobContext
   readonly #store: Store
   readonly #jobStore: JobStore
-  readonly #maxRestarts: number
+  readonly #members: Members
+  readonly #isElastic: boolean
   readonly #listening: NodeJS.Timeout
-  readonly #lost = new Map<number, LostNode>()
-  /** By node rank: aborted when the node is gone, or has left after the last verdict. */
-  readonly #gone = new Map<number, AbortController>()
+  /** By id. */
+  readonly #watched = new Map<string, Watched>()
+  #lost: LostNode[] = []
+  /** The restarts after failures so far. */
+  #restarts = 0
+  /** Why the attempt that runs ends before its time. */
+  #change: string | undefined
+  #attempt: number | undefined
   #halt = new AbortController()
 
-  constructor(job: Job, store: JobStore, { plan, arrived }: Gathered, context: JobContext) {
-    const { options } = job
+  constructor(job: Job, store: JobStore, members: Members, plan: NodePlan, context: JobContext) {
+    const { minNodes, nnodes } = job.options
     this.plan = plan
+    this.#job = job
+    this.#context = context
     this.#jobStore = store
     this.#store = store.local
-    this.#maxRestarts = options.maxRestarts
-    const monitors = arrived.map((one) => this.#watch(one, options.hostTimeout, context))
+    this.#members = members
+    this.#isElastic = minNodes < nnodes
+    members.onArrival = ({ node }) => {
+      if (!this.#isElastic || this.#attempt === undefined) return
+      this.#change = `${node.host} has joined`
+      this.#halt.abort()
+      this.#tellFailing(this.#attempt)
+    }
+    members.onLeave = ({ id }) => {
+      this.#lose(id, 'its launcher has ended')
+    }
+    this.#watchAll()
     this.#listening = setInterval(() => {
-      for (const monitor of monitors) monitor.tick()
+      for (const { monitor } of this.#watched.values()) monitor.tick()
     }, HEARTBEAT)
     shareInterrupts(this.#store, plan.nodes[0]!, context.interrupts).catch(() => undefined)
   }
@@ -42,7 +78,8 @@ export class NodeZero implements Nodes {
   begin(restartCount: number): SharedAttempt {
     const halt = new AbortController()
     this.#halt = halt
-    if (this.#lost.size > 0) halt.abort()
+    this.#attempt = restartCount
+    if (this.#lost.length > 0) halt.abort()
     receive(this.#store, keys.failing(restartCount)).then(
       () => {
         halt.abort()
@@ -59,16 +96,17 @@ export class NodeZero implements Nodes {
   }
 
   async close(): Promise<void> {
-    const left = [...this.#gone.values()].map(({ signal }) => aborted(signal))
+    const left = [...this.#watched.values()].map(({ gone }) => aborted(gone.signal))
     await Promise.race([Promise.all(left), pause(CLOSING_TIME)])
     clearInterval(this.#listening)
+    this.#members.close()
     await this.#jobStore.close()
   }
 
   async #conclude(restartCount: number, own: NodeReport): Promise<Verdict> {
-    const others = [...this.#gone].map(([node, { signal }]) =>
+    const others = [...this.#watched].map(([id, { gone }]) =>
       // A node that is gone does not report any more.
-      receive<NodeReport>(this.#store, keys.report(restartCount, node), signal).then(
+      receive<NodeReport>(this.#store, keys.report(restartCount, id), gone.signal).then(
         unpackReport,
         () => undefined,
       ),
@@ -79,63 +117,98 @@ export class NodeZero implements Nodes {
     })
     if (this.#halt.signal.aborted) this.#tellFailing(restartCount)
     const reports = [own, ...(await Promise.all(others))].filter((report) => report !== undefined)
-    const verdict = judge({
-      plan: this.plan,
-      reports,
-      lost: [...this.#lost.values()],
-      restartCount,
-      maxRestarts: this.#maxRestarts,
-    })
+    this.#attempt = undefined
+    const judged = (isElastic: boolean): Verdict =>
+      judge({
+        plan: this.plan,
+        reports,
+        lost: this.#lost,
+        restarts: this.#restarts,
+        maxRestarts: this.#job.options.maxRestarts,
+        change: this.#change,
+        isElastic,
+      })
+    let verdict = judged(this.#isElastic)
+    if (goesOn(verdict) && this.#isElastic && !(await this.#regather(restartCount + 1))) {
+      verdict = judged(false)
+    }
+    if (verdict.kind === 'failure' && goesOn(verdict)) this.#restarts++
     await post(this.#store, keys.verdict(restartCount), verdict)
     return verdict
+  }
+
+  /** Makes the plan of the next attempt from the nodes that are here. @returns whether there are enough */
+  async #regather(attempt: number): Promise<boolean> {
+    const { announcer } = this.#context
+    try {
+      this.plan = await this.#members.gather(attempt)
+    } catch (error) {
+      if (!isTsrError(error)) throw error
+      announcer.say('rendezvous', error.message, { code: error.code })
+      return false
+    }
+    this.#lost = []
+    this.#change = undefined
+    this.#watchAll()
+    return true
   }
 
   #tellFailing(restartCount: number): void {
     post(this.#store, keys.failing(restartCount), 0).catch(() => undefined)
   }
 
-  /** Notices at once that a node has ended, and when it has been silent for too long. */
-  #watch({ id, node }: ArrivedNode, limit: number, { announcer }: JobContext): HeartbeatMonitor {
+  #lose(id: string, reason: string): void {
+    const watched = this.#watched.get(id)
+    const node = this.#find(id)
+    if (watched === undefined || node === undefined || watched.gone.signal.aborted) return
     const { nodeRank, host, address } = node
-    const gone = new AbortController()
-    this.#gone.set(nodeRank, gone)
-    const lose = (reason: string): void => {
-      if (gone.signal.aborted) return
-      this.#lost.set(nodeRank, { node: nodeRank, host, address, reason })
-      gone.abort()
-      this.#halt.abort()
+    this.#lost = [...this.#lost, { node: nodeRank, host, address, reason }]
+    watched.gone.abort()
+    this.#members.remove(id)
+    this.#halt.abort()
+  }
+
+  #find(id: string): NodeFacts | undefined {
+    return this.plan.nodes.find((node) => node.id === id)
+  }
+
+  /** Watches the nodes of the plan, and no others. */
+  #watchAll(): void {
+    const ids = this.plan.nodes.slice(1).map(({ id }) => id)
+    for (const id of this.#watched.keys()) if (!ids.includes(id)) this.#watched.delete(id)
+    for (const id of ids) if (!this.#watched.has(id)) this.#watched.set(id, this.#watch(id))
+    // One that has left since the plan was made is not announced any more.
+    for (const id of ids)
+      if (!this.#members.arrived.has(id)) this.#lose(id, 'its launcher has ended')
+  }
+
+  /** Notices when a node has been silent for too long. */
+  #watch(id: string): Watched {
+    const { announcer } = this.#context
+    const { hostTimeout } = this.#job.options
+    const limit = hostTimeout / 1000
+    const say = (seconds: number, text: string): void => {
+      const { nodeRank = -1, host = '' } = this.#find(id) ?? {}
+      const message = `node ${nodeRank} (${host}) ${text}`
+      announcer.say('silent', message, { node: nodeRank, seconds })
     }
-    const name = `node ${nodeRank} (${host})`
-    const monitor = new HeartbeatMonitor(limit, {
+    const monitor = new HeartbeatMonitor(hostTimeout, {
       onSilent: (seconds) => {
-        const message = `${name} has been silent for ${seconds} s; the job fails after ${limit / 1000} s`
-        announcer.say('silent', message, { node: nodeRank, seconds })
+        const then = this.#isElastic ? 'the job goes on without it' : 'the job fails'
+        say(seconds, `has been silent for ${seconds} s; ${then} after ${limit} s`)
       },
       onBack: (seconds) => {
-        const message = `${name} is back after ${seconds} s of silence`
-        announcer.say('silent', message, { node: nodeRank, seconds })
+        say(seconds, `is back after ${seconds} s of silence`)
       },
       onLost: () => {
-        lose(`it was silent for ${limit / 1000} s`)
+        this.#lose(id, `it was silent for ${limit} s`)
       },
     })
-    const ended = 'its launcher has ended'
-    const watches = [
-      this.#store.watch(keys.heartbeat(nodeRank), () => {
+    this.#store
+      .watch(keys.heartbeat(id), () => {
         monitor.heard()
-      }),
-      this.#store.watch(keys.node(id), ({ value }) => {
-        if (value === undefined) lose(ended)
-      }),
-    ]
-    Promise.all(watches)
-      .then(() => this.#store.check([keys.node(id)]))
-      .then(
-        (isThere) => {
-          if (!isThere) lose(ended)
-        },
-        () => undefined,
-      )
-    return monitor
+      })
+      .catch(() => undefined)
+    return { monitor, gone: new AbortController() }
   }
 }

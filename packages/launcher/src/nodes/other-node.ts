@@ -4,13 +4,15 @@ import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job
 import type { LostNode } from '../report/failure.ts'
 import type { Joined } from './join.ts'
 import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
-import { judge } from './verdict.ts'
+import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
 /** Any node but node 0, to which it reports and whose verdicts it receives. */
 export class OtherNode implements Nodes {
-  readonly plan: NodePlan
-  readonly nodeRank: number
+  readonly firstAttempt: number
+  plan: NodePlan
+  readonly #id: string
+  readonly #isElastic: boolean
   readonly #store: Store
   readonly #heartbeat: NodeJS.Timeout
   /** Aborted when node 0 is gone. */
@@ -19,12 +21,15 @@ export class OtherNode implements Nodes {
 
   constructor(
     { options }: Job,
-    { store, plan, nodeRank }: Joined,
+    { store, id, invitation }: Joined,
     { announcer, interrupts }: JobContext,
   ) {
+    const { plan, attempt } = invitation
     this.plan = plan
+    this.firstAttempt = attempt
+    this.#id = id
+    this.#isElastic = options.minNodes < options.nnodes
     this.#store = store
-    this.nodeRank = nodeRank
     const nodeZero = `node 0 (${plan.nodes[0]!.host})`
     const limit = options.hostTimeout / 1000
     const monitor = new HeartbeatMonitor(options.hostTimeout, {
@@ -49,9 +54,13 @@ export class OtherNode implements Nodes {
         answered = true
         monitor.heard()
       }
-      store.set(keys.heartbeat(this.nodeRank), '').then(heard, () => undefined)
+      store.set(keys.heartbeat(id), '').then(heard, () => undefined)
     }, HEARTBEAT)
     shareInterrupts(store, plan.nodes[this.nodeRank]!, interrupts).catch(() => undefined)
+  }
+
+  get nodeRank(): number {
+    return this.plan.nodes.find(({ id }) => id === this.#id)!.nodeRank
   }
 
   begin(restartCount: number): SharedAttempt {
@@ -86,19 +95,22 @@ export class OtherNode implements Nodes {
     report: NodeReport,
     verdict: Promise<Verdict>,
   ): Promise<Verdict> {
-    const key = keys.report(restartCount, this.nodeRank)
+    const key = keys.report(restartCount, this.#id)
     post(this.#store, key, packReport(report)).catch(() => undefined)
     const alone = new Promise<Verdict>((resolve) => {
       const decide = (): void => {
         const lost = [this.#alone.signal.reason as LostNode]
-        const budget = { restartCount, maxRestarts: 0 }
+        const budget = { restarts: 0, maxRestarts: 0 }
         resolve(judge({ plan: this.plan, reports: [report], lost, ...budget }))
       }
       if (this.#alone.signal.aborted) decide()
       this.#alone.signal.addEventListener('abort', decide)
     })
     // When the store is lost, `alone` is settled before the verdict is rejected.
-    return await Promise.race([verdict.catch(() => alone), alone])
+    const said = await Promise.race([verdict.catch(() => alone), alone])
+    if (this.#isElastic && goesOn(said))
+      this.plan = await receive(this.#store, keys.plan(restartCount + 1))
+    return said
   }
 
   #lose(reason: string): void {

@@ -10,6 +10,7 @@ export interface Registration {
   /** Undefined: whichever is free when it arrives. */
   readonly nodeRank: number | undefined
   readonly nnodes: number
+  readonly minNodes: number
   readonly nproc: number
   /** The name of the host, and the process id of its launcher. */
   readonly host: string
@@ -33,9 +34,9 @@ export interface Registration {
 export type NumberedNode = Registration & { readonly nodeRank: number }
 
 export function describeSelf({ options, script }: Job, address: string): Registration {
-  const { nodeRank, nnodes, nproc, role, rdzvId, kind } = options
+  const { nodeRank, nnodes, minNodes, nproc, role, rdzvId, kind } = options
   return {
-    ...{ nodeRank, nnodes, nproc, role, rdzvId },
+    ...{ nodeRank, nnodes, minNodes, nproc, role, rdzvId },
     host: hostname(),
     pid: process.pid,
     identity: hostIdentity(),
@@ -54,23 +55,24 @@ export function findMismatch(
   nodeZero: Registration,
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
-  const { nnodes, nodeRank } = newcomer
+  const { nodeRank } = newcomer
+  const [mine, others] = [newcomer, nodeZero].map(numberOfNodes)
   const who = `node ${nodeRank} (${nameOf(newcomer)})`
   if (newcomer.version !== nodeZero.version) {
     return `${who} runs tsrun ${newcomer.version}, and node 0 (${nodeZero.host}) runs ${nodeZero.version}`
   }
-  if (nnodes !== nodeZero.nnodes) {
-    return `${who} was started with --nnodes ${nnodes}, and node 0 (${nodeZero.host}) with ${nodeZero.nnodes}`
+  if (mine !== others) {
+    return `${who} was started with --nnodes ${mine!}, and node 0 (${nodeZero.host}) with ${others!}`
   }
   if (newcomer.rdzvId !== nodeZero.rdzvId) {
-    const [mine, other] = [newcomer.rdzvId, nodeZero.rdzvId].map((id) => id ?? 'none')
-    return `${who} was started with --rdzv-id ${mine!}, and node 0 (${nodeZero.host}) with ${other!}`
+    const [own, other] = [newcomer.rdzvId, nodeZero.rdzvId].map((id) => id ?? 'none')
+    return `${who} was started with --rdzv-id ${own!}, and node 0 (${nodeZero.host}) with ${other!}`
   }
   const twin = joined.get(nodeRank)
   if (twin !== undefined) return `${nameOf(newcomer)} and ${nameOf(twin)} are both node ${nodeRank}`
   if (newcomer.digest !== nodeZero.digest) {
-    const mine = `${newcomer.script}, SHA-256 ${newcomer.digest.slice(0, 8)}…`
-    return `${who} has a different script (${mine}) from node 0 (${nodeZero.script}, ${nodeZero.digest.slice(0, 8)}…)`
+    const own = `${newcomer.script}, SHA-256 ${newcomer.digest.slice(0, 8)}…`
+    return `${who} has a different script (${own}) from node 0 (${nodeZero.script}, ${nodeZero.digest.slice(0, 8)}…)`
   }
   return undefined
 }
@@ -82,6 +84,10 @@ export function findUnreachable(
 ): NumberedNode | undefined {
   if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
+}
+
+function numberOfNodes({ minNodes, nnodes }: Registration): string {
+  return minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`
 }
 
 function nameOf({ host, address, pid }: Registration): string {

@@ -4,7 +4,7 @@ import { addressOfInterface } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, Nodes } from '../job/nodes.ts'
 import { startJobStore, storeAddress, type JobStore, type StoreAddress } from './endpoint.ts'
-import { gatherNodes } from './gather.ts'
+import { Members } from './gather.ts'
 import { joinNodes } from './join.ts'
 import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
@@ -31,8 +31,8 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   if (served === undefined) return new OtherNode(job, await joinNodes(job, context), context)
   const { store, address } = served
   try {
-    const gathered = await gatherNodes(job, store, address, context)
-    return new NodeZero(job, store, gathered, context)
+    const members = await Members.open(job, store, address, context)
+    return new NodeZero(job, store, members, await members.gather(0), context)
   } catch (error) {
     await store.close()
     throw error
@@ -86,18 +86,19 @@ export function createOnlyNode(
 ): Nodes {
   const master = store.endpoint
   const { nproc, role } = options
-  const node = { nodeRank: 0, nproc, host: hostname(), address: master.host, role }
+  const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
   return {
     plan,
     nodeRank: 0,
+    firstAttempt: 0,
     begin: (restartCount) => ({
       halt: never,
       fail: () => undefined,
       conclude: (report) => {
         const { maxRestarts } = options
-        const evidence = { plan, reports: [report], lost: [], restartCount, maxRestarts }
+        const evidence = { plan, reports: [report], lost: [], restarts: restartCount, maxRestarts }
         return Promise.resolve(judge(evidence))
       },
     }),

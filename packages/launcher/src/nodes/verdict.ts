@@ -1,5 +1,6 @@
 import { ranksOf, worldSizeOf, type NodePlan, type NodeReport, type Verdict } from '../job/nodes.ts'
 import { describeFailure, describeLostNode, type LostNode } from '../report/failure.ts'
+import { succeeded } from '../report/outcome.ts'
 import { findRootCause } from '../report/root-cause.ts'
 
 export interface Evidence {
@@ -7,8 +8,13 @@ export interface Evidence {
   /** Those of all nodes that are still there. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
-  readonly restartCount: number
+  /** The restarts after failures so far. */
+  readonly restarts: number
   readonly maxRestarts: number
+  /** Why the nodes were stopped that run the job, if others may take part from now on. */
+  readonly change?: string | undefined
+  /** Whether the job goes on without nodes that are gone. */
+  readonly isElastic?: boolean
 }
 
 /**
@@ -16,7 +22,7 @@ export interface Evidence {
  * host that is gone, and that over errors that only follow from either.
  */
 export function judge(evidence: Evidence): Verdict {
-  const { plan, reports, lost, restartCount, maxRestarts } = evidence
+  const { plan, reports, lost, restarts, maxRestarts, change, isElastic = false } = evidence
   const outcomes = reports.flatMap((report) => report.outcomes)
   const cause = findRootCause(outcomes)
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
@@ -24,16 +30,34 @@ export function judge(evidence: Evidence): Verdict {
   if (interruption !== undefined) return { kind: 'interrupted', exitCode: interruption.exitCode }
   const [firstLost] = lost
   if (firstLost !== undefined && cause?.presumed !== false) {
+    if (isElastic) return { kind: 'change', reason: describeLost(lost) }
     return {
       kind: 'lost',
       failure: describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
     }
   }
+  const isOver = outcomes.every(succeeded)
+  if (change !== undefined && !isOver && cause?.presumed !== false) {
+    return { kind: 'change', reason: change }
+  }
   if (cause === undefined) return { kind: 'success' }
   const { rank } = cause.culprit
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
   const failure = describeFailure(cause, outcomes, facts, worldSizeOf(plan), missing)
-  // No other host can take the place of one that is gone.
-  if (restartCount >= maxRestarts || lost.length > 0) return { kind: 'failure', failure }
-  return { kind: 'failure', failure, restart: { number: restartCount + 1, of: maxRestarts } }
+  // In a job of a fixed size no other host can take the place of one that is gone.
+  const isShort = lost.length > 0 && !isElastic
+  if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }
+  return { kind: 'failure', failure, restart: { number: restarts + 1, of: maxRestarts } }
+}
+
+/** `node 1 (h1) is gone: its launcher has ended`, for each of them. */
+function describeLost(lost: readonly LostNode[]): string {
+  return lost
+    .map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
+    .join('; ')
+}
+
+/** Whether there will be another attempt. */
+export function goesOn(verdict: Verdict): boolean {
+  return verdict.kind === 'change' || (verdict.kind === 'failure' && verdict.restart !== undefined)
 }

@@ -78,7 +78,15 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
   const jobOptions: JobOptions = {
-    ...{ nproc, nnodes: 1, nodeRank: 0, isNodeZero: true, rdzvId: undefined },
+    ...{
+      nproc,
+      nnodes: 1,
+      minNodes: 1,
+      lastCall: 0,
+      nodeRank: 0,
+      isNodeZero: true,
+      rdzvId: undefined,
+    },
     ...{ masterAddr: '127.0.0.1', masterPort: 0 },
     ...{ rdzvTimeout: 0, hostTimeout: 0, tokenFile: undefined, iface: undefined },
     ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },

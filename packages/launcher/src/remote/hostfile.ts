@@ -1,0 +1,86 @@
+import { nearestName } from '@tsrun/core'
+import { usageError } from '../args/read-setting.ts'
+
+/** A host that `tsrun hosts` reaches with ssh. */
+export interface RemoteHost {
+  /** As ssh and the other hosts know it. */
+  readonly name: string
+  /** The number of its ranks. */
+  readonly slots: number
+  readonly user: string | undefined
+  readonly port: number | undefined
+}
+
+/**
+ * Reads a host file: a host on each line, with `slots=4`, `user=me` and `port=2222` behind it, as those of
+ * Open MPI and DeepSpeed have; `#` begins a comment.
+ *
+ * @throws ERR_TSR_USAGE with the number of the line
+ */
+export function parseHostfile(text: string, file: string): RemoteHost[] {
+  const hosts: RemoteHost[] = []
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    const [name, ...settings] = line.replace(/#.*/, '').trim().split(/\s+/)
+    if (name === undefined || name === '') continue
+    const where = `${file}, line ${index + 1}`
+    // What begins with a dash would be an option of ssh.
+    if (!/^[\w[][\w.:%\]-]*$/.test(name)) throw usageError(`${where}: ${name} is no name of a host`)
+    if (hosts.some((host) => host.name === name))
+      throw usageError(`${where}: ${name} is there twice`)
+    hosts.push({ name, ...readSettings(settings, where) })
+  }
+  if (hosts.length === 0) throw usageError(`${file} has no host`)
+  return hosts
+}
+
+function readSettings(settings: readonly string[], where: string): Omit<RemoteHost, 'name'> {
+  const values = new Map<string, string>()
+  for (const setting of settings) {
+    const [, key, value] = /^(\w+)=(.+)$/.exec(setting) ?? []
+    if (key === undefined || value === undefined || !['slots', 'user', 'port'].includes(key)) {
+      throw usageError(`${where}: ${setting}; expected slots=N, user=NAME or port=N`)
+    }
+    values.set(key, value)
+  }
+  const integer = (key: string, most: number): number | undefined => {
+    const text = values.get(key)
+    if (text === undefined) return undefined
+    const value = /^\d+$/.test(text) ? Number(text) : 0
+    if (value >= 1 && value <= most) return value
+    throw usageError(`${where}: ${key}=${text}; expected an integer from 1 to ${most}`)
+  }
+  const user = values.get('user')
+  if (user !== undefined && !/^\w[\w.-]*$/.test(user)) {
+    throw usageError(`${where}: user=${user} is no name of a user`)
+  }
+  return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', 65_535) }
+}
+
+/**
+ * The hosts that `--include` names, or all but those of `--exclude`, in the order of the file.
+ *
+ * @throws ERR_TSR_USAGE for a name that the file does not have, and when no host is left
+ */
+export function chooseHosts(
+  hosts: readonly RemoteHost[],
+  {
+    include,
+    exclude,
+  }: { readonly include?: string | undefined; readonly exclude?: string | undefined },
+): RemoteHost[] {
+  const known = hosts.map(({ name }) => name)
+  const read = (flag: string, list: string | undefined): string[] | undefined => {
+    const names = list?.split(',').map((name) => name.trim())
+    const unknown = names?.find((name) => !known.includes(name))
+    if (unknown === undefined) return names
+    const nearest = nearestName(unknown, known)
+    const hint = nearest === undefined ? '' : ` (the nearest is ${nearest})`
+    throw usageError(`${flag} names ${unknown}, which the host file does not have${hint}`)
+  }
+  const [wanted, unwanted] = [read('--include', include), read('--exclude', exclude)]
+  const chosen = hosts.filter(
+    ({ name }) => wanted?.includes(name) !== false && unwanted?.includes(name) !== true,
+  )
+  if (chosen.length > 0) return chosen
+  throw usageError('--include and --exclude leave no host')
+}

@@ -1,0 +1,30 @@
+import type { Readable } from 'node:stream'
+import type { Interrupts } from '../processes/interrupts.ts'
+
+/** Set for a launcher that `tsrun hosts` has started. */
+export const LIFELINE = 'TSRUN_LIFELINE'
+
+/**
+ * On a host that `tsrun hosts` has started this launcher on: signals arrive as lines on the standard input.
+ * When that ends, so does the job: nothing is left on a host whose connection is lost.
+ */
+export function holdLifeline(
+  input: Readable,
+  env: NodeJS.ProcessEnv,
+  interrupts: Interrupts,
+): void {
+  if (env[LIFELINE] === undefined) return
+  // The ranks, and what they start, have no lifeline.
+  Reflect.deleteProperty(env, LIFELINE)
+  let rest = ''
+  input.setEncoding('utf8')
+  input.on('data', (text: string) => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) if (/^SIG[A-Z0-9]+$/.test(line)) process.kill(process.pid, line)
+  })
+  input.on('error', () => undefined)
+  input.on('close', () => {
+    interrupts.interrupt({ exitCode: 129, reason: 'the connection to this host is lost' })
+  })
+}

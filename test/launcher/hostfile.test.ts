@@ -1,0 +1,40 @@
+import { chooseHosts, parseHostfile } from '../../packages/launcher/src/remote/hostfile.ts'
+
+const text = `
+# the first has the store
+node0 slots=4
+10.0.0.7 slots=2 user=me port=2222   # as mpirun's
+node2
+`
+const hosts = parseHostfile(text, 'hosts')
+
+it('reads a host file', () => {
+  expect(hosts).toEqual([
+    { name: 'node0', slots: 4, user: undefined, port: undefined },
+    { name: '10.0.0.7', slots: 2, user: 'me', port: 2222 },
+    { name: 'node2', slots: 1, user: undefined, port: undefined },
+  ])
+})
+
+it.each([
+  ['', 'hosts has no host'],
+  ['a\n-oProxyCommand=x', 'hosts, line 2: -oProxyCommand=x is no name of a host'],
+  ['a\na', 'hosts, line 2: a is there twice'],
+  ['a slots=0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
+  ['a slots=2 gpus=1', 'hosts, line 1: gpus=1; expected slots=N, user=NAME or port=N'],
+  ['a user=-l', 'hosts, line 1: user=-l is no name of a user'],
+])('refuses %j', (text, problem) => {
+  expect(() => parseHostfile(text, 'hosts')).toThrow(
+    expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),
+  )
+})
+
+it('chooses hosts by name, in the order of the file', () => {
+  const names = (choice: Parameters<typeof chooseHosts>[1]): string[] =>
+    chooseHosts(hosts, choice).map(({ name }) => name)
+  expect(names({})).toEqual(['node0', '10.0.0.7', 'node2'])
+  expect(names({ include: 'node2,node0' })).toEqual(['node0', 'node2'])
+  expect(names({ exclude: 'node0' })).toEqual(['10.0.0.7', 'node2'])
+  expect(() => names({ include: 'node3' })).toThrow(/--include names node3.*\(the nearest is node/)
+  expect(() => names({ include: 'node0', exclude: 'node0' })).toThrow(/leave no host/)
+})

@@ -1,0 +1,80 @@
+import { RunHere } from '../support/in-process.ts'
+import { allFinished, port, token } from '../support/nodes.ts'
+import { killLeftovers, Run, until } from '../support/tsrun.ts'
+
+afterEach(killLeftovers)
+
+/** The arguments of a host of a job that hosts join and leave. */
+const elastic = (nnodes: string, ...more: string[]): string[] => [
+  ...['--nnodes', nnodes, '--rdzv-backend', 'c10d', '--rdzv-endpoint', `127.0.0.1:${port}`],
+  ...['--grace', '1', '--no-summary', ...more],
+]
+const lastCall = (seconds: number): string[] => ['--rdzv-conf', `last_call_timeout=${seconds}`]
+const env = { TSRUN_TOKEN: token }
+
+describe('--nnodes MIN:MAX', () => {
+  it('starts with the fewest hosts, again when one joins, and again when one is gone', async () => {
+    const args = elastic('1:2', ...lastCall(0.3), 'elastic.mjs', '2')
+    const first = new RunHere(args, { env })
+    await until(() => first.stdout.includes('attempt 0 of 1 rank=0'), 'the first attempt')
+    const second = new Run(args, { env })
+    await until(() => first.stdout.includes('attempt 1 of 2 rank=0'), 'an attempt of two hosts')
+    await second.announced(1, 'attempt 1 of 2')
+    expect(first.stderr).toMatch(/has joined; starting all ranks again on 2 hosts/)
+    second.signal('SIGKILL')
+    const { code, stdout, stderr } = await first.finished
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    expect(stdout).toContain('attempt 2 of 1 rank=0')
+    expect(stderr).toMatch(
+      /node 1 \(.*\) is gone: its launcher has ended; starting all ranks again on this host/,
+    )
+  })
+
+  it('waits for the last call, but not once all hosts are there', async () => {
+    const args = elastic('1:3', ...lastCall(60), 'hello.mjs')
+    const runs = [0, 1, 2].map(() => new RunHere(args, { env }))
+    expect((await allFinished(runs)).map(({ code }) => code)).toEqual([0, 0, 0])
+    expect(runs.map(({ stdout }) => stdout).join('')).toContain('hello from rank 2 of 3')
+  })
+
+  it('has a place again for a host that comes back', async () => {
+    const args = elastic('2:3', ...lastCall(0.2), 'elastic.mjs', '1')
+    const zero = new RunHere(args, { env })
+    await until(() => zero.stderr.includes('waiting for more nodes: 1 of 2 to 3'), 'it waits')
+    const leaving = new Run(args, { env })
+    await leaving.announced(1, 'attempt 0 of 2')
+    leaving.signal('SIGKILL')
+    await until(() => zero.stderr.includes('waiting for more nodes'), 'it waits again')
+    const back = new RunHere(args, { env })
+    const ends = await allFinished([zero, back])
+    expect(ends.map(({ code }) => code)).toEqual([0, 0])
+    expect(back.stdout).toContain('attempt 1 of 2 rank=1')
+  })
+
+  it('ends when too few are left for --rdzv-timeout, and names the host that is gone', async () => {
+    const args = (isHost: boolean): string[] => [
+      ...elastic('2:3', '--rdzv-conf', `last_call_timeout=0.2,timeout=4,is_host=${isHost}`),
+      ...['elastic.mjs', '9'],
+    ]
+    const leaving = new Run(args(false), { env })
+    const zero = new RunHere(args(true), { env })
+    await leaving.announced(1, 'attempt 0 of 2')
+    leaving.signal('SIGKILL')
+    const { code, stderr } = await zero.finished
+    expect(code).toBe(1)
+    expect(stderr).toContain('did not come together within 4 s')
+    expect(stderr).toMatch(/first cause +node 1/)
+  })
+
+  it('refuses a host too many, and one that does not fit, and goes on', async () => {
+    const args = elastic('1:2', ...lastCall(60), 'elastic.mjs', '9')
+    const zero = new RunHere(args, { env })
+    const one = new RunHere(args, { env })
+    await until(() => one.stdout.includes('attempt 0 of 2'), 'the job runs')
+    const third = await new RunHere(args, { env }).finished
+    expect(third).toMatchObject({ code: 2, stderr: expect.stringContaining('has its 2 nodes') })
+    expect(zero.stdout).not.toContain('attempt 1')
+    zero.interrupt()
+    expect((await allFinished([zero, one])).map(({ code }) => code)).toEqual([130, 130])
+  })
+})
