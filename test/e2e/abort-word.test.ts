@@ -16,7 +16,14 @@ const ways = [
   { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
 ]
 
-const identity = { runId: 'test', script: 'blocked.mjs', worldSize: 2, restartCount: 0, slots: 2 }
+const identity = {
+  runId: 'test',
+  script: 'blocked.mjs',
+  worldSize: 2,
+  restartCount: 0,
+  slots: 2,
+  socket: undefined,
+}
 
 const describeLinux = process.platform === 'linux' ? describe.each(ways) : describe.skip.each(ways)
 

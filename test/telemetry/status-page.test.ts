@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readStatusPage, statusBytes, StatusPage, StatusSlot } from '@tsrun/telemetry'
 
-const identity = { runId: 'run-1', script: '/a/train.ts', worldSize: 4, restartCount: 2, slots: 2 }
+const identity = {
+  runId: 'run-1',
+  script: '/a/train.ts',
+  worldSize: 4,
+  restartCount: 2,
+  slots: 2,
+  socket: undefined,
+}
 
 const itOnLinux = process.platform === 'linux' ? it : it.skip
 

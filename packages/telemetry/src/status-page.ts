@@ -23,6 +23,8 @@ export interface StatusIdentity {
   readonly restartCount: number
   /** The number of ranks of this host. */
   readonly slots: number
+  /** Where the launcher answers questions, if it does: the name of an abstract Unix socket, and a secret. */
+  readonly socket: string | undefined
 }
 
 /** The status that one rank publishes. */
@@ -76,9 +78,9 @@ export class StatusPage {
     put('launcherPid', process.pid)
     put('worldSize', identity.worldSize)
     put('restartCount', identity.restartCount)
-    for (const name of ['runId', 'script'] as const) {
+    for (const name of ['runId', 'script', 'socket'] as const) {
       const { at, bytes: room } = headerText[name]
-      const written = header.write(identity[name], at + 4, room - 4)
+      const written = header.write(identity[name] ?? '', at + 4, room - 4)
       header.writeInt32LE(written, at)
     }
     writeSync(this.#fd, header, 0, header.length, 0)
@@ -126,6 +128,7 @@ function readDescriptor(fd: number): StatusSnapshot {
   return {
     runId: readText(header, headerText.runId) ?? '',
     script: readText(header, headerText.script) ?? '',
+    socket: readText(header, headerText.socket),
     worldSize: word('worldSize'),
     restartCount: word('restartCount'),
     slots,

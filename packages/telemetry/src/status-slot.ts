@@ -34,6 +34,7 @@ export const headerWord = {
 export const headerText = {
   runId: { at: 64, bytes: 128 },
   script: { at: 256, bytes: 512 },
+  socket: { at: 768, bytes: 256 },
 } as const
 
 /** The doubles of a slot. */

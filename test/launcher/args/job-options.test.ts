@@ -46,6 +46,12 @@ it('is complete and checked', () => {
     virtualLocalRank: false,
     numaBinding: undefined,
     signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
+    nodeArguments: [],
+    inspect: undefined,
+    cpuProf: false,
+    heapProf: false,
+    jobTimeout: undefined,
+    stdin: 0,
     script: 'train.ts',
     scriptArguments: ['--lr', '1'],
   })

@@ -14,6 +14,9 @@ it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
   }
   expect(completeSettings({ nproc: '1' }, env)).toEqual({
     nproc: { value: '1', source: '--nproc' },
+    stdin: { value: '0', source: 'default' },
+    'cpu-prof': { value: 'false', source: 'default' },
+    'heap-prof': { value: 'false', source: 'default' },
     nnodes: { value: '1', source: 'default' },
     'rdzv-timeout': { value: '600', source: 'default' },
     'host-timeout': { value: '30', source: 'default' },

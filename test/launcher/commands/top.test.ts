@@ -13,7 +13,7 @@ function rank(number: number, facts: Partial<RankStatus>): RankStatus {
 
 const job: StatusSnapshot = {
   ...{ runId: '20261123-120000-abcdef', script: '/train.ts', launcherPid: 7, worldSize: 3 },
-  ...{ restartCount: 0, abortedBy: undefined, slots: 3 },
+  ...{ restartCount: 0, abortedBy: undefined, slots: 3, socket: '' },
   ranks: [rank(0, {}), rank(1, {}), rank(2, { state: 'computing', waitsFor: [], step: undefined })],
 }
 const samples = (at: number, step: number, cpuSeconds: number) =>

@@ -3,7 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
-const bin = fileURLToPath(new URL('../../../packages/launcher/bin/tsrun.js', import.meta.url))
+/** The command itself. */
+export const bin = fileURLToPath(
+  new URL('../../../packages/launcher/bin/tsrun.js', import.meta.url),
+)
 export const fixtures = fileURLToPath(new URL('../../fixtures/launcher/', import.meta.url))
 
 export interface Finished {
@@ -20,6 +23,8 @@ export interface Options {
   readonly cwd?: string
   /** How many files each process may have open. */
   readonly openFiles?: number
+  /** What it can read; default: nothing. */
+  readonly stdin?: 'ignore' | 'pipe'
 }
 
 export interface RankLine {
@@ -43,7 +48,7 @@ export class Run {
       {
         cwd: options.cwd ?? fixtures,
         env: { ...cleanEnvironment(), ...options.env },
-        stdio: ['ignore', 'pipe', 'pipe'],
+        stdio: [options.stdin ?? 'ignore', 'pipe', 'pipe'],
       },
     )
     running.add(this)

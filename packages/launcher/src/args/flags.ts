@@ -223,6 +223,47 @@ const flags = [
     torchrun: 'signals-to-handle',
   },
   {
+    name: 'stdin',
+    value: 'K|all|none',
+    description: 'the rank of the job that gets the standard input of tsrun, or all, or none',
+    fallback: '0',
+  },
+  {
+    name: 'node-args',
+    value: 'ARGS',
+    description:
+      'more arguments of Node for the ranks, in one text, as in --node-args="--expose-gc --max-old-space-size=8192"',
+  },
+  {
+    name: 'inspect',
+    value: '[HOST:]PORT|auto',
+    description:
+      'each rank listens for a debugger at 127.0.0.1 or HOST: at PORT + its local rank, or at any free port',
+  },
+  {
+    name: 'inspect-rank',
+    value: 'K',
+    description:
+      'only this rank listens for a debugger, at port 9229 or that of --inspect, and waits for it before ' +
+      'the first line of the script',
+  },
+  {
+    name: 'cpu-prof',
+    description: 'write a CPU profile of each rank into the folder of its log files',
+    fallback: 'false',
+  },
+  {
+    name: 'heap-prof',
+    description: 'write a heap profile of each rank into the folder of its log files',
+    fallback: 'false',
+  },
+  {
+    name: 'job-timeout',
+    value: 'SECONDS',
+    description:
+      'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
+  },
+  {
     name: 'standalone',
     description: 'a job of this host alone, with a free port; what is the case without hosts',
     fallback: 'false',

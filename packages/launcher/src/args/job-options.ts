@@ -1,6 +1,7 @@
 import { constants } from 'node:os'
 import { readHosts, type HostOptions } from './host-options.ts'
 import { readOutput, type OutputOptions } from './output-options.ts'
+import { readRankOptions, type RankOptions } from './rank-options.ts'
 import {
   read,
   readInteger,
@@ -18,7 +19,7 @@ export const numaBindings = ['node', 'socket', 'exclusive', 'core-complex'] as c
 export type NumaBinding = (typeof numaBindings)[number]
 
 /** The options of a job, checked and complete. */
-export interface JobOptions extends HostOptions, OutputOptions {
+export interface JobOptions extends HostOptions, OutputOptions, RankOptions {
   /** The number of ranks on this host. */
   readonly nproc: number
   readonly maxRestarts: number
@@ -58,16 +59,18 @@ export function toJobOptions(
   const [script, ...scriptArguments] = command
   if (script === undefined) throw usageError('No script given: tsrun [flags] script [arguments]')
   const nproc = readNproc(settings, capacity)
+  const kind = readKind(settings)
   checkUnused(settings)
   return {
     nproc,
     ...readHosts(settings, nproc),
     ...readOutput(settings),
+    ...readRankOptions(settings, kind, nproc),
     maxRestarts: readInteger(settings, 'max-restarts', 0, 1_000_000),
     grace: read(settings, 'grace', 'a number of seconds from 0 to 86400', readSeconds) * 1000,
     summary: readSwitch(settings, 'summary'),
     dryRun: readSwitch(settings, 'dry-run'),
-    kind: readKind(settings),
+    kind,
     role: read(settings, 'role', 'a name', (text) => text || undefined),
     virtualLocalRank: readSwitch(settings, 'virtual-local-rank'),
     numaBinding: readNumaBinding(settings),

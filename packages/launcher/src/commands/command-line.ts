@@ -1,9 +1,10 @@
+import { isatty } from 'node:tty'
 import yargs from 'yargs'
 import { isTsrError, nearestName } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
-import { holdLifeline } from '../remote/lifeline.ts'
+import { holdLifeline, LIFELINE } from '../remote/lifeline.ts'
 import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -11,9 +12,10 @@ import { addDoctor } from './doctor.ts'
 import { addFlight } from './flight.ts'
 import { addHosts } from './hosts.ts'
 import { addPs } from './ps.ts'
-import { addFlags, addRun, startJob } from './run.ts'
+import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addTop } from './top.ts'
+import { addStacks } from './stacks.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
 const USAGE = 2
@@ -26,12 +28,21 @@ const USAGE = 2
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
-  const { stdin, stdout, stderr, env } = process
-  holdLifeline(stdin, env, interrupts)
+  const { stdout, stderr, env } = process
+  // The lifeline is no input for the ranks.
+  const isHeld = env[LIFELINE] !== undefined
+  if (isHeld) holdLifeline(process.stdin, env, interrupts)
+  const input = { isTerminal: isatty(0), open: () => process.stdin }
   const console = new Console({ stdout, stderr }, () => {
     interrupts.interrupt(outputClosed)
   })
-  return await runCommandLine(argv, { env, cwd: process.cwd(), console, interrupts })
+  return await runCommandLine(argv, {
+    env,
+    cwd: process.cwd(),
+    console,
+    interrupts,
+    ...(isHeld ? {} : { stdin: input }),
+  })
 }
 
 /** Runs a command line with the given streams and signals. */
@@ -46,6 +57,7 @@ export async function runCommandLine(
     addHosts(context),
     addPs(context),
     addTop(context),
+    addStacks(context),
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
@@ -109,9 +121,13 @@ export async function parse(
   if (!inCommand) addFlags(parser)
   if (isRequest) answerCompletion(parser, inCommand)
   let printed = ''
-  await parser.parseAsync(argv, {}, (_error, _argv, output) => {
-    printed += output
-  })
+  await parser.parseAsync(
+    inCommand || isRequest ? argv : joinNodeArguments(argv),
+    {},
+    (_error, _argv, output) => {
+      printed += output
+    },
+  )
   return printed
 }
 

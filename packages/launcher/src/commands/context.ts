@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs'
 import type { Console } from '../logs/console.ts'
+import type { InputSource } from '../processes/input.ts'
 import type { Interrupts } from '../processes/interrupts.ts'
 
 /** What a command gets from the process that runs it. */
@@ -8,6 +9,8 @@ export interface CommandContext {
   readonly cwd: string
   readonly console: Console
   readonly interrupts: Interrupts
+  /** The standard input of the process; without it the ranks read nothing. */
+  readonly stdin?: InputSource
   /** The exit code of the process; commands set it. */
   exitCode: number
 }
@@ -20,6 +23,7 @@ export const commandNames: readonly string[] = [
   'hosts',
   'ps',
   'top',
+  'stacks',
   'flight',
   'doctor',
   'setup',

@@ -1,15 +1,7 @@
-import { readdirSync, readlinkSync, statSync } from 'node:fs'
-import {
-  formatBytes,
-  formatRankList,
-  formatSeconds,
-  formatTable,
-  monotonicNow,
-  tsrError,
-} from '@tsrun/core'
-import { readStatusPage, STATUS_NAME, type RankStatus, type StatusSnapshot } from '@tsrun/telemetry'
-import { usageError } from '../args/read-setting.ts'
+import { formatBytes, formatRankList, formatSeconds, formatTable, monotonicNow } from '@tsrun/core'
+import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import type { AddCommand, CommandContext } from './context.ts'
+import { NO_JOB, runningJobs } from './running-jobs.ts'
 
 /** `tsrun ps [run-id]` */
 export function addPs({ console }: CommandContext): AddCommand {
@@ -33,20 +25,9 @@ export function addPs({ console }: CommandContext): AddCommand {
 }
 
 function psText(runId: string | undefined): string {
-  const jobs = chooseJobs(runId)
-  return jobs.length === 0 ? 'no job of yours runs on this host\n' : jobs.map(jobText).join('\n')
-}
-
-/** The jobs of this user on this host, or the one that is named. @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB */
-export function chooseJobs(runId: string | undefined): StatusSnapshot[] {
-  if (process.platform !== 'linux') throw usageError('this needs /proc, which only Linux has')
-  const jobs = findJobs()
-  const wanted = runId === undefined ? jobs : jobs.filter((job) => job.runId === runId)
-  if (runId !== undefined && wanted.length === 0) {
-    const known = jobs.length === 0 ? 'none runs' : jobs.map((job) => job.runId).join(', ')
-    throw tsrError('ERR_TSR_NO_JOB', { runId, known })
-  }
-  return wanted
+  const wanted = runningJobs('ps', runId)
+  if (wanted.length === 0) return NO_JOB
+  return wanted.map(jobText).join('\n')
 }
 
 function jobText(job: StatusSnapshot): string {
@@ -92,43 +73,4 @@ function toRow(rank: RankStatus): string[] {
     rank.step === undefined ? '–' : String(rank.step),
     rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
   ]
-}
-
-/**
- * Reads the status pages of all jobs that this user runs on this host. The pages have no names, but
- * each is an open file of its launcher.
- */
-function findJobs(): StatusSnapshot[] {
-  const own = process.getuid?.()
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name) && ownerOf(`/proc/${name}`) === own)
-    .flatMap((pid) => pagesOf(Number(pid)))
-}
-
-function pagesOf(pid: number): StatusSnapshot[] {
-  const folder = `/proc/${pid}/fd`
-  return namesIn(folder).flatMap((fd): StatusSnapshot[] => {
-    try {
-      const path = `${folder}/${fd}`
-      if (!readlinkSync(path).includes(STATUS_NAME)) return []
-      const page = readStatusPage(path)
-      // Ranks have the page open for a moment while they start.
-      return page.launcherPid === pid ? [page] : []
-    } catch {
-      // The file was closed in the meantime.
-      return []
-    }
-  })
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
-}
-
-function ownerOf(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.uid
 }

@@ -6,14 +6,22 @@ import { nearestName } from '@tsrun/core'
 import { flagTable, type Flag, type FlagValues } from '../args/flags.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
+import { needsFolder } from '../args/rank-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/devices.ts'
 import { createJob } from '../job/job.ts'
-import { assumedPlace, describePlan, describePlanAsJson, planAttempt } from '../job/plan.ts'
+import {
+  assumedPlace,
+  assumedSetup,
+  describePlan,
+  describePlanAsJson,
+  planAttempt,
+} from '../job/plan.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
+import { JobInput } from '../processes/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script, then its own arguments, untouched */
@@ -67,6 +75,32 @@ function negated({ name }: Flag): string[] {
   return name.startsWith('no-') ? [name.slice(3)] : []
 }
 
+/**
+ * Writes `--node-args VALUE` as `--node-args=VALUE`, because its value begins with a dash, as a flag does.
+ * The arguments of the script stay as they are.
+ */
+export function joinNodeArguments(argv: readonly string[]): string[] {
+  const joined: string[] = []
+  for (let i = 0; i < argv.length; i++) {
+    const word = argv[i]!
+    if (!/^-./.test(word) || word === '--') return [...joined, ...argv.slice(i)]
+    const next = argv[i + 1]
+    if (next === undefined || !takesValue(word)) joined.push(word)
+    else {
+      joined.push(...(/^--node[-_]args$/.test(word) ? [`${word}=${next}`] : [word, next]))
+      i++
+    }
+  }
+  return joined
+}
+
+/** Whether the next word is the value of this one. */
+function takesValue(word: string): boolean {
+  const name = word.replace(/^--?/, '').replaceAll('_', '-')
+  const flag = flagTable.find((one) => one.name === name || one.aliases?.includes(name))
+  return flag?.value !== undefined
+}
+
 function readFlags(argv: Record<string, unknown>): FlagValues {
   const values: FlagValues = {}
   for (const flag of flagTable) {
@@ -115,7 +149,7 @@ export async function startJob(
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
-    const plan = planAttempt(job, assumedPlace(job), 0)
+    const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
     const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
     console.write('stdout', describe(plan))
     return
@@ -126,12 +160,14 @@ export async function startJob(
   if (given.logDir === undefined && options.logDir !== undefined) {
     announcer.say('log-dir', `log files: ${options.logDir}`, { directory: options.logDir })
   }
-  context.exitCode = await runJob(job, rendezvous, { console, announcer, interrupts })
+  const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
+  const jobContext = { console, announcer, interrupts, ...(input === undefined ? {} : { input }) }
+  context.exitCode = await runJob(job, rendezvous, jobContext).finally(() => input?.close())
 }
 
-/** With a new folder if log files are asked for and no folder is named. */
+/** With a new folder if log files or profiles are asked for and no folder is named. */
 function withLogFolder(options: JobOptions): JobOptions {
-  if (options.logDir !== undefined || !needsFiles(options)) return options
+  if (options.logDir !== undefined || !(needsFiles(options) || needsFolder(options))) return options
   return { ...options, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
 }
 

@@ -6,7 +6,8 @@ import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 import { statFields } from '../processes/rank-process.ts'
 import type { AddCommand, CommandContext } from './context.ts'
-import { chooseJobs, describeState, jobTitle } from './ps.ts'
+import { describeState, jobTitle } from './ps.ts'
+import { NO_JOB, runningJobs } from './running-jobs.ts'
 
 /** `tsrun top [run-id]` */
 export function addTop(context: CommandContext): AddCommand {
@@ -59,7 +60,7 @@ async function watch(
   const isTerminal = isatty(1)
   const width = isTerminal ? columns : Infinity
   const isScreen = isTerminal && !once
-  let before = sample(chooseJobs(runId))
+  let before = sample(runningJobs('top', runId))
   // The screen as it was comes back at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
@@ -67,7 +68,7 @@ async function watch(
       const wait = isFirst ? Math.min(interval, 500) : interval
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
       if (interrupts.stop.aborted) return
-      const jobs = chooseJobs(isFirst ? runId : undefined).filter(
+      const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
         (job) => runId === undefined || job.runId === runId,
       )
       const now = sample(jobs)
@@ -103,7 +104,7 @@ export function topText(
   now: Samples,
   width: number,
 ): string {
-  if (jobs.length === 0) return 'no job of yours runs on this host'
+  if (jobs.length === 0) return NO_JOB.trimEnd()
   return jobs
     .map((job) => {
       const rows = job.ranks.map((rank) => toRow(rank, before.get(rank.pid), now.get(rank.pid)))

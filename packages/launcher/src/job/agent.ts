@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/output-options.ts'
+import { checkNamedRanks } from '../args/rank-options.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText } from '../report/failure-text.ts'
@@ -11,10 +12,13 @@ import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
 import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
+import { announceDebuggers, placeDebuggers } from './node-arguments.ts'
 import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
 import { planAttempt } from './plan.ts'
 import { attemptDirectory } from './rank-log.ts'
+import { StackDesk } from './stack-desk.ts'
 import { openStatusPage } from './status-page.ts'
+import { limitTime, type TimeLimit } from './time-limit.ts'
 
 /** Milliseconds that the other hosts have for an answer when the job is killed. */
 const ANSWER_TIME = 1000
@@ -34,16 +38,21 @@ export async function runJob(
 ): Promise<number> {
   const { announcer, interrupts } = context
   announceInterrupts(job, context)
+  const limit = limitTime(job.options.jobTimeout, context)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
     throw error
   })
-  if (nodes === undefined) return (interrupts.stop.reason as Interruption).exitCode
+  if (nodes === undefined) {
+    limit.end()
+    return (interrupts.stop.reason as Interruption).exitCode
+  }
   try {
     checkRanks(job.options, worldSizeOf(nodes.plan))
+    checkNamedRanks(job.options, worldSizeOf(nodes.plan))
     announceNodes(nodes.plan, context)
     for (let restartCount = nodes.firstAttempt; ; restartCount++) {
-      const verdict = await runOnce(job, nodes, restartCount, context)
+      const verdict = await runOnce(job, nodes, restartCount, context, limit)
       if (verdict.kind === 'success') return 0
       if (verdict.kind === 'interrupted') return verdict.exitCode
       if (verdict.kind === 'change') {
@@ -62,13 +71,15 @@ export async function runJob(
         return failure.jobExitCode
       }
       announcer.show('failure', failureText(verdict.failure, colour), failure)
-      if (verdict.restart === undefined || interrupts.stop.aborted) return failure.jobExitCode
+      if (verdict.restart === undefined) return failure.jobExitCode
+      if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
       const { number, of } = verdict.restart
       const message = `starting all ranks again (restart ${number} of ${of})`
       announcer.say('restart', message, { restartCount: number })
       await pauseBeforeRestart(restartCount, interrupts.stop)
     }
   } finally {
+    limit.end()
     await nodes.close()
   }
 }
@@ -79,6 +90,7 @@ export async function runOnce(
   nodes: Nodes,
   restartCount: number,
   context: JobContext,
+  limit?: TimeLimit,
 ): Promise<Verdict> {
   const { options } = job
   const { plan, nodeRank } = nodes
@@ -87,23 +99,31 @@ export async function runOnce(
     options.logDir === undefined
       ? undefined
       : attemptDirectory(options.logDir, plan.runId, restartCount)
-  const page = openStatusPage(job, nodes, restartCount)
+  const debuggers = await placeDebuggers(options.inspect, ranksOf(plan, nodeRank))
+  announceDebuggers(debuggers, context.announcer)
+  const desk = await StackDesk.open(options)
+  const page = openStatusPage(job, nodes, restartCount, desk.address)
+  desk.readStatus = () => page.ranks()
   const flight = openFlightPlace(directory, job.env)
   let hasFailed = false
   try {
     const shared = nodes.begin(restartCount)
     const environment = { ...flight.environment, ...page.environment }
+    if (limit !== undefined) limit.lastWords = () => desk.text()
     const { outcomes, interrupted } = await runAttempt(
       job,
       {
-        plan: planAttempt(job, nodes, restartCount, environment),
+        plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
         worldSize: worldSizeOf(plan),
         directory,
         shared,
         page,
+        desk,
       },
       context,
-    )
+    ).finally(() => {
+      if (limit !== undefined) limit.lastWords = undefined
+    })
     if (interrupted) showErrors(outcomes, context)
     else showSummary(job, outcomes, context)
     const { stop, kill } = context.interrupts

@@ -8,6 +8,7 @@ import { sample, sampleUsage } from '../report/usage.ts'
 import type { Job, JobContext } from './job.ts'
 import type { SharedAttempt } from './nodes.ts'
 import { logRank, openFiles, openFiltered, type RankLog } from './rank-log.ts'
+import type { StackDesk } from './stack-desk.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** One attempt of a job on this host. */
@@ -19,6 +20,8 @@ export interface Attempt {
   /** The part of the other hosts in it. */
   readonly shared: SharedAttempt
   readonly page: AttemptPage
+  /** Tells the stacks of the ranks. */
+  readonly desk: StackDesk
 }
 
 export interface AttemptResult {
@@ -46,7 +49,8 @@ export async function runAttempt(
   attempt: Attempt,
   context: JobContext,
 ): Promise<AttemptResult> {
-  const { plan, worldSize, directory, shared, page } = attempt
+  const { plan, worldSize, directory, shared, page, desk } = attempt
+  const { input } = context
   const ranks: LoggedRank[] = []
   let interrupted = false
   let places: ReturnType<AttemptPage['places']> = new Map()
@@ -57,10 +61,12 @@ export async function runAttempt(
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = openFiles(to, one.rank, localRank)
-      const process = await RankProcess.start(one, worldSize, job.env)
+      const process = await RankProcess.start(one, worldSize, job.env, input?.kindFor(one.rank))
+      desk.add(process)
+      input?.add(process)
       ranks.push({ process, log: logRank({ process, localRank }, files, to) })
     }
-    interrupted = await untilDecided(processesOf(ranks), context.interrupts.stop, attempt)
+    interrupted = await untilDecided(processesOf(ranks), context, attempt)
   } finally {
     places = page.places()
     page.abort(processesOf(ranks))
@@ -68,6 +74,7 @@ export async function runAttempt(
     for (const { log } of ranks) log.close()
     filtered.close()
     page.close()
+    desk.close()
   }
   const outcomes = ranks.map(({ process, log }) =>
     toOutcome(process, log.tail, places.get(process.rank)),
@@ -81,11 +88,11 @@ export async function runAttempt(
  */
 async function untilDecided(
   ranks: readonly RankProcess[],
-  stop: AbortSignal,
+  { interrupts: { stop }, input }: JobContext,
   { worldSize, shared: { halt, fail } }: Attempt,
 ): Promise<boolean> {
   const endSampling = sampleUsage(ranks)
-  const endRelay = relayJobControl(ranks)
+  const endRelay = relayJobControl(ranks, input)
   const listening = new AbortController()
   try {
     await new Promise<void>((resolve) => {

@@ -9,6 +9,7 @@ import { usageError } from '../args/read-setting.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { wantsColour } from '../logs/presenter.ts'
+import type { JobInput } from '../processes/input.ts'
 import type { Interrupts } from '../processes/interrupts.ts'
 import { findDevices, type Devices } from './devices.ts'
 import { packageFolder } from './package.ts'
@@ -35,23 +36,20 @@ export interface JobContext {
   readonly interrupts: Interrupts
   /** Gets every line of the ranks, whether it is shown or not. */
   readonly onLine?: RankLineReader
+  /** What the ranks read; without it they read nothing. */
+  readonly input?: JobInput
 }
 
-/** Settings of Node beside the script. */
-export interface NodeSetup {
-  /** The file whose language the ranks have to run. */
-  readonly code: Script
-  /** More arguments of Node. */
-  readonly execArgv: readonly string[]
-}
-
-/** @throws ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING */
+/**
+ * @param code - the file whose language the ranks have to run
+ * @throws ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING
+ */
 export function createJob(
   options: JobOptions,
   env: NodeJS.ProcessEnv,
   cwd: string,
   script: Script,
-  setup: NodeSetup = { code: script, execArgv: [] },
+  code = script,
 ): Job {
   return {
     options,
@@ -63,7 +61,7 @@ export function createJob(
       stderr: wantsColour(process.stderr, env),
     },
     script: script.path,
-    command: [process.execPath, ...argumentsOf(script, env, cwd, setup), script.path],
+    command: [process.execPath, ...argumentsOf(script, env, cwd, code, options), script.path],
   }
 }
 
@@ -72,7 +70,8 @@ function argumentsOf(
   script: Script,
   env: NodeJS.ProcessEnv,
   cwd: string,
-  { code, execArgv }: NodeSetup,
+  code: Script,
+  { nodeArguments }: Pick<JobOptions, 'nodeArguments'>,
 ): string[] {
   // Starts the program in its own place: see `rank/program.ts`.
   if (script.language === 'program')
@@ -83,8 +82,8 @@ function argumentsOf(
     '--enable-source-maps',
     '--import',
     preload.href,
-    ...loaderArguments(code, nodeAbilities(env, execArgv), places),
-    ...execArgv,
+    ...loaderArguments(code, nodeAbilities(env, nodeArguments), places),
+    ...nodeArguments,
   ]
 }
 

@@ -3,18 +3,27 @@ import type { RankPlan } from '../processes/rank-process.ts'
 import { colourLevel } from '../logs/presenter.ts'
 import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
+import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
 import { coresOf } from './numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
+import { attemptDirectory } from './rank-log.ts'
 
-/** Plans the ranks of one attempt of the job on this host. @param environment - more variables for all of them */
+/** What one attempt adds to the plan of its ranks. */
+export interface AttemptSetup extends NodeArgumentsContext {
+  /** More variables for all ranks. */
+  readonly environment?: Readonly<Record<string, string>>
+}
+
+/** Plans the ranks of one attempt of the job on this host. */
 export function planAttempt(
   { options, env, identity, devices, colour, command }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
-  environment: Readonly<Record<string, string>> = {},
+  { environment, ...setup }: AttemptSetup = {},
 ): RankPlan[] {
   const { scriptArguments, iface, portRange, role, virtualLocalRank, numaBinding } = options
   const ranks = ranksOf(plan, nodeRank)
+  const [program, ...args] = command
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
   return ranks.map((rank, localRank) => ({
     rank,
@@ -47,7 +56,7 @@ export function planAttempt(
         : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
       ...environment,
     },
-    command: [...command, ...scriptArguments],
+    command: [program, ...ownNodeArguments(options, rank, setup), ...args, ...scriptArguments],
   }))
 }
 
@@ -59,6 +68,16 @@ export function assumedPlace({ options, identity }: Job): NodePlace {
   })
   const plan = { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
   return { plan, nodeRank: options.nodeRank ?? 0 }
+}
+
+/** What `--dry-run` assumes of the attempt. */
+export function assumedSetup(job: Job): AttemptSetup {
+  const { plan, nodeRank } = assumedPlace(job)
+  const { logDir = '(a new folder)', inspect } = job.options
+  return {
+    directory: attemptDirectory(logDir, plan.runId, 0),
+    debuggers: assumedDebuggers(inspect, ranksOf(plan, nodeRank)),
+  }
 }
 
 /** Stands for a port that is chosen when the job starts. */

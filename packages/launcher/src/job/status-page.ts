@@ -1,5 +1,5 @@
 import { createLogger, monotonicNow } from '@tsrun/core'
-import { StatusPage } from '@tsrun/telemetry'
+import { StatusPage, type RankStatus } from '@tsrun/telemetry'
 import type { RankPlace } from '../report/outcome.ts'
 import { statFields, type RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
@@ -13,6 +13,8 @@ export interface AttemptPage {
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
   /** What each rank does now, by rank; a rank that has joined no group is missing. */
   places(): ReadonlyMap<number, RankPlace>
+  /** The states of the ranks of this host. */
+  ranks(): readonly RankStatus[]
   close(): void
 }
 
@@ -21,6 +23,7 @@ export function openStatusPage(
   { script }: Pick<Job, 'script'>,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
+  socket: string | undefined,
 ): AttemptPage {
   try {
     const page = new StatusPage({
@@ -28,6 +31,7 @@ export function openStatusPage(
       script,
       worldSize: worldSizeOf(plan),
       restartCount,
+      socket,
       slots: ranksOf(plan, nodeRank).length,
     })
     return {
@@ -37,6 +41,7 @@ export function openStatusPage(
         if (failed !== undefined) page.abort(failed.rank)
       },
       places: () => readPlaces(page),
+      ranks: () => page.read().ranks,
       close: () => {
         page.close()
       },
@@ -48,6 +53,7 @@ export function openStatusPage(
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,
       places: () => new Map(),
+      ranks: () => [],
       close: () => undefined,
     }
   }

@@ -1,5 +1,6 @@
 import { constants } from 'node:os'
 import { monotonicNow } from '@tsrun/core'
+import type { JobInput } from './input.ts'
 import type { RankProcess } from './rank-process.ts'
 
 /** Why a job is stopped from outside. */
@@ -77,13 +78,18 @@ export function listenForInterrupts(): Interrupts {
  * Passes Ctrl-Z and `fg` on to the ranks, which the terminal does not reach because they are in process
  * groups of their own. The returned function ends that.
  */
-export function relayJobControl(ranks: readonly RankProcess[]): () => void {
+export function relayJobControl(
+  ranks: readonly RankProcess[],
+  input: Pick<JobInput, 'pause' | 'resume'> | undefined,
+): () => void {
   const suspend = (): void => {
+    input?.pause()
     for (const rank of ranks) rank.relay('SIGSTOP')
     process.kill(process.pid, 'SIGSTOP')
   }
   const resume = (): void => {
     for (const rank of ranks) rank.relay('SIGCONT')
+    input?.resume()
   }
   process.on('SIGTSTP', suspend).on('SIGCONT', resume)
   return () => {

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
-import type { Readable } from 'node:stream'
+import type { Duplex, Readable, Writable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
@@ -12,6 +12,7 @@ import {
   type ErrorReport,
   type ExitReport,
   type ResourceUsage,
+  type StackReport,
 } from '../rank/control-message.ts'
 
 /** What one rank is started with. */
@@ -22,6 +23,9 @@ export interface RankPlan {
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]]
 }
+
+/** What a rank reads: nothing, what the launcher writes, or what the launcher itself would read. */
+export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 /** How a rank ended. */
 export interface RankEnd {
@@ -34,6 +38,9 @@ export interface RankEnd {
 /** Milliseconds after its end in which the reports of a rank may still arrive. */
 const REPORT_TIME = 200
 
+/** Milliseconds in which a rank says its stack, or that it cannot. */
+const STACK_TIME = 1500
+
 /** A running copy of the script, which leads a process group of its own. */
 export class RankProcess {
   readonly rank: number
@@ -41,6 +48,8 @@ export class RankProcess {
   readonly startedAt = monotonicNow()
   readonly stdout: Readable
   readonly stderr: Readable
+  /** What the rank reads, if the launcher writes it. */
+  readonly stdin: Writable | null
   /** Resolves when the process has ended and its reports have arrived. */
   readonly ended: Promise<RankEnd>
   end: RankEnd | undefined
@@ -53,6 +62,9 @@ export class RankProcess {
   stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
   stoppedAt = Infinity
   readonly #child: ChildProcess
+  readonly #control: Duplex
+  readonly #questions = new Map<number, (report: StackReport) => void>()
+  #asked = 0
   #groupGone = false
 
   private constructor(rank: number, pid: number, child: ChildProcess) {
@@ -61,11 +73,13 @@ export class RankProcess {
     this.#child = child
     this.stdout = child.stdout!
     this.stderr = child.stderr!
-    const control = child.stdio[CONTROL_FD] as Readable
-    readControlMessages(control, (message) => {
+    this.stdin = child.stdin
+    // A pair of sockets, as all pipes of Node are.
+    this.#control = child.stdio[CONTROL_FD] as Duplex
+    readControlMessages(this.#control, (message) => {
       this.#take(message)
     })
-    this.ended = this.#waitForEnd(control)
+    this.ended = this.#waitForEnd(this.#control)
   }
 
   /** @throws ERR_TSR_SPAWN */
@@ -73,6 +87,7 @@ export class RankProcess {
     plan: RankPlan,
     worldSize: number,
     env: NodeJS.ProcessEnv,
+    input: RankInput = 'ignore',
   ): Promise<RankProcess> {
     const [program, ...args] = plan.command
     try {
@@ -85,7 +100,7 @@ export class RankProcess {
           TSRUN_CONTROL_FD: String(CONTROL_FD),
           TSRUN_LAUNCHER_PID: String(process.pid),
         },
-        stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+        stdio: [input, 'pipe', 'pipe', 'pipe'],
       })
       // Without a process id there is an error event that says why.
       if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
@@ -100,6 +115,27 @@ export class RankProcess {
   get closed(): Promise<void> {
     const open = [this.stdout, this.stderr].filter((stream) => !stream.closed)
     return Promise.all(open.map((stream) => onceClosed(stream))).then(() => undefined)
+  }
+
+  /**
+   * Asks for the stack of the main thread. Undefined when there is no answer: the process has ended or is
+   * stopped, or is no Node.
+   */
+  async stack(): Promise<StackReport | undefined> {
+    if (this.#hasExited || !this.#control.writable) return undefined
+    const id = ++this.#asked
+    const silence = new AbortController()
+    try {
+      const answer = new Promise<StackReport>((resolve) => {
+        this.#questions.set(id, resolve)
+        this.#control.write(`${id}\n`)
+      })
+      const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(() => undefined)
+      return await Promise.race([answer, limit, this.ended.then(() => undefined)])
+    } finally {
+      silence.abort()
+      this.#questions.delete(id)
+    }
   }
 
   get usage(): ResourceUsage | undefined {
@@ -145,6 +181,10 @@ export class RankProcess {
   }
 
   #take(message: ControlMessage): void {
+    if (message.kind === 'stack') {
+      this.#questions.get(message.id)?.(message)
+      return
+    }
     if (message.kind === 'exit') {
       this.exitReport = message
       return
@@ -187,10 +227,12 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
   pipe.on('error', () => undefined)
 }
 
+const kinds: readonly string[] = ['error', 'exit', 'stack']
+
 function parse(text: string): ControlMessage | undefined {
   try {
     const message = JSON.parse(text) as ControlMessage | null
-    return message?.kind === 'error' || message?.kind === 'exit' ? message : undefined
+    return kinds.includes(message?.kind ?? '') ? message! : undefined
   } catch {
     return undefined
   }

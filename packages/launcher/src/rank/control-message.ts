@@ -1,5 +1,5 @@
-/** What the preload of a rank writes to the control pipe: one JSON object per line. */
-export type ControlMessage = ErrorReport | ExitReport
+/** What a rank writes to the control pipe: one JSON object per line. */
+export type ControlMessage = ErrorReport | ExitReport | StackReport
 
 /** An uncaught error, written before the rank dies of it. */
 export interface ErrorReport {
@@ -43,6 +43,16 @@ export interface ExitReport {
   readonly usage: ResourceUsage
   /** Where process.exit() was called, if it was, with a code other than 0. */
   readonly exitedAt?: string
+}
+
+/** The answer of a rank to a line with the number of the question. */
+export interface StackReport {
+  readonly kind: 'stack'
+  readonly id: number
+  /** Of its main thread, as an Error has it; undefined: the thread does not answer. */
+  readonly stack?: string
+  /** What its event loop waits for, as `process.getActiveResourcesInfo()` names it. */
+  readonly resources?: readonly string[]
 }
 
 export interface ResourceUsage {

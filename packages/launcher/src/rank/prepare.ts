@@ -1,7 +1,8 @@
 import { constants } from 'node:os'
-import { Worker } from 'node:worker_threads'
 import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
+import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
+import { watchLauncher } from './watcher.ts'
 
 /** Connects this process to its launcher: it reports errors and usage, and ends when the launcher ends. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
@@ -10,7 +11,11 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   reportToLauncher(controlFd)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
-  dieWithLauncher(launcherPid, controlFd)
+  exitAtStop(process.execArgv)
+  keepOwnArguments(process.execArgv)
+  // The thread answers questions in any case, and kills this process only where the kernel does not.
+  watchLauncher(controlFd, !askKernel())
+  dieIfOrphan(launcherPid)
 }
 
 /** What the launcher tells this process alone. */
@@ -55,13 +60,17 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * Makes sure that this process, with its group, is killed when the launcher ends, however it ends, even while this process
- * is blocked in native code: by the kernel's parent-death signal or, where that is not available, by a
- * thread that watches the control pipe.
+ * Makes sure that this process, with its group, is killed when the launcher ends, however it ends, even
+ * while this process is blocked in native code: by the kernel's parent-death signal or, where that is not
+ * available, by a thread that watches the control pipe.
  */
 export function dieWithLauncher(launcherPid: number, controlFd: number): void {
-  if (!askKernel()) watchPipe(controlFd)
-  // The launcher may have ended before the signal was set.
+  if (!askKernel()) watchLauncher(controlFd, true)
+  dieIfOrphan(launcherPid)
+}
+
+/** The launcher may have ended before anything watched it. */
+function dieIfOrphan(launcherPid: number): void {
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')
 }
 
@@ -73,17 +82,4 @@ function askKernel(): boolean {
   } catch {
     return false
   }
-}
-
-const watcher = `
-  const { Socket } = require('node:net')
-  const { workerData } = require('node:worker_threads')
-  const pipe = new Socket({ fd: workerData, readable: true, writable: false })
-  const die = () => process.kill(-process.pid, 'SIGKILL')
-  pipe.on('error', die).on('end', die).resume()
-`
-
-/** Watches the pipe in a thread, because the main thread may be blocked for a long time. */
-function watchPipe(controlFd: number): void {
-  new Worker(watcher, { eval: true, workerData: controlFd, execArgv: [], env: {} }).unref()
 }

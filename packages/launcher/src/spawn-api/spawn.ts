@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { tsrError, type TsrError } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
+import { noRankOptions } from '../args/rank-options.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
 import type { Verdict } from '../job/nodes.ts'
@@ -93,9 +94,10 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
     ...{ kind: 'file', role: 'default', virtualLocalRank: false, numaBinding: undefined },
+    ...{ ...noRankOptions, nodeArguments: execArgv },
     ...{ summary: false, dryRun: false, script: entry.path, scriptArguments: [] },
   }
-  return createJob(jobOptions, env, process.cwd(), entry, { code, execArgv })
+  return createJob(jobOptions, env, process.cwd(), entry, code)
 }
 
 /** @throws ERR_TSR_RANK_FAILED, ERR_TSR_ABORTED, ERR_TSR_TIMEOUT */

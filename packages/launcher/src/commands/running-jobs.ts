@@ -1,0 +1,61 @@
+import { readdirSync, readlinkSync, statSync } from 'node:fs'
+import { tsrError } from '@tsrun/core'
+import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/telemetry'
+import { usageError } from '../args/read-setting.ts'
+
+/** What a command prints where there is no job. */
+export const NO_JOB = 'no job of yours runs on this host\n'
+
+/**
+ * The jobs that this user runs on this host, or the one with this run id.
+ *
+ * @param command - the command that needs them, for the error
+ * @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB
+ */
+export function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
+  if (process.platform !== 'linux') {
+    throw usageError(`tsrun ${command} needs /proc, which only Linux has`)
+  }
+  const jobs = findJobs()
+  if (runId === undefined) return jobs
+  const wanted = jobs.filter((job) => job.runId === runId)
+  if (wanted.length > 0) return wanted
+  const known = jobs.length === 0 ? 'none runs' : jobs.map((job) => job.runId).join(', ')
+  throw tsrError('ERR_TSR_NO_JOB', { runId, known })
+}
+
+/** The pages have no names, but each is an open file of its launcher. */
+function findJobs(): StatusSnapshot[] {
+  const own = process.getuid?.()
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && ownerOf(`/proc/${name}`) === own)
+    .flatMap((pid) => pagesOf(Number(pid)))
+}
+
+function pagesOf(pid: number): StatusSnapshot[] {
+  const folder = `/proc/${pid}/fd`
+  return namesIn(folder).flatMap((fd): StatusSnapshot[] => {
+    try {
+      const path = `${folder}/${fd}`
+      if (!readlinkSync(path).includes(STATUS_NAME)) return []
+      const page = readStatusPage(path)
+      // Ranks have the page open for a moment while they start.
+      return page.launcherPid === pid ? [page] : []
+    } catch {
+      // The file was closed in the meantime.
+      return []
+    }
+  })
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function ownerOf(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.uid
+}

@@ -1,0 +1,52 @@
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type { StatusSnapshot } from '@tsrun/telemetry'
+import type { AddCommand, CommandContext } from './context.ts'
+import { NO_JOB, runningJobs } from './running-jobs.ts'
+
+/** Milliseconds for the answer of a launcher, which asks its ranks for 1.5 seconds. */
+const ANSWER_TIME = 5000
+
+/** `tsrun stacks [run-id]` */
+export function addStacks({ console }: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'stacks [run-id]',
+      'show where the ranks of the jobs on this host are in their JavaScript',
+      (own) =>
+        own
+          .usage(
+            '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +
+              'its operation. The ranks go on; they need not have been started with --inspect.',
+          )
+          .positional('run-id', { type: 'string', describe: 'show only this job' })
+          .version(false),
+      async (argv) => {
+        const jobs = runningJobs('stacks', argv['run-id'])
+        const blocks = await Promise.all(jobs.map(jobStacks))
+        console.write('stdout', blocks.length === 0 ? NO_JOB : blocks.join('\n'))
+      },
+    )
+}
+
+async function jobStacks(job: StatusSnapshot): Promise<string> {
+  const { runId, script, launcherPid } = job
+  const title = `${runId}  ${script} (tsrun ${launcherPid})\n`
+  return title + (await askLauncher(job))
+}
+
+async function askLauncher({ socket, launcherPid }: StatusSnapshot): Promise<string> {
+  if (socket === undefined) return `tsrun ${launcherPid} has no socket at which it could answer\n`
+  const [name, secret] = socket.split(' ') as [string, string]
+  // An abstract socket, which has no file.
+  const connection = connect(`\0${name}`)
+  connection.setTimeout(ANSWER_TIME, () => {
+    connection.destroy(new Error(`no answer within ${ANSWER_TIME / 1000} s`))
+  })
+  try {
+    connection.end(secret)
+    return await text(connection)
+  } catch (error) {
+    return `tsrun ${launcherPid} does not answer: ${(error as Error).message}\n`
+  }
+}

@@ -1,0 +1,89 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type Server, type Socket } from 'node:net'
+import { createLogger } from '@tsrun/core'
+import type { RankStatus } from '@tsrun/telemetry'
+import type { JobOptions } from '../args/job-options.ts'
+import type { RankProcess } from '../processes/rank-process.ts'
+import { stacksText } from '../report/stacks-text.ts'
+
+/** Milliseconds in which whoever connects has to prove that it knows the secret. */
+const PROOF_TIME = 2000
+
+/**
+ * Tells the JavaScript stacks of the ranks of this host during one attempt: to the launcher itself, and at
+ * a Unix socket (`tsrun stacks`). The socket is an abstract one, so no file is left however the launcher
+ * ends. Every user can connect to it, but only this user can read the secret, which is in the status page.
+ */
+export class StackDesk {
+  /** The states of the ranks. */
+  readStatus: () => readonly RankStatus[] = () => []
+  readonly #kind: JobOptions['kind']
+  readonly #server: Server
+  readonly #name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
+  readonly #secret = randomBytes(32).toString('hex')
+  readonly #ranks: RankProcess[] = []
+
+  private constructor(kind: JobOptions['kind'], server: Server) {
+    this.#kind = kind
+    this.#server = server
+    server.on('connection', (socket) => {
+      this.#serve(socket).catch(() => socket.destroy())
+    })
+  }
+
+  /** Where no socket can be made, the job runs without one. */
+  static async open({ kind }: Pick<JobOptions, 'kind'>): Promise<StackDesk> {
+    const server = createServer({ allowHalfOpen: true }).unref()
+    const desk = new StackDesk(kind, server)
+    try {
+      await once(server.listen(`\0${desk.#name}`), 'listening')
+    } catch (error) {
+      createLogger('launcher').info({ reason: (error as Error).message }, 'no socket for stacks')
+    }
+    return desk
+  }
+
+  /** The name of the socket and the secret for the status page; undefined: there is no socket. */
+  get address(): string | undefined {
+    return this.#server.listening ? `${this.#name} ${this.#secret}` : undefined
+  }
+
+  add(rank: RankProcess): void {
+    this.#ranks.push(rank)
+  }
+
+  /** The stacks of all ranks, which are asked at the same time; at most 1.5 seconds later. */
+  async text(): Promise<string> {
+    const ranks = this.#ranks.filter(({ end }) => end === undefined)
+    const isNode = this.#kind !== 'program'
+    const stacks = await Promise.all(
+      ranks.map(async (process) => ({
+        rank: process.rank,
+        pid: process.pid,
+        isNode,
+        report: isNode ? await process.stack() : undefined,
+      })),
+    )
+    return stacksText(stacks, this.readStatus())
+  }
+
+  close(): void {
+    this.#server.close()
+  }
+
+  async #serve(socket: Socket): Promise<void> {
+    socket.on('error', () => undefined)
+    const limit = setTimeout(() => socket.destroy(), PROOF_TIME)
+    const expected = Buffer.from(this.#secret)
+    let given = Buffer.alloc(0)
+    for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
+      given = Buffer.concat([given, chunk as Buffer])
+      if (given.length >= expected.length) break
+    }
+    clearTimeout(limit)
+    const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
+    if (isKnown) socket.end(await this.text())
+    else socket.destroy()
+  }
+}

@@ -1,0 +1,46 @@
+import type { JobContext } from './job.ts'
+
+/** The exit code of a job that has taken too long, as that of timeout(1). */
+const TIMED_OUT = 124
+
+/** `--job-timeout`: the end of a job that takes too long. */
+export interface TimeLimit {
+  /** What tells the stacks of the ranks, while there are ranks. */
+  lastWords: (() => Promise<string>) | undefined
+  /** That of the job once its time is over. */
+  readonly exitCode: number | undefined
+  /** The job has ended. */
+  end(): void
+}
+
+/** Stops the job after this many milliseconds, and shows the stacks of its ranks before. */
+export function limitTime(
+  milliseconds: number | undefined,
+  { announcer, interrupts }: Pick<JobContext, 'announcer' | 'interrupts'>,
+): TimeLimit {
+  let hasEnded = false
+  let exitCode: number | undefined
+  const stop = async (): Promise<void> => {
+    const seconds = (milliseconds ?? 0) / 1000
+    const text = await limit.lastWords?.()
+    if (hasEnded || interrupts.stop.aborted) return
+    if (text !== undefined) {
+      announcer.show('stacks', `tsrun: stacks after ${seconds} s:\n${text}`, { text })
+    }
+    const reason = `the job has taken ${seconds} s (--job-timeout)`
+    exitCode = TIMED_OUT
+    interrupts.interrupt({ exitCode, reason })
+  }
+  const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
+  const limit: TimeLimit = {
+    lastWords: undefined,
+    get exitCode() {
+      return exitCode
+    },
+    end: () => {
+      hasEnded = true
+      clearTimeout(timer)
+    },
+  }
+  return limit
+}

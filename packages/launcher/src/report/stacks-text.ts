@@ -1,0 +1,63 @@
+import { formatRankList, formatSeconds, monotonicNow } from '@tsrun/core'
+import type { RankStatus } from '@tsrun/telemetry'
+import type { StackReport } from '../rank/control-message.ts'
+
+/** What is known about the stack of one rank. */
+export interface RankStack {
+  readonly rank: number
+  readonly pid: number
+  /** Programs of `--no-python` have no JavaScript stack. */
+  readonly isNode: boolean
+  /** Undefined: no answer. */
+  readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
+}
+
+/** The stacks of ranks, each below a line with its state and its operation. */
+export function stacksText(stacks: readonly RankStack[], states: readonly RankStatus[]): string {
+  if (stacks.length === 0) return 'no rank runs here now\n'
+  return stacks
+    .map((stack) => {
+      const state = states.find(({ rank }) => rank === stack.rank)
+      const title = `rank ${stack.rank} (pid ${stack.pid})${state === undefined ? '' : `: ${describeState(state)}`}`
+      return [title, ...describeStack(stack).map((line) => `    ${line}`)].join('\n') + '\n'
+    })
+    .join('')
+}
+
+function describeState({ state, since, operation, ...more }: RankStatus): string {
+  const time = formatSeconds(Math.max(0, monotonicNow() - since) / 1000)
+  if (operation === undefined) return `${state} for ${time}, no operation yet`
+  const name = `${operation} #${more.sequence} of ${more.group ?? ''}`
+  if (state === 'left') return `has left its group, after ${name}`
+  if (state !== 'operation') return `${state} for ${time}, after ${name}`
+  const waits = more.waitsFor.length === 0 ? '' : `, waits for ${formatRankList(more.waitsFor)}`
+  return `in ${name} for ${time}${waits}`
+}
+
+function describeStack({ isNode, report }: RankStack): string[] {
+  if (!isNode) return ['another program than Node (--no-python), which has no JavaScript stack']
+  if (report === undefined)
+    return ['no answer: the process is stopped, is starting, or has just ended']
+  const { stack, resources = [] } = report
+  if (stack === undefined)
+    return ['no answer within 1 s: its main thread is blocked in native code']
+  const frames = stack
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line.startsWith('at ') && !isOurs(line))
+  const own = frames.filter((line) => !/\(?node:/.test(line))
+  if (own.length > 0) return own
+  // Frames of Node alone: it is loading modules, for example.
+  if (frames.length > 0) return frames
+  const names = [...new Set(resources)].filter((name) => !usual.includes(name))
+  const what = names.length === 0 ? '' : ` (${names.join(', ')})`
+  return [`no JavaScript runs: it awaits something in its event loop${what}`]
+}
+
+/** What every rank has: its standard streams, and the thread that asks. */
+const usual = ['PipeWrap', 'MessagePort', 'CloseReq']
+
+/** The frames of the question itself. */
+function isOurs(line: string): boolean {
+  return /^at (\S+ \()?<anonymous>:\d+:\d+\)?$/.test(line)
+}

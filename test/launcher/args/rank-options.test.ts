@@ -1,0 +1,97 @@
+import {
+  checkNamedRanks,
+  needsFolder,
+  readRankOptions,
+  splitWords,
+  type RankOptions,
+} from '../../../packages/launcher/src/args/rank-options.ts'
+import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
+import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
+import { joinNodeArguments } from '../../../packages/launcher/src/commands/run.ts'
+
+const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions =>
+  readRankOptions(completeSettings(values, {}), kind, 4)
+
+it.each([
+  ['--a --b=1', ['--a', '--b=1']],
+  ["--title='a b' \t --x", ['--title=a b', '--x']],
+  [String.raw`--a="b \"c\" d" e\ f`, ['--a=b "c" d', 'e f']],
+  ["--a='' ''", ['--a=', '']],
+  [String.raw`'a\b'`, [String.raw`a\b`]],
+  ['', []],
+  ["--a='b", undefined],
+  ['--a "', undefined],
+])('splits %s as a shell does', (text, words) => {
+  expect(splitWords(text)).toEqual(words)
+})
+
+it('takes --node-args with a blank before its value, and leaves the script its arguments', () => {
+  expect(joinNodeArguments(['--nproc', '2', '--node_args', '--x --y', 'a.ts'])).toEqual([
+    ...['--nproc', '2', '--node_args=--x --y', 'a.ts'],
+  ])
+  const theirs = ['--no-summary', '-t', '3', 'a.ts', '--node-args', '--x']
+  expect(joinNodeArguments(theirs)).toEqual(theirs)
+  expect(joinNodeArguments(['--node-args'])).toEqual(['--node-args'])
+  expect(joinNodeArguments(['--', '--node-args', '--x'])).toEqual(['--', '--node-args', '--x'])
+})
+
+it('reads where ranks listen for debuggers', () => {
+  const loopback = { host: '127.0.0.1', rank: undefined }
+  expect(read({}).inspect).toBeUndefined()
+  expect(read({ inspect: '9229' }).inspect).toEqual({ ...loopback, port: 9229 })
+  expect(read({ inspect: 'auto' }).inspect).toEqual({ ...loopback, port: undefined })
+  expect(read({ inspect: '0.0.0.0:9300' }).inspect).toMatchObject({ host: '0.0.0.0', port: 9300 })
+  expect(read({ inspect: '[::1]:auto' }).inspect).toMatchObject({ host: '[::1]', port: undefined })
+  expect(read({ 'inspect-rank': '3' }).inspect).toEqual({ ...loopback, port: 9229, rank: 3 })
+  expect(read({ 'inspect-rank': '3', inspect: 'auto' }).inspect).toMatchObject({ rank: 3 })
+  // The ports of four ranks are counted up.
+  expect(read({ inspect: '65532' }).inspect?.port).toBe(65_532)
+  expect(() => read({ inspect: '65533' })).toThrow('a port from 1 to 65532 or auto')
+  for (const text of ['', 'x', '0', 'host:', '::1:9229']) {
+    expect(() => read({ inspect: text || ' ' })).toThrow('--inspect is')
+  }
+})
+
+it('refuses what is no option of Node, and what only Node can do', () => {
+  expect(read({ 'node-args': '-r x.cjs --y' }).nodeArguments).toEqual(['-r', 'x.cjs', '--y'])
+  expect(() => read({ 'node-args': 'train.ts --y' })).toThrow('begins with train.ts')
+  expect(() => read({ 'node-args': "--a='" })).toThrow('with every quotation mark closed')
+  const values = { 'node-args': '--x', inspect: 'auto', 'inspect-rank': '0' }
+  for (const [name, value] of Object.entries({
+    ...values,
+    'cpu-prof': 'true',
+    'heap-prof': 'true',
+  })) {
+    expect(() => read({ [name]: value }, 'program')).toThrow(
+      `--${name} is for ranks that run Node; with --no-python they run any program`,
+    )
+  }
+  expect(read({}, 'program')).toMatchObject({ nodeArguments: [], stdin: 0 })
+})
+
+it('reads the time of the job, and who gets the input', () => {
+  expect(read({ 'job-timeout': '1.5' }).jobTimeout).toBe(1500)
+  expect(read({ 'job-timeout': '1000000' }).jobTimeout).toBe(1e9)
+  expect(() => read({ 'job-timeout': '0' })).toThrow('a number of seconds above 0')
+  expect(() => read({ 'job-timeout': '3000000' })).toThrow('up to 2000000')
+  expect(['all', 'none', '3'].map((stdin) => read({ stdin }).stdin)).toEqual(['all', 'none', 3])
+  expect(() => read({ stdin: 'some' })).toThrow('the number of a rank, all or none')
+})
+
+it('checks the ranks that it names once the size of the job is known', () => {
+  const named = { stdin: 'none', inspect: undefined } as const
+  expect(() => {
+    checkNamedRanks({ ...named, stdin: 3 }, 3)
+  }).toThrow('--stdin names rank 3, but this job has ranks 0 to 2')
+  const inspect = { host: '127.0.0.1', port: 1, rank: 1 }
+  expect(() => {
+    checkNamedRanks({ ...named, inspect }, 1)
+  }).toThrow('--inspect-rank names rank 1, but this job has only rank 0')
+  checkNamedRanks({ stdin: 0, inspect: { ...inspect, rank: undefined } }, 1)
+})
+
+it('needs a folder for profiles', () => {
+  expect(
+    [{}, { 'cpu-prof': 'true' }, { 'heap-prof': 'true' }].map((given) => needsFolder(read(given))),
+  ).toEqual([...[false, true, true]])
+})
