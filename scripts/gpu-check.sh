@@ -81,7 +81,9 @@ fail() {
 }
 
 # The error that a failed program ended with, or else its last line.
-reason() { { grep -m 1 -E '^(\w*Error|tsrun):' "$1" || tail -n 1 "$1"; } | cut -c 1-300; }
+reason() {
+  { grep -m 1 -E '^((error +)?\w*Error|tsrun):' "$1" || tail -n 1 "$1"; } | sed -E 's/^error +//' | cut -c 1-300
+}
 
 # Runs as the only rank of a job, because tsrun sets its device and the libraries of TensorFlow.
 measure() {
