@@ -1,6 +1,7 @@
 import { describeOptions, parseOptions, suggest, UsageError } from './command-line.mjs'
 import { collectives } from './collectives/command.mjs'
 import { generation } from './generation/command.mjs'
+import { join } from './join/command.mjs'
 import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
 import { limits } from './limits/command.mjs'
@@ -32,6 +33,7 @@ const commands = {
   training,
   where,
   launcher,
+  join,
 }
 
 const overview = `npm run bench -- <command> [options]

@@ -3,7 +3,7 @@ import { bench, benchHere } from './support/bench.ts'
 it('says what it can do', async () => {
   const { code, stdout } = await bench(['--help'])
   expect(code).toBe(0)
-  for (const name of ['collectives', 'schedules', 'launcher']) {
+  for (const name of ['collectives', 'schedules', 'launcher', 'join']) {
     expect(stdout).toContain(name)
     const help = await benchHere([name, '--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
@@ -36,6 +36,7 @@ it.each([
     /node transport runs with the worker/,
   ],
   [['launcher', '--runs', 'many'], /--runs must be an integer from 1 to 100, not "many"/],
+  [['join', '--ranks', '6', '--hosts', '4'], '6 ranks cannot be divided by 4'],
   [['ping-pong', '--bytes', 'few'], '"few" is not a size'],
   [['kernels', '--sizes', '2GiB'], '--sizes: at most 1GiB'],
   [['generation', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],

@@ -38,6 +38,15 @@ it('ping-pong measures ours, and C where there is a compiler', async () => {
   expect(without).toMatchObject([{ system: 'tsrun tcp inline', timesC: null }])
 })
 
+it('join says how long joining takes by the number of ranks', async () => {
+  const row = { benchmark: 'join', hosts: 1, joinedMs: number, joiningMs: number, totalMs: number }
+  const rows = await rowsOf(['join', '--ranks', '1,3', '--runs', '1'])
+  expect(rows).toEqual([
+    { ...row, ranks: 1 },
+    { ...row, ranks: 3 },
+  ])
+})
+
 it('kernels measures ours without a compiler too', async () => {
   const few = ['kernels', '--runs', '1', '--sizes', '64KiB']
   expect(await rowsOf(few)).toMatchObject([{ array: '64 KiB', kernelGBs: number }])

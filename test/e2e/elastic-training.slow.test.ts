@@ -5,25 +5,39 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { port, token } from '../launcher/support/nodes.ts'
 import { resultIn } from '../launcher/support/script.ts'
-import { killLeftovers, Run, until } from '../launcher/support/tsrun.ts'
+import { killLeftovers, Run, until, type Finished } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(180_000)
 const cwd = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-elastic-test-'))
 const directory = join(folder, 'checkpoints')
-afterEach(killLeftovers)
+afterEach(() => {
+  killLeftovers()
+  rmSync(directory, { recursive: true, force: true })
+})
 afterAll(() => {
   rmSync(folder, { recursive: true })
 })
 
-/** A host of a job with one or two of them, which trains for so many steps. */
-function host(steps: number): Run {
-  const job = ['--nnodes', '1:2', '--rdzv-endpoint', `127.0.0.1:${port}`, '--log-format', 'raw']
-  const conf = ['--rdzv-conf', 'last_call_timeout=0.2']
+/** A host of a job with one or two of them, or with two, which trains for so many steps. */
+function host(steps: number, nnodes = '1:2', more = ''): Run {
+  const job = ['--nnodes', nnodes, '--rdzv-endpoint', `127.0.0.1:${port}`, '--log-format', 'raw']
+  const conf = ['--rdzv-conf', `last_call_timeout=0.2${more}`]
   const script = ['examples/continue.ts', '--directory', directory, '--steps', String(steps)]
   // so slow that the rounding of sums over two ranks grows little
   script.push('--lr', '0.0005')
   return new Run([...job, ...conf, ...script], { cwd, env: { TSRUN_TOKEN: token } })
+}
+
+/** A supervisor: it starts the host again until it ends well. */
+async function supervise(steps: number, hasStore: boolean, starts: Run[]): Promise<Finished[]> {
+  const ends: Finished[] = []
+  while (ends.at(-1)?.code !== 0 && ends.length < 5) {
+    const run = host(steps, '2', `,is_host=${hasStore}`)
+    starts.push(run)
+    ends.push(await run.finished)
+  }
+  return ends
 }
 
 const newest = (): string => {
@@ -53,5 +67,30 @@ it('training goes on from the newest checkpoint when a host joins, and when one 
   expect({ ranks, last }).toEqual({ ranks: 1, last: steps })
   expect(`step-${String(from).padStart(8, '0')}` >= before).toBe(true)
   // a batch twice, or none, would make a difference of 0.1 and more
+  expect(difference).toBeLessThan(1e-2)
+})
+
+it('supervisors bring a job back whose store is lost with its host', async () => {
+  const steps = 600
+  const starts: Run[] = []
+  const withStore = supervise(steps, true, starts)
+  const without = supervise(steps, false, [])
+  await until(() => newest() > 'step-00000020', 'both train', 60_000)
+  const before = newest()
+  starts[0]!.signal('SIGKILL')
+  const [ends, others] = await Promise.all([withStore, without])
+  expect(ends.map(({ code, signal }) => signal ?? code)).toEqual(['SIGKILL', 0])
+  expect(others.map(({ code }) => code)).toEqual([1, 0])
+  expect(others[0]!.stderr).toMatch(/first cause/)
+  const {
+    ranks,
+    from,
+    until: last,
+    difference,
+  } = resultIn(
+    ends.map(({ stdout }) => stdout).join('') + others.map(({ stdout }) => stdout).join(''),
+  )
+  expect({ ranks, last }).toEqual({ ranks: 2, last: steps })
+  expect(`step-${String(from).padStart(8, '0')}` >= before).toBe(true)
   expect(difference).toBeLessThan(1e-2)
 })
