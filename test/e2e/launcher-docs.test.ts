@@ -9,7 +9,7 @@ import { jest } from '@jest/globals'
 jest.setTimeout(60_000)
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
-const pages = ['docs/launcher.md', 'docs/several-hosts.md']
+const pages = ['docs/launcher.md', 'docs/several-hosts.md', 'docs/deploy/slurm.md']
 
 /** The commands whose output the pages show; test/docs runs all others. */
 const examples = pages.flatMap((page) =>

@@ -56,6 +56,14 @@ export {
   type NumberRange,
   type Rules,
 } from './options.ts'
+export {
+  firstOfNodeList,
+  launchedEnvironment,
+  launchedPlace,
+  placeVariables,
+  portOfStep,
+  type LaunchedPlace,
+} from './launchers.ts'
 export { createLogger, type Logger } from './logger.ts'
 export { ProgressLine } from './progress-line.ts'
 export {

@@ -1,6 +1,5 @@
 import { createRequire } from 'node:module'
 import type * as Pino from 'pino'
-import { readRankEnvironment } from './environment.ts'
 import { tsrError } from './errors/tsr-error.ts'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -41,18 +40,16 @@ export function createLogger(name: string, options: { level?: Level } = {}): Log
 
 function openLogger(name: string, level: Level): Pino.Logger {
   const { pino } = createRequire(import.meta.url)('pino') as typeof Pino
-  const rank = readRankEnvironment()
-  const base =
-    rank === undefined
-      ? { name }
-      : {
-          name,
-          rank: rank.rank,
-          localRank: rank.localRank,
-          nodeRank: rank.nodeRank,
-          runId: rank.runId,
-        }
+  const base = { name, ...rankOf(process.env) }
   return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
+}
+
+/** No full `readRankEnvironment`: what else is wrong there must not stop a line. */
+function rankOf(env: NodeJS.ProcessEnv): object {
+  const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
+  if (rank === undefined) return {}
+  const localRank = env['TSRUN_LOCAL_RANK'] ?? env['LOCAL_RANK'] ?? rank
+  return { rank: Number(rank), localRank: Number(localRank), nodeRank: Number(nodeRank), runId }
 }
 
 function readLevel(): Level {

@@ -26,8 +26,9 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
 
 /**
  * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
- * `tsrun`) and makes the group of all its ranks the default group. Without these variables it makes
- * a world of one. After all ranks have left they may join again.
+ * `tsrun`) and makes the group of all its ranks the default group. In a process that srun, mpirun or
+ * mpiexec has started without `tsrun`, it sets these variables from those of that launcher. Without
+ * any of them it makes a world of one. After all ranks have left they may join again.
  *
  * @example
  * const group = await initProcessGroup()

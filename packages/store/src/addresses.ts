@@ -41,6 +41,20 @@ export function addressOfInterface(name: string): string {
   throw tsrError('ERR_TSR_INTERFACE', { name, known: known === '' ? 'none' : known })
 }
 
+/**
+ * An address at which other hosts reach this one: that of `iface`, else of the host's name, else any.
+ *
+ * @throws ERR_TSR_INTERFACE, ERR_TSR_LOOPBACK when this host has loopback addresses only
+ */
+export async function reachableAddress(iface = ''): Promise<string> {
+  if (iface !== '') return addressOfInterface(iface)
+  const named = await lookup(hostname()).catch(() => undefined)
+  if (named !== undefined && !isLoopback(named.address)) return named.address
+  const other = ownAddresses().find((address) => !isLoopback(address))
+  if (other !== undefined) return other
+  throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named?.address ?? '127.0.0.1' })
+}
+
 /** The addresses of this host's interfaces. All of 127.0.0.0/8 lead here too, see `isLoopback`. */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))

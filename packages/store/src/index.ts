@@ -5,6 +5,7 @@ export {
   isLoopback,
   localAddressTowards,
   ownAddresses,
+  reachableAddress,
 } from './addresses.ts'
 export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
 export { prefixStore } from './prefix-store.ts'

@@ -3,7 +3,6 @@ import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/ar
 import {
   completeSettings,
   describeEnvironment,
-  firstOfNodeList,
 } from '../../../packages/launcher/src/args/settings.ts'
 
 type Environment = Record<string, string>
@@ -27,17 +26,6 @@ const slurm = {
   SLURM_STEP_ID: '0',
 }
 
-it.each([
-  ['n1', 'n1'],
-  ['n[1-3,5],gpu07', 'n1'],
-  ['gpu[007-012]', 'gpu007'],
-  ['rack[3,5]-node[2-4]', 'rack3-node2'],
-  ['login,n[1-2]', 'login'],
-  ['', undefined],
-])('the first host of %j is %j', (list, host) => {
-  expect(firstOfNodeList(list)).toBe(host)
-})
-
 it('takes the nodes from a step of Slurm, and says so', () => {
   expect(read({ nproc: '3' }, slurm)).toMatchObject({
     nproc: 3,
@@ -50,6 +38,17 @@ it('takes the nodes from a step of Slurm, and says so', () => {
     'from the environment: nnodes=2 (SLURM_NNODES), node-rank=1 (SLURM_NODEID), ' +
       'master-addr=n1 (SLURM_STEP_NODELIST)',
   )
+})
+
+it('takes a port from the number of the job, so that jobs on one host do not meet', () => {
+  const step = { ...slurm, SLURM_JOB_ID: '1234' }
+  expect(read({}, step).masterPort).toBe(22_340)
+  expect(describeEnvironment(completeSettings({}, step))).toContain(
+    'master-port=22340 (SLURM_JOB_ID)',
+  )
+  expect(read({ 'master-port': '1' }, step).masterPort).toBe(1)
+  expect(read({}, { ...step, MASTER_PORT: '2' }).masterPort).toBe(2)
+  expect(read({ 'rdzv-endpoint': 'n0' }, step).masterPort).toBe(29_500)
 })
 
 it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
@@ -89,6 +88,11 @@ it('takes the node from Open MPI, and from Kubernetes and Volcano', () => {
     OMPI_COMM_WORLD_RANK: '1',
   }
   expect(read({ 'rdzv-endpoint': 'n0' }, mpi)).toMatchObject({ nnodes: 2, nodeRank: 1 })
+  // On its second node, in a job of Slurm, where mpirun starts a daemon as a step.
+  const daemon = { ...slurm, SLURM_STEP_NODELIST: 'n2', SLURM_STEP_NUM_TASKS: '1' }
+  const ofDaemon = { ...daemon, SLURM_NODEID: '0', SLURM_JOB_ID: '1234', ...mpi }
+  const node = { nnodes: 2, nodeRank: 1, masterAddr: 'n1', masterPort: 29_500 }
+  expect(read({}, ofDaemon)).toMatchObject(node)
   const pod = { JOB_COMPLETION_INDEX: '2', MASTER_ADDR: 'job-0.svc', MASTER_PORT: '23456' }
   const several = { nnodes: 2, nodeRank: 1, masterAddr: 'job-0.svc', masterPort: 23_456 }
   expect(read({ nnodes: '3' }, pod)).toMatchObject({ ...several, nnodes: 3, nodeRank: 2 })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { tsrError } from '@tsrun/core'
+import { launchedPlace, placeVariables, tsrError } from '@tsrun/core'
 import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
@@ -46,6 +46,8 @@ export async function joinMpiWorld(options: MpiJoinOptions): Promise<MpiWorld> {
   checkPlace(expected, mpi, mpi.library)
   const { rank, worldSize, broadcast } = mpi
   if (worldSize === 1) return worldOfOne()
+  const known = launchedPlace(process.env)
+  if (known !== undefined && env['RANK'] === undefined) Object.assign(env, placeVariables(known))
   const place = { rank, worldSize }
   const { store: given, iface, timeout } = options
   if (given !== undefined) {
@@ -72,25 +74,15 @@ export interface Place {
   readonly variable: string
 }
 
-/**
- * Variables of the processes that mpirun (Open MPI), Hydra (MPICH), a PMIx server and srun start.
- * A batch script of Slurm has SLURM_PROCID as well, but it is not a task of a job step.
- */
-const launchers = [
-  { rank: 'OMPI_COMM_WORLD_RANK', worldSize: 'OMPI_COMM_WORLD_SIZE', only: undefined },
-  { rank: 'PMI_RANK', worldSize: 'PMI_SIZE', only: undefined },
-  { rank: 'SLURM_PROCID', worldSize: 'SLURM_NTASKS', only: 'SLURM_STEP_ID' },
-  { rank: 'PMIX_RANK', worldSize: undefined, only: undefined },
-] as const
-
 /** The place that a launcher of MPI programs has given this process; undefined without one. */
 function placeOf(env: Environment): Place | undefined {
-  for (const { rank, worldSize, only } of launchers) {
-    if (env[rank] === undefined || (only !== undefined && env[only] === undefined)) continue
-    const size = worldSize === undefined ? undefined : numberOf(env[worldSize])
-    return { rank: numberOf(env[rank]), worldSize: size, variable: worldSize ?? rank }
-  }
-  return undefined
+  // A PMIx server does not say how many ranks there are.
+  return launchedPlace(env) ?? rankOfPmix(env)
+}
+
+function rankOfPmix(env: Environment): Place | undefined {
+  const rank = numberOf(env['PMIX_RANK'])
+  return rank === undefined ? undefined : { rank, worldSize: undefined, variable: 'PMIX_RANK' }
 }
 
 /** The place that torchrun's variables or the caller give this process. */

@@ -1,16 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import { hostname } from 'node:os'
 import { Worker } from 'node:worker_threads'
-import { tsrError } from '@tsrun/core'
-import {
-  addressOfInterface,
-  connectStore,
-  isLoopback,
-  ownAddresses,
-  type Store,
-} from '@tsrun/store'
+import { connectStore, reachableAddress, type Store } from '@tsrun/store'
 import { packageFolder } from '../package-folder.ts'
 
 /** Where rank 0 hosts the store, and the secret of the job. */
@@ -36,7 +27,9 @@ export async function openSharedStore(
 ): Promise<{ store: Store; close: () => Promise<void> }> {
   const { isHost, isOneHost, iface, timeout, broadcast } = options
   const hosted = isHost
-    ? await hostStore(isOneHost ? '127.0.0.1' : await reachableAddress(iface))
+    ? await hostStore(
+        isOneHost ? '127.0.0.1' : await reachableAddress(iface ?? process.env['TSRUN_IFACE']),
+      )
     : undefined
   const told = JSON.parse(broadcast(JSON.stringify(hosted?.address ?? null))) as StoreAddress
   const store = await connectStore({ ...told, ...(timeout === undefined ? {} : { timeout }) })
@@ -66,14 +59,4 @@ async function hostStore(
       await ended
     },
   }
-}
-
-/** An address at which other hosts reach this one: that of `iface`, of its name, or any. */
-async function reachableAddress(iface = process.env['TSRUN_IFACE'] ?? ''): Promise<string> {
-  if (iface !== '') return addressOfInterface(iface)
-  const named = await lookup(hostname()).catch(() => undefined)
-  if (named !== undefined && !isLoopback(named.address)) return named.address
-  const other = ownAddresses().find((address) => !isLoopback(address))
-  if (other !== undefined) return other
-  throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named?.address ?? '127.0.0.1' })
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { firstOfNodeList, portOfStep, tsrError } from '@tsrun/core'
 import { flagTable, type Flag, type FlagName, type FlagValues } from './flags.ts'
 
 /**
@@ -94,7 +94,7 @@ interface Layout {
  * @throws ERR_TSR_USAGE when there are several tasks on a node: each would be a launcher
  */
 function scheduledNodes(env: Environment): Setting | undefined {
-  const layout = slurm(env) ?? openMpi(env)
+  const layout = openMpi(env) ?? slurm(env)
   if (layout === undefined) return undefined
   if (layout.severalTasks === undefined) return layout.nnodes
   throw tsrError('ERR_TSR_USAGE', {
@@ -108,25 +108,20 @@ function scheduledNodes(env: Environment): Setting | undefined {
 function schedulerSettings(env: Environment): Settings {
   const settings: Settings = {}
   const rank = first(env, [
+    // First, because in a job of Slurm mpirun starts its daemons as a step.
+    'OMPI_COMM_WORLD_RANK',
     'SLURM_NODEID',
     'JOB_COMPLETION_INDEX', // Kubernetes, in an indexed Job
     'VC_TASK_INDEX', // Volcano
     'VK_TASK_INDEX',
-    'OMPI_COMM_WORLD_RANK',
   ])
   if (rank !== undefined) settings['node-rank'] = rank
   // The operators of Kubernetes and Volcano set these for PyTorch.
   const address = first(env, ['MASTER_ADDR']) ?? firstHost(env)
-  const port = first(env, ['MASTER_PORT'])
+  const port = first(env, ['MASTER_PORT']) ?? portOfSlurm(env)
   if (address !== undefined) settings['master-addr'] = address
   if (port !== undefined) settings['master-port'] = port
   return settings
-}
-
-/** The first host in Slurm's notation of host lists: `n03` for `n[03-05,9],gpu1`. */
-export function firstOfNodeList(list: string): string | undefined {
-  const head = /^(?:[^,[]|\[[^\]]*\])+/.exec(list.trim())?.[0]
-  return head?.replaceAll(/\[([^\],-]*)[^\]]*\]/g, '$1')
 }
 
 function slurm(env: Environment): Layout | undefined {
@@ -147,8 +142,15 @@ function openMpi(env: Environment): Layout | undefined {
   return { nnodes: tasks, severalTasks: local.value === '1' ? undefined : several }
 }
 
+/** Jobs that share their first node have different ports. */
+function portOfSlurm(env: Environment): Setting | undefined {
+  const port = openMpi(env) === undefined ? portOfStep(env) : undefined
+  return port === undefined ? undefined : { value: String(port), source: 'SLURM_JOB_ID' }
+}
+
 function firstHost(env: Environment): Setting | undefined {
-  const list = first(env, ['SLURM_STEP_NODELIST', 'SLURM_JOB_NODELIST'])
+  const nodes = openMpi(env) === undefined ? ['SLURM_STEP_NODELIST'] : []
+  const list = first(env, [...nodes, 'SLURM_JOB_NODELIST'])
   const host = list === undefined ? undefined : firstOfNodeList(list.value)
   return list === undefined || host === undefined ? undefined : { ...list, value: host }
 }

@@ -1,5 +1,5 @@
-import { isTsrError, tsrError } from '@tsrun/core'
-import { isLoopback, type Store } from '@tsrun/store'
+import { isTsrError, tsrError, type RankEnvironment } from '@tsrun/core'
+import { isLoopback, localAddressTowards, reachableAddress, type Store } from '@tsrun/store'
 import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-file.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
@@ -8,6 +8,19 @@ import { presenceKey } from '../membership/world.ts'
 import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
+
+/**
+ * The address at which the other ranks reach this one: that of the interface that leads to the store.
+ * Debian gives the name of a host a loopback address (127.0.1.1) on that host: it is then another one.
+ */
+export async function addressForPeers({
+  masterAddr,
+  masterPort,
+}: Pick<RankEnvironment, 'masterAddr' | 'masterPort'>): Promise<string> {
+  const address = await localAddressTowards(masterAddr, masterPort)
+  const isMeant = isLoopback(masterAddr) || /^localhost\b/i.test(masterAddr)
+  return isLoopback(address) && !isMeant ? await reachableAddress() : address
+}
 
 /** Removes what an earlier process of this rank has left. To be called before `announcePresence`. */
 export async function forgetEndpoint(store: Store, rank: number): Promise<void> {

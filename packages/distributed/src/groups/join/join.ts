@@ -1,8 +1,15 @@
-import { tsrError } from '@tsrun/core'
-import { connectStore, localAddressTowards, memoryStore, startStoreServer } from '@tsrun/store'
+import { tsrError, type RankEnvironment } from '@tsrun/core'
+import {
+  connectStore,
+  isLoopback,
+  localAddressTowards,
+  memoryStore,
+  startStoreServer,
+} from '@tsrun/store'
 import { joinMpiWorld } from '../../mpi/join.ts'
 import type { EngineProcessGroup } from '../group.ts'
 import type { World } from '../membership/world.ts'
+import { addressForPeers } from './endpoints.ts'
 import { joinGeneration, type Rendezvous } from './generations.ts'
 import {
   completeOptions,
@@ -46,10 +53,13 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
     return { store: alone, isOwn: true, close: () => alone.close() }
   }
   const { masterAddr: host, masterPort: port } = environment
-  await checkToken(token, host, port)
+  const address = await addressForPeers(environment)
+  checkToken(token, host, address)
   // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
-  const server = isHost ? await startStoreServer({ host, port, token }) : undefined
+  const server = isHost
+    ? await startStoreServer({ host: await listeningHost(environment, address), port, token })
+    : undefined
   const connecting = connectStore({ host, port, token, timeout, ...(signal && { signal }) })
   const client = await connecting.catch(async (error: unknown) => {
     await server?.close()
@@ -65,11 +75,21 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
   }
 }
 
+/** Everywhere if the name of the host means loopback here, and another address on other hosts. */
+async function listeningHost(
+  { masterAddr, masterPort }: RankEnvironment,
+  address: string,
+): Promise<string> {
+  const own = await localAddressTowards(masterAddr, masterPort)
+  if (!isLoopback(own) || isLoopback(address)) return masterAddr
+  return own.includes(':') ? '::' : '0.0.0.0'
+}
+
 /** Without a token anybody who reaches the ports may join, so it is only optional on loopback. */
-async function checkToken(token: string, host: string, port: number): Promise<void> {
-  if (token !== '') return
-  const address = await localAddressTowards(host, port)
-  if (address.startsWith('127.') || address === '::1') return
-  const expected = `the same secret on every rank, as the store is at ${host}`
+function checkToken(token: string, host: string, address: string): void {
+  if (token !== '' || isLoopback(address)) return
+  const expected =
+    `the same secret on every rank, as the store is at ${host} ` +
+    '(export TSRUN_TOKEN=$(openssl rand -hex 32) before srun or mpirun -x TSRUN_TOKEN)'
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }

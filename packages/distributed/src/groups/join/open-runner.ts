@@ -1,4 +1,4 @@
-import { addressOfInterface, hostIdentity, localAddressTowards } from '@tsrun/store'
+import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
@@ -8,7 +8,7 @@ import type { Runner } from '../../runners/runner.ts'
 import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
-import { exchangeEndpoints } from './endpoints.ts'
+import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
@@ -43,7 +43,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
   if (iface !== undefined) return addressOfInterface(iface)
   if (environment === undefined) return '127.0.0.1'
-  return await localAddressTowards(environment.masterAddr, environment.masterPort)
+  return await addressForPeers(environment)
 }
 
 interface SegmentOffer {

@@ -6,6 +6,7 @@ import {
   createLogger,
   declareOptions,
   having,
+  launchedEnvironment,
   parsePortRange,
   positive,
   readRankEnvironment,
@@ -33,9 +34,9 @@ export type TransportName = 'shared-memory' | StreamName
 export type EngineName = 'worker' | 'inline'
 
 export interface InitOptions extends DiagnosisOptions {
-  /** Default: RANK. */
+  /** Default: RANK, or what srun or mpirun says. */
   readonly rank?: number
-  /** Default: WORLD_SIZE, or 1. */
+  /** Default: WORLD_SIZE, or what srun or mpirun says, or 1. */
   readonly worldSize?: number
   /** Default: the store at MASTER_ADDR:MASTER_PORT. */
   readonly store?: Store
@@ -125,7 +126,7 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
 export function completeOptions(options: GivenOptions): InitSettings {
-  const environment = options.worldSize === undefined ? readRankEnvironment() : undefined
+  const environment = options.worldSize === undefined ? environmentOfRank() : undefined
   const worldSize = options.worldSize ?? environment?.worldSize ?? 1
   const rank = count({ to: worldSize - 1 }).check('rank', options.rank ?? environment?.rank ?? 0)
   const wanted = wantedTransport(options)
@@ -157,6 +158,15 @@ export function completeOptions(options: GivenOptions): InitSettings {
     diagnosis: readDiagnosis(options, env),
     tuning: readTuning(env['TSRUN_TUNING']),
   }
+}
+
+/**
+ * The environment of this rank. When srun or mpirun has started it without tsrun, the variables of
+ * torchrun are set from theirs, for all that read RANK.
+ */
+function environmentOfRank(): RankEnvironment | undefined {
+  Object.assign(process.env, launchedEnvironment(process.env))
+  return readRankEnvironment()
 }
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */

@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto'
+import { tsrError } from './errors/tsr-error.ts'
+
+/*
+ * What Slurm (srun), Open MPI (mpirun) and Hydra (the mpiexec of MPICH and Intel MPI) tell the processes
+ * that they start, for ranks that are started without tsrun.
+ */
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** The place of a process in the job of another launcher. */
+export interface LaunchedPlace {
+  readonly rank: number
+  readonly worldSize: number
+  /** Rank on this host, and how many there are; undefined where the launcher does not say. */
+  readonly localRank: number | undefined
+  readonly localWorldSize: number | undefined
+  readonly nodeRank: number | undefined
+  /** The variable that holds the number of ranks. */
+  readonly variable: string
+}
+
+/** The place that srun, mpirun or mpiexec has given this process; undefined without one. */
+export function launchedPlace(env: Environment): LaunchedPlace | undefined {
+  const slurm = ofSlurm(env)
+  const mpi = ofOpenMpi(env) ?? ofHydra(env)
+  // mpirun starts its daemons with srun: the variables of Slurm are then those of a daemon.
+  if (mpi === undefined || slurm === undefined) return mpi ?? slurm
+  return mpi.rank === slurm.rank && mpi.worldSize === slurm.worldSize ? slurm : mpi
+}
+
+/**
+ * The variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...) for a process that srun,
+ * mpirun or mpiexec has started. None when there are such variables already, or without other ranks.
+ *
+ * @throws ERR_TSR_ENVIRONMENT when nothing says which host rank 0 is on
+ */
+export function launchedEnvironment(env: Environment): Record<string, string> {
+  if (env['RANK'] !== undefined || env['WORLD_SIZE'] !== undefined) return {}
+  const place = launchedPlace(env)
+  if (place === undefined || place.worldSize === 1) return {}
+  return {
+    ...placeVariables(place),
+    MASTER_ADDR: env['MASTER_ADDR'] ?? masterAddress(place, env),
+    MASTER_PORT: env['MASTER_PORT'] ?? String(masterPort(place, env)),
+  }
+}
+
+/** The variables of torchrun that say which rank a process is. */
+export function placeVariables(place: LaunchedPlace): Record<string, string> {
+  const { rank, worldSize, localRank, localWorldSize, nodeRank } = place
+  const node = nodeRank === undefined ? {} : { NODE_RANK: nodeRank, GROUP_RANK: nodeRank }
+  const local =
+    localRank === undefined || localWorldSize === undefined
+      ? {}
+      : { LOCAL_RANK: localRank, LOCAL_WORLD_SIZE: localWorldSize }
+  const numbers = { RANK: rank, WORLD_SIZE: worldSize, ...local, ...node }
+  return Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, String(value)]))
+}
+
+/** The first host in Slurm's notation of host lists: `n03` for `n[03-05,9],gpu1`. */
+export function firstOfNodeList(list: string): string | undefined {
+  const head = /^(?:[^,[]|\[[^\]]*\])+/.exec(list.trim())?.[0]
+  return head?.replaceAll(/\[([^\],-]*)[^\]]*\]/g, '$1')
+}
+
+/**
+ * A port from 20000 to 29999 that follows from the number of the job step, so that its processes find
+ * each other and steps on the same host do not meet; undefined outside of a step of Slurm.
+ */
+export function portOfStep(env: Environment): number | undefined {
+  const job = numberOf(env['SLURM_JOB_ID'])
+  const step = stepOf(env)
+  return job === undefined || step === undefined ? undefined : portOf(10 * job + step)
+}
+
+function ofSlurm(env: Environment): LaunchedPlace | undefined {
+  // A batch script has the other variables as well, and so has a shell in an allocation.
+  if (stepOf(env) === undefined) return undefined
+  const variable =
+    env['SLURM_STEP_NUM_TASKS'] === undefined ? 'SLURM_NTASKS' : 'SLURM_STEP_NUM_TASKS'
+  const nodeRank = numberOf(env['SLURM_NODEID'])
+  const tasks = env['SLURM_STEP_TASKS_PER_NODE'] ?? env['SLURM_TASKS_PER_NODE'] ?? ''
+  return placeOf(variable, {
+    rank: numberOf(env['SLURM_PROCID']),
+    worldSize: numberOf(env[variable]),
+    localRank: numberOf(env['SLURM_LOCALID']),
+    localWorldSize: nodeRank === undefined ? undefined : tasksOfNode(tasks, nodeRank),
+    nodeRank,
+  })
+}
+
+function ofOpenMpi(env: Environment): LaunchedPlace | undefined {
+  return placeOf('OMPI_COMM_WORLD_SIZE', {
+    rank: numberOf(env['OMPI_COMM_WORLD_RANK']),
+    worldSize: numberOf(env['OMPI_COMM_WORLD_SIZE']),
+    localRank: numberOf(env['OMPI_COMM_WORLD_LOCAL_RANK']),
+    localWorldSize: numberOf(env['OMPI_COMM_WORLD_LOCAL_SIZE']),
+    nodeRank: undefined,
+  })
+}
+
+function ofHydra(env: Environment): LaunchedPlace | undefined {
+  return placeOf('PMI_SIZE', {
+    rank: numberOf(env['PMI_RANK']),
+    worldSize: numberOf(env['PMI_SIZE']),
+    localRank: numberOf(env['MPI_LOCALRANKID']),
+    localWorldSize: numberOf(env['MPI_LOCALNRANKS']),
+    nodeRank: undefined,
+  })
+}
+
+type Found = { readonly [Name in keyof Omit<LaunchedPlace, 'variable'>]: number | undefined }
+
+function placeOf(variable: string, { rank, worldSize, ...rest }: Found): LaunchedPlace | undefined {
+  if (rank === undefined || worldSize === undefined || rank >= worldSize) return undefined
+  return { rank, worldSize, ...rest, variable }
+}
+
+function stepOf(env: Environment): number | undefined {
+  return numberOf(env['SLURM_STEP_ID'] ?? env['SLURM_STEPID'])
+}
+
+/** How many tasks a node has, in Slurm's notation: `2(x3),1` are three nodes with two and one with one. */
+function tasksOfNode(list: string, node: number): number | undefined {
+  let first = 0
+  for (const [, tasks, nodes = '1'] of list.matchAll(/(\d+)(?:\(x(\d+)\))?/g)) {
+    first += Number(nodes)
+    if (node < first) return Number(tasks)
+  }
+  return undefined
+}
+
+function masterAddress(place: LaunchedPlace, env: Environment): string {
+  if (place.localWorldSize === place.worldSize) return '127.0.0.1'
+  const nodes = isOfSlurm(place) ? env['SLURM_STEP_NODELIST'] : undefined
+  const first = firstOfNodeList(nodes ?? env['SLURM_JOB_NODELIST'] ?? '')
+  if (first !== undefined) return first
+  const expected =
+    'the host of rank 0, the same on all ranks, because this launcher does not say which one it is ' +
+    '(mpirun -x MASTER_ADDR=node0, mpiexec -genv MASTER_ADDR node0)'
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'MASTER_ADDR', value: 'not set', expected })
+}
+
+function masterPort(place: LaunchedPlace, env: Environment): number {
+  // The name of the job, which is another one for each mpirun.
+  const name = env['PMIX_NAMESPACE']
+  if (isOfSlurm(place) || name === undefined) return portOfStep(env) ?? 29_500
+  return portOf(createHash('sha256').update(name).digest().readUInt32BE())
+}
+
+function isOfSlurm({ variable }: LaunchedPlace): boolean {
+  return variable.startsWith('SLURM_')
+}
+
+function portOf(number: number): number {
+  return 20_000 + (number % 10_000)
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined
+}

@@ -1,0 +1,39 @@
+import { jest } from '@jest/globals'
+import { launchers, runRanks } from './mpirun.ts'
+
+jest.setTimeout(120_000)
+
+const found = launchers()
+
+if (found.length === 0) {
+  it('skipped: no mpirun', () => {
+    expect(found).toEqual([])
+  })
+}
+
+// not it.each, which takes no empty list
+for (const launcher of found) {
+  // Hydra does not name its jobs, so theirs would all have one port.
+  const env = launcher.name === 'MPICH' ? { MASTER_PORT: `${20_000 + (process.pid % 10_000)}` } : {}
+
+  describe(`ranks of ${launcher.name}, without tsrun and without the transport mpi`, () => {
+    it('find each other', async () => {
+      const { code, output, said } = await runRanks(launcher, 3, ['launched.mjs'], env)
+      expect({ code, output }).toEqual({ code: 0, output })
+      const met = said('met').sort((a, b) => Number(a['rank']) - Number(b['rank']))
+      const all = { size: 3, sum: 3, WORLD_SIZE: '3', LOCAL_WORLD_SIZE: '3' }
+      expect(met).toMatchObject(
+        [0, 1, 2].map((rank) => {
+          const own = { rank, RANK: String(rank), LOCAL_RANK: String(rank) }
+          return { ...all, ...own, MASTER_ADDR: '127.0.0.1' }
+        }),
+      )
+    })
+
+    it('end with the job when one of them fails', async () => {
+      const { code, output } = await runRanks(launcher, 3, ['launched.mjs', '1'], env)
+      expect({ code, output }).not.toEqual({ code: 0, output })
+      expect(output).toContain('Error: bad luck')
+    })
+  })
+}
