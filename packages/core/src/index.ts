@@ -65,6 +65,7 @@ export {
   restoreLegacyUtil,
   tensorflowHome,
   thisSystem,
+  tsrunHome,
   writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
