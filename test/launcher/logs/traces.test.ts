@@ -91,9 +91,27 @@ describe('a TraceMerger', () => {
     )
   })
 
+  it('merges a second trace as well, but not one after the other', () => {
+    for (const rank of [0, 1]) take(rank, [...trace, 'between', ...python])
+    merger.flush()
+    expect(shown).toContain(`[ranks 0-1] ${python[0]!}\n`)
+    expect(shown.match(/^\[rank \d\] .*$/gm)).toEqual(['[rank 0] between', '[rank 1] between'])
+    shown = ''
+    take(3, trace)
+    for (let i = 0; i < 100; i++) take(3, trace)
+    now += 300
+    merger.flush(200)
+    expect(shown).toBe(
+      trace
+        .map((line) => `[rank 3] ${line}\n`)
+        .join('')
+        .repeat(101),
+    )
+  })
+
   it('does not hold much', () => {
     take(3, trace)
-    take(3, ['x'.repeat(2 ** 20)])
+    take(3, ['x'.repeat(2 ** 20 + 1)])
     expect(shown).toContain(`[rank 3] ${trace[0]!}\n`)
     expect(shown).toMatch(/x\n$/)
   })

@@ -70,8 +70,7 @@ export function addLogs(context: CommandContext): AddCommand {
           })
           .version(false),
       async (argv) => {
-        const request: Request = {
-          ...findLogs(argv.run, context.env, context.cwd),
+        const chosen: Omit<Request, keyof FoundLogs> = {
           ranks: option('rank', argv.rank, 'ranks and ranges of ranks, as in 0,2-3', parseRankList),
           streams: argv.stream === undefined ? streamNames : [argv.stream],
           tail: option('tail', argv.tail, 'a number of lines', (text) =>
@@ -81,8 +80,9 @@ export function addLogs(context: CommandContext): AddCommand {
           format: option('log-format', argv['log-format'], logFormatNames, parseLogFormat)!,
           prefix: argv['log-prefix'],
         }
-        const problem = templateProblem(request.prefix ?? '')
+        const problem = templateProblem(chosen.prefix ?? '')
         if (problem !== undefined) throw usageError(`--log-prefix: ${problem}`)
+        const request = { ...chosen, ...findLogs(argv.run, context.env, context.cwd) }
         await new LogCommand(request, context).run()
       },
     )
@@ -160,12 +160,17 @@ class LogCommand {
     return attemptsIn(folder).filter((one) => attempt === undefined || one === attempt)
   }
 
+  #pathOf(attempt: number): string {
+    return join(this.#request.folder, `attempt_${attempt}`)
+  }
+
   async #showAttempt(attempt: number): Promise<void> {
     const { format, prefix } = this.#request
     const { env } = this.#context
     const readers: RankReader[] = []
     const output = new RecordedOutput({
       ...{ format, prefix },
+      worldSize: () => 1 + Math.max(...ranksIn(this.#pathOf(attempt))),
       colour: {
         stdout: wantsColour(process.stdout, env),
         stderr: wantsColour(process.stderr, env),
@@ -188,7 +193,7 @@ class LogCommand {
       }
       this.#checkRanks(readers)
       for (const reader of readers) {
-        for (const piece of reader.rest()) output.take(reader, piece, readers.length)
+        for (const piece of reader.rest()) output.take(reader, piece)
       }
       output.end(readers)
     } finally {
@@ -209,7 +214,7 @@ class LogCommand {
         time = own
       }
       if (first === undefined || this.#isStopped) return count > 0
-      output.take(first, first.next(), readers.length)
+      output.take(first, first.next())
       // Of a slow reader of the output, no more is read than it takes.
       if (console.isWaiting()) await console.flush()
       else if (count % TURN === 0) await setImmediate()
@@ -217,8 +222,8 @@ class LogCommand {
   }
 
   #findRanks(attempt: number, readers: RankReader[]): void {
-    const { folder, ranks, rank, streams, tail } = this.#request
-    const path = join(folder, `attempt_${attempt}`)
+    const { ranks, rank, streams, tail } = this.#request
+    const path = this.#pathOf(attempt)
     for (const found of ranksIn(path)) {
       if (ranks?.has(found) === false || (rank !== undefined && rank !== found)) continue
       if (readers.some((reader) => reader.rank === found)) continue
@@ -229,9 +234,9 @@ class LogCommand {
 
   /** @throws ERR_TSR_USAGE when there is none of the ranks that are asked for */
   #checkRanks(readers: readonly RankReader[]): void {
-    const { folder, ranks } = this.#request
+    const { ranks } = this.#request
     if (readers.length > 0 || ranks === undefined || this.#isStopped) return
-    const all = this.#attempts().flatMap((one) => ranksIn(join(folder, `attempt_${one}`)))
+    const all = this.#attempts().flatMap((one) => ranksIn(this.#pathOf(one)))
     if (all.some((rank) => ranks.has(rank)) || all.length === 0) return
     const known = formatRankList(new Set(all))
     throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)

@@ -176,7 +176,8 @@ export function logRank(
       .on('end', () => {
         take(splitter.flush())
         if (presenter === undefined) return
-        if (stream === 'stderr' && merger !== undefined) merger.append(rank.rank, presenter.end())
+        if (stream === 'stderr' && merger !== undefined)
+          merger.end(rank.rank, () => presenter.end())
         else show(presenter.end())
       })
     if (presenter !== undefined) to.console.throttle(presenter.output, rank[stream])

@@ -10,6 +10,8 @@ export interface RecordedOutputOptions {
   /** Undefined: as the job had it. */
   readonly prefix: string | undefined
   readonly colour: Readonly<Record<StreamName, boolean>>
+  /** The number of ranks, where no file says it. */
+  readonly worldSize: () => number
   readonly write: (stream: StreamName, text: string) => void
 }
 
@@ -32,13 +34,13 @@ export class RecordedOutput {
     })
   }
 
-  take(reader: RankReader, { time, stream, bytes }: LogPiece, worldSize: number): void {
+  take(reader: RankReader, { time, stream, bytes }: LogPiece): void {
     this.#time = time
     this.#merger.flush(TRACE_WINDOW)
     const key = `${reader.rank} ${stream}`
     let output = this.#outputs.get(key)
     if (output === undefined) {
-      output = { splitter: new LineSplitter(), presenter: this.#present(reader, stream, worldSize) }
+      output = { splitter: new LineSplitter(), presenter: this.#present(reader, stream) }
       this.#outputs.set(key, output)
     }
     this.#show(reader, stream, output.presenter, output.splitter.push(bytes))
@@ -61,12 +63,12 @@ export class RecordedOutput {
     this.#merger.flush()
   }
 
-  #present({ rank, header }: RankReader, stream: StreamName, worldSize: number): Presenter {
+  #present({ rank, header }: RankReader, stream: StreamName): Presenter {
     const { format, colour } = this.#options
     const prefix = this.#options.prefix ?? header?.prefix ?? undefined
     const facts: RankFacts = header ?? {
-      ...{ rank, localRank: rank, worldSize, role: 'default', host: '', node: 0, pid: 0 },
-      ...{ generation: 0, startedAt: 0 },
+      ...{ rank, localRank: rank, worldSize: this.#options.worldSize(), role: 'default' },
+      ...{ host: '', node: 0, pid: 0, generation: 0, startedAt: 0 },
     }
     return makePresenter({ format, colour, prefix, clock: () => this.#time }, facts, stream)
   }

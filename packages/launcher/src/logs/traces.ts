@@ -42,18 +42,30 @@ function findHead(lines: readonly string[], mark: number): number {
   return source < 0 ? start : Math.max(0, start - LONGEST_HEAD) + source
 }
 
+/** What a rank prints, and how that is shown. */
+interface RankOutput {
+  readonly lines: readonly Line[]
+  readonly present: (line: Line) => string
+}
+
 /** A trace that waits for other ranks to print it as well. */
 interface HeldTrace {
   readonly since: number
-  readonly lines: readonly string[]
-  /** By rank: the trace as the rank alone would show it, and what the rank has printed after it. */
-  readonly ranks: Map<number, { readonly alone: string; after: string }>
+  readonly lines: readonly Line[]
+  /** By rank: how it shows lines, what it has printed after the trace, and what is shown at its end. */
+  readonly ranks: Map<
+    number,
+    { readonly present: RankOutput['present']; after: Line[]; end?: () => string }
+  >
 }
 
 /** Milliseconds in which ranks print one trace together. */
 export const TRACE_WINDOW = 200
-/** Characters that a rank may print after a trace before it is shown. */
+/** Characters that ranks may print after traces before these are shown. */
 const LONGEST_WAIT = 1024 * 1024
+
+/** The most lines after a trace among which another one is looked for. */
+const MOST_LINES = 200
 
 export interface TraceMergerOptions {
   readonly colour: boolean
@@ -71,6 +83,8 @@ export interface TraceMergerOptions {
 export class TraceMerger {
   readonly #options: TraceMergerOptions
   readonly #held = new Map<string, HeldTrace>()
+  /** The characters that wait behind traces. */
+  #waitingLength = 0
 
   constructor(options: TraceMergerOptions) {
     this.#options = options
@@ -78,67 +92,95 @@ export class TraceMerger {
 
   /** Shows lines of a rank that have arrived together. */
   take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
-    const show = (some: readonly Line[]): string => some.map(present).join('')
-    const holding = this.#holding(rank)
-    if (holding !== undefined) {
-      const own = holding.ranks.get(rank)!
-      own.after += show(lines)
-      if (own.after.length > LONGEST_WAIT) this.flush()
+    const own = this.#waiting(rank)
+    if (own !== undefined) {
+      this.#wait(own.after, lines)
+      if (this.#waitingLength > LONGEST_WAIT) this.flush()
       return
     }
     const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
+    const show = (some: readonly Line[]): void => {
+      this.#write(some.map(present).join(''))
+    }
     if (place === undefined) {
-      this.#write(show(lines))
+      show(lines)
       return
     }
-    this.#write(show(lines.slice(0, place.from)))
-    const trace = lines.slice(place.from, place.to)
-    const alone = show(trace)
-    this.#hold(rank, trace, { alone, after: show(lines.slice(place.to)) })
+    show(lines.slice(0, place.from))
+    const after = this.#hold(rank, lines.slice(place.from, place.to), present)
+    this.#wait(after, lines.slice(place.to))
   }
 
-  /** Adds to what a rank prints, at the end of its stream. */
-  append(rank: number, text: string): void {
-    const own = this.#holding(rank)?.ranks.get(rank)
-    if (own === undefined) this.#write(text)
-    else own.after += text
+  /** Shows what is left when the stream of a rank has ended. */
+  end(rank: number, rest: () => string): void {
+    const own = this.#waiting(rank)
+    if (own === undefined) this.#write(rest())
+    else own.end = rest
   }
 
   /** Shows the traces that have waited for the time of a window, or all. */
-  flush(window = -Infinity): void {
-    const limit = this.#options.clock() - window
-    for (const [key, trace] of this.#held) {
-      if (trace.since > limit) continue
-      this.#held.delete(key)
-      this.#show(trace)
+  flush(window?: number): void {
+    const limit = window === undefined ? Infinity : this.#options.clock() - window
+    // What was printed after a trace may have another one.
+    for (let isMore = true; isMore;) {
+      const due = [...this.#held].filter(([, { since }]) => since <= limit)
+      for (const [key] of due) this.#held.delete(key)
+      for (const [, trace] of due) this.#show(trace)
+      isMore = due.length > 0 && window === undefined
     }
   }
 
-  #hold(rank: number, trace: readonly Line[], shown: { alone: string; after: string }): void {
-    const lines = trace.map(({ text }) => text)
-    const key = lines.join('\n')
-    const held = this.#held.get(key) ?? { since: this.#options.clock(), lines, ranks: new Map() }
-    held.ranks.set(rank, shown)
-    if (this.#held.has(key)) return
-    this.#held.set(key, held)
-    this.#options.onHold?.()
+  /** @returns the lines that follow the trace */
+  #hold(rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] {
+    const key = lines.map(({ text }) => text).join('\n')
+    const known = this.#held.get(key)
+    const held: HeldTrace = known ?? { since: this.#options.clock(), lines, ranks: new Map() }
+    const after: Line[] = []
+    held.ranks.set(rank, { present, after })
+    if (known === undefined) {
+      this.#held.set(key, held)
+      this.#options.onHold?.()
+    }
+    return after
   }
 
-  #holding(rank: number): HeldTrace | undefined {
-    for (const trace of this.#held.values()) if (trace.ranks.has(rank)) return trace
+  #wait(after: Line[], lines: readonly Line[]): void {
+    for (const line of lines) after.push(line)
+    this.#waitingLength += lengthOf(lines)
+  }
+
+  #waiting(rank: number): { after: Line[]; end?: () => string } | undefined {
+    for (const { ranks } of this.#held.values()) {
+      const own = ranks.get(rank)
+      if (own !== undefined) return own
+    }
     return undefined
   }
 
   #show({ lines, ranks }: HeldTrace): void {
-    const all = [...ranks.values()]
     const numbers = [...ranks.keys()]
     const first = Math.min(...numbers)
+    const alone = ranks.size === 1 ? ranks.get(first)! : undefined
     const prefix = `${coloured(`[${formatRanks(numbers)}]`, first, this.#options.colour)} `
-    this.#write(all.length === 1 ? all[0]!.alone : withPrefix(prefix, lines.join('\n')))
-    for (const { after } of all) this.#write(after)
+    this.#write(
+      alone === undefined
+        ? withPrefix(prefix, lines.map(({ text }) => text).join('\n'))
+        : lines.map(alone.present).join(''),
+    )
+    for (const [rank, { present, after, end }] of ranks) {
+      this.#waitingLength -= lengthOf(after)
+      // Who prints trace after trace does not wait for each of them.
+      if (after.length > MOST_LINES) this.#write(after.map(present).join(''))
+      else if (after.length > 0) this.take(rank, after, present)
+      if (end !== undefined) this.end(rank, end)
+    }
   }
 
   #write(text: string): void {
     if (text !== '') this.#options.write(text)
   }
+}
+
+function lengthOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, { text }) => sum + text.length, 0)
 }
