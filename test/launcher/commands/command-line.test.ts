@@ -163,10 +163,7 @@ describe('completion', () => {
   it.each([
     [['--max'], ['--max-restarts']],
     [['do'], ['doctor']],
-    [
-      ['doctor', '--'],
-      ['--help', '--json'],
-    ],
+    [['flight', '--'], ['--help']],
     [['setup', ''], ['tensorflow']],
     [['setup', 'te'], ['tensorflow']],
     [['setup', 'tensorflow', '--w'], ['--wheel']],
