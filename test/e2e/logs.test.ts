@@ -233,23 +233,23 @@ describe('--event-log', () => {
     const [zero, one] = [read('node-0'), read('node-1')]
     const joined = (events: Event[]): Event[] =>
       events.filter(({ event }) => event === 'node-joined')
-    expect(joined(zero!)).toMatchObject([
+    expect(joined(zero)).toMatchObject([
       { joined: { node: 0, ranks: [0, 1] } },
       { joined: { node: 1, ranks: [2, 3] } },
     ])
-    expect(joined(one!)).toEqual([])
+    expect(joined(one)).toEqual([])
     const spawned = (events: Event[]): unknown[] =>
       events.filter(({ event }) => event === 'rank-spawned').map(({ rank }) => rank)
-    expect([spawned(zero!), spawned(one!)]).toEqual([
+    expect([spawned(zero), spawned(one)]).toEqual([
       [0, 1],
       [2, 3],
     ])
-    expect(zero!.map(({ event }) => event)).toContain('verdict')
-    expect(one!.map(({ event }) => event)).not.toContain('verdict')
-    expect(one!.at(-1)).toMatchObject({
+    expect(zero.map(({ event }) => event)).toContain('verdict')
+    expect(one.map(({ event }) => event)).not.toContain('verdict')
+    expect(one.at(-1)).toMatchObject({
       event: 'launcher-finished',
       node: 1,
-      job: zero!.at(-1)!['job'],
+      job: zero.at(-1)!['job'],
     })
   })
 

@@ -66,7 +66,7 @@ itOnLinux('tsrun stacks names programs that are not Node, and jobs that do not e
   await until(() => run.stdout.match(/on$/gm)?.length === 2, 'both run')
   const blocks = await stacksOfRun(run)
   expect(blocks).toHaveLength(2)
-  expect(blocks[0]).toContain('another program than Node (--no-python)')
+  expect(blocks[1]).toContain('another program than Node (--no-python)')
   run.signal('SIGTERM')
   await run.finished
   expect(await tsrun(['stacks', 'none'])).toMatchObject({

@@ -70,7 +70,7 @@ export function recordRun(
 }
 
 /** The folder of the records. */
-export function recordsFolder(env: Environment): string {
+function recordsFolder(env: Environment): string {
   return join(tsrunHome(env), 'runs')
 }
 

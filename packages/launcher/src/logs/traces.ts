@@ -19,9 +19,9 @@ const LONGEST_HEAD = 10
 
 /** The first stack trace in these lines, of Node or of Python; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
-  const mark = lines.findIndex((line) => FRAME.test(line) || PYTHON.test(line))
+  const mark = lines.findIndex((line) => FRAME.test(line) || line.startsWith("Traceback (most recent call last):"))
   if (mark < 0) return undefined
-  if (PYTHON.test(lines[mark]!)) {
+  if ((lines[mark]!).startsWith("Traceback (most recent call last):")) {
     const last = lines.findIndex((line, index) => index > mark && /^\S/.test(line))
     return last < 0 ? { from: mark, to: lines.length } : { from: mark, to: last + 1 }
   }
