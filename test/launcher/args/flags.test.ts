@@ -29,7 +29,7 @@ describe('the flags', () => {
       'grace shutdown-timeout SECONDS',
       'log-dir DIR',
       'log-format pretty|json|raw',
-      'log-prefix log-line-prefix-template TEMPLATE',
+      'log-prefix TEMPLATE',
       'event-log FILE',
       'ranks LIST',
       'local-ranks-filter LIST',

@@ -132,7 +132,6 @@ const flags = [
   },
   {
     name: 'log-prefix',
-    aliases: ['log-line-prefix-template'],
     value: 'TEMPLATE',
     description:
       'the prefix of the lines of a rank in the format pretty, for example "[{role}{rank}:{host}] {time}"; ' +

@@ -9,7 +9,6 @@ interface Place {
 }
 
 const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
-const PYTHON = /^Traceback \(most recent call last\):/
 /** The first line of an error: `TypeError: x is not a function`, `Uncaught MyError`. */
 const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
 /** Where Node says that an error arose, above the source and the error itself. */
@@ -19,9 +18,11 @@ const LONGEST_HEAD = 10
 
 /** The first stack trace in these lines, of Node or of Python; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
-  const mark = lines.findIndex((line) => FRAME.test(line) || line.startsWith("Traceback (most recent call last):"))
+  const mark = lines.findIndex(
+    (line) => FRAME.test(line) || line.startsWith('Traceback (most recent call last):'),
+  )
   if (mark < 0) return undefined
-  if ((lines[mark]!).startsWith("Traceback (most recent call last):")) {
+  if (lines[mark]!.startsWith('Traceback (most recent call last):')) {
     const last = lines.findIndex((line, index) => index > mark && /^\S/.test(line))
     return last < 0 ? { from: mark, to: lines.length } : { from: mark, to: last + 1 }
   }
