@@ -66,7 +66,7 @@ itOnLinux('tsrun stacks names programs that are not Node, and jobs that do not e
   await until(() => run.stdout.match(/on$/gm)?.length === 2, 'both run')
   const blocks = await stacksOfRun(run)
   expect(blocks).toHaveLength(2)
-  expect(blocks[0]).toContain('another program than Node (--no-python)')
+  expect(blocks[1]).toContain('another program than Node (--no-python)')
   run.signal('SIGTERM')
   await run.finished
   expect(await tsrun(['stacks', 'none'])).toMatchObject({
@@ -78,8 +78,8 @@ itOnLinux('tsrun stacks names programs that are not Node, and jobs that do not e
 it('--job-timeout shows the stacks of all ranks and ends the job with 124', async () => {
   const { code, stderr } = await tsrun(['--nproc', '2', '--job-timeout', '1.5', 'blocked.mjs'])
   expect(code).toBe(124)
-  expect(stderr).toMatch(/^tsrun: stacks after 1\.5 s:\nrank 0 /)
-  expect(stderr.match(/at Atomics\.wait .*\n    at .*blocked\.mjs:5/g)).toHaveLength(2)
+  expect(stderr).toContain('tsrun: stacks after 1.5 s:\nrank 0 ')
+  expect(stderr).toMatch(/^rank 0 .*\nrank 1 .*\n    at Atomics\.wait .*\n    at .*blocked\.mjs:5/m)
   expect(stderr).toContain('tsrun: the job has taken 1.5 s (--job-timeout): stopping the ranks')
 })
 

@@ -70,7 +70,7 @@ describe('one host', () => {
     ['torchrun --nproc-per-node=gpu hello.mjs', '--nproc is gpu, but this host has none'],
     ['torchrun --rdzv-backend=etcd hello.mjs', 'use c10d'],
     ['torchrun --logs-specs=mine hello.mjs', '--log-dir, --redirects and --tee'],
-    ['torchrun --event-log-handler=console hello.mjs', '--log-format json'],
+    ['torchrun --event-log-handler=mine hello.mjs', '--event-log FILE'],
     ['torchrun --start-method=fork hello.mjs', 'has only spawn'],
     [
       'torchrun --rdzv-conf=is_hos=1 --rdzv-endpoint=a:1 --nnodes=2 hello.mjs',

@@ -73,6 +73,7 @@ export {
   restoreLegacyUtil,
   tensorflowHome,
   thisSystem,
+  tsrunHome,
   writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,

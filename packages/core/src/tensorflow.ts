@@ -50,12 +50,17 @@ type Environment = Readonly<Record<string, string | undefined>>
 /** This system in the form of the manifest: for example `linux-x64`. */
 export const thisSystem = `${process.platform}-${process.arch}`
 
-/** The folder TensorFlow is set up in: below TSRUN_HOME if that is set, else below the user's cache folder. */
-export function tensorflowHome(env: Environment = process.env): string {
+/** The folder for what tsrun keeps: TSRUN_HOME if that is set, else one in the user's cache folder. */
+export function tsrunHome(env: Environment = process.env): string {
   const home = env['TSRUN_HOME'] ?? ''
-  if (home !== '') return join(resolve(home), 'tensorflow')
+  if (home !== '') return resolve(home)
   const cache = env['XDG_CACHE_HOME'] ?? ''
-  return join(cache === '' ? join(homedir(), '.cache') : cache, 'tsrun', 'tensorflow')
+  return join(cache === '' ? join(homedir(), '.cache') : cache, 'tsrun')
+}
+
+/** The folder TensorFlow is set up in. */
+export function tensorflowHome(env: Environment = process.env): string {
+  return join(tsrunHome(env), 'tensorflow')
 }
 
 /**

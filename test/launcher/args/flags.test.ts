@@ -29,6 +29,8 @@ describe('the flags', () => {
       'grace shutdown-timeout SECONDS',
       'log-dir DIR',
       'log-format pretty|json|raw',
+      'log-prefix TEMPLATE',
+      'event-log FILE',
       'ranks LIST',
       'local-ranks-filter LIST',
       'redirects r 0|1|2|3|MAP',
@@ -57,7 +59,7 @@ describe('the flags', () => {
       'monitor-interval SECONDS',
       'start-method spawn',
       'run-path switch',
-      'event-log-handler null',
+      'event-log-handler null|console',
       'logs-specs default',
       'dry-run switch',
     ])

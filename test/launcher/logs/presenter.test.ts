@@ -1,3 +1,4 @@
+import { templateProblem, type RankFacts } from '../../../packages/launcher/src/args/log-prefix.ts'
 import type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
 import {
   makePresenter,
@@ -5,8 +6,16 @@ import {
   type Presenter,
 } from '../../../packages/launcher/src/logs/presenter.ts'
 
-const make = (format: LogFormat, worldSize: number, colour = false): Presenter =>
-  makePresenter({ format, worldSize, colour: { stdout: colour, stderr: colour } }, 3, 'stderr')
+const noon = Date.parse('2026-11-24T12:00:00.500Z')
+const facts: RankFacts = {
+  ...{ rank: 3, localRank: 1, worldSize: 4, role: 'trainer', host: 'h1', node: 1, pid: 4711 },
+  ...{ generation: 2, startedAt: noon - 1250 },
+}
+
+const make = (format: LogFormat, worldSize: number, prefix?: string, colour = false): Presenter => {
+  const how = { format, prefix, colour: { stdout: colour, stderr: colour }, clock: () => noon }
+  return makePresenter(how, { ...facts, worldSize }, 'stderr')
+}
 
 it('pads the names of ranks to the widest', () => {
   expect(rankPrefix(3, 4, false)).toBe('[rank 3] ')
@@ -50,5 +59,49 @@ it('writes JSON of both streams to stdout', () => {
     rank: 3,
     stream: 'stderr',
     line: 'a "line"',
+  })
+})
+
+describe('--log-prefix', () => {
+  const lineOf = (prefix: string): string =>
+    make('pretty', 4, prefix).present({ text: 'x', end: '\n' })
+
+  it.each([
+    ['[{role}{rank}:{host}] {time}', '[trainer3:h1] 2026-11-24T12:00:00.500Z x\n'],
+    ['{node}.{local_rank} {pid} {generation} {stream}:', '1.1 4711 2 stderr: x\n'],
+    ['{elapsed} | ', '1.250s | x\n'],
+    ['[${role_name}${local_rank}]:', '[trainer1]: x\n'],
+    ['', 'x\n'],
+  ])('%j makes %j', (template, line) => {
+    expect(lineOf(template)).toBe(line)
+  })
+
+  it('is before each line of a stack, of a single rank too, and in the colour of the rank', () => {
+    const record = {
+      level: 50,
+      name: 'engine',
+      runId: 'r',
+      msg: 'lost',
+      err: { stack: 'E\n  at y' },
+    }
+    const shown = make('pretty', 1, '{rank}:').present({ text: JSON.stringify(record), end: '\n' })
+    expect(shown).toBe('3: ERROR engine: lost\n3: E\n3:   at y\n')
+    expect(make('pretty', 4, '{rank}:', true).present({ text: 'x', end: '\n' })).toBe(
+      '\x1b[35m3: \x1b[39mx\n',
+    )
+  })
+
+  it('has no effect on raw lines and on JSON', () => {
+    expect(make('raw', 4, '{rank}').present({ text: 'x', end: '\n' })).toBe('x\n')
+    const json = JSON.parse(make('json', 4, '{rank}').present({ text: 'x', end: '\n' })) as object
+    expect(json).toEqual({ time: '2026-11-24T12:00:00.500Z', rank: 3, stream: 'stderr', line: 'x' })
+  })
+
+  it('refuses a placeholder that does not exist, and lists those that do', () => {
+    expect(templateProblem('{rank} {ranks}')).toBe(
+      '{ranks} is no placeholder; there are {rank}, {local_rank}, {role}, {host}, {node}, {pid}, ' +
+        '{time}, {elapsed}, {stream}, {generation}',
+    )
+    expect(templateProblem('{')).toBeUndefined()
   })
 })

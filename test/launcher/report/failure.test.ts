@@ -47,6 +47,28 @@ it('groups ranks that fail of the same error', () => {
   expect(describeJob(alike).others).toEqual(['ranks 1-3: the same error, after 0.10 s'])
 })
 
+it('groups ranks whose errors differ in numbers, and programs that print one trace', () => {
+  const numbered = [0, 1, 2].map((rank) =>
+    died(
+      rank,
+      errorReport({ at: 100 + rank, text: `Error: no shard ${rank}\n    at a (/a.mjs:3:9)` }),
+    ),
+  )
+  const elsewhere = errorReport({ at: 110, text: 'Error: no shard 4\n    at a (/a.mjs:4:9)' })
+  expect(describeJob([...numbered, died(4, elsewhere)]).others).toEqual([
+    'ranks 1-2: the same error with other numbers, after 0.10 s',
+    'rank 4: Error: boom, after 0.11 s',
+  ])
+  const trace = ['Traceback (most recent call last):', '  File "a.py", line 1', 'ValueError: x']
+  const python = [0, 1, 2].map((rank) =>
+    exited(rank, 1, { stderrTail: rank === 2 ? ['other'] : [`rank ${rank}`, ...trace] }),
+  )
+  expect(describeJob(python).others).toEqual([
+    'rank 1: exited with code 1, with the same trace on stderr, after 0.20 s',
+    'rank 2: exited with code 1, after 0.20 s',
+  ])
+})
+
 it('shows the source and each line of stderr once, however Node printed the error', () => {
   const frame = ['file:///train.mjs:3', 'const x = ;', '          ^', '']
   const stack = ['Error: boom', '    at train (/train.mjs:3:9)']

@@ -63,6 +63,12 @@ export const launcherErrors = {
     message: 'You have no running job {runId} on this host (known jobs: {known})',
     advice: 'Run tsrun ps to list all jobs.',
   },
+  ERR_TSR_NO_LOGS: {
+    category: 'user',
+    message: 'There are no log files of {run}: {problem}',
+    advice:
+      'Start the job with --log-dir DIR, or with TSRUN_LOG_DIR=DIR in the environment, which keeps what its ranks write.',
+  },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
     message: 'Rank {rank} of {worldSize} could not be started: {reason}',

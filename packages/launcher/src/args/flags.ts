@@ -10,6 +10,8 @@ export interface Flag {
   readonly fallback?: string
   /** The name of torchrun's flag, whose PET_* variable is read as well. */
   readonly torchrun?: string
+  /** A variable of torchrun that is read last. */
+  readonly variable?: string
   /** What differs from that flag, for docs/torch.md; Markdown. */
   readonly differs?: string
   /** Where help shows it; default: among the flags of a job. */
@@ -127,6 +129,21 @@ const flags = [
     value: 'pretty|json|raw',
     description: 'pretty: with [rank 3] prefixes; json: one object per line; raw: unchanged lines',
     fallback: 'pretty',
+  },
+  {
+    name: 'log-prefix',
+    value: 'TEMPLATE',
+    description:
+      'the prefix of the lines of a rank in the format pretty, for example "[{role}{rank}:{host}] {time}"; ' +
+      'there are {rank}, {local_rank}, {role}, {host}, {node}, {pid}, {time}, {elapsed}, {stream}, ' +
+      '{generation}',
+    variable: 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE',
+  },
+  {
+    name: 'event-log',
+    value: 'FILE',
+    description:
+      'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
   },
   {
     name: 'ranks',
@@ -333,10 +350,11 @@ const flags = [
   },
   {
     name: 'event-log-handler',
-    value: 'null',
-    description: 'only null; --log-format json gives the events of a job as JSON',
+    value: 'null|console',
+    description: 'console: what --event-log writes goes to stderr; null: nowhere',
     torchrun: 'event-log-handler',
-    differs: 'only `null`; `--log-format json` gives the events of a job as JSON',
+    differs:
+      '`null` and `console`; `--event-log FILE` writes [events of its own](launcher.md#the-events-of-a-job)',
     group: 'torchrun',
   },
   {

@@ -127,7 +127,6 @@ function checkUnused(settings: Settings): void {
   }
   const only = [
     ['start-method', 'spawn', 'each rank is a process of its own'],
-    ['event-log-handler', 'null', '--log-format json gives the events of a job as JSON'],
     ['logs-specs', 'default', '--log-dir, --redirects and --tee say where output goes'],
   ] as const
   for (const [name, value, instead] of only) {

@@ -1,3 +1,4 @@
+import { templateProblem } from './log-prefix.ts'
 import { read, usageError } from './read-setting.ts'
 import type { Settings } from './settings.ts'
 
@@ -14,6 +15,10 @@ export interface Destination {
 export interface OutputOptions {
   readonly logDir: string | undefined
   readonly logFormat: LogFormat
+  /** The template for the prefix of lines; undefined: `[rank 3] `. */
+  readonly logPrefix: string | undefined
+  /** The file for the events of the job, or the standard error; undefined: they are not written. */
+  readonly eventLog: { readonly file: string } | 'console' | undefined
   /** The ranks of the job whose output is shown; undefined: all. */
   readonly ranks: ReadonlySet<number> | undefined
   /** The ranks of each host whose output is shown; undefined: all. */
@@ -29,9 +34,9 @@ export interface OutputOptions {
 export function readOutput(settings: Settings): OutputOptions {
   return {
     logDir: settings['log-dir']?.value,
-    logFormat: read(settings, 'log-format', 'pretty, json or raw', (text) =>
-      logFormats.find((format) => format === text),
-    ),
+    logFormat: read(settings, 'log-format', logFormatNames, parseLogFormat),
+    logPrefix: readPrefix(settings),
+    eventLog: readEventLog(settings),
     ranks: readRanks(settings, 'ranks'),
     localRanks: readRanks(settings, 'local-ranks-filter'),
     destinations: readDestinations(settings),
@@ -45,6 +50,31 @@ export function readOutput(settings: Settings): OutputOptions {
 /** Whether options need files although nobody has named a folder for them. */
 export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
+}
+
+export const logFormatNames = 'pretty, json or raw'
+
+/** Undefined for any other text. */
+export function parseLogFormat(text: string): LogFormat | undefined {
+  return logFormats.find((format) => format === text)
+}
+
+function readPrefix(settings: Settings): string | undefined {
+  const setting = settings['log-prefix']
+  const problem = setting === undefined ? undefined : templateProblem(setting.value)
+  if (problem !== undefined) throw usageError(`${setting!.source}: ${problem}`)
+  return setting?.value
+}
+
+function readEventLog(settings: Settings): OutputOptions['eventLog'] {
+  const file = settings['event-log']?.value
+  if (file !== undefined) return { file }
+  if (settings['event-log-handler'] === undefined) return undefined
+  const expected = 'null or console; --event-log FILE names a file'
+  const handler = read(settings, 'event-log-handler', expected, (text) =>
+    text === 'null' || text === 'console' ? text : undefined,
+  )
+  return handler === 'console' ? 'console' : undefined
 }
 
 function readRanks(

@@ -57,7 +57,8 @@ function severalOf(nodes: Setting | undefined): Setting | undefined {
 export function variablesOf(flag: Flag): string[] {
   const names = [flag.name, ...(flag.aliases ?? [])].filter((name) => name.length > 1)
   const own = names.map((name) => `TSRUN_${upperCase(name)}`)
-  return flag.torchrun === undefined ? own : [...own, `PET_${upperCase(flag.torchrun)}`]
+  const shared = flag.torchrun === undefined ? [] : [`PET_${upperCase(flag.torchrun)}`]
+  return [...own, ...shared, ...(flag.variable === undefined ? [] : [flag.variable])]
 }
 
 /** Lists the settings that came from the environment; undefined if none did. */

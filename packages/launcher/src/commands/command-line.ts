@@ -11,6 +11,7 @@ import { commandNames, type AddCommand, type CommandContext } from './context.ts
 import { addDoctor } from './doctor.ts'
 import { addFlight } from './flight.ts'
 import { addHosts } from './hosts.ts'
+import { addLogs } from './logs.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
 import { addSetup, setUp } from './setup.ts'
@@ -58,6 +59,7 @@ export async function runCommandLine(
     addPs(context),
     addTop(context),
     addStacks(context),
+    addLogs(context),
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),

@@ -24,6 +24,7 @@ export const commandNames: readonly string[] = [
   'ps',
   'top',
   'stacks',
+  'logs',
   'flight',
   'doctor',
   'setup',

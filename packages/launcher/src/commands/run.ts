@@ -8,9 +8,10 @@ import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import { needsFolder } from '../args/rank-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
-import { runJob } from '../job/agent.ts'
+import { COULD_NOT_START, runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/devices.ts'
 import { createJob } from '../job/job.ts'
+import { recordRun } from '../job/run-records.ts'
 import {
   assumedPlace,
   assumedSetup,
@@ -20,6 +21,7 @@ import {
 } from '../job/plan.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
+import { openEventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -160,9 +162,24 @@ export async function startJob(
   if (given.logDir === undefined && options.logDir !== undefined) {
     announcer.say('log-dir', `log files: ${options.logDir}`, { directory: options.logDir })
   }
+  const startedAt = performance.now()
+  const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
-  const jobContext = { console, announcer, interrupts, ...(input === undefined ? {} : { input }) }
-  context.exitCode = await runJob(job, rendezvous, jobContext).finally(() => input?.close())
+  const jobContext = {
+    ...{ console, announcer, interrupts, events },
+    ...(input === undefined ? {} : { input }),
+    remember: (runId: string) =>
+      recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir }),
+  }
+  let exitCode = COULD_NOT_START
+  try {
+    exitCode = await runJob(job, rendezvous, jobContext)
+  } finally {
+    input?.close()
+    const seconds = Math.round(performance.now() - startedAt) / 1000
+    events?.record('launcher-finished', { exitCode, seconds })
+  }
+  context.exitCode = exitCode
 }
 
 /** With a new folder if log files or profiles are asked for and no folder is named. */

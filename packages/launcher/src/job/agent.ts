@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/output-options.ts'
 import { checkNamedRanks } from '../args/rank-options.ts'
+import { attemptDirectory } from '../logs/log-files.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText } from '../report/failure-text.ts'
@@ -12,13 +13,16 @@ import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
 import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
+import { recordAttempt, recordStart, recordVerdict } from './job-events.ts'
 import { announceDebuggers, placeDebuggers } from './node-arguments.ts'
 import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
 import { planAttempt } from './plan.ts'
-import { attemptDirectory } from './rank-log.ts'
 import { StackDesk } from './stack-desk.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
+
+/** The exit code of a job that cannot be started. */
+export const COULD_NOT_START = 2
 
 /** Milliseconds that the other hosts have for an answer when the job is killed. */
 const ANSWER_TIME = 1000
@@ -36,7 +40,8 @@ export async function runJob(
   rendezvous: Rendezvous,
   context: JobContext,
 ): Promise<number> {
-  const { announcer, interrupts } = context
+  const { interrupts } = context
+  recordStart(job, context)
   announceInterrupts(job, context)
   const limit = limitTime(job.options.jobTimeout, context)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
@@ -47,40 +52,58 @@ export async function runJob(
     limit.end()
     return (interrupts.stop.reason as Interruption).exitCode
   }
+  const end = context.remember?.(nodes.plan.runId)
+  let exitCode = COULD_NOT_START
   try {
     checkRanks(job.options, worldSizeOf(nodes.plan))
     checkNamedRanks(job.options, worldSizeOf(nodes.plan))
-    announceNodes(nodes.plan, context)
-    for (let restartCount = nodes.firstAttempt; ; restartCount++) {
-      const verdict = await runOnce(job, nodes, restartCount, context, limit)
-      if (verdict.kind === 'success') return 0
-      if (verdict.kind === 'interrupted') return verdict.exitCode
-      if (verdict.kind === 'change') {
-        const { length } = nodes.plan.nodes
-        const on = length === 1 ? 'this host' : `${length} hosts`
-        announcer.say('change', `${verdict.reason}; starting all ranks again on ${on}`, {
-          restartCount,
-        })
-        announceNodes(nodes.plan, context)
-        continue
-      }
-      const { failure } = verdict
-      const colour = job.colour.stderr
-      if (verdict.kind === 'lost') {
-        announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
-        return failure.jobExitCode
-      }
-      announcer.show('failure', failureText(verdict.failure, colour), failure)
-      if (verdict.restart === undefined) return failure.jobExitCode
-      if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
-      const { number, of } = verdict.restart
-      const message = `starting all ranks again (restart ${number} of ${of})`
-      announcer.say('restart', message, { restartCount: number })
-      await pauseBeforeRestart(restartCount, interrupts.stop)
-    }
+    exitCode = await runAttempts(job, nodes, context, limit)
+    return exitCode
   } finally {
     limit.end()
     await nodes.close()
+    end?.(exitCode)
+  }
+}
+
+async function runAttempts(
+  job: Job,
+  nodes: Nodes,
+  context: JobContext,
+  limit: TimeLimit,
+): Promise<number> {
+  const { announcer, interrupts, events } = context
+  announceNodes(nodes.plan, context)
+  let before: NodePlan | undefined
+  for (let restartCount = nodes.firstAttempt; ; restartCount++) {
+    recordAttempt(nodes, restartCount, before, events)
+    before = nodes.plan
+    const verdict = await runOnce(job, nodes, restartCount, context, limit)
+    recordVerdict(verdict, nodes.nodeRank, restartCount, events)
+    if (verdict.kind === 'success') return 0
+    if (verdict.kind === 'interrupted') return verdict.exitCode
+    if (verdict.kind === 'change') {
+      const { length } = nodes.plan.nodes
+      const on = length === 1 ? 'this host' : `${length} hosts`
+      announcer.say('change', `${verdict.reason}; starting all ranks again on ${on}`, {
+        restartCount,
+      })
+      announceNodes(nodes.plan, context)
+      continue
+    }
+    const { failure } = verdict
+    const colour = job.colour.stderr
+    if (verdict.kind === 'lost') {
+      announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
+      return failure.jobExitCode
+    }
+    announcer.show('failure', failureText(verdict.failure, colour), failure)
+    if (verdict.restart === undefined) return failure.jobExitCode
+    if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
+    const { number, of } = verdict.restart
+    const message = `starting all ranks again (restart ${number} of ${of})`
+    announcer.say('restart', message, { restartCount: number })
+    await pauseBeforeRestart(restartCount, interrupts.stop)
   }
 }
 
@@ -115,6 +138,8 @@ export async function runOnce(
       {
         plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
         worldSize: worldSizeOf(plan),
+        place: nodes,
+        restartCount,
         directory,
         shared,
         page,

@@ -6,8 +6,9 @@ import { RankProcess, type RankPlan } from '../processes/rank-process.ts'
 import { toOutcome, type RankOutcome } from '../report/outcome.ts'
 import { sample, sampleUsage } from '../report/usage.ts'
 import type { Job, JobContext } from './job.ts'
-import type { SharedAttempt } from './nodes.ts'
-import { logRank, openFiles, openFiltered, type RankLog } from './rank-log.ts'
+import { RankEvents } from './job-events.ts'
+import type { NodePlace, SharedAttempt } from './nodes.ts'
+import { logRank, openFiles, openFiltered, openMerger, type RankLog } from './rank-log.ts'
 import type { StackDesk } from './stack-desk.ts'
 import type { AttemptPage } from './status-page.ts'
 
@@ -15,6 +16,8 @@ import type { AttemptPage } from './status-page.ts'
 export interface Attempt {
   readonly plan: readonly RankPlan[]
   readonly worldSize: number
+  readonly place: NodePlace
+  readonly restartCount: number
   /** The folder of the log files, if there are any. */
   readonly directory: string | undefined
   /** The part of the other hosts in it. */
@@ -49,15 +52,18 @@ export async function runAttempt(
   attempt: Attempt,
   context: JobContext,
 ): Promise<AttemptResult> {
-  const { plan, worldSize, directory, shared, page, desk } = attempt
+  const { plan, worldSize, directory, shared, page, desk, place, restartCount } = attempt
   const { input } = context
   const ranks: LoggedRank[] = []
   let interrupted = false
   let places: ReturnType<AttemptPage['places']> = new Map()
-  const filtered = openFiltered(job.options.filters, directory, context.announcer)
+  const { options, colour } = job
+  const filtered = openFiltered(options.filters, directory, context.announcer)
+  const merger = openMerger(options, worldSize, colour.stderr, context.console)
+  const events = new RankEvents(context.events, page)
   try {
-    const { options, colour } = job
-    const to = { options, worldSize, colour, directory, filtered, ...context }
+    const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
+    const to = { options, worldSize, ...run, colour, directory, filtered, merger, ...context }
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = openFiles(to, one.rank, localRank)
@@ -65,14 +71,17 @@ export async function runAttempt(
       desk.add(process)
       input?.add(process)
       ranks.push({ process, log: logRank({ process, localRank }, files, to) })
+      events.add(process, localRank)
     }
     interrupted = await untilDecided(processesOf(ranks), context, attempt)
   } finally {
     places = page.places()
     page.abort(processesOf(ranks))
     await stopRanks(processesOf(ranks), job.options.grace, context)
+    merger?.flush()
     for (const { log } of ranks) log.close()
     filtered.close()
+    events.close()
     page.close()
     desk.close()
   }

@@ -7,6 +7,7 @@ import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { Announcer, Console } from '../logs/console.ts'
+import type { EventLog } from '../logs/event-log.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import type { JobInput } from '../processes/input.ts'
@@ -38,6 +39,10 @@ export interface JobContext {
   readonly onLine?: RankLineReader
   /** What the ranks read; without it they read nothing. */
   readonly input?: JobInput
+  /** Remembers the run with this id for `tsrun logs`; the function that it returns gets the exit code. */
+  readonly remember?: (runId: string) => (exitCode: number) => void
+  /** Gets the events of the job. */
+  readonly events?: EventLog | undefined
 }
 
 /**

@@ -1,12 +1,12 @@
 import { toEnvironment } from '@tsrun/core'
 import type { RankPlan } from '../processes/rank-process.ts'
+import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel } from '../logs/presenter.ts'
 import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
 import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
 import { coresOf } from './numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
-import { attemptDirectory } from './rank-log.ts'
 
 /** What one attempt adds to the plan of its ranks. */
 export interface AttemptSetup extends NodeArgumentsContext {

@@ -1,11 +1,18 @@
-import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { stripVTControlCharacters } from 'node:util'
-import { tsrError } from '@tsrun/core'
+import type { RankFacts } from '../args/log-prefix.ts'
 import type { OutputOptions } from '../args/output-options.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import { LineSplitter, StderrTail, type Line, type StreamName } from '../logs/lines.ts'
+import {
+  openLineFiles,
+  openRankFiles,
+  streamNames,
+  type LineFiles,
+  type RankFiles,
+} from '../logs/log-files.ts'
 import { makePresenter, type Presenter } from '../logs/presenter.ts'
+import { TRACE_WINDOW, TraceMerger } from '../logs/traces.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
 /** Gets the lines of all ranks. */
@@ -13,13 +20,19 @@ export type RankLineReader = (rank: number, stream: StreamName, line: Line) => v
 
 /** Where the output of the ranks of one attempt goes. */
 export interface LogDestinations {
-  readonly options: OutputOptions
+  readonly options: OutputOptions & { readonly role: string }
   readonly worldSize: number
+  /** The run, its attempt, and the number of this launcher. */
+  readonly runId: string
+  readonly generation: number
+  readonly node: number
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The folder of the log files of this attempt, if there are any. */
   readonly directory: string | undefined
   /** The files of lines that all ranks share. */
-  readonly filtered: FilteredLines
+  readonly filtered: LineFiles
+  /** Shows stack traces; undefined: they are shown as they come. */
+  readonly merger: TraceMerger | undefined
   readonly console: Console
   readonly announcer: Announcer
   readonly onLine?: RankLineReader
@@ -33,32 +46,13 @@ export interface RankLog {
 
 /** A rank whose output is taken. */
 export interface LoggedRank {
-  readonly process: Pick<RankProcess, 'rank' | 'stdout' | 'stderr' | 'onError'>
+  readonly process: Pick<RankProcess, 'rank' | 'pid' | 'stdout' | 'stderr' | 'onError'>
   /** Its number on this host. */
   readonly localRank: number
 }
 
-/** Lines of all ranks, by what they contain. */
-export interface FilteredLines {
-  write(stream: StreamName, line: Line): void
-  close(): void
-}
-
-/** The two log files of a rank: its lines, without prefix or colour. */
-export interface RankFiles {
-  write(stream: StreamName, line: Line): void
-  close(): void
-}
-
-/** The folder of the log files of one attempt. */
-export function attemptDirectory(logDir: string, runId: string, restartCount: number): string {
-  return join(logDir, runId, `attempt_${restartCount}`)
-}
-
 /**
- * Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`. Writes are
- * synchronous, so the last line before a crash is in the file. When a write fails, for example because
- * the disk is full, the files end there and the job goes on.
+ * Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
@@ -77,13 +71,14 @@ export function openFiles(
   const goesTo = options.destinations?.(localRank)
   const streams = streamNames.filter((stream) => goesTo?.[stream].isWritten ?? true)
   if (streams.length === 0) return undefined
-  return openLogs(join(directory, String(rank)), streams, (reason) => {
+  return openRankFiles(join(directory, String(rank)), streams, (reason) => {
     announcer.say('log-failure', `the log files of rank ${rank} end here: ${reason}`, { rank })
   })
 }
 
 /**
- * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams that have texts.
+ * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams that have texts:
+ * lines of all ranks, by what they contain.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
@@ -91,12 +86,12 @@ export function openFiltered(
   filters: OutputOptions['filters'],
   directory: string | undefined,
   announcer: Announcer,
-): FilteredLines {
+): LineFiles {
   const streams = streamNames.filter((stream) => filters[stream].length > 0)
   if (directory === undefined || streams.length === 0) {
     return { write: () => undefined, close: () => undefined }
   }
-  const files = openLogs(
+  const files = openLineFiles(
     directory,
     streams,
     (reason) => {
@@ -105,8 +100,11 @@ export function openFiltered(
     'filtered_',
   )
   return {
-    write: (stream, line) => {
-      if (filters[stream].some((text) => line.text.includes(text))) files.write(stream, line)
+    write: (stream, lines) => {
+      const texts = filters[stream]
+      if (texts.length === 0) return
+      const wanted = lines.filter((line) => texts.some((text) => line.text.includes(text)))
+      if (wanted.length > 0) files.write(stream, wanted)
     },
     close: () => {
       files.close()
@@ -114,40 +112,27 @@ export function openFiltered(
   }
 }
 
-const streamNames = ['stdout', 'stderr'] as const
-
-/** @throws ERR_TSR_LOG_DIRECTORY */
-function openLogs(
-  folder: string,
-  streams: readonly StreamName[],
-  onFailure: (reason: string) => void,
-  prefix = '',
-): RankFiles {
-  const open = new Map<StreamName, number>()
-  try {
-    mkdirSync(folder, { recursive: true })
-    for (const stream of streams) {
-      open.set(stream, openSync(join(folder, `${prefix}${stream}.log`), 'w'))
-    }
-  } catch (cause) {
-    const reason = (cause as Error).message
-    throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
-  }
-  const close = (): void => {
-    for (const fd of open.values()) closeSync(fd)
-    open.clear()
-  }
-  const write = (stream: StreamName, { text, end }: Line): void => {
-    const fd = open.get(stream)
-    if (fd === undefined) return
-    try {
-      writeSync(fd, stripVTControlCharacters(text) + end)
-    } catch (error) {
-      close()
-      onFailure((error as Error).message)
-    }
-  }
-  return { write, close }
+/** Merges the stack traces that several ranks print; undefined where each line has to stand alone. */
+export function openMerger(
+  { logFormat, logPrefix }: OutputOptions,
+  worldSize: number,
+  colour: boolean,
+  console: Console,
+): TraceMerger | undefined {
+  if (logFormat !== 'pretty' || logPrefix !== undefined || worldSize === 1) return undefined
+  const merger = new TraceMerger({
+    colour,
+    write: (text) => {
+      console.write('stderr', text)
+    },
+    clock: () => performance.now(),
+    onHold: () => {
+      setTimeout(() => {
+        merger.flush(TRACE_WINDOW)
+      }, TRACE_WINDOW + 1).unref()
+    },
+  })
+  return merger
 }
 
 /** Forwards the output of a rank to the console, to its files and to the tail for the report. */
@@ -156,25 +141,33 @@ export function logRank(
   files: RankFiles | undefined,
   to: LogDestinations,
 ): RankLog {
+  const { options, worldSize, generation, node, runId, merger } = to
   const tail = new StderrTail()
+  const facts: RankFacts = {
+    ...{ rank: rank.rank, localRank, worldSize, role: options.role, host: hostname(), node },
+    ...{ pid: rank.pid, generation, startedAt: Date.now() },
+  }
+  files?.describe({ runId, prefix: options.logPrefix ?? null, ...facts })
   rank.onError = ({ silent, text }) => {
-    if (silent) files?.write('stderr', { text, end: '\n' })
+    if (silent) files?.write('stderr', [{ text, end: '\n' }])
   }
   for (const stream of streamNames) {
     const splitter = new LineSplitter()
-    const presenter = presenterOf(rank.rank, localRank, stream, to)
+    const presenter = presenterOf(facts, stream, to)
     const show = (text: string): void => {
       if (presenter !== undefined && text !== '') to.console.write(presenter.output, text)
     }
     const take = (lines: readonly Line[]): void => {
-      for (const line of lines) {
-        if (stream === 'stderr') tail.push(line)
-        files?.write(stream, line)
-        to.filtered.write(stream, line)
-        to.onLine?.(rank.rank, stream, line)
-      }
+      if (lines.length === 0) return
+      if (stream === 'stderr') for (const line of lines) tail.push(line)
+      files?.write(stream, lines)
+      to.filtered.write(stream, lines)
+      if (to.onLine !== undefined) for (const line of lines) to.onLine(rank.rank, stream, line)
+      if (presenter === undefined) return
       // Lines that arrive together are written together.
-      if (presenter !== undefined) show(lines.map((line) => presenter.present(line)).join(''))
+      const present = (line: Line): string => presenter.present(line)
+      if (stream === 'stderr' && merger !== undefined) merger.take(rank.rank, lines, present)
+      else show(lines.map(present).join(''))
     }
     rank[stream]
       .on('data', (chunk: Buffer) => {
@@ -182,7 +175,10 @@ export function logRank(
       })
       .on('end', () => {
         take(splitter.flush())
-        if (presenter !== undefined) show(presenter.end())
+        if (presenter === undefined) return
+        if (stream === 'stderr' && merger !== undefined)
+          merger.end(rank.rank, () => presenter.end())
+        else show(presenter.end())
       })
     if (presenter !== undefined) to.console.throttle(presenter.output, rank[stream])
   }
@@ -191,13 +187,13 @@ export function logRank(
 
 /** Undefined for a rank whose output is not shown. */
 function presenterOf(
-  rank: number,
-  localRank: number,
+  facts: RankFacts,
   stream: StreamName,
-  { options, worldSize, colour }: LogDestinations,
+  { options, colour }: LogDestinations,
 ): Presenter | undefined {
-  if (options.ranks?.has(rank) === false) return undefined
-  if (options.localRanks?.has(localRank) === false) return undefined
-  if (options.destinations?.(localRank)[stream].isShown === false) return undefined
-  return makePresenter({ format: options.logFormat, worldSize, colour }, rank, stream)
+  const { logFormat: format, logPrefix: prefix, destinations } = options
+  if (options.ranks?.has(facts.rank) === false) return undefined
+  if (options.localRanks?.has(facts.localRank) === false) return undefined
+  if (destinations?.(facts.localRank)[stream].isShown === false) return undefined
+  return makePresenter({ format, colour, prefix }, facts, stream)
 }

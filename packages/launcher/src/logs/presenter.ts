@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat } from '../args/output-options.ts'
 import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
 
@@ -13,43 +14,70 @@ export interface Presenter {
 
 export interface Presentation {
   readonly format: LogFormat
-  readonly worldSize: number
   readonly colour: Readonly<Record<StreamName, boolean>>
+  /** The template of `--log-prefix`, for `pretty`. */
+  readonly prefix: string | undefined
+  /** When the lines were written, in milliseconds since 1970; default: now. */
+  readonly clock?: () => number
 }
 
-/** Presents the output of `rank` as `--log-format` says. */
-export function makePresenter(how: Presentation, rank: number, stream: StreamName): Presenter {
-  if (how.format === 'json') return inWholeLines('stdout', (text) => jsonLine(rank, stream, text))
-  const make = how.format === 'raw' ? (text: string) => text : libraryLines(stream)
+/** Presents the output of a rank as `--log-format` says. */
+export function makePresenter(how: Presentation, facts: RankFacts, stream: StreamName): Presenter {
+  const { format, clock } = how
+  const { rank, worldSize } = facts
+  const time = clock ?? Date.now
+  if (format === 'json') {
+    return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
+  }
+  const make = format === 'raw' ? (text: string) => text : libraryLines(stream)
+  const template = format === 'raw' ? undefined : how.prefix
   // A single rank has the console to itself, so its progress bars may move in place.
-  if (how.worldSize === 1) return asWritten(stream, make)
-  if (how.format === 'raw') return inWholeLines(stream, (text) => `${text}\n`)
-  const prefix = rankPrefix(rank, how.worldSize, how.colour[stream])
-  return inWholeLines(stream, (text) => `${prefix}${make(text).replaceAll('\n', `\n${prefix}`)}\n`)
+  if (worldSize === 1 && template === undefined) return asWritten(stream, make)
+  if (format === 'raw') return inWholeLines(stream, (text) => `${text}\n`, clock)
+  const colour = how.colour[stream]
+  const usual = rankPrefix(rank, worldSize, colour)
+  const prefix =
+    template === undefined
+      ? () => usual
+      : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
+  return inWholeLines(stream, (text) => withPrefix(prefix(), make(text)), clock)
+}
+
+/** The text with the prefix before each of its lines. */
+export function withPrefix(prefix: string, text: string): string {
+  return `${prefix}${text.replaceAll('\n', `\n${prefix}`)}\n`
 }
 
 /** `[rank 3]  `. All prefixes of a job have the same width. */
 export function rankPrefix(rank: number, worldSize: number, colour: boolean): string {
-  const tag = `[rank ${rank}]`
   const padding = ' '.repeat(String(worldSize - 1).length - String(rank).length + 1)
-  const format = rankColours[rank % rankColours.length]!
-  return (colour ? styleText(format, tag, { validateStream: false }) : tag) + padding
+  return coloured(`[rank ${rank}]`, rank, colour) + padding
+}
+
+/** Text in the colour of a rank. */
+export function coloured(text: string, rank: number, colour: boolean): string {
+  if (!colour) return text
+  return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
 }
 
 function libraryLines(stream: StreamName): (text: string) => string {
   return stream === 'stdout' ? (text) => text : (text) => prettyLibraryLine(text) ?? text
 }
 
-function jsonLine(rank: number, stream: StreamName, line: string): string {
-  return JSON.stringify({ time: new Date().toISOString(), rank, stream, line }) + '\n'
+function jsonLine(time: number, rank: number, stream: StreamName, line: string): string {
+  return JSON.stringify({ time: new Date(time).toISOString(), rank, stream, line }) + '\n'
 }
 
 function asWritten(output: StreamName, make: (text: string) => string): Presenter {
   return { output, present: ({ text, end }) => make(text) + end, end: () => '' }
 }
 
-function inWholeLines(output: StreamName, make: (text: string) => string): Presenter {
-  const collapser = new ProgressCollapser()
+function inWholeLines(
+  output: StreamName,
+  make: (text: string) => string,
+  clock: (() => number) | undefined,
+): Presenter {
+  const collapser = new ProgressCollapser(clock)
   const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
   return {
     output,

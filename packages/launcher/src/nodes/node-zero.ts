@@ -163,6 +163,7 @@ export class NodeZero implements Nodes {
     if (watched === undefined || node === undefined || watched.gone.signal.aborted) return
     const { nodeRank, host, address } = node
     this.#lost = [...this.#lost, { node: nodeRank, host, address, reason }]
+    this.#context.events?.record('node-left', { left: { node: nodeRank, host, address, reason } })
     watched.gone.abort()
     this.#members.remove(id)
     this.#halt.abort()

@@ -8,6 +8,7 @@ import { isAvailable } from '@tsrun/native'
 import { LineSplitter } from '../logs/lines.ts'
 import {
   CONTROL_FD,
+  type CheckpointReport,
   type ControlMessage,
   type ErrorReport,
   type ExitReport,
@@ -55,6 +56,7 @@ export class RankProcess {
   end: RankEnd | undefined
   error: ErrorReport | undefined
   onError: (report: ErrorReport) => void = () => undefined
+  onCheckpoint: (report: CheckpointReport) => void = () => undefined
   exitReport: ExitReport | undefined
   /** The usage read from /proc, for ranks that cannot report it themselves. */
   sampledUsage: ResourceUsage | undefined
@@ -189,6 +191,10 @@ export class RankProcess {
       this.exitReport = message
       return
     }
+    if (message.kind === 'checkpoint') {
+      this.onCheckpoint(message)
+      return
+    }
     this.error = message
     this.onError(message)
   }
@@ -227,7 +233,7 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
   pipe.on('error', () => undefined)
 }
 
-const kinds: readonly string[] = ['error', 'exit', 'stack']
+const kinds: readonly string[] = ['error', 'exit', 'stack', 'checkpoint']
 
 function parse(text: string): ControlMessage | undefined {
   try {

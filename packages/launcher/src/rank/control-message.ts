@@ -1,5 +1,5 @@
 /** What a rank writes to the control pipe: one JSON object per line. */
-export type ControlMessage = ErrorReport | ExitReport | StackReport
+export type ControlMessage = ErrorReport | ExitReport | StackReport | CheckpointReport
 
 /** An uncaught error, written before the rank dies of it. */
 export interface ErrorReport {
@@ -43,6 +43,13 @@ export interface ExitReport {
   readonly usage: ResourceUsage
   /** Where process.exit() was called, if it was, with a code other than 0. */
   readonly exitedAt?: string
+}
+
+/** A checkpoint is complete, on the disk and under its name. */
+export interface CheckpointReport {
+  readonly kind: 'checkpoint'
+  readonly step: number
+  readonly path: string
 }
 
 /** The answer of a rank to a line with the number of the question. */

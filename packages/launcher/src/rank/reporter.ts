@@ -1,3 +1,4 @@
+import { subscribe } from 'node:diagnostics_channel'
 import { writeSync } from 'node:fs'
 import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
@@ -20,6 +21,11 @@ export function reportToLauncher(controlFd: number): void {
     const silent = isFatal() && !isPlacedByNode(error)
     send(controlFd, { kind: 'error', at: monotonicNow(), ...report, silent })
     if (silent) process.once('uncaughtException', dieSilently)
+  })
+  // saveCheckpoint() of @tsrun/training publishes this on the rank that completes a checkpoint.
+  subscribe('tsrun.checkpoint-saved', (message) => {
+    const { step, path } = message as { readonly step: number; readonly path: string }
+    send(controlFd, { kind: 'checkpoint', step, path })
   })
   process.on('exit', (code) => {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()

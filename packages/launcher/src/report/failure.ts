@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import type { ErrorReport } from '../rank/control-message.ts'
 import { prettyLine } from '../logs/presenter.ts'
+import { findTrace } from '../logs/traces.ts'
 import { explainEnd, type MemoryEvents } from './explanation.ts'
 import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
@@ -185,7 +186,10 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
   if (wasStopped(outcome)) {
     return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
   }
-  if (error === undefined) return describeEnd(outcome)
+  if (error === undefined) {
+    const end = describeEnd(outcome)
+    return hasSameTrace(outcome, shown) ? `${end}, with the same trace on stderr` : end
+  }
   if (outcome === shown) return 'the error above'
   if (isSameError(error, shown?.error)) return 'the same error'
   if (error.wait !== undefined) {
@@ -197,12 +201,34 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
     return `failed because of ${whose} (${error.code})`
   }
+  if (isSameError(error, shown?.error, withoutNumbers)) return 'the same error with other numbers'
   return firstLine(`${error.name}: ${error.message}`)
 }
 
-/** The frames of libraries may differ. */
-function isSameError(one: ErrorReport, other: ErrorReport | undefined): boolean {
-  return (one.short ?? one).text === (other?.short ?? other)?.text
+/** The frames of libraries may differ. @param form - what is compared of the text */
+function isSameError(
+  one: ErrorReport,
+  other: ErrorReport | undefined,
+  form = (text: string) => text,
+): boolean {
+  return other !== undefined && form((one.short ?? one).text) === form((other.short ?? other).text)
+}
+
+/** An error without the numbers of its message, which often has that of the rank. */
+function withoutNumbers(text: string): string {
+  return text.replaceAll(/^(?!\s+at ).*$/gm, (line) => line.replaceAll(/\d+(\.\d+)?/g, '#'))
+}
+
+/** Whether two ranks whose errors are unknown, such as other programs, have printed one stack trace. */
+function hasSameTrace(one: RankOutcome, other: RankOutcome | undefined): boolean {
+  if (other === undefined || other === one || other.error !== undefined) return false
+  const trace = traceOf(one)
+  return trace !== undefined && trace === traceOf(other)
+}
+
+function traceOf({ stderrTail }: RankOutcome): string | undefined {
+  const place = findTrace(stderrTail)
+  return place && stderrTail.slice(place.from, place.to).join('\n')
 }
 
 function describeMissing(ranks: readonly number[]): string[] {

@@ -12,16 +12,22 @@ export interface RankStack {
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
 }
 
-/** The stacks of ranks, each below a line with its state and its operation. */
+/**
+ * The stacks of ranks, each below a line with its state and its operation. Ranks with the same stack share
+ * it, below the lines of all of them.
+ */
 export function stacksText(stacks: readonly RankStack[], states: readonly RankStatus[]): string {
   if (stacks.length === 0) return 'no rank runs here now\n'
-  return stacks
-    .map((stack) => {
-      const state = states.find(({ rank }) => rank === stack.rank)
-      const title = `rank ${stack.rank} (pid ${stack.pid})${state === undefined ? '' : `: ${describeState(state)}`}`
-      return [title, ...describeStack(stack).map((line) => `    ${line}`)].join('\n') + '\n'
-    })
-    .join('')
+  const alike = new Map<string, string[]>()
+  for (const stack of stacks) {
+    const state = states.find(({ rank }) => rank === stack.rank)
+    const title = `rank ${stack.rank} (pid ${stack.pid})${state === undefined ? '' : `: ${describeState(state)}`}`
+    const text = describeStack(stack)
+      .map((line) => `    ${line}\n`)
+      .join('')
+    alike.set(text, [...(alike.get(text) ?? []), title])
+  }
+  return [...alike].map(([text, titles]) => `${titles.join('\n')}\n${text}`).join('')
 }
 
 function describeState({ state, since, operation, ...more }: RankStatus): string {

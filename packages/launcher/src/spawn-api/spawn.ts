@@ -90,6 +90,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ masterAddr: '127.0.0.1', masterPort: 0 },
     ...{ rdzvTimeout: 0, hostTimeout: 0, tokenFile: undefined, iface: undefined },
     ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },
+    ...{ logPrefix: undefined, eventLog: undefined },
     // None of the ranks is shown unless the output is inherited.
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },

@@ -1,3 +1,4 @@
+import { channel } from 'node:diagnostics_channel'
 import { rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isTsrError, tsrError } from '@tsrun/core'
@@ -8,6 +9,8 @@ import { makeUnfinished, prune } from './folders.ts'
 import { partSize, type PieceValues } from './piece.ts'
 import type { PlannedPiece } from './plan.ts'
 import { syncFolder, writeAll, writeDurably, writeSafetensors } from './safetensors/write.ts'
+
+const saved = channel('tsrun.checkpoint-saved')
 
 /** The part of a checkpoint that one rank writes. */
 export interface RankShare {
@@ -172,6 +175,8 @@ async function finish(
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
+  // The launcher listens in each rank, for --event-log.
+  saved.publish({ step: facts.step, path: join(folder, name) })
   await prune(folder, keep).catch((error: unknown) => {
     const facts = { path: join(folder, name), reason: (error as Error).message }
     throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })

@@ -1,0 +1,283 @@
+import { join } from 'node:path'
+import { setImmediate, setTimeout as pause } from 'node:timers/promises'
+import { formatRankList } from '@tsrun/core'
+import { templateProblem } from '../args/log-prefix.ts'
+import {
+  logFormatNames,
+  parseLogFormat,
+  parseRankList,
+  type LogFormat,
+} from '../args/output-options.ts'
+import { toInteger, usageError } from '../args/read-setting.ts'
+import { isRunning, reread } from '../job/run-records.ts'
+import type { StreamName } from '../logs/lines.ts'
+import { streamNames } from '../logs/log-files.ts'
+import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
+import { wantsColour } from '../logs/presenter.ts'
+import { RecordedOutput } from '../logs/recorded-output.ts'
+import type { Interruption } from '../processes/interrupts.ts'
+import type { AddCommand, CommandContext } from './context.ts'
+import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
+
+/** `tsrun logs [run]` */
+export function addLogs(context: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'logs [run]',
+      'show what the ranks of a run have written',
+      (own) =>
+        own
+          .usage(
+            '$0 logs [run]\n\nShows what the ranks of a run have written, of all ranks in the order of time, as the job ' +
+              'showed it: while it runs, or afterwards. It reads the files of --log-dir.',
+          )
+          .positional('run', {
+            type: 'string',
+            describe:
+              'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir, of a ' +
+              'run, of an attempt, of a rank; default: the newest run of this host',
+          })
+          .options({
+            rank: {
+              alias: 'ranks',
+              type: 'string',
+              requiresArg: true,
+              describe: 'only these ranks, for example 0,2-3',
+            },
+            stream: { choices: streamNames, describe: 'only this stream' },
+            tail: {
+              alias: 'n',
+              type: 'string',
+              requiresArg: true,
+              describe: 'only so many lines at the end',
+            },
+            follow: {
+              alias: 'f',
+              type: 'boolean',
+              describe: 'show what comes, until the job ends',
+            },
+            'log-format': {
+              type: 'string',
+              requiresArg: true,
+              default: 'pretty',
+              describe: `${logFormatNames}, as for a job`,
+            },
+            'log-prefix': {
+              type: 'string',
+              requiresArg: true,
+              describe: 'the prefix of lines, as for a job; default: that of the job',
+            },
+          })
+          .version(false),
+      async (argv) => {
+        const chosen: Omit<Request, keyof FoundLogs> = {
+          ranks: option('rank', argv.rank, 'ranks and ranges of ranks, as in 0,2-3', parseRankList),
+          streams: argv.stream === undefined ? streamNames : [argv.stream],
+          tail: option('tail', argv.tail, 'a number of lines', (text) =>
+            toInteger(text, 0, 1_000_000_000),
+          ),
+          isFollowing: argv.follow === true,
+          format: option('log-format', argv['log-format'], logFormatNames, parseLogFormat)!,
+          prefix: argv['log-prefix'],
+        }
+        const problem = templateProblem(chosen.prefix ?? '')
+        if (problem !== undefined) throw usageError(`--log-prefix: ${problem}`)
+        const request = { ...chosen, ...findLogs(argv.run, context.env, context.cwd) }
+        await new LogCommand(request, context).run()
+      },
+    )
+}
+
+/** @throws ERR_TSR_USAGE */
+function option<T>(
+  name: string,
+  value: string | undefined,
+  expected: string,
+  parse: (text: string) => T | undefined,
+): T | undefined {
+  if (value === undefined) return undefined
+  const parsed = parse(value)
+  if (parsed !== undefined) return parsed
+  throw usageError(`--${name} is ${JSON.stringify(value)}; expected ${expected}`)
+}
+
+interface Request extends FoundLogs {
+  readonly ranks: ReadonlySet<number> | undefined
+  readonly streams: readonly StreamName[]
+  readonly tail: number | undefined
+  readonly isFollowing: boolean
+  readonly format: LogFormat
+  readonly prefix: string | undefined
+}
+
+/** Milliseconds between two looks for new lines. */
+const LOOK = 100
+/** Pieces between two looks whether somebody has pressed Ctrl-C. */
+const TURN = 100
+/** Milliseconds. Between two attempts of a job there are up to ten seconds. */
+const LONGEST_PAUSE = 12_000
+
+/** Shows the logs of one run. */
+class LogCommand {
+  readonly #request: Request
+  readonly #context: CommandContext
+  /** The last lines so far, while `--tail` waits for the end. */
+  #kept: { readonly stream: StreamName; readonly text: string }[] | undefined
+  /** When all known ranks had ended. */
+  #endedAt: number | undefined
+
+  constructor(request: Request, context: CommandContext) {
+    this.#request = request
+    this.#context = context
+    this.#kept = request.tail === undefined ? undefined : []
+  }
+
+  /** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
+  async run(): Promise<void> {
+    const { folder } = this.#request
+    while (this.#attempts().length === 0 && !this.#isOver([])) await this.#wait()
+    let next = this.#attempts()[0]
+    if (next === undefined && !this.#isStopped) {
+      throw noLogs(folder, 'there are no files of ranks in this folder')
+    }
+    while (next !== undefined && !this.#isStopped) {
+      const attempt: number = next
+      await this.#showAttempt(attempt)
+      next = this.#attempts().find((one) => one > attempt)
+      if (next !== undefined) this.#write('stderr', `tsrun: attempt ${next}\n`)
+    }
+    this.#showKept()
+    const { stop } = this.#context.interrupts
+    if (stop.aborted) this.#context.exitCode = (stop.reason as Interruption).exitCode
+  }
+
+  get #isStopped(): boolean {
+    return this.#context.interrupts.stop.aborted
+  }
+
+  #attempts(): number[] {
+    const { folder, attempt } = this.#request
+    return attemptsIn(folder).filter((one) => attempt === undefined || one === attempt)
+  }
+
+  #pathOf(attempt: number): string {
+    return join(this.#request.folder, `attempt_${attempt}`)
+  }
+
+  async #showAttempt(attempt: number): Promise<void> {
+    const { format, prefix } = this.#request
+    const { env } = this.#context
+    const readers: RankReader[] = []
+    const output = new RecordedOutput({
+      ...{ format, prefix },
+      worldSize: () => 1 + Math.max(...ranksIn(this.#pathOf(attempt))),
+      colour: {
+        stdout: wantsColour(process.stdout, env),
+        stderr: wantsColour(process.stderr, env),
+      },
+      write: (stream, text) => {
+        this.#write(stream, text)
+      },
+    })
+    try {
+      for (;;) {
+        const isLast = this.#attempts().at(-1) === attempt
+        // Whoever has ended by now writes nothing after the look that follows.
+        const isOver = !isLast || this.#isOver(readers)
+        this.#findRanks(attempt, readers)
+        const isNew = await this.#showNew(readers, output)
+        if (isOver || this.#isStopped) break
+        if (!isNew) output.flush()
+        this.#showKept()
+        await this.#wait()
+      }
+      this.#checkRanks(readers)
+      for (const reader of readers) {
+        for (const piece of reader.rest()) output.take(reader, piece)
+      }
+      output.end(readers)
+    } finally {
+      for (const reader of readers) reader.close()
+    }
+  }
+
+  /** Shows all that there is now, in the order of time. @returns whether there was anything */
+  async #showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
+    const { console } = this.#context
+    for (let count = 0; ; count++) {
+      let first: RankReader | undefined
+      let time = Infinity
+      for (const reader of readers) {
+        const own = reader.peek()
+        if (own === undefined || own >= time) continue
+        first = reader
+        time = own
+      }
+      if (first === undefined || this.#isStopped) return count > 0
+      output.take(first, first.next())
+      // Of a slow reader of the output, no more is read than it takes.
+      if (console.isWaiting()) await console.flush()
+      else if (count % TURN === 0) await setImmediate()
+    }
+  }
+
+  #findRanks(attempt: number, readers: RankReader[]): void {
+    const { ranks, rank, streams, tail } = this.#request
+    const path = this.#pathOf(attempt)
+    for (const found of ranksIn(path)) {
+      if (ranks?.has(found) === false || (rank !== undefined && rank !== found)) continue
+      if (readers.some((reader) => reader.rank === found)) continue
+      readers.push(new RankReader(join(path, String(found)), found, streams, tail))
+    }
+    readers.sort((a, b) => a.rank - b.rank)
+  }
+
+  /** @throws ERR_TSR_USAGE when there is none of the ranks that are asked for */
+  #checkRanks(readers: readonly RankReader[]): void {
+    const { ranks } = this.#request
+    if (readers.length > 0 || ranks === undefined || this.#isStopped) return
+    const all = this.#attempts().flatMap((one) => ranksIn(this.#pathOf(one)))
+    if (all.some((rank) => ranks.has(rank)) || all.length === 0) return
+    const known = formatRankList(new Set(all))
+    throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
+  }
+
+  /** Whether nothing more is written, or nobody waits for it. */
+  #isOver(readers: readonly RankReader[]): boolean {
+    const { isFollowing, record } = this.#request
+    if (!isFollowing || this.#isStopped) return true
+    if (record !== undefined) return !isRunning(reread(record, this.#context.env))
+    // The run of another host, whose launcher cannot be seen.
+    const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
+    this.#endedAt = haveEnded ? (this.#endedAt ?? performance.now()) : undefined
+    return this.#endedAt !== undefined && performance.now() - this.#endedAt > LONGEST_PAUSE
+  }
+
+  async #wait(): Promise<void> {
+    const { stop } = this.#context.interrupts
+    await pause(LOOK, undefined, { signal: stop }).catch(() => undefined)
+  }
+
+  #write(stream: StreamName, text: string): void {
+    if (text === '') return
+    if (this.#kept === undefined) {
+      this.#context.console.write(stream, text)
+      return
+    }
+    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? [])
+      this.#kept.push({ stream, text: line })
+    const tail = this.#request.tail!
+    if (this.#kept.length > 2 * tail + TURN) this.#kept = last(this.#kept, tail)
+  }
+
+  /** Shows the lines that `--tail` has kept, and from now on all that follow. */
+  #showKept(): void {
+    const kept = last(this.#kept ?? [], this.#request.tail ?? 0)
+    this.#kept = undefined
+    for (const { stream, text } of kept) this.#context.console.write(stream, text)
+  }
+}
+
+function last<T>(items: readonly T[], count: number): T[] {
+  return count === 0 ? [] : items.slice(-count)
+}

@@ -1,0 +1,139 @@
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  existsSync,
+  writeFileSync,
+} from 'node:fs'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import { createLogger, tsrunHome } from '@tsrun/core'
+import { statFields } from '../processes/rank-process.ts'
+
+/**
+ * What is remembered of a run of this user on this host, so that `tsrun logs` finds its files: a small
+ * file below TSRUN_HOME.
+ */
+export interface RunRecord {
+  readonly format: 1
+  readonly runId: string
+  readonly script: string
+  readonly host: string
+  readonly launcherPid: number
+  /** When that process started, in ticks since the host did; null where there is no /proc. */
+  readonly launcherStart: string | null
+  /** ISO 8601. */
+  readonly startedAt: string
+  /** The folder of `--log-dir`; null: the output is not kept. */
+  readonly logDir: string | null
+  /** ISO 8601; null: the run goes on, or its launcher was killed. */
+  readonly endedAt: string | null
+  readonly exitCode: number | null
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** How many records are kept of runs with log files, and without. */
+const KEPT = { with: 200, without: 20 }
+
+/** Remembers that a run has started. The returned function adds its end. Failures are not reported: a job needs no record. */
+export function recordRun(
+  env: Environment,
+  cwd: string,
+  run: Pick<RunRecord, 'runId' | 'script'> & { readonly logDir: string | undefined },
+): (exitCode: number) => void {
+  const host = hostname()
+  const path = pathOf({ runId: run.runId, host }, env)
+  const record: RunRecord = {
+    ...{ format: 1, runId: run.runId, script: run.script, host, launcherPid: process.pid },
+    launcherStart: startOf(process.pid) ?? null,
+    startedAt: new Date().toISOString(),
+    logDir: run.logDir === undefined ? null : resolve(cwd, run.logDir),
+    ...{ endedAt: null, exitCode: null },
+  }
+  const write = (given: RunRecord): void => {
+    try {
+      mkdirSync(recordsFolder(env), { recursive: true })
+      writeFileSync(`${path}.${process.pid}`, `${JSON.stringify(given)}\n`)
+      renameSync(`${path}.${process.pid}`, path)
+    } catch (error) {
+      createLogger('launcher').info({ reason: (error as Error).message }, 'no record of this run')
+    }
+  }
+  write(record)
+  prune(env)
+  return (exitCode) => {
+    write({ ...record, endedAt: new Date().toISOString(), exitCode })
+  }
+}
+
+/** The folder of the records. */
+function recordsFolder(env: Environment): string {
+  return join(tsrunHome(env), 'runs')
+}
+
+/** The runs of this host that are remembered, the newest first. */
+export function readRuns(env: Environment): RunRecord[] {
+  const host = hostname()
+  return namesIn(recordsFolder(env))
+    .filter((name) => name.endsWith(`@${host}.json`))
+    .flatMap((name) => readRecord(join(recordsFolder(env), name)) ?? [])
+    .toSorted((a, b) => (a.startedAt < b.startedAt ? 1 : -1))
+}
+
+/** The record as it is now. */
+export function reread(record: RunRecord, env: Environment): RunRecord {
+  return readRecord(pathOf(record, env)) ?? record
+}
+
+/** Whether the launcher of the run is still there. */
+export function isRunning({ endedAt, launcherPid, launcherStart }: RunRecord): boolean {
+  if (endedAt !== null) return false
+  // Another process may have the number by now.
+  if (launcherStart !== null) return startOf(launcherPid) === launcherStart
+  try {
+    return process.kill(launcherPid, 0)
+  } catch {
+    return false
+  }
+}
+
+function pathOf({ runId, host }: Pick<RunRecord, 'runId' | 'host'>, env: Environment): string {
+  return join(recordsFolder(env), `${runId}@${host}.json`.replaceAll('/', '_'))
+}
+
+function startOf(pid: number): string | undefined {
+  // The field 22 of the file.
+  return statFields(pid)?.[19]
+}
+
+/** Forgets runs whose files are gone, and the oldest of the others. */
+function prune(env: Environment): void {
+  const kept = { with: 0, without: 0 }
+  for (const record of readRuns(env)) {
+    const { logDir, runId, endedAt } = record
+    const isGone = endedAt !== null && logDir !== null && !existsSync(join(logDir, runId))
+    const kind = logDir === null ? 'without' : 'with'
+    if (!isGone && ++kept[kind] <= KEPT[kind]) continue
+    if (!isRunning(record)) rmSync(pathOf(record, env), { force: true })
+  }
+}
+
+function readRecord(path: string): RunRecord | undefined {
+  try {
+    const record = JSON.parse(readFileSync(path, 'utf8')) as RunRecord
+    return (record.format as number) === 1 ? record : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,139 @@
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { resolve } from 'node:path'
+import type { OutputOptions } from '../args/output-options.ts'
+import { usageError } from '../args/read-setting.ts'
+import type { Announcer, Console } from './console.ts'
+
+/** One host of the job, in an event. */
+export interface EventNode {
+  readonly node: number
+  readonly host: string
+  readonly address: string
+}
+
+/**
+ * The events of a job, each with what it has beside `time`, `event`, `job`, `host`, `node` and
+ * `generation`. docs/launcher.md describes them.
+ */
+export interface JobEvents {
+  'launcher-started': {
+    readonly version: string
+    readonly pid: number
+    readonly script: string
+    readonly arguments: readonly string[]
+    readonly nproc: number
+    /** The smallest and the largest number of hosts. */
+    readonly nnodes: readonly [number, number]
+  }
+  'attempt-started': {
+    readonly worldSize: number
+    readonly nodes: number
+    readonly ranks: readonly number[]
+  }
+  'node-joined': { readonly joined: EventNode & { readonly ranks: readonly number[] } }
+  'node-left': { readonly left: EventNode & { readonly reason: string } }
+  'rank-spawned': { readonly rank: number; readonly localRank: number; readonly pid: number }
+  'rank-ready': { readonly rank: number; readonly pid: number }
+  'rank-error': {
+    readonly rank: number
+    readonly name: string
+    readonly message: string
+    readonly code: string | null
+    readonly consequence: boolean
+  }
+  'checkpoint-saved': { readonly rank: number; readonly step: number; readonly path: string }
+  'signal-received': { readonly signal: string; readonly force: boolean }
+  'rank-exited': {
+    readonly rank: number
+    readonly pid: number
+    readonly exitCode: number | null
+    readonly signal: string | null
+    /** The signal with which tsrun has stopped it. */
+    readonly stoppedBy: string | null
+    readonly seconds: number
+  }
+  verdict: {
+    readonly outcome: 'success' | 'failure' | 'interrupted' | 'change' | 'lost'
+    /** The rank that failed first. */
+    readonly rank: number | null
+    readonly reason: string | null
+    readonly error: string | null
+    readonly code: string | null
+    readonly exitCode: number | null
+  }
+  restart: { readonly number: number; readonly of: number | null; readonly reason: string }
+  'launcher-finished': { readonly exitCode: number; readonly seconds: number }
+}
+
+/** Which part of the job the next events are about. */
+interface Scope {
+  job: string | null
+  node: number | null
+  generation: number | null
+}
+
+/** What `--event-log` writes: a line of JSON for each event, at the moment of the event. */
+export class EventLog {
+  readonly #write: (line: string) => void
+  readonly #host = hostname()
+  readonly #scope: Scope = { job: null, node: null, generation: null }
+
+  constructor(write: (line: string) => void) {
+    this.#write = write
+  }
+
+  /** Tells the events that follow which job, node and attempt they are about. */
+  within(scope: Partial<Scope>): void {
+    Object.assign(this.#scope, scope)
+  }
+
+  record<Name extends keyof JobEvents>(event: Name, facts: JobEvents[Name]): void {
+    const { job, node, generation } = this.#scope
+    const head = { time: new Date().toISOString(), event, job, host: this.#host, node, generation }
+    this.#write(`${JSON.stringify({ ...head, ...facts })}\n`)
+  }
+}
+
+/**
+ * Opens the event log that the options name. Where a line cannot be written, the log ends there and the job
+ * goes on.
+ *
+ * @throws ERR_TSR_USAGE when the file cannot be opened
+ */
+export function openEventLog(
+  target: OutputOptions['eventLog'],
+  cwd: string,
+  console: Console,
+  announcer: Announcer,
+): EventLog | undefined {
+  if (target === undefined) return undefined
+  if (target === 'console') {
+    return new EventLog((line) => {
+      console.write('stderr', line)
+    })
+  }
+  const path = resolve(cwd, target.file)
+  let fd: number | undefined = openAppending(path, target.file)
+  return new EventLog((line) => {
+    if (fd === undefined) return
+    try {
+      writeSync(fd, line)
+    } catch (error) {
+      closeSync(fd)
+      fd = undefined
+      const reason = (error as Error).message
+      announcer.say('log-failure', `the event log ${path} ends here: ${reason}`, { path })
+    }
+  })
+}
+
+/** @throws ERR_TSR_USAGE */
+function openAppending(path: string, given: string): number {
+  try {
+    return openSync(path, 'a')
+  } catch (cause) {
+    const { message } = cause as Error
+    throw usageError(`The event log ${given} cannot be opened: ${message}`, cause)
+  }
+}

@@ -1,0 +1,151 @@
+import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
+import { tsrError } from '@tsrun/core'
+import type { RankFacts } from '../args/log-prefix.ts'
+import type { Line, StreamName } from './lines.ts'
+
+/*
+ * The log files of a run: DIR/RUN-ID/attempt_N/RANK/{stdout,stderr}.log with the lines of a rank as it
+ * wrote them, without colours, and beside them index.jsonl, which says when they came. Its first line has
+ * the facts of the rank, and each further line is [TIME, STREAM, BYTES]: at this time (milliseconds since
+ * 1970) this file grew by so many bytes. The last line, {"endedAt": TIME}, is missing when the launcher
+ * was killed.
+ */
+
+export const streamNames = ['stdout', 'stderr'] as const
+export const INDEX_NAME = 'index.jsonl'
+const INDEX_FORMAT = 1
+
+/** The first line of an index. */
+export interface IndexHeader extends RankFacts {
+  readonly format: typeof INDEX_FORMAT
+  readonly runId: string
+  /** The template of `--log-prefix`; null: none. */
+  readonly prefix: string | null
+}
+
+/** Lines of an index but the first. */
+export type IndexEntry = readonly [time: number, stream: StreamName, bytes: number]
+
+/** The folder of the log files of one attempt. */
+export function attemptDirectory(logDir: string, runId: string, restartCount: number): string {
+  return join(logDir, runId, `attempt_${restartCount}`)
+}
+
+/** Files of lines, without prefixes or colours. */
+export interface LineFiles {
+  write(stream: StreamName, lines: readonly Line[]): void
+  close(): void
+}
+
+/** The log files of a rank. */
+export interface RankFiles extends LineFiles {
+  /** Begins the index, once the rank runs. */
+  describe(header: Omit<IndexHeader, 'format'>): void
+}
+
+/**
+ * Opens the log files of a rank. Writes are synchronous, so the last line before a crash is in the file.
+ * When a write fails, for example because the disk is full, the files end there and the job goes on.
+ *
+ * @throws ERR_TSR_LOG_DIRECTORY
+ */
+export function openRankFiles(
+  folder: string,
+  streams: readonly StreamName[],
+  onFailure: (reason: string) => void,
+): RankFiles {
+  const index = new OpenFiles(folder, [INDEX_NAME], onFailure)
+  const files = openLineFiles(folder, streams, (reason) => {
+    index.close()
+    onFailure(reason)
+  })
+  const note = (entry: unknown): void => void index.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
+  return {
+    describe: (header) => {
+      note({ format: INDEX_FORMAT, ...header })
+    },
+    write: (stream, lines) => {
+      const bytes = files.write(stream, lines)
+      if (bytes > 0) note([stamp(), stream, bytes] satisfies IndexEntry)
+    },
+    close: () => {
+      note({ endedAt: stamp() })
+      index.close()
+      files.close()
+    },
+  }
+}
+
+/** Opens `<prefix>stdout.log` and `<prefix>stderr.log`. @throws ERR_TSR_LOG_DIRECTORY */
+export function openLineFiles(
+  folder: string,
+  streams: readonly StreamName[],
+  onFailure: (reason: string) => void,
+  prefix = '',
+): { write(stream: StreamName, lines: readonly Line[]): number; close(): void } {
+  const nameOf = (stream: StreamName): string => `${prefix}${stream}.log`
+  const files = new OpenFiles(folder, streams.map(nameOf), onFailure)
+  return {
+    write: (stream, lines) =>
+      files.write(
+        nameOf(stream),
+        lines.map(({ text, end }) => withoutColours(text) + end).join(''),
+      ),
+    close: () => {
+      files.close()
+    },
+  }
+}
+
+function withoutColours(text: string): string {
+  // Most lines have none, and the search for them is slower than this one.
+  return text.includes('\x1b') || text.includes('\x9b') ? stripVTControlCharacters(text) : text
+}
+
+/** Files that are written together, until one of them cannot be written. */
+class OpenFiles {
+  readonly #open = new Map<string, number>()
+  readonly #onFailure: (reason: string) => void
+
+  /** @throws ERR_TSR_LOG_DIRECTORY */
+  constructor(folder: string, names: readonly string[], onFailure: (reason: string) => void) {
+    this.#onFailure = onFailure
+    try {
+      mkdirSync(folder, { recursive: true })
+      for (const name of names) this.#open.set(name, openSync(join(folder, name), 'w'))
+    } catch (cause) {
+      const reason = (cause as Error).message
+      throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
+    }
+  }
+
+  /** @returns the number of bytes */
+  write(name: string, text: string): number {
+    const fd = this.#open.get(name)
+    if (fd === undefined) return 0
+    const bytes = Buffer.from(text)
+    try {
+      for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
+    } catch (error) {
+      this.close()
+      this.#onFailure((error as Error).message)
+      return 0
+    }
+    return bytes.length
+  }
+
+  close(): void {
+    for (const fd of this.#open.values()) closeSync(fd)
+    this.#open.clear()
+  }
+}
+
+let last = 0
+
+/** The time in milliseconds since 1970, later than that of any line before it: their order is that of arrival. */
+function stamp(): number {
+  last = Math.max(Date.now(), Math.round(1000 * last + 1) / 1000)
+  return last
+}

@@ -1,0 +1,201 @@
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { StreamName } from './lines.ts'
+import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
+
+/** A piece of a log file. */
+export interface LogPiece {
+  /** Milliseconds since 1970; 0: unknown. */
+  readonly time: number
+  readonly stream: StreamName
+  readonly bytes: Buffer
+}
+
+const BLOCK = 64 * 1024
+
+/** A file that may still grow, read from a position on; one that does not exist is empty. */
+class GrowingFile {
+  position = 0
+  readonly #path: string
+  #fd: number | undefined
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  get size(): number {
+    return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0
+  }
+
+  /** Up to so many bytes at a position, fewer at the end of the file. */
+  at(position: number, length: number): Buffer {
+    if (this.#fd === undefined && !existsSync(this.#path)) return Buffer.alloc(0)
+    this.#fd ??= openSync(this.#path, 'r')
+    const bytes = Buffer.allocUnsafe(length)
+    return bytes.subarray(0, readSync(this.#fd, bytes, 0, length, position))
+  }
+
+  read(length: number): Buffer {
+    const bytes = this.at(this.position, length)
+    this.position += bytes.length
+    return bytes
+  }
+
+  /** Goes to the beginning of the last lines. */
+  toLastLines(count: number): void {
+    let at = this.size
+    // The newline at the end of the file ends the last line.
+    let wanted = count + 1
+    while (at > 0 && wanted > 0) {
+      const from = Math.max(0, at - BLOCK)
+      const block = this.at(from, at - from)
+      let index = block.length
+      while (wanted > 0) {
+        index = index === 0 ? -1 : block.lastIndexOf(10, index - 1)
+        if (index < 0) break
+        wanted--
+      }
+      if (wanted === 0) {
+        this.position = from + index + 1
+        return
+      }
+      at = from
+    }
+    this.position = 0
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd)
+  }
+}
+
+/** Reads the output of one rank in one attempt, in the order in which it came. */
+export class RankReader {
+  readonly rank: number
+  /** The facts of the rank, once the index has begun. */
+  header: IndexHeader | undefined
+  /** The launcher has closed the files. */
+  hasEnded = false
+  readonly #index: GrowingFile
+  readonly #hasIndex: boolean
+  readonly #files: Readonly<Record<StreamName, GrowingFile>>
+  readonly #streams: readonly StreamName[]
+  /** Up to where the index has described the files. */
+  readonly #described = { stdout: 0, stderr: 0 }
+  readonly #entries: IndexEntry[] = []
+  #partial = ''
+  #last = 0
+
+  /** @param streams - those to read @param tail - the number of lines at the end of each file; default: all */
+  constructor(folder: string, rank: number, streams: readonly StreamName[], tail?: number) {
+    this.rank = rank
+    this.#streams = streams
+    this.#index = new GrowingFile(join(folder, INDEX_NAME))
+    this.#hasIndex = existsSync(join(folder, INDEX_NAME))
+    this.#files = {
+      stdout: new GrowingFile(join(folder, 'stdout.log')),
+      stderr: new GrowingFile(join(folder, 'stderr.log')),
+    }
+    if (tail !== undefined) for (const name of streams) this.#files[name].toLastLines(tail)
+  }
+
+  /** The time of the piece that `next` gives; undefined: there is nothing more now. */
+  peek(): number | undefined {
+    for (;;) {
+      while (this.#entries.length === 0 && this.#readIndex());
+      const [entry] = this.#entries
+      if (entry === undefined) return this.#hasIndex ? undefined : this.#unindexed()
+      const [time, stream, bytes] = entry
+      const end = this.#described[stream] + bytes
+      if (this.#streams.includes(stream) && end > this.#files[stream].position) return time
+      // Before the first line that is wanted, or of a stream that is not.
+      this.#described[stream] = end
+      this.#entries.shift()
+    }
+  }
+
+  next(): LogPiece {
+    const [time, stream, bytes] = this.#entries.shift()!
+    this.#described[stream] += bytes
+    this.#last = time
+    const file = this.#files[stream]
+    return { time, stream, bytes: file.read(this.#described[stream] - file.position) }
+  }
+
+  /** What the index does not describe, because the launcher was killed or the disk was full. */
+  *rest(): Generator<LogPiece> {
+    for (const stream of this.#streams) {
+      for (;;) {
+        const bytes = this.#files[stream].read(BLOCK)
+        if (bytes.length === 0) break
+        yield { time: this.#last, stream, bytes }
+      }
+    }
+  }
+
+  close(): void {
+    for (const file of [this.#index, ...Object.values(this.#files)]) file.close()
+  }
+
+  /** Files without an index are read one after the other. */
+  #unindexed(): number | undefined {
+    for (const stream of this.#streams) {
+      const { position, size } = this.#files[stream]
+      if (size <= position) continue
+      this.#described[stream] = position
+      this.#entries.push([0, stream, Math.min(BLOCK, size - position)])
+      return 0
+    }
+    return undefined
+  }
+
+  /** Reads a block of the index. @returns whether there was one */
+  #readIndex(): boolean {
+    const block = this.#index.read(BLOCK)
+    if (block.length === 0) return false
+    const lines = (this.#partial + block.toString('latin1')).split('\n')
+    this.#partial = lines.pop()!
+    for (const line of lines) {
+      const entry = parse(Buffer.from(line, 'latin1').toString())
+      if (Array.isArray(entry)) this.#entries.push(entry as unknown as IndexEntry)
+      else if (typeof entry === 'object' && entry !== null && 'endedAt' in entry)
+        this.hasEnded = true
+      else this.header ??= entry as IndexHeader | undefined
+    }
+    return true
+  }
+}
+
+function parse(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    // The disk was full.
+    return undefined
+  }
+}
+
+/** The attempts of a run, in order. @param run - its folder, DIR/RUN-ID */
+export function attemptsIn(run: string): number[] {
+  return numbersIn(run, /^attempt_(\d+)$/)
+}
+
+/** The ranks that have files in the folder of an attempt. */
+export function ranksIn(attempt: string): number[] {
+  return numbersIn(attempt, /^(\d+)$/).filter((rank) =>
+    [INDEX_NAME, ...streamNames.map((stream) => `${stream}.log`)].some((name) =>
+      existsSync(join(attempt, String(rank), name)),
+    ),
+  )
+}
+
+function numbersIn(folder: string, pattern: RegExp): number[] {
+  try {
+    return readdirSync(folder)
+      .flatMap((name) => pattern.exec(name)?.[1] ?? [])
+      .map(Number)
+      .sort((a, b) => a - b)
+  } catch {
+    return []
+  }
+}

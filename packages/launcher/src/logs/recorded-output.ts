@@ -1,0 +1,88 @@
+import type { RankFacts } from '../args/log-prefix.ts'
+import type { LogFormat } from '../args/output-options.ts'
+import { LineSplitter, type Line, type StreamName } from './lines.ts'
+import type { LogPiece, RankReader } from './log-reader.ts'
+import { makePresenter, type Presenter } from './presenter.ts'
+import { TRACE_WINDOW, TraceMerger } from './traces.ts'
+
+export interface RecordedOutputOptions {
+  readonly format: LogFormat
+  /** Undefined: as the job had it. */
+  readonly prefix: string | undefined
+  readonly colour: Readonly<Record<StreamName, boolean>>
+  /** The number of ranks, where no file says it. */
+  readonly worldSize: () => number
+  readonly write: (stream: StreamName, text: string) => void
+}
+
+/** Presents what was recorded of the ranks of one attempt as the job did when it ran. */
+export class RecordedOutput {
+  readonly #options: RecordedOutputOptions
+  readonly #outputs = new Map<string, { splitter: LineSplitter; presenter: Presenter }>()
+  readonly #merger: TraceMerger
+  /** When the lines were written that are shown now. */
+  #time = 0
+
+  constructor(options: RecordedOutputOptions) {
+    this.#options = options
+    this.#merger = new TraceMerger({
+      colour: options.colour.stderr,
+      write: (text) => {
+        options.write('stderr', text)
+      },
+      clock: () => this.#time,
+    })
+  }
+
+  take(reader: RankReader, { time, stream, bytes }: LogPiece): void {
+    this.#time = time
+    this.#merger.flush(TRACE_WINDOW)
+    const key = `${reader.rank} ${stream}`
+    let output = this.#outputs.get(key)
+    if (output === undefined) {
+      output = { splitter: new LineSplitter(), presenter: this.#present(reader, stream) }
+      this.#outputs.set(key, output)
+    }
+    this.#show(reader, stream, output.presenter, output.splitter.push(bytes))
+  }
+
+  /** Shows the traces that wait for other ranks. */
+  flush(): void {
+    this.#merger.flush()
+  }
+
+  /** Shows what is left of lines without an end. */
+  end(readers: readonly RankReader[]): void {
+    for (const [key, { splitter, presenter }] of this.#outputs) {
+      const [rank, stream] = key.split(' ') as [string, StreamName]
+      const reader = readers.find((one) => one.rank === Number(rank))!
+      this.#show(reader, stream, presenter, splitter.flush())
+      this.#merger.flush()
+      this.#options.write(presenter.output, presenter.end())
+    }
+    this.#merger.flush()
+  }
+
+  #present({ rank, header }: RankReader, stream: StreamName): Presenter {
+    const { format, colour } = this.#options
+    const prefix = this.#options.prefix ?? header?.prefix ?? undefined
+    const facts: RankFacts = header ?? {
+      ...{ rank, localRank: rank, worldSize: this.#options.worldSize(), role: 'default' },
+      ...{ host: '', node: 0, pid: 0, generation: 0, startedAt: 0 },
+    }
+    return makePresenter({ format, colour, prefix, clock: () => this.#time }, facts, stream)
+  }
+
+  #show(
+    { rank, header }: RankReader,
+    stream: StreamName,
+    presenter: Presenter,
+    lines: readonly Line[],
+  ): void {
+    const present = (line: Line): string => presenter.present(line)
+    const { format, prefix = header?.prefix ?? undefined } = this.#options
+    const isMerged = format === 'pretty' && prefix === undefined && header?.worldSize !== 1
+    if (stream === 'stderr' && isMerged) this.#merger.take(rank, lines, present)
+    else this.#options.write(presenter.output, lines.map(present).join(''))
+  }
+}

@@ -1,0 +1,187 @@
+import { formatRanks } from '@tsrun/core'
+import type { Line } from './lines.ts'
+import { coloured, withPrefix } from './presenter.ts'
+
+/** Lines from `from` up to but not including `to`. */
+interface Place {
+  readonly from: number
+  readonly to: number
+}
+
+const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
+/** The first line of an error: `TypeError: x is not a function`, `Uncaught MyError`. */
+const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
+/** Where Node says that an error arose, above the source and the error itself. */
+const SOURCE = /^(file:\/\/|node:|\/).*:\d+$/
+/** Lines of a message, or of an excerpt of the source, above the first frame. */
+const LONGEST_HEAD = 10
+
+/** The first stack trace in these lines, of Node or of Python; undefined if there is none. */
+export function findTrace(lines: readonly string[]): Place | undefined {
+  const mark = lines.findIndex(
+    (line) => FRAME.test(line) || line.startsWith('Traceback (most recent call last):'),
+  )
+  if (mark < 0) return undefined
+  if (lines[mark]!.startsWith('Traceback (most recent call last):')) {
+    const last = lines.findIndex((line, index) => index > mark && /^\S/.test(line))
+    return last < 0 ? { from: mark, to: lines.length } : { from: mark, to: last + 1 }
+  }
+  let to = mark + 1
+  while (to < lines.length && /^\s+\S|^[}\]]/.test(lines[to]!)) to++
+  if (lines[to] === '' && /^Node\.js v\d/.test(lines[to + 1] ?? '')) to += 2
+  return { from: findHead(lines, mark), to }
+}
+
+function findHead(lines: readonly string[], mark: number): number {
+  const lowest = Math.max(0, mark - LONGEST_HEAD)
+  const above = lines.slice(lowest, mark)
+  const header = above.findLastIndex((line) => HEADER.test(line))
+  const start = header < 0 ? Math.max(0, mark - 1) : lowest + header
+  const source = lines
+    .slice(Math.max(0, start - LONGEST_HEAD), start)
+    .findLastIndex((line) => SOURCE.test(line))
+  return source < 0 ? start : Math.max(0, start - LONGEST_HEAD) + source
+}
+
+/** What a rank prints, and how that is shown. */
+interface RankOutput {
+  readonly lines: readonly Line[]
+  readonly present: (line: Line) => string
+}
+
+/** A trace that waits for other ranks to print it as well. */
+interface HeldTrace {
+  readonly since: number
+  readonly lines: readonly Line[]
+  /** By rank: how it shows lines, what it has printed after the trace, and what is shown at its end. */
+  readonly ranks: Map<
+    number,
+    { readonly present: RankOutput['present']; after: Line[]; end?: () => string }
+  >
+}
+
+/** Milliseconds in which ranks print one trace together. */
+export const TRACE_WINDOW = 200
+/** Characters that ranks may print after traces before these are shown. */
+const LONGEST_WAIT = 1024 * 1024
+
+/** The most lines after a trace among which another one is looked for. */
+const MOST_LINES = 200
+
+export interface TraceMergerOptions {
+  readonly colour: boolean
+  readonly write: (text: string) => void
+  /** Milliseconds. */
+  readonly clock: () => number
+  /** Called when a trace is held that `flush` has to show. */
+  readonly onHold?: () => void
+}
+
+/**
+ * Shows a stack trace that several ranks print within a moment once, with the list of these ranks. What a
+ * rank prints after a trace waits with it, so that the lines of a rank keep their order.
+ */
+export class TraceMerger {
+  readonly #options: TraceMergerOptions
+  readonly #held = new Map<string, HeldTrace>()
+  /** The characters that wait behind traces. */
+  #waitingLength = 0
+
+  constructor(options: TraceMergerOptions) {
+    this.#options = options
+  }
+
+  /** Shows lines of a rank that have arrived together. */
+  take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
+    const own = this.#waiting(rank)
+    if (own !== undefined) {
+      this.#wait(own.after, lines)
+      if (this.#waitingLength > LONGEST_WAIT) this.flush()
+      return
+    }
+    const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
+    const show = (some: readonly Line[]): void => {
+      this.#write(some.map(present).join(''))
+    }
+    if (place === undefined) {
+      show(lines)
+      return
+    }
+    show(lines.slice(0, place.from))
+    const after = this.#hold(rank, lines.slice(place.from, place.to), present)
+    this.#wait(after, lines.slice(place.to))
+  }
+
+  /** Shows what is left when the stream of a rank has ended. */
+  end(rank: number, rest: () => string): void {
+    const own = this.#waiting(rank)
+    if (own === undefined) this.#write(rest())
+    else own.end = rest
+  }
+
+  /** Shows the traces that have waited for the time of a window, or all. */
+  flush(window?: number): void {
+    const limit = window === undefined ? Infinity : this.#options.clock() - window
+    // What was printed after a trace may have another one.
+    for (let isMore = true; isMore;) {
+      const due = [...this.#held].filter(([, { since }]) => since <= limit)
+      for (const [key] of due) this.#held.delete(key)
+      for (const [, trace] of due) this.#show(trace)
+      isMore = due.length > 0 && window === undefined
+    }
+  }
+
+  /** @returns the lines that follow the trace */
+  #hold(rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] {
+    const key = lines.map(({ text }) => text).join('\n')
+    const known = this.#held.get(key)
+    const held: HeldTrace = known ?? { since: this.#options.clock(), lines, ranks: new Map() }
+    const after: Line[] = []
+    held.ranks.set(rank, { present, after })
+    if (known === undefined) {
+      this.#held.set(key, held)
+      this.#options.onHold?.()
+    }
+    return after
+  }
+
+  #wait(after: Line[], lines: readonly Line[]): void {
+    for (const line of lines) after.push(line)
+    this.#waitingLength += lengthOf(lines)
+  }
+
+  #waiting(rank: number): { after: Line[]; end?: () => string } | undefined {
+    for (const { ranks } of this.#held.values()) {
+      const own = ranks.get(rank)
+      if (own !== undefined) return own
+    }
+    return undefined
+  }
+
+  #show({ lines, ranks }: HeldTrace): void {
+    const numbers = [...ranks.keys()]
+    const first = Math.min(...numbers)
+    const alone = ranks.size === 1 ? ranks.get(first)! : undefined
+    const prefix = `${coloured(`[${formatRanks(numbers)}]`, first, this.#options.colour)} `
+    this.#write(
+      alone === undefined
+        ? withPrefix(prefix, lines.map(({ text }) => text).join('\n'))
+        : lines.map(alone.present).join(''),
+    )
+    for (const [rank, { present, after, end }] of ranks) {
+      this.#waitingLength -= lengthOf(after)
+      // Who prints trace after trace does not wait for each of them.
+      if (after.length > MOST_LINES) this.#write(after.map(present).join(''))
+      else if (after.length > 0) this.take(rank, after, present)
+      if (end !== undefined) this.end(rank, end)
+    }
+  }
+
+  #write(text: string): void {
+    if (text !== '') this.#options.write(text)
+  }
+}
+
+function lengthOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, { text }) => sum + text.length, 0)
+}

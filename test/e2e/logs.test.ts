@@ -1,0 +1,276 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
+import { allFinished, node } from '../launcher/support/nodes.ts'
+import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+
+let folder: string
+let env: NodeJS.ProcessEnv
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
+  env = { TSRUN_HOME: join(folder, 'home') }
+})
+afterEach(() => {
+  killLeftovers()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const logs = (...args: string[]): Promise<HereFinished> => tsrunHere(['logs', ...args], { env })
+const logDir = (): string => join(folder, 'logs')
+const kept = (...args: string[]): string[] => ['--no-summary', '--log-dir', logDir(), ...args]
+const runIds = (): string[] => readdirSync(logDir())
+
+describe('tsrun logs', () => {
+  it('shows what the job has shown, in the same order, whole or a part', async () => {
+    const run = await tsrun(kept('--nproc', '3', 'much.mjs', '700'), { env })
+    expect(run.code).toBe(0)
+    const [runId] = runIds()
+    const attempt = join(logDir(), runId!, 'attempt_0')
+    for (const given of [
+      [],
+      [runId!],
+      [runId!.slice(0, -2)],
+      [logDir()],
+      [join(logDir(), runId!)],
+      [attempt],
+    ]) {
+      const { code, stdout, stderr } = await logs(...given)
+      expect({ given, code, stderr, isSame: stdout === run.stdout }).toEqual({
+        given,
+        code: 0,
+        stderr: '',
+        isSame: true,
+      })
+    }
+    const lines = run.stdout.trimEnd().split('\n')
+    const tail = await logs('--tail', '5')
+    expect(tail.stdout.trimEnd().split('\n')).toEqual(lines.slice(-5))
+    const some = await logs('--rank', '0,2', '-n', '800')
+    const wanted = lines.filter((line) => !line.startsWith('[rank 1]'))
+    expect(some.stdout.trimEnd().split('\n')).toEqual(wanted.slice(-800))
+    const own = await logs(join(attempt, '1'), '--log-prefix', '{rank} {stream}:', '-n', '1')
+    expect(own.stdout).toBe(`1 stdout: line 699 ${'.'.repeat(100)}\n`)
+    expect((await logs('--stream', 'stderr')).stdout).toBe('')
+    rmSync(join(attempt, '1', 'index.jsonl'))
+    const old = await logs('--rank', '1')
+    expect(old.stdout).toBe(lines.filter((line) => line.startsWith('[rank 1]')).join('\n') + '\n')
+  })
+
+  it('follows a job until it ends, and shows the files of a launcher that was killed', async () => {
+    const run = new Run(kept('--nproc', '2', 'die.mjs', 'code', '1', 'asked'), { env })
+    const ranks = await run.announced(2)
+    const follower = new Run(['logs', '--follow', ...runIds()], { env })
+    const stopped = new Run(['logs', '-f', '--rank', '0'], { env })
+    await follower.announced(2)
+    await stopped.announced(1)
+    stopped.signal('SIGINT')
+    expect(await stopped.finished).toMatchObject({ code: 130 })
+    run.ask(ranks, (rank) => rank === 1)
+    const { code, stdout } = await run.finished
+    expect(code).toBe(5)
+    const followed = await follower.finished
+    expect(followed).toMatchObject({ code: 0, stdout, stderr: '[rank 1] a last word on stderr\n' })
+
+    const killed = new Run(kept('--nproc', '2', 'wait.mjs'), { env })
+    await killed.announced(2)
+    const again = new Run(['logs', '-f'], { env })
+    await again.announced(2)
+    killed.signal('SIGKILL')
+    expect(await again.finished).toMatchObject({ code: 0, stdout: killed.stdout })
+  })
+
+  it('shows all attempts, and a trace of several ranks once, as the job does', async () => {
+    const args = ['--nproc', '3', '--max-restarts', '1', 'alike.mjs', 'die']
+    const run = await tsrun(kept(...args), { env })
+    expect(run.code).toBe(1)
+    const once =
+      '[ranks 0, 2] RangeError: the batch is empty\n[ranks 0, 2]     at load (file:///data.mjs:3:9)\n'
+    expect(run.stderr.split(once)).toHaveLength(3)
+    expect(run.stderr).toContain('first cause  rank')
+    const { stdout, stderr } = await logs()
+    expect(stdout).toBe(run.stdout)
+    expect(stderr).toMatch(/tsrun: attempt 1\n/)
+    // Printed, and that of which they died, which the job shows in its report.
+    expect(stderr.split(once)).toHaveLength(5)
+    const numbered = await logs(
+      '--log-prefix',
+      '{generation}/{rank}',
+      '--stream',
+      'stderr',
+      '--rank',
+      '2',
+    )
+    expect(numbered.stderr).toMatch(/^1\/2 RangeError/m)
+  })
+
+  it('says what is missing', async () => {
+    const refused = async (problem: string, ...args: string[]): Promise<void> => {
+      const { code, stderr } = await logs(...args)
+      expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
+    }
+    await refused('no run of yours is known on this host. Start the job with --log-dir DIR')
+    await tsrun(kept('hello.mjs'), { env })
+    await tsrun(['hello.mjs'], { env })
+    const [runId] = runIds()
+    await refused(
+      'hello.mjs): it was started without --log-dir; the newest run with files is ' + runId!,
+    )
+    await refused('no run of this host has this id; the newest are', 'nothing')
+    await refused('there are no log files of a run in this folder', folder)
+    await refused('--rank names 5-6, but the files are of 0', runId!, '--rank', '5,6')
+    await refused('--tail is "some"; expected a number of lines', '--tail', 'some')
+    await refused('{rnk} is no placeholder', runId!, '--log-prefix', '{rnk}')
+    await refused('Unknown argument both', '--stream', 'both')
+  })
+})
+
+describe('--event-log', () => {
+  interface Event {
+    readonly event: string
+    readonly [name: string]: unknown
+  }
+  const path = (name: string): string => join(folder, name)
+  const eventsOf = (text: string): Event[] =>
+    text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Event)
+  const read = (name: string): Event[] => eventsOf(readFileSync(path(name), 'utf8'))
+
+  it('tells the life of a job that fails and starts again, and fails', async () => {
+    const args = [
+      '--nproc',
+      '3',
+      '--max-restarts',
+      '1',
+      '--event-log',
+      path('events'),
+      'alike.mjs',
+      'die',
+    ]
+    const { code } = await tsrun(args, { env })
+    expect(code).toBe(1)
+    const events = read('events')
+    const names = events.map(({ event }) => event)
+    const attempt = [
+      'attempt-started',
+      'rank-spawned',
+      'rank-spawned',
+      'rank-spawned',
+      'rank-ready',
+      'rank-ready',
+      'rank-ready',
+      'checkpoint-saved',
+      'rank-error',
+      'rank-exited',
+      'rank-exited',
+      'rank-exited',
+      'verdict',
+    ]
+    const first = names.indexOf('restart')
+    const once = (some: readonly string[]): string[] =>
+      [...some].filter((name) => name !== 'rank-error').sort()
+    expect(once(names.slice(0, first))).toEqual(
+      once(['launcher-started', 'node-joined', ...attempt]),
+    )
+    expect(once(names.slice(first))).toEqual(once(['restart', ...attempt, 'launcher-finished']))
+    expect([names[0], names.at(-1)]).toEqual(['launcher-started', 'launcher-finished'])
+    for (const event of events.slice(1)) {
+      expect(event).toMatchObject({
+        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+        job: expect.stringMatching(/^\d{8}-\d{6}-[0-9a-f]{6}$/),
+        host: expect.any(String),
+        node: 0,
+        generation: events.indexOf(event) > first ? 1 : 0,
+      })
+    }
+    const one = (name: string): Event => events.find(({ event }) => event === name)!
+    expect(one('checkpoint-saved')).toMatchObject({ rank: 0, step: 7, path: '/checkpoints/step-7' })
+    expect(one('rank-error')).toMatchObject({ name: 'RangeError', message: 'the batch is empty' })
+    expect(one('verdict')).toMatchObject({
+      outcome: 'failure',
+      exitCode: 1,
+      error: 'RangeError: the batch is empty',
+    })
+    expect(one('restart')).toMatchObject({ number: 1, of: 1 })
+    expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
+  })
+
+  it('tells of signals, and goes to stderr with the flag of torchrun', async () => {
+    const run = new Run([
+      '--nproc',
+      '2',
+      '--event-log-handler',
+      'console',
+      '--no-summary',
+      'wait.mjs',
+    ])
+    await run.announced(2)
+    run.signal('SIGTERM')
+    const { code, stderr } = await run.finished
+    expect(code).toBe(143)
+    const events = eventsOf(stderr.replaceAll(/^[^{].*\n/gm, ''))
+    expect(events).toContainEqual(
+      expect.objectContaining({ event: 'signal-received', signal: 'SIGTERM', force: false }),
+    )
+    const exits = events.filter(({ event }) => event === 'rank-exited')
+    expect(exits).toMatchObject([0, 1].map(() => ({ signal: 'SIGTERM', stoppedBy: 'SIGTERM' })))
+    expect(events.slice(-2)).toMatchObject([
+      { event: 'verdict', outcome: 'interrupted', exitCode: 143 },
+      { event: 'launcher-finished', exitCode: 143 },
+    ])
+  })
+
+  it('has the ranks of its own host, and on node 0 what concerns the whole job', async () => {
+    const runs = [0, 1].map((rank) =>
+      node(rank, 2, ['--nproc', '2', '--event-log', path(`node-${rank}`), 'hello.mjs']),
+    )
+    expect(await allFinished(runs)).toMatchObject([{ code: 0 }, { code: 0 }])
+    const [zero, one] = [read('node-0'), read('node-1')]
+    const joined = (events: Event[]): Event[] =>
+      events.filter(({ event }) => event === 'node-joined')
+    expect(joined(zero)).toMatchObject([
+      { joined: { node: 0, ranks: [0, 1] } },
+      { joined: { node: 1, ranks: [2, 3] } },
+    ])
+    expect(joined(one)).toEqual([])
+    const spawned = (events: Event[]): unknown[] =>
+      events.filter(({ event }) => event === 'rank-spawned').map(({ rank }) => rank)
+    expect([spawned(zero), spawned(one)]).toEqual([
+      [0, 1],
+      [2, 3],
+    ])
+    expect(zero.map(({ event }) => event)).toContain('verdict')
+    expect(one.map(({ event }) => event)).not.toContain('verdict')
+    expect(one.at(-1)).toMatchObject({
+      event: 'launcher-finished',
+      node: 1,
+      job: zero.at(-1)!['job'],
+    })
+  })
+
+  it('refuses a file that cannot be written, before anything starts', async () => {
+    const { code, stdout, stderr } = await tsrunHere([
+      '--event-log',
+      join(folder, 'no', 'where'),
+      'hello.mjs',
+    ])
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(stderr).toContain('no/where cannot be opened: ENOENT')
+  })
+})
+
+it('--log-prefix stands before each line, and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE too', async () => {
+  const { stdout } = await tsrun(['--nproc', '2', '--log-prefix', '<{rank}/{role}>', 'hello.mjs'])
+  expect(stdout.trimEnd().split('\n').toSorted()).toEqual([
+    '<0/default> hello from rank 0 of 2',
+    '<1/default> hello from rank 1 of 2',
+  ])
+  const torch = { TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: '[${role_name}${local_rank}]:' }
+  const own = await tsrun(['hello.mjs'], { env: torch })
+  expect(own.stdout).toBe('[default0]: hello from rank 0 of 1\n')
+})
