@@ -11,6 +11,7 @@ import { completeSettings, describeEnvironment, variablesOf } from '../args/sett
 import { runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/devices.ts'
 import { createJob } from '../job/job.ts'
+import { coresOf } from '../job/numa.ts'
 import {
   assumedPlace,
   assumedSetup,
@@ -143,6 +144,8 @@ export async function startJob(
     gpus: () => findGpus(env).length,
     usesGpus: () => usesGpus(env),
   })
+  // Before anything is started: whether there are enough cores.
+  if (given.binding !== undefined) coresOf(given.binding, 0, given.nproc)
   const options = given.dryRun ? given : withLogFolder(given)
   const script = findCode(options, cwd, env)
   const job = createJob(options, env, cwd, script)
