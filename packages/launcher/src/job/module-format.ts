@@ -24,7 +24,7 @@ export interface FormatContext {
 export function refuseModuleSyntax({ path, language }: Script, context: FormatContext): void {
   const file = realpathSync(path)
   if (context.hasLoader || language === 'program' || file.includes('/node_modules/')) return
-  if (/--experimental-default-type=module/.test(context.nodeOptions)) return
+  if (context.nodeOptions.includes('--experimental-default-type=module')) return
   const reason = reasonForCommonJs(file, context)
   if (reason === undefined) return
   const source = readFileSync(file, 'utf8').replace(/^#!.*/, '')
@@ -44,7 +44,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
   // Without a type, Node looks at the syntax; tsx does not.
-  const looks = tsx === undefined && !/--no-experimental-detect-module/.test(nodeOptions)
+  const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
   if (looks) return undefined
   return manifest === undefined
     ? 'no package.json says "type": "module"'
@@ -97,14 +97,19 @@ function findByNode(source: string, language: Script['language']): Found | undef
   }
 }
 
+interface TypeStripper {
+  stripTypeScriptTypes?(code: string): string
+}
+
 /** Removes the types as Node does, lines and columns unchanged; undefined where it cannot. */
 function stripTypes(source: string): string | undefined {
-  const { stripTypeScriptTypes } = module as { stripTypeScriptTypes?: (code: string) => string }
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- restored below, called by nobody meanwhile
   const { emitWarning } = process
   try {
     // Node warns of this function as experimental, although it strips the types of the ranks with it.
     process.emitWarning = () => undefined
-    return stripTypeScriptTypes?.(source)
+    // eslint-disable-next-line n/no-unsupported-features/node-builtins -- any Node that runs TypeScript has it
+    return (module as TypeStripper).stripTypeScriptTypes?.(source)
   } catch {
     return undefined
   } finally {
@@ -132,7 +137,9 @@ function findByEsbuild(source: string, tsx: string): Found | undefined {
     esbuild.transformSync(source, { loader: 'tsx', format: 'cjs', logLevel: 'silent' })
     return undefined
   } catch (error) {
-    const found = (error as EsbuildError).errors?.find(({ text }) => /^Top-level await/.test(text))
+    const found = (error as EsbuildError).errors?.find(({ text }) =>
+      text.startsWith('Top-level await'),
+    )
     return found && { line: found.location?.line ?? 1, syntax: 'a top-level `await`' }
   }
 }
