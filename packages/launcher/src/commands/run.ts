@@ -96,7 +96,7 @@ export function joinNodeArguments(argv: readonly string[]): string[] {
 }
 
 /** Whether the next word is the value of this one. */
-function takesValue(word: string): boolean {
+export function takesValue(word: string): boolean {
   const name = word.replace(/^--?/, '').replaceAll('_', '-')
   const flag = flagTable.find((one) => one.name === name || one.aliases?.includes(name))
   return flag?.value !== undefined
