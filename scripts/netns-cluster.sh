@@ -8,6 +8,9 @@
 #                                             OWNER is the id of the process that uses it
 #   scripts/netns-cluster.sh run NAME 1 command…      runs a command on n1
 #   scripts/netns-cluster.sh alias NAME 1 web         gives n1 one more name
+#   scripts/netns-cluster.sh address NAME 1 10.99.0.77    gives n1 one more address
+#   scripts/netns-cluster.sh shut NAME 1 10.99.0.2 29600-29699
+#                                             answers nobody at these ports of that address, as a firewall
 #   scripts/netns-cluster.sh cut NAME 1               pulls the cable of n1
 #   scripts/netns-cluster.sh mend NAME 1              and puts it back
 #   scripts/netns-cluster.sh relay NAME 1 [delay MS | loss P | stall | go]…
@@ -109,8 +112,10 @@ clean() {
 case ${1:-} in
   up | run | relay | down) "$@" ;;
   alias) shift && alias_host "$@" ;;
+  address) known "$2" && ip -n "$2-n$3" addr add "$4/24" dev eth0 ;;
+  shut) known "$2" && ip -n "$2-n$3" rule add from "$4" ipproto tcp sport "$5" blackhole ;;
   cut) known "$2" && ip -n "$2" link set "n$3" down ;;
   mend) known "$2" && ip -n "$2" link set "n$3" up ;;
   clean) clean ;;
-  *) sed -n '2,16s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,19s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

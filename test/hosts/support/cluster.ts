@@ -101,6 +101,16 @@ export class Cluster {
     call(['alias', this.name, String(host), name])
   }
 
+  /** Gives a host one more address. */
+  address(host: number, address: string): void {
+    call(['address', this.name, String(host), address])
+  }
+
+  /** A firewall on a host: nobody gets an answer from these ports of that address. */
+  shut(host: number, address: string, ports: string): void {
+    call(['shut', this.name, String(host), address, ports])
+  }
+
   cut(host: number): void {
     call(['cut', this.name, String(host)])
   }

@@ -164,10 +164,7 @@ describe('completion', () => {
   it.each([
     [['--max'], ['--max-restarts']],
     [['do'], ['doctor', ':files']],
-    [
-      ['doctor', '--'],
-      ['--help', '--json'],
-    ],
+    [['flight', '--'], ['--help']],
     [['setup', ''], ['tensorflow']],
     [['setup', 'te'], ['tensorflow']],
     [['setup', 'tensorflow', '--w'], ['--wheel']],

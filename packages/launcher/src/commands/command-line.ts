@@ -139,6 +139,8 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   if (needsValue !== undefined) return `--${needsValue} needs a value`
   const [, one, other] = /^Arguments (.*) and (.*) are mutually exclusive$/.exec(message) ?? []
   if (one !== undefined) return `--${one} and --${other!} exclude each other`
+  const [, needing, needed] = /^Missing dependent arguments:\s+(\S+) -> (\S+)/.exec(message) ?? []
+  if (needing !== undefined) return `--${needing} is only for --${needed!}`
   const [command = ''] = argv
   const page = commandNames.includes(command) ? ` of tsrun ${command}` : ''
   if (message.startsWith('Not enough non-option')) {

@@ -1,8 +1,15 @@
+import { parsePortRange } from '@tsrun/core'
+import { toInteger, usageError } from '../args/read-setting.ts'
 import { checks } from '../doctor/checks.ts'
 import type { Finding } from '../doctor/facts.ts'
 import { gatherFacts } from '../doctor/gather.ts'
+import { answerQuestions } from '../doctor/hosts/agent.ts'
+import { canRun, remarksOf, surveyJson, surveyText } from '../doctor/hosts/report.ts'
+import { surveyHosts } from '../doctor/hosts/survey.ts'
 import { version } from '../job/package.ts'
 import type { Interruption } from '../processes/interrupts.ts'
+import { readSsh } from '../remote/connection.ts'
+import { chooseHosts, readHosts } from '../remote/hostfile.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** `tsrun doctor` */
@@ -14,15 +21,85 @@ export function addDoctor(context: CommandContext): AddCommand {
       (own) =>
         own
           .usage(
-            '$0 doctor [--json]\n\nChecks this host: Node, koffi, shared memory, limits, cores, tensor backends and their ' +
+            '$0 doctor [--json]\n$0 doctor --hosts FILE [options]\n\nChecks this host: Node, koffi, shared memory, ' +
+              'limits, cores, tensor backends and their ' +
               'devices, GPUs, MPI. Each line is OK or says what to do. Each backend that is ' +
               'installed trains one step in a process of its own. The exit code is 0 when the default ' +
-              'backend (wasm) can train, and 1 otherwise.',
+              'backend (wasm) can train, and 1 otherwise.\n\nWith --hosts it checks the hosts of a file, as tsrun hosts ' +
+              'has it, and the network between each two of them, through ssh: the addresses of the ranks, whether they ' +
+              'are reached, round trips, bandwidth, clocks, versions, limits. The exit code is 0 when a job can run on ' +
+              'all of them.',
           )
           .option('json', { type: 'boolean', describe: 'print the report as JSON' })
+          .option('hosts', {
+            type: 'string',
+            requiresArg: true,
+            describe: 'the file with the hosts',
+          })
+          .option('include', { type: 'string', describe: 'only these hosts, separated by commas' })
+          .option('exclude', { type: 'string', describe: 'all hosts but these' })
+          .option('ssh', { type: 'string', describe: 'the command of ssh, with options' })
+          .option('port', { type: 'string', describe: 'the port of the store' })
+          .option('port-range', { type: 'string', describe: 'the ports of the ranks' })
+          .option('iface', { type: 'string', describe: 'the interface or address of the ranks' })
+          .option('answer', { type: 'boolean', hidden: true })
+          .implies({
+            ...{ include: 'hosts', exclude: 'hosts', ssh: 'hosts', port: 'hosts' },
+            ...{ 'port-range': 'hosts', iface: 'hosts' },
+          })
           .version(false),
-      (argv) => diagnose(argv.json === true, context),
+      async (argv) => {
+        const { hosts, json = false, answer = false, ...rest } = argv
+        if (answer) {
+          await answerQuestions(process.stdin, (text) => {
+            context.console.write('stdout', text)
+          })
+        } else if (hosts === undefined) await diagnose(json, context)
+        else await compareHosts({ ...rest, portRange: argv['port-range'], hosts, json }, context)
+      },
     )
+}
+
+/** What `tsrun doctor --hosts` is asked to do. */
+interface CompareRequest {
+  readonly hosts: string
+  readonly json: boolean
+  readonly include?: string | undefined
+  readonly exclude?: string | undefined
+  readonly ssh?: string | undefined
+  readonly port?: string | undefined
+  readonly portRange?: string | undefined
+  readonly iface?: string | undefined
+}
+
+/** Seconds that a round of measurements takes, about, and the start of the hosts. */
+const [ROUND, START] = [1.5, 4]
+
+/** @throws ERR_TSR_USAGE */
+async function compareHosts(request: CompareRequest, context: CommandContext): Promise<void> {
+  const { env, cwd, console, interrupts } = context
+  const { ssh = 'ssh', portRange, iface } = request
+  const port = toInteger(request.port ?? '29500', 1, 65_535)
+  if (port === undefined) throw usageError(`--port is ${request.port!}; expected a port`)
+  if (portRange !== undefined && parsePortRange(portRange) === undefined) {
+    throw usageError(`--port-range is ${portRange}; expected two ports, as in 29600-29699`)
+  }
+  const hosts = chooseHosts(readHosts(request.hosts, cwd), request)
+  const links = hosts.length * (hosts.length - 1)
+  const seconds = Math.round(START + ROUND * (hosts.length - 1))
+  console.write(
+    'stderr',
+    `tsrun: looks at ${hosts.length} hosts and ${links} links between them, about ${seconds} s\n`,
+  )
+  const { stop } = interrupts
+  const reach = { ssh: readSsh(ssh), env, cwd }
+  const survey = await surveyHosts({ hosts, reach, port, portRange, iface, signal: stop })
+  if (stop.aborted) {
+    context.exitCode = (stop.reason as Interruption).exitCode
+    return
+  }
+  console.write('stdout', (request.json ? surveyJson : surveyText)(survey, port))
+  context.exitCode = canRun(remarksOf(survey, port)) ? 0 : 1
 }
 
 async function diagnose(asJson: boolean, context: CommandContext): Promise<void> {

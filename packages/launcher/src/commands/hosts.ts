@@ -1,12 +1,17 @@
-import { readFileSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
 import { randomBytes } from 'node:crypto'
 import { usageError } from '../args/read-setting.ts'
-import { version } from '../job/package.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../processes/interrupts.ts'
-import { Connection, quoted, type Reach, type RemoteEnd } from '../remote/connection.ts'
-import { chooseHosts, parseHostfile, type RemoteHost } from '../remote/hostfile.ts'
+import {
+  commandIn,
+  Connection,
+  quoted,
+  readSsh,
+  whyNotOn,
+  type Reach,
+  type RemoteEnd,
+} from '../remote/connection.ts'
+import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
 import { LIFELINE } from '../remote/lifeline.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
@@ -72,51 +77,20 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
     throw usageError('No script given: tsrun hosts --hostfile FILE -- [flags] script [arguments]')
   }
   const hosts = chooseHosts(readHosts(request.hostfile, context.cwd), request)
-  const [program = 'ssh', ...args] = request.ssh.split(/\s+/)
-  const reach: Reach = { ssh: [program, ...args], env: context.env }
-  const problems = await Promise.all(hosts.map((host) => check(host, reach, context.cwd)))
-  const found = problems.filter((problem) => problem !== undefined)
+  const reach: Reach = { ssh: readSsh(request.ssh), env: context.env, cwd: context.cwd }
+  const problems = await Promise.all(hosts.map((host) => whyNotOn(host, reach)))
+  const found = problems.flatMap((problem, i) =>
+    problem === undefined ? [] : [`host ${hosts[i]!.name}: ${problem}`],
+  )
   if (found.length > 0) throw usageError(found.join('; '))
   return await runJobOn(hosts, request, reach, context)
-}
-
-function readHosts(file: string, cwd: string): RemoteHost[] {
-  try {
-    return parseHostfile(readFileSync(resolve(cwd, file), 'utf8'), file)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    throw usageError(`there is no host file ${resolve(cwd, file)}`, error)
-  }
-}
-
-/** What runs on a host before tsrun: it goes to the directory, where it finds Node and tsrun. */
-function prelude(cwd: string): string {
-  const path = `PATH="$PATH":${quoted(dirname(process.execPath))}`
-  return `cd ${quoted(cwd)} && ${path} && export PATH`
-}
-
-/** Why a host cannot take part; undefined if it can. */
-async function check(host: RemoteHost, reach: Reach, cwd: string): Promise<string | undefined> {
-  let [stdout, stderr] = ['', '']
-  const command = `${prelude(cwd)} && npx --no -- tsrun --version </dev/null`
-  const connection = new Connection(host, command, reach, (stream, text) => {
-    if (stream === 'stdout') stdout += text
-    else stderr += text
-  })
-  const { code } = await connection.ended
-  const said = stderr.trim().split('\n').at(-1) ?? ''
-  if (code !== 0) return `host ${host.name}: ${said === '' ? `exit code ${code}` : said}`
-  const other = stdout.trim()
-  return other === version
-    ? undefined
-    : `host ${host.name} has tsrun ${other}, and this one ${version}`
 }
 
 async function runJobOn(
   hosts: readonly RemoteHost[],
   request: HostsRequest,
   reach: Reach,
-  { console, env, cwd, interrupts }: CommandContext,
+  { console, env, interrupts }: CommandContext,
 ): Promise<number> {
   const token = env['TSRUN_TOKEN'] ?? randomBytes(32).toString('hex')
   const width = Math.max(...hosts.map(({ name }) => name.length))
@@ -124,7 +98,7 @@ async function runJobOn(
   const connections = hosts.map((host, nodeRank) => {
     const prefix = isRaw ? '' : `${host.name.padEnd(width)} | `
     const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
-    const command = commandOf(hosts, nodeRank, request, env, cwd)
+    const command = commandOf(hosts, nodeRank, request, reach)
     const connection = new Connection(host, command, reach, (stream, text) => {
       const lines = splitters[stream].push(Buffer.from(text))
       console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
@@ -163,8 +137,7 @@ function commandOf(
   hosts: readonly RemoteHost[],
   nodeRank: number,
   request: HostsRequest,
-  env: NodeJS.ProcessEnv,
-  cwd: string,
+  { env, cwd }: Reach,
 ): string {
   const names = (request.env ?? '').split(',').filter((name) => name !== '')
   const given = names.filter((name) => env[name] !== undefined)
@@ -177,5 +150,5 @@ function commandOf(
   ]
   const words = ['exec', 'env', ...variables, `${LIFELINE}=1`, 'npx', '--no', '--', 'tsrun']
   const line = [...words, ...[...flags, ...request.job].map(quoted)].join(' ')
-  return `read -r TSRUN_TOKEN && export TSRUN_TOKEN && ${prelude(cwd)} && ${line}`
+  return `read -r TSRUN_TOKEN && export TSRUN_TOKEN && ${commandIn(cwd, line)}`
 }

@@ -1,12 +1,22 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
+import { version } from '../job/package.ts'
 import type { RemoteHost } from './hostfile.ts'
 
-/** How `tsrun hosts` reaches its hosts. */
+/** How other hosts are reached. */
 export interface Reach {
   /** The program and its arguments, `ssh` by default. */
   readonly ssh: readonly [string, ...string[]]
   readonly env: NodeJS.ProcessEnv
+  /** The working directory, here and on the hosts. */
+  readonly cwd: string
+}
+
+/** The value of `--ssh`. */
+export function readSsh(text: string): Reach['ssh'] {
+  const [program = 'ssh', ...args] = text.trim().split(/\s+/)
+  return [program, ...args]
 }
 
 /** How the command on a host has ended. */
@@ -37,7 +47,9 @@ export class Connection {
   ) {
     this.host = host
     const { name, user, port } = host
-    const options = ['-T', '-o', 'BatchMode=yes', '-o', 'ServerAliveInterval=10']
+    // Options that the user gives come first, and the first of a name counts.
+    const own = ['BatchMode=yes', 'ServerAliveInterval=10', 'ConnectTimeout=15']
+    const options = ['-T', ...own.flatMap((option) => ['-o', option])]
     const place = [
       ...(port === undefined ? [] : ['-p', String(port)]),
       user === undefined ? name : `${user}@${name}`,
@@ -80,4 +92,25 @@ export class Connection {
 /** Quotes a text for a POSIX shell. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+/** A command for the shell of a host: it goes to the directory first, where it finds Node and tsrun. */
+export function commandIn(cwd: string, command: string): string {
+  const path = `PATH="$PATH":${quoted(dirname(process.execPath))}`
+  return `cd ${quoted(cwd)} && ${path} && export PATH && ${command}`
+}
+
+/** Why tsrun cannot run on a host, or not with this one; undefined if it can. */
+export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
+  let [stdout, stderr] = ['', '']
+  const command = commandIn(reach.cwd, 'npx --no -- tsrun --version </dev/null')
+  const connection = new Connection(host, command, reach, (stream, text) => {
+    if (stream === 'stdout') stdout += text
+    else stderr += text
+  })
+  const { code } = await connection.ended
+  const said = stderr.trim().split('\n').at(-1) ?? ''
+  if (code !== 0) return said === '' ? `exit code ${code}` : said
+  const other = stdout.trim()
+  return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`
 }

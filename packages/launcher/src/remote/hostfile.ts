@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { nearestName } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 
@@ -9,6 +11,16 @@ export interface RemoteHost {
   readonly slots: number
   readonly user: string | undefined
   readonly port: number | undefined
+}
+
+/** The hosts of a file. @throws ERR_TSR_USAGE */
+export function readHosts(file: string, cwd: string): RemoteHost[] {
+  try {
+    return parseHostfile(readFileSync(resolve(cwd, file), 'utf8'), file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    throw usageError(`there is no host file ${resolve(cwd, file)}`, error)
+  }
 }
 
 /**

@@ -1,0 +1,168 @@
+import { lookup } from 'node:dns/promises'
+import { readFileSync } from 'node:fs'
+import { hostname, networkInterfaces } from 'node:os'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { parsePortRange } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import { addressOfInterface, localAddressTowards } from '@tsrun/store'
+import { version } from '../../job/package.ts'
+import { readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
+import { answerLinks, measureLink, type Link } from './link.ts'
+
+/** What `tsrun doctor --hosts` knows of a host. */
+export interface HostFacts {
+  /** As the host calls itself. */
+  readonly hostname: string
+  readonly version: string
+  readonly node: string
+  /** Where the other hosts find the ranks of this one; undefined if `problem` says why there is none. */
+  readonly address: string | undefined
+  readonly problem: string | undefined
+  /** The address that the name of the first host has here. */
+  readonly first: string | undefined
+  readonly interfaces: readonly HostInterface[]
+  readonly cores: number
+  /** Why the ranks of this host have no shared memory; undefined if they have. */
+  readonly sharing: string | undefined
+  /** The free bytes of /dev/shm; undefined where there is none. */
+  readonly shm: number | undefined
+  readonly openFiles: number | undefined
+}
+
+export interface HostInterface {
+  readonly name: string
+  readonly address: string
+  /** The largest packet in bytes; undefined where the system does not say. */
+  readonly mtu: number | undefined
+}
+
+/** What a host is asked, and what it answers. */
+export interface Questions {
+  /** @param first - the host with the store, and its port */
+  facts: (ask: { first: string; port: number; iface: string | undefined }) => Promise<HostFacts>
+  /** Listens, at any port or at one of a range as in `29600-29699`, and says at which. */
+  listen: (ask: { ports: string | undefined }) => Promise<number>
+  measure: (ask: {
+    host: string
+    port: number
+    limit: number
+    hasBandwidth: boolean
+  }) => Promise<Link>
+}
+
+export interface Question {
+  readonly id: number
+  readonly do: keyof Questions
+  readonly ask: never
+}
+
+export interface Reply {
+  readonly id: number
+  readonly value?: unknown
+  /** Why there is no value. */
+  readonly problem?: string
+}
+
+/**
+ * Answers the questions of `tsrun doctor --hosts`, which come as lines of JSON. The first line is the secret of
+ * the connections between the hosts.
+ *
+ * @returns once the input has ended
+ */
+export async function answerQuestions(
+  input: Readable,
+  write: (text: string) => void,
+): Promise<void> {
+  let questions: Questions | undefined
+  for await (const line of createInterface({ input })) {
+    if (questions === undefined) {
+      questions = answersWith(Buffer.from(line, 'hex'))
+      continue
+    }
+    const { id, do: name, ask } = JSON.parse(line) as Question
+    void questions[name](ask).then(
+      (value) => {
+        write(`${JSON.stringify({ id, value } satisfies Reply)}\n`)
+      },
+      (error: unknown) => {
+        write(`${JSON.stringify({ id, problem: reasonOf(error) } satisfies Reply)}\n`)
+      },
+    )
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  const reasons: Record<string, string> = {
+    ECONNREFUSED: 'connection refused',
+    EHOSTUNREACH: 'no route to the host',
+    ENETUNREACH: 'no route to the network',
+    ETIMEDOUT: 'no answer',
+    ENOTFOUND: 'the name is not known',
+    EADDRINUSE: 'the port is in use',
+  }
+  return reasons[code ?? ''] ?? message
+}
+
+function answersWith(secret: Buffer): Questions {
+  return {
+    facts: gather,
+    listen: async ({ ports }) => {
+      const { port } = await answerLinks(
+        secret,
+        ports === undefined ? undefined : parsePortRange(ports),
+      )
+      return port
+    },
+    measure: (ask) => measureLink({ ...ask, secret }),
+  }
+}
+
+async function gather({
+  first,
+  port,
+  iface,
+}: Parameters<Questions['facts']>[0]): Promise<HostFacts> {
+  const { problem: sharing, free } = await trySharedMemory()
+  const koffi = isAvailable()
+  let [address, problem]: (string | undefined)[] = []
+  try {
+    address =
+      iface === undefined ? await localAddressTowards(first, port) : addressOfInterface(iface)
+  } catch (error) {
+    problem = reasonOf(error)
+  }
+  return {
+    hostname: hostname(),
+    version,
+    node: process.version,
+    ...{ address, problem },
+    first: await lookup(first).then(
+      (found) => found.address,
+      () => undefined,
+    ),
+    interfaces: listInterfaces(),
+    cores: readCores().allowed,
+    sharing: koffi.available ? sharing : koffi.reason,
+    shm: free,
+    openFiles: readOpenFiles(),
+  }
+}
+
+function listInterfaces(): HostInterface[] {
+  return Object.entries(networkInterfaces()).flatMap(([name, of = []]) =>
+    of
+      // Addresses of a link alone (fe80::) need the name of the interface behind them.
+      .filter(({ internal, scopeid }) => !internal && (scopeid ?? 0) === 0)
+      .map(({ address }) => ({ name, address, mtu: readMtu(name) })),
+  )
+}
+
+function readMtu(name: string): number | undefined {
+  try {
+    return Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,247 @@
+import { timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import type { PortRange } from '@tsrun/core'
+
+/** The bytes of the secret that a connection has to send first. */
+export const SECRET_BYTES = 32
+/** A question for the time of the other host, or bytes that it has to take. */
+const [PING, STREAM] = [1, 2]
+const HEADER = 9
+const ANSWER = 8
+/** Milliseconds that a stranger has for the secret. */
+const PATIENCE = 5000
+
+/** What was measured from one host to another. */
+export interface Link {
+  /** The milliseconds that it took to connect. */
+  readonly connect: number
+  /** Median of the round trips of a few bytes, in milliseconds. */
+  readonly roundTrip: number
+  /** What the clock of the other host is ahead of this one, in milliseconds. */
+  readonly ahead: number
+  /** By how much `ahead` may be wrong, in milliseconds: half of the shortest round trip. */
+  readonly doubt: number
+  /** Bytes per second of one connection; undefined if it was not asked for. */
+  readonly bandwidth: number | undefined
+}
+
+/** The time of day in milliseconds, with fractions. */
+const clock = (): number => performance.timeOrigin + performance.now()
+
+/**
+ * Answers the measurements of other hosts, on all addresses of this one.
+ *
+ * @param ports - listens at the first of them that is free; any port by default
+ * @returns the server, whose connections end with the process
+ * @throws the error of the last port, for example EADDRINUSE
+ */
+export async function answerLinks(
+  secret: Buffer,
+  ports: PortRange = { first: 0, last: 0 },
+): Promise<{ readonly server: Server; readonly port: number }> {
+  for (let port = ports.first; ; port++) {
+    const server = createServer({ noDelay: true }, (socket) => {
+      serve(socket, secret)
+    })
+    try {
+      // Without an address Node listens on those of IPv6 and IPv4, or on IPv4 where there is no IPv6.
+      server.listen(port)
+      await once(server, 'listening')
+      return { server, port: (server.address() as AddressInfo).port }
+    } catch (error) {
+      if (port >= ports.last) throw error
+    }
+  }
+}
+
+function serve(socket: Socket, secret: Buffer): void {
+  let rest: Buffer = Buffer.alloc(0)
+  let isKnown = false
+  let toTake = 0
+  socket.setTimeout(PATIENCE, () => socket.destroy())
+  socket.on('error', () => undefined)
+  // What is taken is not kept.
+  const take = (bytes: number): void => {
+    toTake -= bytes
+    if (toTake === 0) socket.write(doubleOf(clock()))
+    if (toTake < 0) socket.destroy()
+  }
+  socket.on('data', (chunk) => {
+    if (toTake > 0) {
+      take(chunk.length)
+      return
+    }
+    rest = Buffer.concat([rest, chunk])
+    if (!isKnown) {
+      if (rest.length < SECRET_BYTES) return
+      isKnown = timingSafeEqual(rest.subarray(0, SECRET_BYTES), secret)
+      if (!isKnown) {
+        socket.destroy()
+        return
+      }
+      rest = rest.subarray(SECRET_BYTES)
+    }
+    if (rest.length < HEADER) return
+    const [kind, value] = [rest[0], rest.readDoubleLE(1)]
+    const more = rest.subarray(HEADER)
+    rest = Buffer.alloc(0)
+    if (kind === PING) {
+      socket.write(doubleOf(clock()))
+      return
+    }
+    toTake = value
+    take(more.length)
+  })
+}
+
+function doubleOf(value: number): Buffer {
+  const bytes = Buffer.alloc(ANSWER)
+  bytes.writeDoubleLE(value)
+  return bytes
+}
+
+const ROUND_TRIPS = 200
+/** The first round trips are slower than the others, as the code is new. */
+const WARM_UP = 50
+/** Milliseconds of the measurement of bandwidth. */
+const STREAMED = 300
+const MOST_BYTES = 512 * 2 ** 20
+const FIRST_BYTES = 2 ** 20
+const CHUNK = Buffer.alloc(256 * 1024)
+
+export interface LinkOptions {
+  readonly host: string
+  readonly port: number
+  readonly secret: Buffer
+  /** Milliseconds for the connection, and for each answer. */
+  readonly limit: number
+  readonly hasBandwidth: boolean
+}
+
+/** Measures the way to a host that answers. @throws an Error that says what went wrong */
+export async function measureLink(options: LinkOptions): Promise<Link> {
+  const { host, port, secret, limit, hasBandwidth } = options
+  const start = performance.now()
+  const socket = connect({ host, port, noDelay: true })
+  const answers = new Answers(socket, limit)
+  try {
+    await answers.connected()
+    const connected = performance.now() - start
+    socket.write(secret)
+    const trips = await measureRoundTrips(socket, answers)
+    const shortest = trips.reduce((best, trip) => (trip.time < best.time ? trip : best))
+    const times = trips.map(({ time }) => time).sort((a, b) => a - b)
+    return {
+      connect: connected,
+      roundTrip: times[times.length >> 1]!,
+      ahead: shortest.ahead,
+      doubt: shortest.time / 2,
+      bandwidth: hasBandwidth ? await measureBandwidth(socket, answers) : undefined,
+    }
+  } finally {
+    socket.destroy()
+  }
+}
+
+interface RoundTrip {
+  readonly time: number
+  readonly ahead: number
+}
+
+async function measureRoundTrips(socket: Socket, answers: Answers): Promise<RoundTrip[]> {
+  const header = Buffer.alloc(HEADER)
+  header[0] = PING
+  const trips: RoundTrip[] = []
+  for (let i = 0; i < WARM_UP + ROUND_TRIPS; i++) {
+    const [sent, from] = [clock(), performance.now()]
+    socket.write(header)
+    const theirs = (await answers.next()).readDoubleLE()
+    const time = performance.now() - from
+    if (i >= WARM_UP) trips.push({ time, ahead: theirs - (sent + time / 2) })
+  }
+  return trips
+}
+
+async function measureBandwidth(socket: Socket, answers: Answers): Promise<number> {
+  const first = await stream(socket, answers, FIRST_BYTES)
+  const wanted = (FIRST_BYTES / first) * STREAMED
+  const chunks = Math.ceil(Math.min(Math.max(wanted, FIRST_BYTES), MOST_BYTES) / CHUNK.length)
+  const bytes = chunks * CHUNK.length
+  return (bytes / (await stream(socket, answers, bytes))) * 1000
+}
+
+/** @returns the milliseconds until the other host has taken so many bytes, a multiple of a chunk */
+async function stream(socket: Socket, answers: Answers, bytes: number): Promise<number> {
+  const header = Buffer.alloc(HEADER)
+  header[0] = STREAM
+  header.writeDoubleLE(bytes, 1)
+  const start = performance.now()
+  socket.write(header)
+  for (let sent = 0; sent < bytes; sent += CHUNK.length) {
+    if (!socket.write(CHUNK)) await answers.drained()
+  }
+  await answers.next()
+  return performance.now() - start
+}
+
+/** The answers on a connection, each awaited for a limited time. */
+class Answers {
+  readonly #socket: Socket
+  readonly #limit: number
+  #rest: Buffer = Buffer.alloc(0)
+  #wake: () => void = () => undefined
+  #problem: Error | undefined
+
+  constructor(socket: Socket, limit: number) {
+    this.#socket = socket
+    this.#limit = limit
+    const wake = (): void => {
+      this.#wake()
+    }
+    socket.on('data', (chunk) => {
+      this.#rest = Buffer.concat([this.#rest, chunk])
+      this.#wake()
+    })
+    socket.on('connect', wake).on('drain', wake)
+    socket.on('error', (error) => {
+      this.#problem = error
+      this.#wake()
+    })
+    socket.on('close', () => {
+      this.#problem ??= new Error('the connection was closed')
+      this.#wake()
+    })
+  }
+
+  async connected(): Promise<void> {
+    await this.#until(() => !this.#socket.connecting)
+  }
+
+  async drained(): Promise<void> {
+    await this.#until(() => !this.#socket.writableNeedDrain)
+  }
+
+  async next(): Promise<Buffer> {
+    await this.#until(() => this.#rest.length >= ANSWER)
+    const answer = this.#rest.subarray(0, ANSWER)
+    this.#rest = this.#rest.subarray(ANSWER)
+    return answer
+  }
+
+  async #until(isThere: () => boolean): Promise<void> {
+    const timer = setTimeout(() => {
+      this.#problem = new Error(`no answer within ${this.#limit / 1000} s`)
+      this.#wake()
+    }, this.#limit)
+    try {
+      for (;;) {
+        if (this.#problem !== undefined) throw this.#problem
+        if (isThere()) return
+        await new Promise<void>((resolve) => (this.#wake = resolve))
+      }
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}

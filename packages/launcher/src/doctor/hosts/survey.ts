@@ -1,0 +1,264 @@
+import { randomBytes } from 'node:crypto'
+import { commandIn, Connection, whyNotOn, type Reach } from '../../remote/connection.ts'
+import type { RemoteHost } from '../../remote/hostfile.ts'
+import type { HostFacts, Questions, Reply } from './agent.ts'
+import { SECRET_BYTES, type Link } from './link.ts'
+
+/** What to measure among the hosts. */
+export interface SurveyRequest {
+  readonly hosts: readonly RemoteHost[]
+  readonly reach: Reach
+  /** The port of the store. */
+  readonly port: number
+  /** Ports of the ranks, as in `29600-29699`; any by default. */
+  readonly portRange: string | undefined
+  readonly iface: string | undefined
+  /** Ends the measurements, and what runs on the hosts. */
+  readonly signal: AbortSignal
+}
+
+/** What was found on a host: facts, or why there are none. */
+export type HostFinding = { readonly name: string } & (
+  { readonly facts: HostFacts } | { readonly problem: string }
+)
+
+/** What was measured from a host to another, by their numbers, or why nothing was. */
+export type LinkFinding = { readonly from: number; readonly to: number } & (
+  | { readonly link: Link }
+  | {
+      readonly problem: string
+      /** Where the rank was looked for, as in `10.0.0.2:29600`. */
+      readonly at: string
+      /** Another address of the host that answers. */
+      readonly better: string | undefined
+    }
+)
+
+export interface Survey {
+  readonly hosts: readonly HostFinding[]
+  /** From each host to each other one; without those that are of no use. */
+  readonly links: readonly LinkFinding[]
+  /** For each host, why it does not reach the store; undefined if it does, or if it is not known. */
+  readonly store: readonly (string | undefined)[]
+}
+
+/** Milliseconds for a connection or an answer between hosts. */
+const LIMIT = 5000
+/** The same for another address of a host that does not answer at the first. */
+const SHORT_LIMIT = 1500
+/** Milliseconds for any question. */
+const LONGEST = 60_000
+
+/** A host that answers questions. */
+interface Asked {
+  readonly index: number
+  readonly host: RemoteHost
+  readonly agent: Agent
+  readonly facts: HostFacts
+  /** Where its ranks would be. */
+  readonly address: string
+  readonly port: number
+}
+
+/** Looks at each host, and from each host at all others: every pair, one pair of a host at a time. */
+export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
+  const secret = randomBytes(SECRET_BYTES).toString('hex')
+  const agents: Agent[] = []
+  const end = (): void => {
+    for (const agent of agents) agent.close()
+  }
+  request.signal.addEventListener('abort', end)
+  try {
+    const found = await Promise.all(
+      request.hosts.map(async (host): Promise<Found> => {
+        const { name } = host
+        const problem = await whyNotOn(host, request.reach)
+        if (problem !== undefined) return { finding: { name, problem } }
+        const agent = new Agent(host, request.reach, secret)
+        agents.push(agent)
+        try {
+          const first = request.hosts[0]!.name
+          const { port, iface } = request
+          return {
+            finding: { name, facts: await agent.ask('facts', { first, port, iface }) },
+            agent,
+          }
+        } catch (error) {
+          return { finding: { name, problem: (error as Error).message } }
+        }
+      }),
+    )
+    const asked = await listenOn(found, request)
+    const store = await tryStore(asked, request)
+    const links: LinkFinding[] = []
+    for (const pairs of rounds(asked)) {
+      const [there, back] = [pairs, pairs.map(([a, b]) => [b, a] as const)]
+      for (const ways of [there, back]) {
+        links.push(...(await Promise.all(ways.map(([from, to]) => measure(from, to)))))
+      }
+    }
+    return {
+      hosts: found.map(({ finding }) => finding),
+      links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),
+      store: found.map((_, index) => store.get(index)),
+    }
+  } finally {
+    end()
+  }
+}
+
+interface Found {
+  readonly finding: HostFinding
+  readonly agent?: Agent
+}
+
+async function listenOn(
+  found: readonly Found[],
+  { hosts, portRange }: SurveyRequest,
+): Promise<Asked[]> {
+  // The first host may know itself by a loopback address only; then it has the one that the others know.
+  const known = found.flatMap(({ finding }, index) =>
+    index > 0 && 'facts' in finding ? [finding.facts.first] : [],
+  )
+  const asked = await Promise.all(
+    found.map(async ({ finding, agent }, index): Promise<Asked | undefined> => {
+      if (!('facts' in finding) || agent === undefined) return undefined
+      const { facts } = finding
+      const own = facts.address
+      const address =
+        index === 0 && own?.startsWith('127.') === true && known[0] !== undefined ? known[0] : own
+      if (address === undefined) return undefined
+      const port = await agent.ask('listen', { ports: portRange })
+      return { index, host: hosts[index]!, agent, facts, address, port }
+    }),
+  )
+  return asked.filter((one) => one !== undefined)
+}
+
+/** Whether the other hosts reach a server on the first one, at the port of the store. */
+async function tryStore(
+  asked: readonly Asked[],
+  { hosts, port }: SurveyRequest,
+): Promise<ReadonlyMap<number, string>> {
+  const problems = new Map<number, string>()
+  const [first, ...others] = asked
+  if (first?.index !== 0) return problems
+  try {
+    await first.agent.ask('listen', { ports: String(port) })
+  } catch (error) {
+    problems.set(0, (error as Error).message)
+    return problems
+  }
+  const host = hosts[0]!.name.replace(/^\[(.*)\]$/, '$1')
+  await Promise.all(
+    others.map(async ({ index, agent }) => {
+      try {
+        await agent.ask('measure', { host, port, limit: LIMIT, hasBandwidth: false })
+      } catch (error) {
+        problems.set(index, (error as Error).message)
+      }
+    }),
+  )
+  return problems
+}
+
+/** All pairs in rounds, in each of which a host has at most one other: as in a tournament. */
+export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
+  const seats: (T | undefined)[] = all.length % 2 === 0 ? [...all] : [...all, undefined]
+  for (let round = 1; round < seats.length; round++) {
+    const pairs: (readonly [T, T])[] = []
+    for (let i = 0; i < seats.length / 2; i++) {
+      const [a, b] = [seats[i], seats[seats.length - 1 - i]]
+      if (a !== undefined && b !== undefined) pairs.push([a, b])
+    }
+    yield pairs
+    // The first one stays, the others move on by a seat.
+    seats.splice(1, 0, seats.pop())
+  }
+}
+
+async function measure(from: Asked, to: Asked): Promise<LinkFinding> {
+  const pair = { from: from.index, to: to.index }
+  const { address, port, facts } = to
+  const ask = { host: address, port, limit: LIMIT, hasBandwidth: true }
+  try {
+    return { ...pair, link: await from.agent.ask('measure', ask) }
+  } catch (error) {
+    const { message } = error as Error
+    let better: string | undefined
+    for (const { address: other } of facts.interfaces) {
+      if (other === address) continue
+      const short = { host: other, port, limit: SHORT_LIMIT, hasBandwidth: false }
+      const isReached = await from.agent.ask('measure', short).then(
+        () => true,
+        () => false,
+      )
+      if (isReached) {
+        better = other
+        break
+      }
+    }
+    return { ...pair, problem: message, at: `${address}:${port}`, better }
+  }
+}
+
+/** `tsrun doctor --answer` on a host. */
+class Agent {
+  readonly #connection: Connection
+  readonly #waiting = new Map<number, (reply: Reply) => void>()
+  #asked = 0
+  #rest = ''
+  #errors = ''
+  #end: string | undefined
+
+  constructor(host: RemoteHost, reach: Reach, secret: string) {
+    const command = commandIn(reach.cwd, 'exec npx --no -- tsrun doctor --answer')
+    this.#connection = new Connection(host, command, reach, (stream, text) => {
+      if (stream === 'stderr') this.#errors = (this.#errors + text).slice(-2000)
+      else this.#read(text)
+    })
+    void this.#connection.ended.then(({ code }) => {
+      const said = this.#errors.trim().split('\n').at(-1) ?? ''
+      this.#end = said === '' ? `the connection has ended (exit code ${code})` : said
+      for (const [id, answer] of this.#waiting) answer({ id, problem: this.#end })
+    })
+    this.#connection.send(secret)
+  }
+
+  /** @throws an Error that says why there is no answer */
+  async ask<Name extends keyof Questions>(
+    name: Name,
+    ask: Parameters<Questions[Name]>[0],
+  ): Promise<Awaited<ReturnType<Questions[Name]>>> {
+    if (this.#end !== undefined) throw new Error(this.#end)
+    const id = this.#asked++
+    const reply = await new Promise<Reply>((resolve) => {
+      const late = setTimeout(() => {
+        resolve({ id, problem: `no answer within ${LONGEST / 1000} s` })
+      }, LONGEST)
+      this.#waiting.set(id, (answer) => {
+        clearTimeout(late)
+        resolve(answer)
+      })
+      this.#connection.send(JSON.stringify({ id, do: name, ask }))
+    })
+    this.#waiting.delete(id)
+    if (reply.problem !== undefined) throw new Error(reply.problem)
+    return reply.value as Awaited<ReturnType<Questions[Name]>>
+  }
+
+  #read(text: string): void {
+    const lines = (this.#rest + text).split('\n')
+    this.#rest = lines.pop() ?? ''
+    for (const line of lines) {
+      // The shell of a host may greet first.
+      if (!line.startsWith('{"id":')) continue
+      const reply = JSON.parse(line) as Reply
+      this.#waiting.get(reply.id)?.(reply)
+    }
+  }
+
+  close(): void {
+    this.#connection.close()
+  }
+}
