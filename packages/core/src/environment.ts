@@ -62,6 +62,14 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
   }
 }
 
+/**
+ * How many ranks of this host share the cores that this process is bound to, with this one
+ * (TSRUN_CORE_RANKS); undefined where the launcher has bound no ranks.
+ */
+export function readCoreRanks(env: Environment = process.env): number | undefined {
+  return env['TSRUN_CORE_RANKS'] === undefined ? undefined : readInteger(env, 'TSRUN_CORE_RANKS', 1)
+}
+
 /** The inverse of `readRankEnvironment`. */
 export function toEnvironment(rank: RankEnvironment): Record<string, string> {
   return {

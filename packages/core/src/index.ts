@@ -18,6 +18,7 @@ export { readBuiltFile } from './built-file.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
 export {
   parsePortRange,
+  readCoreRanks,
   readRankEnvironment,
   toEnvironment,
   type PortRange,

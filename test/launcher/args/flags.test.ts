@@ -43,6 +43,7 @@ describe('the flags', () => {
       'role NAME',
       'virtual-local-rank switch',
       'numa-binding node|socket|exclusive|core-complex',
+      'bind core|numa|none',
       'signals-to-handle LIST',
       'stdin K|all|none',
       'node-args ARGS',

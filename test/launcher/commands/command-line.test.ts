@@ -128,7 +128,7 @@ describe('a page of help', () => {
     [['flight', '--help'], /^tsrun flight <folder>\n/],
     [['setup', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],
     [['setup', 'tensorflow', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],
-    [['completion', '--help'], /^tsrun completion\n/],
+    [['completion', '--help'], /^tsrun completion \[shell\]\n/],
   ])('is shown by %j', async (argv, page) => {
     const { code, stdout, stderr } = await tsrunHere(argv)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -151,26 +151,44 @@ describe('completion', () => {
   const words = async (...line: string[]): Promise<string[]> => {
     const { code, stdout } = await tsrunHere(['--get-yargs-completions', 'tsrun', ...line])
     expect(code).toBe(0)
-    return stdout.split('\n').filter((word) => word !== '')
+    const lines = stdout.split('\n').filter((word) => word !== '')
+    return lines.map((word) => word.split('\t', 1)[0]!)
   }
 
-  it('has a script for the shell', async () => {
-    const { code, stdout } = await tsrunHere(['completion'])
+  it.each(['bash', 'zsh', 'fish'])('has a script for %s', async (shell) => {
+    const { code, stdout } = await tsrunHere(['completion', shell])
     expect(code).toBe(0)
-    expect(stdout).toContain('tsrun --get-yargs-completions')
+    expect(stdout).toContain(`Completion of tsrun in ${shell}`)
   })
 
   it.each([
     [['--max'], ['--max-restarts']],
-    [['do'], ['doctor']],
+    [['do'], ['doctor', ':files']],
     [['flight', '--'], ['--help']],
     [['setup', ''], ['tensorflow']],
     [['setup', 'te'], ['tensorflow']],
     [['setup', 'tensorflow', '--w'], ['--wheel']],
+    [
+      ['completion', ''],
+      ['bash', 'zsh', 'fish'],
+    ],
+    [['--no-s'], ['--no-summary']],
+    [
+      ['--log-format', ''],
+      ['pretty', 'json', 'raw'],
+    ],
+    [['--bind=n'], ['--bind=numa', '--bind=none']],
+    [
+      ['--nproc', ''],
+      ['auto', 'gpu', 'cpu'],
+    ],
+    [['--grace', ''], []],
     // The shell completes the names of scripts and folders.
-    [[''], []],
-    [['flight', ''], []],
-    [['--nproc', '2', 'tr'], []],
+    [['flight', ''], [':files']],
+    [['--log-dir', ''], [':folders']],
+    [['--token-file='], [':files']],
+    [['--nproc', '2', 'tr'], [':files']],
+    [['train.ts', '--gr'], [':files']],
   ])('of %j is %j', async (line, expected) => {
     expect(await words(...line)).toEqual(expected)
   })

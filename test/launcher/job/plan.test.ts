@@ -15,7 +15,7 @@ const scriptArguments = ['--name', "it's"]
 
 function jobOf(virtualLocalRank = false): Job {
   return {
-    options: { scriptArguments, role: 'default', virtualLocalRank, numaBinding: undefined },
+    options: { scriptArguments, role: 'default', virtualLocalRank, binding: undefined },
     command: [process.execPath, '--enable-source-maps', '/train.mjs'],
     script: '/train.mjs',
     identity: { token: 'secret' },

@@ -81,7 +81,7 @@ it('shows the source and each line of stderr once, however Node printed the erro
 it('says that a script with a top-level await is CommonJS', () => {
   const message = 'Transform failed: Top-level await is not supported with the "cjs" output format'
   const failure = describeJob([died(0, errorReport({ message }))])
-  expect(failure.explanation).toMatch(/^Node takes the script for CommonJS\. "type": "module"/)
+  expect(failure.explanation).toMatch(/^Node reads the file as CommonJS\. "type": "module"/)
 })
 
 it('shows the last twenty lines of stderr of a rank that just died', () => {

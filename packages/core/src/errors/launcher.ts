@@ -12,6 +12,13 @@ export const launcherErrors = {
     advice:
       'Give the path of a JavaScript or TypeScript file, relative to the current directory; or use --module for a module of a package, --no-python for any other program.',
   },
+  ERR_TSR_COMMONJS: {
+    category: 'user',
+    message:
+      'Cannot run {script}: its line {line} has {syntax}, which is for ES modules, but {reason}',
+    advice:
+      'Give it the extension .mts (.mjs for JavaScript) or, for a .ts or .js file, run `npm pkg set type=module` in the folder of its package.json.',
+  },
   ERR_TSR_TYPESCRIPT_LOADER: {
     category: 'user',
     message: 'Cannot run {script}: {reason}, and the package tsx is not installed',

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { readCoreRanks, tsrError } from '@tsrun/core'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
@@ -91,7 +91,8 @@ export async function prepareTransport(
       const fds = channels.map((channel) => channel?.fd)
       const tcp = new TcpTransport(heap, fds, options.place)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
-      const hasCores = threads * (options.place?.size ?? Infinity) <= allowedCores().length
+      const ranks = readCoreRanks() ?? options.place?.size ?? Infinity
+      const hasCores = threads * ranks <= allowedCores().length
       const transport = new SharedMemoryTransport(heap, rank, tcp, sharing, hasCores)
       return { kind: 'blocking', transport }
     },

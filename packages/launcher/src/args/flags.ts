@@ -233,6 +233,13 @@ const flags = [
     differs: 'ranks without a GPU are spread over the nodes; torch needs GPUs',
   },
   {
+    name: 'bind',
+    value: 'core|numa|none',
+    description:
+      'bind each rank to cores that this process may use: to its own share of them, or to those of a ' +
+      'NUMA node, as --numa-binding node does; none: to no cores',
+  },
+  {
     name: 'signals-to-handle',
     value: 'LIST',
     description: 'the signals to the launcher that stop the job',

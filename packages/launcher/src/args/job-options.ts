@@ -16,7 +16,9 @@ const LARGEST_NPROC = 4096
 
 /** How `--numa-binding` chooses the cores of a rank. */
 export const numaBindings = ['node', 'socket', 'exclusive', 'core-complex'] as const
-export type NumaBinding = (typeof numaBindings)[number]
+
+/** How the cores of a rank are chosen; `core` is a share of all cores, whatever their node. */
+export type Binding = (typeof numaBindings)[number] | 'core'
 
 /** The options of a job, checked and complete. */
 export interface JobOptions extends HostOptions, OutputOptions, RankOptions {
@@ -31,7 +33,7 @@ export interface JobOptions extends HostOptions, OutputOptions, RankOptions {
   readonly kind: 'file' | 'module' | 'program'
   readonly role: string
   readonly virtualLocalRank: boolean
-  readonly numaBinding: NumaBinding | undefined
+  readonly binding: Binding | undefined
   /** The signals that stop the job. */
   readonly signals: readonly NodeJS.Signals[]
   readonly script: string
@@ -73,7 +75,7 @@ export function toJobOptions(
     kind,
     role: read(settings, 'role', 'a name', (text) => text || undefined),
     virtualLocalRank: readSwitch(settings, 'virtual-local-rank'),
-    numaBinding: readNumaBinding(settings),
+    binding: readBinding(settings),
     signals: readSignals(settings),
     script,
     scriptArguments,
@@ -101,8 +103,22 @@ function readKind(settings: Settings): JobOptions['kind'] {
   return isModule ? 'module' : isProgram ? 'program' : 'file'
 }
 
-function readNumaBinding(settings: Settings): NumaBinding | undefined {
-  if (settings['numa-binding'] === undefined) return undefined
+const bindings = new Map<string, Binding | 'none'>([
+  ['core', 'core'],
+  ['numa', 'node'],
+  ['none', 'none'],
+])
+
+/** Of `--bind` and `--numa-binding`, which are two names of one thing. */
+function readBinding(settings: Settings): Binding | undefined {
+  const { bind, 'numa-binding': numa } = settings
+  if (bind !== undefined) {
+    const expected = `one of ${[...bindings.keys()].join(', ')}`
+    const binding = read(settings, 'bind', expected, (text) => bindings.get(text))
+    if (numa !== undefined) throw usageError(`${bind.source} and ${numa.source} exclude each other`)
+    return binding === 'none' ? undefined : binding
+  }
+  if (numa === undefined) return undefined
   const expected = `one of ${numaBindings.join(', ')}`
   return read(settings, 'numa-binding', expected, (text) =>
     numaBindings.find((binding) => binding === text.replaceAll('_', '-')),

@@ -63,7 +63,7 @@ export async function runCommandLine(
     addFlight(context),
     addDoctor(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
-    addCompletion,
+    addCompletion(context),
   ]
   try {
     const output = await parse(argv, commands)
@@ -91,6 +91,8 @@ export async function parse(
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
   const inCommand = commandNames.includes(line[0] ?? '') && !(isRequest && line.length === 1)
+  // With this, yargs adds descriptions to the words that it completes.
+  if (isRequest) process.env['ZSH_NAME'] = 'zsh'
   const parser = yargs()
     .locale('en')
     .scriptName('tsrun')
@@ -121,7 +123,7 @@ export async function parse(
     })
   for (const add of commands) add(parser)
   if (!inCommand) addFlags(parser)
-  if (isRequest) answerCompletion(parser, inCommand)
+  if (isRequest) answerCompletion(parser, line)
   let printed = ''
   await parser.parseAsync(
     inCommand || isRequest ? argv : joinNodeArguments(argv),

@@ -1,44 +1,132 @@
+import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { Argv } from 'yargs'
-import type { AddCommand } from './context.ts'
+import { flagTable, type Flag } from '../args/flags.ts'
+import { packageFolder } from '../job/package.ts'
+import { takesValue } from './run.ts'
+import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
-/** `tsrun completion`, which prints a script for bash or zsh. */
-export const addCompletion: AddCommand = (parser) =>
-  parser.command(
-    'completion',
-    'print a completion script for bash or zsh',
-    (own) =>
-      own
-        .usage(
-          '$0 completion\n\nPrints a script for bash or zsh, whichever $SHELL is: source <(tsrun completion)',
-        )
-        .version(false),
-    () => {
-      parser.showCompletionScript()
-    },
-  )
+const shells = ['bash', 'zsh', 'fish'] as const
 
-/** The first argument with which that script asks for words; the line from `tsrun` on follows. */
+/** `tsrun completion`, which prints a script for a shell. */
+export function addCompletion({ env, console }: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'completion [shell]',
+      'print a completion script for bash, zsh or fish',
+      (own) =>
+        own
+          .usage(
+            '$0 completion [shell]\n\nPrints a script that completes tsrun and npx tsrun: commands, flags, values, files.',
+          )
+          .positional('shell', { choices: shells, describe: 'default: the one of $SHELL' })
+          .version(false),
+      ({ shell }) => {
+        const named = shells.find((one) => one === basename(env['SHELL'] ?? ''))
+        const file = new URL(`completion/tsrun.${shell ?? named ?? 'bash'}`, packageFolder)
+        console.write('stdout', readFileSync(file, 'utf8'))
+      },
+    )
+}
+
+/** The first argument with which such a script asks for words; the line from `tsrun` on follows. */
 export const COMPLETION_REQUEST = '--get-yargs-completions'
 
-/** Answers such a request. @param inCommand - whether the line has the name of a command before its last word */
-export function answerCompletion(parser: Argv, inCommand: boolean): unknown {
+/**
+ * Answers such a request: a line for each word that fits, with a tab and a description; then `:files` or
+ * `:folders` where the shell is to complete their names.
+ *
+ * @param line - what follows `tsrun`, up to the cursor; yargs knows the flags and words of a command
+ */
+export function answerCompletion(parser: Argv, line: readonly string[]): unknown {
+  const current = line.at(-1) ?? ''
+  const inCommand = line.length > 1 && commandNames.includes(line[0]!)
   return parser.completion(
     'completion',
     false,
     (
-      current: string,
+      _current: string,
       _argv: unknown,
       answer: (take: (error: Error | null, words: string[] | undefined) => void) => void,
       done: (words: string[]) => void,
     ) => {
       answer((_error, found = []) => {
+        const isFlag = current.startsWith('-')
+        const words = !inCommand
+          ? wordsOfJob(line, found.map(separate))
+          : // yargs takes this word for a request to itself.
+            line[0] === 'completion' && !isFlag
+            ? shells
+            : wordsOfCommand(found.map(separate), isFlag)
         done(
-          current === ''
-            ? // Before anything is typed, the shell completes the names of files.
-              found.filter((word) => inCommand && !word.startsWith('-'))
-            : found.filter((word) => word.startsWith(current)),
+          words.filter(
+            (word) =>
+              word.startsWith(':') || (word.startsWith(current) && word.startsWith('-') === isFlag),
+          ),
         )
       })
     },
   )
+}
+
+/** With ZSH_NAME, yargs writes `word:description`, with a backslash before the colons of the word. */
+function separate(answer: string): string {
+  const [, word = answer, description = ''] = /^((?:\\:|[^:])*):(.*)$/s.exec(answer) ?? []
+  return describeWord(word.replaceAll('\\:', ':'), description)
+}
+
+/** The choices of a command, else files; or its flags. */
+function wordsOfCommand(found: readonly string[], isFlag: boolean): string[] {
+  const hasChoices = found.some((word) => !word.startsWith('-'))
+  return [...found, ...(isFlag || hasChoices ? [] : [':files'])]
+}
+
+/** What fits behind the flags of a job, with those commands that yargs has found. */
+function wordsOfJob(line: readonly string[], found: readonly string[]): string[] {
+  const before = line.slice(0, -1)
+  for (let i = 0; i < before.length; i++) {
+    const word = before[i]!
+    // From the script on, everything is its own.
+    if (!/^-./.test(word) || word === '--') return [':files']
+    if (!takesValue(word)) continue
+    if (++i === before.length) return valuesOf(flagOf(word), '')
+  }
+  const [, name] = /^(--?[^=]+)=/.exec(line.at(-1) ?? '') ?? []
+  if (name !== undefined) return valuesOf(flagOf(name), `${name}=`)
+  const commands = before.length > 0 ? [] : found.filter((word) => !word.startsWith('-'))
+  if (line.at(-1)?.startsWith('-') !== true) return [...commands, ':files']
+  const flags = flagTable.flatMap((flag) => {
+    const names = [flag.name, ...(flag.aliases ?? [])].filter((one) => one.length > 1)
+    // A switch that is on can only be turned off.
+    const prefix = flag.fallback === 'true' ? '--no-' : '--'
+    return names.map((one) => describeWord(prefix + one, flag.description))
+  })
+  const others = [
+    describeWord('--help', 'show this page'),
+    describeWord('--version', 'the version'),
+  ]
+  return [...flags, ...others]
+}
+
+function flagOf(word: string): Flag | undefined {
+  const name = word.replace(/^--?/, '').replaceAll('_', '-')
+  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
+}
+
+/** The words that a flag accepts: those in lower case of what help shows in place of its value. */
+function valuesOf(flag: Flag | undefined, prefix: string): string[] {
+  const { value = '' } = flag ?? {}
+  if (value === 'FILE') return [':files']
+  if (value === 'DIR') return [':folders']
+  const words = value.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
+  return words.map((word) => prefix + word)
+}
+
+/** The longest description that a line of a terminal has room for. */
+const LONGEST = 60
+
+function describeWord(word: string, description: string): string {
+  const [clause = ''] = description.split('; ')
+  const short = clause.length <= LONGEST ? clause : clause.slice(0, LONGEST).replace(/\s\S*$/, ' …')
+  return short === '' ? word : `${word}\t${short}`
 }

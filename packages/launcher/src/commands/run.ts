@@ -11,6 +11,7 @@ import { completeSettings, describeEnvironment, variablesOf } from '../args/sett
 import { COULD_NOT_START, runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/devices.ts'
 import { createJob } from '../job/job.ts'
+import { coresOf } from '../job/numa.ts'
 import { recordRun } from '../job/run-records.ts'
 import {
   assumedPlace,
@@ -97,7 +98,7 @@ export function joinNodeArguments(argv: readonly string[]): string[] {
 }
 
 /** Whether the next word is the value of this one. */
-function takesValue(word: string): boolean {
+export function takesValue(word: string): boolean {
   const name = word.replace(/^--?/, '').replaceAll('_', '-')
   const flag = flagTable.find((one) => one.name === name || one.aliases?.includes(name))
   return flag?.value !== undefined
@@ -145,6 +146,8 @@ export async function startJob(
     gpus: () => findGpus(env).length,
     usesGpus: () => usesGpus(env),
   })
+  // Before anything is started: whether there are enough cores.
+  if (given.binding !== undefined) coresOf(given.binding, 0, given.nproc)
   const options = given.dryRun ? given : withLogFolder(given)
   const script = findCode(options, cwd, env)
   const job = createJob(options, env, cwd, script)

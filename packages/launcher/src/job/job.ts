@@ -15,7 +15,8 @@ import type { Interrupts } from '../processes/interrupts.ts'
 import { findDevices, type Devices } from './devices.ts'
 import { packageFolder } from './package.ts'
 import type { RankLineReader } from './rank-log.ts'
-import { loaderArguments, nodeAbilities, type Script } from './script.ts'
+import { refuseModuleSyntax } from './module-format.ts'
+import { hasLoader, loaderArguments, nodeAbilities, resolveFrom, type Script } from './script.ts'
 
 /** A job with its checked options. Every attempt is planned from this. */
 export interface Job {
@@ -47,7 +48,7 @@ export interface JobContext {
 
 /**
  * @param code - the file whose language the ranks have to run
- * @throws ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING
+ * @throws ERR_TSR_COMMONJS, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING
  */
 export function createJob(
   options: JobOptions,
@@ -83,13 +84,13 @@ function argumentsOf(
     return [fileURLToPath(new URL('dist/program.js', packageFolder))]
   const preload = new URL('dist/preload.js', packageFolder)
   const places = [join(cwd, 'any.js'), code.path, import.meta.url]
-  return [
-    '--enable-source-maps',
-    '--import',
-    preload.href,
-    ...loaderArguments(code, nodeAbilities(env, nodeArguments), places),
-    ...nodeArguments,
-  ]
+  const node = nodeAbilities(env, nodeArguments)
+  const loader = loaderArguments(code, node, places)
+  if (code === script) {
+    const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
+    refuseModuleSyntax(script, { nodeOptions: node.nodeOptions, hasLoader: hasLoader(node), tsx })
+  }
+  return ['--enable-source-maps', '--import', preload.href, ...loader, ...nodeArguments]
 }
 
 export interface RunIdentity {

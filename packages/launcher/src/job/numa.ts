@@ -1,44 +1,88 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
-import type { NumaBinding } from '../args/job-options.ts'
+import type { Binding } from '../args/job-options.ts'
+import { usageError } from '../args/read-setting.ts'
 
 /** Reads a file of /sys; undefined where there is none. */
 export type ReadSystemFile = (path: string) => string | undefined
+
+/** The cores of a rank. */
+export interface RankCores {
+  readonly cores: readonly number[]
+  /** How many ranks of this host have the same cores, with this one. */
+  readonly ranks: number
+}
 
 /**
  * The cores to which a rank is bound, of those that this process may use. The ranks of a host are spread
  * over its NUMA nodes (sockets, last-level caches): neighbours share one, as neighbours exchange most.
  *
- * @returns the same for each rank of a node (socket, cache), but with `exclusive` a share of its own
+ * @returns the same for each rank of a node (socket, cache), but with `core` and `exclusive` a share of its own
+ * @throws ERR_TSR_USAGE for `core` with more ranks than cores
  */
 export function coresOf(
-  binding: NumaBinding,
+  binding: Binding,
   localRank: number,
   localWorldSize: number,
   read: ReadSystemFile = readSystemFile,
   usable: readonly number[] = usableCores(),
-): number[] {
+): RankCores {
+  if (binding === 'core' && localWorldSize > usable.length) {
+    const cores = usable.length === 1 ? '1 core' : `${usable.length} cores`
+    throw usageError(
+      `--bind core gives each of ${localWorldSize} ranks a core of its own, but tsrun may use ${cores} ` +
+        `here: use at most --nproc ${usable.length}, or --bind none`,
+    )
+  }
   const parts = partsOf(binding, usable, read)
   const index = Math.floor((localRank * parts.length) / localWorldSize)
   const part = parts[index]!
-  if (binding !== 'exclusive') return part
   const ranks = Array.from({ length: localWorldSize }, (_, rank) => rank).filter(
     (rank) => Math.floor((rank * parts.length) / localWorldSize) === index,
   )
+  if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks: ranks.length }
   const at = ranks.indexOf(localRank)
-  const share = Math.floor(part.length / ranks.length)
   // With more ranks than cores, some share one.
-  if (share === 0) return [part[at % part.length]!]
-  return part.slice(at * share, at === ranks.length - 1 ? undefined : (at + 1) * share)
+  if (ranks.length > part.length) {
+    const core = at % part.length
+    const sharers = ranks.filter((_, other) => other % part.length === core)
+    return { cores: [part[core]!], ranks: sharers.length }
+  }
+  // The hardware threads of a core stay together where each rank can have a whole core.
+  const whole = siblingsOf(part, read)
+  const units = whole.length < ranks.length ? part.map((core) => [core]) : whole
+  const bound = (rank: number): number => Math.floor((rank * units.length) / ranks.length)
+  const cores = units.slice(bound(at), bound(at + 1)).flat()
+  return { cores: cores.sort((a, b) => a - b), ranks: 1 }
+}
+
+/** The variables with which a rank binds itself, and from which it knows whether its cores are its own. */
+export function coreEnvironment(
+  binding: Binding,
+  localRank: number,
+  localWorldSize: number,
+): Record<string, string> {
+  const { cores, ranks } = coresOf(binding, localRank, localWorldSize)
+  return { TSRUN_CORES: cores.join(), TSRUN_CORE_RANKS: String(ranks) }
+}
+
+/** The hardware threads of each core, in the order of the NUMA nodes and then of the first thread. */
+function siblingsOf(part: readonly number[], read: ReadSystemFile): number[][] {
+  const nodes = nodesByCore(read)
+  const cores = new Map<string, number[]>()
+  for (const thread of part) {
+    const key = read(`/sys/devices/system/cpu/cpu${thread}/topology/thread_siblings_list`)
+    const core = cores.get(key ?? String(thread)) ?? []
+    cores.set(key ?? String(thread), [...core, thread])
+  }
+  const nodeOf = (threads: readonly number[]): number => Number(nodes.get(threads[0]!) ?? 0)
+  return [...cores.values()].sort((a, b) => nodeOf(a) - nodeOf(b))
 }
 
 /** The cores that belong together, in the order of the first core of each part. */
-function partsOf(
-  binding: NumaBinding,
-  usable: readonly number[],
-  read: ReadSystemFile,
-): number[][] {
+function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFile): number[][] {
+  if (binding === 'core') return [[...usable]]
   const parts = new Map<string, number[]>()
   const nodes = nodesByCore(read)
   for (const core of usable) {
@@ -78,6 +122,7 @@ function parseCores(list: string): number[] {
 
 function usableCores(): number[] {
   if (isAvailable().available) return allowedCores()
+  if (process.platform !== 'linux') throw usageError('--bind and --numa-binding need Linux')
   const names = readdirSync('/sys/devices/system/cpu').filter((name) => /^cpu\d+$/.test(name))
   return names.map((name) => Number(name.slice(3))).sort((a, b) => a - b)
 }

@@ -5,7 +5,7 @@ import { colourLevel } from '../logs/presenter.ts'
 import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
 import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
-import { coresOf } from './numa.ts'
+import { coreEnvironment } from './numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** What one attempt adds to the plan of its ranks. */
@@ -21,7 +21,7 @@ export function planAttempt(
   restartCount: number,
   { environment, ...setup }: AttemptSetup = {},
 ): RankPlan[] {
-  const { scriptArguments, iface, portRange, role, virtualLocalRank, numaBinding } = options
+  const { scriptArguments, iface, portRange, role, virtualLocalRank, binding } = options
   const ranks = ranksOf(plan, nodeRank)
   const [program, ...args] = command
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
@@ -46,9 +46,7 @@ export function planAttempt(
       ROLE_WORLD_SIZE: String(roleSizeOf(plan, role)),
       ...(virtualLocalRank ? { LOCAL_RANK: '0', TSRUN_LOCAL_RANK: String(localRank) } : {}),
       ...deviceEnvironment(devices, env, localRank, ranks.length),
-      ...(numaBinding === undefined
-        ? {}
-        : { TSRUN_CORES: coresOf(numaBinding, localRank, ranks.length).join() }),
+      ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
       ...(portRange === undefined

@@ -149,19 +149,27 @@ export function loaderArguments(
 ): string[] {
   if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
-  const preloaded = [...node.nodeOptions.matchAll(PRELOADED)]
-  const isLoader = ([, option = '', name = '']: readonly string[]) =>
-    option.endsWith('loader') || LOADERS.test(name)
-  if (preloaded.some(isLoader)) return []
+  if (hasLoader(node)) return []
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) {
     const tsx = pathToFileURL(loader).href
     return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
   }
-  if (preloaded.length > 0) return []
+  if (preloadedBy(node).length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
   const reason = `Node ${node.version} does not run ${language} by itself`
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
+}
+
+/** Whether the user has a loader for TypeScript or other languages. */
+export function hasLoader(node: NodeAbilities): boolean {
+  return preloadedBy(node).some(
+    ([, option = '', name = '']) => option.endsWith('loader') || LOADERS.test(name),
+  )
+}
+
+function preloadedBy({ nodeOptions }: NodeAbilities): RegExpExecArray[] {
+  return [...nodeOptions.matchAll(PRELOADED)]
 }
 
 /** See `typescript/loader.ts`. */

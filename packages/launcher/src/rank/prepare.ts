@@ -37,7 +37,7 @@ export function takePlace(env: NodeJS.ProcessEnv): Place {
   return place
 }
 
-/** Keeps this process on the cores that `--numa-binding` has chosen for it. */
+/** Keeps this process on the cores that `--bind` or `--numa-binding` has chosen for it. */
 export function bindToCores(env: NodeJS.ProcessEnv): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
@@ -47,7 +47,9 @@ export function bindToCores(env: NodeJS.ProcessEnv): void {
     : stayOnCores(cores.split(',').map(Number))
       ? undefined
       : 'this process may not run there'
-  if (problem !== undefined) console.error(`tsrun: not bound to the cores ${cores}: ${problem}`)
+  if (problem === undefined) return
+  delete env['TSRUN_CORE_RANKS']
+  console.error(`tsrun: not bound to the cores ${cores}: ${problem}`)
 }
 
 /**

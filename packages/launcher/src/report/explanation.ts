@@ -15,13 +15,17 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
   if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
     return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx".'
   }
-  if (/top-level await .*"cjs"/i.test(outcome.error?.message ?? '')) {
-    return 'Node takes the script for CommonJS. "type": "module" in its package.json, or the extension .mts, makes it a module.'
+  if (MODULE_SYNTAX.test(outcome.error?.message ?? '')) {
+    return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
   }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]
 }
+
+/** What Node and tsx say about the syntax of ES modules in CommonJS, and about an ES module that it requires. */
+const MODULE_SYNTAX =
+  /top-level await .*"cjs"|^Cannot use import statement outside|^Unexpected token 'export'|'import\.meta' outside|^await is only valid .* modules|^request for '.*' is not in cache/i
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {
   SIGSEGV: 'Segmentation fault: native code (an addon, or a library called through it) crashed.',

@@ -94,7 +94,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     // None of the ranks is shown unless the output is inherited.
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
-    ...{ kind: 'file', role: 'default', virtualLocalRank: false, numaBinding: undefined },
+    ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
     ...{ ...noRankOptions, nodeArguments: execArgv },
     ...{ summary: false, dryRun: false, script: entry.path, scriptArguments: [] },
   }

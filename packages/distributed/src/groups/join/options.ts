@@ -9,6 +9,7 @@ import {
   launchedEnvironment,
   parsePortRange,
   positive,
+  readCoreRanks,
   readRankEnvironment,
   shown,
   text,
@@ -134,7 +135,12 @@ export function completeOptions(options: GivenOptions): InitSettings {
   const wantedEngine = chooseWanted(options)
   const engine =
     wantedEngine === 'auto'
-      ? chooseEngine({ environment, transport, cores: availableParallelism() })
+      ? chooseEngine({
+          environment,
+          transport,
+          cores: availableParallelism(),
+          coreRanks: readCoreRanks(),
+        })
       : wantedEngine
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
     const reason = 'the inline engine needs a transport that can block, and node:net cannot'
@@ -186,6 +192,8 @@ export interface EngineContext {
   readonly transport: StreamName
   /** Processors that this process may use. */
   readonly cores: number
+  /** How many ranks of this host share these; undefined: all of them. */
+  readonly coreRanks?: number | undefined
 }
 
 /**
@@ -193,11 +201,12 @@ export interface EngineContext {
  * each, so that the thread of a worker engine would compete with the ranks that compute; else
  * `worker`.
  */
-export function chooseEngine({ environment, transport, cores }: EngineContext): EngineName {
+export function chooseEngine(context: EngineContext): EngineName {
+  const { environment, transport, cores, coreRanks } = context
   if (environment === undefined || transport !== 'tcp') return 'worker'
   const { worldSize, localWorldSize } = environment
   const isOneHost = localWorldSize === worldSize
-  return isOneHost && cores < 2 * localWorldSize ? 'inline' : 'worker'
+  return isOneHost && cores < 2 * (coreRanks ?? localWorldSize) ? 'inline' : 'worker'
 }
 
 const sharingOf = {

@@ -1,0 +1,145 @@
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
+import module, { createRequire } from 'node:module'
+import { basename, dirname, extname, join } from 'node:path'
+import { compileFunction } from 'node:vm'
+import { tsrError } from '@tsrun/core'
+import type { Script } from './script.ts'
+
+/** What decides how Node reads the script. */
+export interface FormatContext {
+  /** NODE_OPTIONS of the ranks, and their further arguments. */
+  readonly nodeOptions: string
+  /** Whether the user has a loader, which may read anything. */
+  readonly hasLoader: boolean
+  /** The entry of tsx, where it runs the script. */
+  readonly tsx: string | undefined
+}
+
+/**
+ * Refuses a script with the syntax of ES modules that Node reads as CommonJS: every rank would print a
+ * syntax error. Costs nothing where the extension or package.json says that it is an ES module.
+ *
+ * @throws ERR_TSR_COMMONJS
+ */
+export function refuseModuleSyntax({ path, language }: Script, context: FormatContext): void {
+  const file = realpathSync(path)
+  if (context.hasLoader || language === 'program' || file.includes('/node_modules/')) return
+  if (context.nodeOptions.includes('--experimental-default-type=module')) return
+  const reason = reasonForCommonJs(file, context)
+  if (reason === undefined) return
+  const source = readFileSync(file, 'utf8').replace(/^#!.*/, '')
+  const found =
+    context.tsx === undefined ? findByNode(source, language) : findByEsbuild(source, context.tsx)
+  if (found === undefined) return
+  throw tsrError('ERR_TSR_COMMONJS', { script: basename(path), ...found, reason })
+}
+
+/** Why Node reads a file as CommonJS, as a clause; undefined where it does not, or finds out by itself. */
+function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): string | undefined {
+  const extension = extname(file)
+  if (['.mjs', '.mts'].includes(extension)) return undefined
+  if (['.cjs', '.cts'].includes(extension)) return `${extension} stands for CommonJS`
+  const manifest = findManifest(dirname(file))
+  const type = manifest === undefined ? undefined : typeOf(manifest)
+  if (type === 'module') return undefined
+  if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
+  // Without a type, Node looks at the syntax; tsx does not.
+  const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
+  if (looks) return undefined
+  return manifest === undefined
+    ? 'no package.json says "type": "module"'
+    : `${manifest} does not say "type": "module"`
+}
+
+function findManifest(folder: string): string | undefined {
+  const manifest = join(folder, 'package.json')
+  if (existsSync(manifest)) return manifest
+  const parent = dirname(folder)
+  return parent === folder ? undefined : findManifest(parent)
+}
+
+function typeOf(manifest: string): unknown {
+  try {
+    return (JSON.parse(readFileSync(manifest, 'utf8')) as { type?: unknown }).type
+  } catch {
+    return undefined
+  }
+}
+
+/** Where a source has the syntax of ES modules. */
+interface Found {
+  readonly line: number
+  readonly syntax: string
+}
+
+/** What V8 says about CommonJS with that syntax. */
+const complaints: readonly (readonly [RegExp, string])[] = [
+  [/^Cannot use import statement outside a module/, '`import`'],
+  [/^Unexpected token 'export'/, '`export`'],
+  [/^Cannot use 'import\.meta' outside a module/, '`import.meta`'],
+  [/^await is only valid in async functions|^Unexpected reserved word/, 'a top-level `await`'],
+]
+
+/** Compiles the source as Node does for CommonJS, without running it. */
+function findByNode(source: string, language: Script['language']): Found | undefined {
+  const code = language === 'javascript' ? source : stripTypes(source)
+  if (code === undefined) return undefined
+  const parameters = ['exports', 'require', 'module', '__filename', '__dirname']
+  try {
+    compileFunction(code, parameters, { filename: 'script' })
+    return undefined
+  } catch (error) {
+    const { message, stack = '' } = error as Error
+    const syntax = complaints.find(([pattern]) => pattern.test(message))?.[1]
+    const line = Number(/^script:(\d+)/.exec(stack)?.[1] ?? 1)
+    // Any other error is left to Node, which shows the line.
+    return syntax === undefined ? undefined : { line, syntax }
+  }
+}
+
+interface TypeStripper {
+  stripTypeScriptTypes?(code: string): string
+}
+
+/** Removes the types as Node does, lines and columns unchanged; undefined where it cannot. */
+function stripTypes(source: string): string | undefined {
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- restored below, called by nobody meanwhile
+  const { emitWarning } = process
+  try {
+    // Node warns of this function as experimental, although it strips the types of the ranks with it.
+    process.emitWarning = () => undefined
+    // eslint-disable-next-line n/no-unsupported-features/node-builtins -- any Node that runs TypeScript has it
+    return (module as TypeStripper).stripTypeScriptTypes?.(source)
+  } catch {
+    return undefined
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
+/** What is used of esbuild. */
+interface Esbuild {
+  transformSync(source: string, options: object): unknown
+}
+
+interface EsbuildError {
+  readonly errors?: readonly {
+    readonly text: string
+    readonly location?: { readonly line: number } | null
+  }[]
+}
+
+/** tsx turns imports into `require`, but has nothing for a top-level await. */
+function findByEsbuild(source: string, tsx: string): Found | undefined {
+  const fromTsx = createRequire(createRequire(tsx).resolve('tsx'))
+  const esbuild = fromTsx('esbuild') as Esbuild
+  try {
+    esbuild.transformSync(source, { loader: 'tsx', format: 'cjs', logLevel: 'silent' })
+    return undefined
+  } catch (error) {
+    const found = (error as EsbuildError).errors?.find(({ text }) =>
+      text.startsWith('Top-level await'),
+    )
+    return found && { line: found.location?.line ?? 1, syntax: 'a top-level `await`' }
+  }
+}
