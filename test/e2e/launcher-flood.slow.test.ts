@@ -26,9 +26,10 @@ const MEMORY = 200
 /** The peak of the memory of a process in MB, as it was when it was last there. */
 async function watchPeak(run: Run): Promise<number> {
   let peak = 0
-  let isRunning = true
-  void run.finished.then(() => (isRunning = false))
-  for (; isRunning; await pause(50)) peak = Math.max(peak, peakOf(run.pid))
+  while (run.child.exitCode === null && run.child.signalCode === null) {
+    peak = Math.max(peak, peakOf(run.pid))
+    await pause(50)
+  }
   return peak
 }
 
