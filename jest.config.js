@@ -1,10 +1,17 @@
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 // What is set up on this machine must not decide what is tested: ranks inherit this, too.
 // A test that needs the real set-up finds it through TSRUN_TESTS_HOME.
 process.env['TSRUN_TESTS_HOME'] ??= process.env['TSRUN_HOME'] ?? ''
-process.env['TSRUN_HOME'] = join(tmpdir(), 'tsrun-tests-no-home')
+const folder = mkdtempSync(join(tmpdir(), 'tsrun-tests-'))
+process.on('exit', () => {
+  rmSync(folder, { recursive: true, force: true })
+})
+process.env['TSRUN_HOME'] = join(folder, 'home')
+// Nor do the developer's records of runs get those of tests, whichever home these have.
+process.env['TSRUN_RUNS_DIR'] = join(folder, 'runs')
 
 export const shared = {
   testEnvironment: 'node',

@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -76,4 +84,20 @@ describe('tsrun doctor', () => {
     expect(await run.finished).toMatchObject({ code: 143, stdout: '' })
     await untilGone([Number(readFileSync(file, 'utf8'))])
   })
+})
+
+it('tsrun env finds nothing where nothing is there, and still prints what it knows', async () => {
+  const bin = join(folder, 'bin')
+  mkdirSync(bin)
+  symlinkSync('/bin/bash', join(bin, 'bash'))
+  const env = { PATH: bin, TSRUN_HOME: folder, TSRUN_NATIVE: 'off', TSRUN_TOKEN: 'c0ffee' }
+  const { code, stdout, stderr } = await tsrun(['env'], { env, cwd: folder })
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(stdout).toMatch(new RegExp(`^- Node: ${process.version}, V8 \\S+, npm not found$`, 'm'))
+  expect(stdout).toMatch(/^- GPUs: none$/m)
+  expect(stdout).toMatch(/^ {2}- wasm: @tensorflow\/tfjs-backend-wasm \d/m)
+  expect(stdout).toMatch(/^- koffi: \d\S+, does not load: TSRUN_NATIVE=off$/m)
+  expect(stdout).toMatch(/^ {2}- lo: .*127\.0\.0\.1/m)
+  expect(stdout).toMatch(/^ {2}- TSRUN_TOKEN: set$/m)
+  expect(stdout).not.toContain('c0ffee')
 })

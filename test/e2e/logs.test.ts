@@ -12,7 +12,8 @@ let folder: string
 let env: NodeJS.ProcessEnv
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
-  env = { TSRUN_HOME: join(folder, 'home') }
+  // The tests' own TSRUN_RUNS_DIR would come first.
+  env = { TSRUN_HOME: join(folder, 'home'), TSRUN_RUNS_DIR: '' }
 })
 afterEach(() => {
   killLeftovers()
@@ -119,6 +120,13 @@ describe('tsrun logs', () => {
     await refused(
       'hello.mjs): it was started without --log-dir; the newest run with files is ' + runId!,
     )
+    const elsewhere = { env: { ...env, TSRUN_RUNS_DIR: join(folder, 'runs') } }
+    expect(await tsrunHere(['logs'], elsewhere)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no run of yours is known'),
+    })
+    await tsrun(['hello.mjs'], elsewhere)
+    expect(readdirSync(join(folder, 'runs'))).toHaveLength(1)
     await refused('no run of this host has this id; the newest are', 'nothing')
     await refused('there are no log files of a run in this folder', folder)
     await refused('--rank names 5-6, but the files are of 0', runId!, '--rank', '5,6')

@@ -45,7 +45,7 @@ export class SshCluster {
         'PermitRootLogin yes',
         'StrictModes no',
         'UsePAM no',
-        `SetEnv PATH=${process.env['PATH'] ?? ''}`,
+        `SetEnv PATH=${process.env['PATH'] ?? ''} TSRUN_RUNS_DIR=${folder}/runs`,
       ].join('\n'),
     )
     writeFileSync(

@@ -60,6 +60,8 @@ describe('a mistake in the command line', () => {
     [['--xyzzy', 'x.js'], 'Unknown flag --xyzzy'],
     [['--grace'], '--grace needs a value'],
     [['doctor', '--jsn'], 'Unknown flag --jsn of tsrun doctor (the nearest is --json)'],
+    [['env', '--jsn'], 'Unknown flag --jsn of tsrun env (the nearest is --json)'],
+    [['env', 'now'], 'Unknown argument now of tsrun env'],
     [['doctor', 'now'], 'Unknown argument now of tsrun doctor'],
     [['ps', '--all'], 'Unknown flag --all of tsrun ps'],
     [['ps', 'one', 'two'], 'Unknown argument two of tsrun ps'],
@@ -117,13 +119,21 @@ describe('a page of help', () => {
     const { code, stdout, stderr } = await tsrunHere(['--nproc', '2', '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(/^tsrun \[flags\] script \[arguments of the script\]\n/)
-    for (const command of ['ps [run-id]', 'flight <folder>', 'doctor', 'setup', 'completion']) {
+    for (const command of [
+      'ps [run-id]',
+      'flight <folder>',
+      'doctor',
+      'env',
+      'setup',
+      'completion',
+    ]) {
       expect(stdout).toContain(`\n  tsrun ${command} `)
     }
   })
 
   it.each([
     [['doctor', '--help'], /^tsrun doctor \[--json\]\n[^]* --json /],
+    [['env', '--help'], /^tsrun env \[--json\]\n[^]* --json /],
     [['ps', '-h'], /^tsrun ps \[run-id\]\n/],
     [['flight', '--help'], /^tsrun flight <folder>\n/],
     [['setup', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],

@@ -36,6 +36,36 @@ it.each([60, 80, 120])('fits into %i columns, with a part of the operation', (wi
   expect(lines[2]).toMatch(/ allReduce\(a/)
 })
 
+describe('on GPUs', () => {
+  const gpus = [0, 1].map((index) => ({
+    ...{ index: String(index), uuid: `GPU-${index}` },
+    ...{ busy: 97 - index, memory: 61_234 * 2 ** 20 },
+  }))
+  const now = new Map(
+    [...samples(3000, 120, 6.5)].map(([pid, sample], i) => [pid, { ...sample, gpu: gpus[i] }]),
+  )
+  const lines = (width: number): string[] =>
+    topText([job], samples(1000, 100, 5), now, width).split('\n')
+
+  it('shows how busy the GPU of a rank is, and the memory in use there', () => {
+    const [, titles, first, second, third] = lines(200)
+    expect(titles).toMatch(/ CPU +memory +GPU +GPU memory +waits +operation$/)
+    expect(first).toMatch(/ 75 % +– +97 % +60 GiB +2 +allReduce/)
+    expect(second).toMatch(/ 96 % +60 GiB +2 /)
+    expect(third).toMatch(/ 75 % +– +– +– +– +allReduce/)
+  })
+
+  it('fits into 80 columns, and leaves columns out where there are fewer', () => {
+    for (const width of [50, 60, 70, 80, 90, 100]) {
+      for (const line of lines(width)) expect(line.length).toBeLessThanOrEqual(width)
+    }
+    expect(lines(80)[1]).toMatch(/^rank +state +step +loss +steps\/s +CPU +GPU +GPU memory +oper/)
+    expect(lines(80)[2]).toMatch(/ allReduce\(avg\)/)
+    expect(lines(70)[1]).toMatch(/ CPU +GPU +operation$/)
+    expect(lines(60)[1]).toMatch(/ CPU +operation$/)
+  })
+})
+
 it('says so where nothing runs', () => {
   expect(topText([], new Map(), new Map(), 80)).toBe('no job of yours runs on this host')
 })

@@ -173,6 +173,6 @@ export function now(): number {
 /** Our environment without what changes the behaviour of tsrun, colours or Node. */
 export function cleanEnvironment(): NodeJS.ProcessEnv {
   const special =
-    /^(TSRUN_(?!HOME$)|PET_|npm_|JEST_)|^(NO_COLOR|FORCE_COLOR|NODE_OPTIONS|NODE_ENV)$/
+    /^(TSRUN_(?!(HOME|RUNS_DIR)$)|PET_|npm_|JEST_)|^(NO_COLOR|FORCE_COLOR|NODE_OPTIONS|NODE_ENV)$/
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !special.test(name)))
 }

@@ -9,6 +9,7 @@ import { aborted, listenForInterrupts, outputClosed } from '../processes/interru
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'
+import { addEnv } from './env.ts'
 import { addFlight } from './flight.ts'
 import { addHosts } from './hosts.ts'
 import { addLogs } from './logs.ts'
@@ -62,6 +63,7 @@ export async function runCommandLine(
     addLogs(context),
     addFlight(context),
     addDoctor(context),
+    addEnv(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
     addCompletion(context),
   ]

@@ -27,6 +27,7 @@ export const commandNames: readonly string[] = [
   'logs',
   'flight',
   'doctor',
+  'env',
   'setup',
   'completion',
 ]

@@ -6,6 +6,7 @@ import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 import { statFields } from '../processes/rank-process.ts'
 import type { AddCommand, CommandContext } from './context.ts'
+import { gpuOf, GpuWatch, type GpuUse } from './gpu-use.ts'
 import { describeState, jobTitle } from './ps.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 
@@ -19,7 +20,9 @@ export function addTop(context: CommandContext): AddCommand {
         own
           .usage(
             '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
-              'many steps it makes in a second, and what it uses of the CPU and of memory. Ctrl-C ends it.',
+              'many steps it makes in a second, and what it uses of the CPU and of memory. Where there is ' +
+              'nvidia-smi, it also shows how busy the GPU of the rank is, and the memory in use there. ' +
+              'Ctrl-C ends it.',
           )
           .positional('run-id', { type: 'string', describe: 'show only this job' })
           .option('interval', {
@@ -45,6 +48,7 @@ interface Sample {
   readonly at: number
   readonly step: number | undefined
   readonly cpuSeconds: number | undefined
+  readonly gpu?: GpuUse | undefined
 }
 
 /** By process. */
@@ -54,24 +58,28 @@ async function watch(
   runId: string | undefined,
   interval: number,
   once: boolean,
-  { console, interrupts }: CommandContext,
+  { env, console, interrupts }: CommandContext,
 ): Promise<void> {
   const { columns, rows } = process.stdout
   const isTerminal = isatty(1)
   const width = isTerminal ? columns : Infinity
   const isScreen = isTerminal && !once
-  let before = sample(runningJobs('top', runId))
+  const gpus = new GpuWatch(env, interrupts.stop)
+  let before = sample(runningJobs('top', runId), [])
   // The screen as it was comes back at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
     for (let isFirst = true; ; isFirst = false) {
       const wait = isFirst ? Math.min(interval, 500) : interval
+      const asked = gpus.ask()
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
+      // The screen shows what is known; nvidia-smi may take seconds.
+      if (once) await asked
       if (interrupts.stop.aborted) return
       const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
         (job) => runId === undefined || job.runId === runId,
       )
-      const now = sample(jobs)
+      const now = sample(jobs, gpus.latest)
       const text = topText(jobs, before, now, width)
       before = now
       console.write('stdout', isScreen ? screen(text, rows) : `${text}\n`)
@@ -88,11 +96,14 @@ function screen(text: string, rows: number): string {
   return `\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join('')}\x1b[J`
 }
 
-function sample(jobs: readonly StatusSnapshot[]): Samples {
+function sample(jobs: readonly StatusSnapshot[], gpus: readonly GpuUse[]): Samples {
   const at = monotonicNow()
   return new Map(
     jobs.flatMap(({ ranks }) =>
-      ranks.map(({ pid, step }) => [pid, { at, step, cpuSeconds: cpuSeconds(pid) }] as const),
+      ranks.map(
+        ({ pid, step }) =>
+          [pid, { at, step, cpuSeconds: cpuSeconds(pid), gpu: gpuOf(pid, gpus) }] as const,
+      ),
     ),
   )
 }
@@ -105,10 +116,14 @@ export function topText(
   width: number,
 ): string {
   if (jobs.length === 0) return NO_JOB.trimEnd()
+  const onGpus = [...now.values()].some(({ gpu }) => gpu !== undefined)
+  const columns = titles.filter((title) => onGpus || !title.startsWith('GPU'))
   return jobs
     .map((job) => {
       const rows = job.ranks.map((rank) => toRow(rank, before.get(rank.pid), now.get(rank.pid)))
-      return [jobTitle(job), ...fit(rows, width)].map((line) => line.slice(0, width)).join('\n')
+      return [jobTitle(job), ...fit(rows, columns, width)]
+        .map((line) => line.slice(0, width))
+        .join('\n')
     })
     .join('\n\n')
 }
@@ -122,16 +137,18 @@ const titles = [
   'steps/s',
   'CPU',
   'memory',
+  'GPU',
+  'GPU memory',
   'waits',
   'operation',
 ]
 /** The columns that are left out first where a line is too short for all of them. */
-const expendable = ['for', 'waits', 'memory']
+const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
 /** The fewest characters of an operation. */
 const SHORTEST = 16
 
-function fit(rows: readonly string[][], width: number): string[] {
-  let shown = titles
+function fit(rows: readonly string[][], columns: readonly string[], width: number): string[] {
+  let shown = columns
   for (const column of ['', ...expendable]) {
     shown = shown.filter((title) => title !== column)
     const indices = shown.map((title) => titles.indexOf(title))
@@ -151,6 +168,7 @@ function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undef
   const cpu = rate(before?.cpuSeconds, now?.cpuSeconds)
   const steps = rate(before?.step, now?.step)
   const memory = residentBytes(rank.pid)
+  const { busy, memory: gpuMemory } = now?.gpu ?? {}
   return [
     String(rank.rank),
     state,
@@ -160,6 +178,8 @@ function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undef
     steps === undefined ? '–' : steps.toPrecision(3),
     cpu === undefined ? '–' : `${Math.round(100 * cpu)} %`,
     memory === undefined ? '–' : formatBytes(memory),
+    busy === undefined ? '–' : `${busy} %`,
+    gpuMemory === undefined ? '–' : formatBytes(gpuMemory),
     waits,
     operation,
   ]

@@ -96,7 +96,7 @@ function firstError(stderr: string): string {
   return /^\w*Error: .*$/m.exec(stderr)?.[0] ?? 'it failed'
 }
 
-function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
+export function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
   try {
     const { blocks, bavail, bsize } = statfsSync('/dev/shm')
     return { size: blocks * bsize, free: bavail * bsize }

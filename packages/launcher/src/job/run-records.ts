@@ -14,7 +14,7 @@ import { statFields } from '../processes/rank-process.ts'
 
 /**
  * What is remembered of a run of this user on this host, so that `tsrun logs` finds its files: a small
- * file below TSRUN_HOME.
+ * file in TSRUN_RUNS_DIR, or below TSRUN_HOME.
  */
 export interface RunRecord {
   readonly format: 1
@@ -69,9 +69,10 @@ export function recordRun(
   }
 }
 
-/** The folder of the records. */
+/** The folder of the records: TSRUN_RUNS_DIR if that is set. */
 function recordsFolder(env: Environment): string {
-  return join(tsrunHome(env), 'runs')
+  const folder = env['TSRUN_RUNS_DIR'] ?? ''
+  return folder !== '' ? resolve(folder) : join(tsrunHome(env), 'runs')
 }
 
 /** The runs of this host that are remembered, the newest first. */

@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs'
+import { run } from '../doctor/machine.ts'
+import { linesOf } from '../job/devices.ts'
+
+/** What nvidia-smi says about a GPU. */
+export interface GpuUse {
+  readonly index: string
+  readonly uuid: string
+  /** The part of the time in which it computed, in percent. */
+  readonly busy: number | undefined
+  /** Bytes in use, by all processes. */
+  readonly memory: number | undefined
+}
+
+const QUERY = [
+  '--query-gpu=index,uuid,utilization.gpu,memory.used',
+  '--format=csv,noheader,nounits',
+]
+/** Milliseconds. A driver without persistence mode takes seconds. */
+const LIMIT = 10_000
+
+/** Asks nvidia-smi again and again, with never more than one process. */
+export class GpuWatch {
+  /** What it said last: nothing where there is none, or where it fails. */
+  latest: readonly GpuUse[] = []
+  readonly #env: NodeJS.ProcessEnv
+  readonly #signal: AbortSignal
+  #asking: Promise<void> | undefined
+  #isMissing = false
+
+  constructor(env: NodeJS.ProcessEnv, signal: AbortSignal) {
+    this.#env = env
+    this.#signal = signal
+  }
+
+  /** Asks, unless an answer is under way. The promise is fulfilled when it is there. */
+  async ask(): Promise<void> {
+    if (this.#isMissing) return
+    this.#asking ??= this.#ask().finally(() => {
+      this.#asking = undefined
+    })
+    await this.#asking
+  }
+
+  async #ask(): Promise<void> {
+    const options = { env: this.#env, limit: LIMIT, signal: this.#signal }
+    const { stdout, failure } = await run('nvidia-smi', QUERY, options)
+    this.#isMissing = failure === 'exit code ENOENT'
+    this.latest = failure === undefined ? linesOf(stdout).map(parseUse) : []
+  }
+}
+
+function parseUse(line: string): GpuUse {
+  const [index = '', uuid = '', busy, mebibytes] = line.split(',').map((field) => field.trim())
+  const memory = toNumber(mebibytes)
+  return {
+    ...{ index, uuid, busy: toNumber(busy) },
+    memory: memory === undefined ? undefined : memory * 2 ** 20,
+  }
+}
+
+/** A GPU that is divided into MIG instances has `[N/A]`. */
+function toNumber(text = ''): number | undefined {
+  return /^\d+$/.test(text) ? Number(text) : undefined
+}
+
+/** The GPU that the launcher has given to a rank, or the first of several that it may use. */
+export function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
+  if (gpus.length === 0) return undefined
+  const [name = ''] = visibleDevices(pid).split(',')
+  // A UUID may be shortened.
+  return gpus.find(
+    ({ index, uuid }) => index === name || (name.length > 4 && uuid.startsWith(name)),
+  )
+}
+
+function visibleDevices(pid: number): string {
+  try {
+    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
+    return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
+  } catch {
+    return ''
+  }
+}

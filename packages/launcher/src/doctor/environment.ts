@@ -1,0 +1,318 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { readTensorFlowManifest } from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import { linesOf } from '../job/devices.ts'
+import { version } from '../job/package.ts'
+import { resolveFrom } from '../job/script.ts'
+import { findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
+
+/** What a report of a bug has to say about a host. Null stands for what is not there, or cannot be found out. */
+export interface HostReport {
+  readonly tsrun: string
+  /** The version of each package of tsrun. */
+  readonly packages: Readonly<Record<string, string | null>>
+  readonly node: string
+  readonly v8: string
+  readonly npm: string | null
+  readonly tsx: string | null
+  readonly typescript: string | null
+  /** For example `linux-x64`. */
+  readonly system: string
+  readonly os: string | null
+  readonly kernel: string
+  readonly libc: string | null
+  /** What runs the container: `docker`, `podman`, `kubernetes`. */
+  readonly container: string | null
+  readonly cpu: {
+    readonly model: string | null
+    readonly cores: number | null
+    /** The cores on which this process may run. */
+    readonly allowed: number | null
+    /** The CPU time that the cgroup may use, in cores. */
+    readonly limit: number | null
+  }
+  /** In bytes. */
+  readonly memory: {
+    readonly size: number
+    readonly free: number
+    /** That of the cgroup. */
+    readonly limit: number | null
+  }
+  /** In bytes. */
+  readonly shm: { readonly size: number; readonly free: number } | null
+  readonly openFiles: number | null
+  /** The cores of each node, as in `0-7`. */
+  readonly numaNodes: readonly string[]
+  readonly gpus: readonly GpuReport[]
+  /** Why nvidia-smi fails where it is installed. */
+  readonly gpuProblem: string | null
+  readonly backends: readonly BackendReport[]
+  /** What `tsrun setup tensorflow` has installed. */
+  readonly tensorflow: TensorFlowReport | null
+  readonly koffi: {
+    readonly version: string | null
+    readonly loads: boolean
+    readonly problem: string | null
+  }
+  readonly mpi: { readonly libraries: readonly string[]; readonly mpirun: string | null } | null
+  readonly interfaces: readonly { readonly name: string; readonly addresses: readonly string[] }[]
+  /** The variables that tsrun reads and that are set; of a secret only that it is set. */
+  readonly variables: Readonly<Record<string, string>>
+}
+
+export interface GpuReport {
+  readonly name: string
+  /** With its unit. */
+  readonly memory: string | null
+  readonly driver: string | null
+}
+
+export interface BackendReport {
+  readonly name: string
+  readonly package: string
+  readonly version: string | null
+}
+
+export type TensorFlowReport =
+  | {
+      readonly version: string
+      readonly package: string
+      readonly packageVersion: string
+      readonly devices: readonly string[]
+    }
+  | { readonly problem: string }
+
+type Environment = NodeJS.ProcessEnv
+
+/** Milliseconds for a program to answer. */
+const LIMIT = 10_000
+
+/** Collects what is there. A probe that fails counts as not found. */
+export async function reportHost(
+  env: Environment,
+  cwd: string,
+  signal: AbortSignal,
+): Promise<HostReport> {
+  const options = { env, cwd, limit: LIMIT, signal }
+  const [npm, gpus, mpi] = await Promise.all([
+    run('npm', ['--version'], options).catch(() => undefined),
+    readGpuReports(options),
+    findMpi(env).catch(() => null),
+  ])
+  const places = placesOf(cwd)
+  const versionOf = (name: string): string | null => installedVersion(name, places)
+  const koffi = attempt(isAvailable) ?? { available: false, reason: 'it cannot be tried' }
+  return {
+    tsrun: version,
+    packages: Object.fromEntries(packageNames.map((name) => [name, versionOf(name)])),
+    node: process.version,
+    v8: process.versions.v8,
+    npm: npm?.failure === undefined ? (linesOf(npm?.stdout ?? '')[0] ?? null) : null,
+    tsx: versionOf('tsx'),
+    typescript: versionOf('typescript'),
+    system: `${process.platform}-${process.arch}`,
+    os: /^PRETTY_NAME="?(.*?)"?$/m.exec(read('/etc/os-release') ?? '')?.[1] ?? null,
+    kernel: release(),
+    libc: attempt(readLibc) ?? null,
+    container: containerOf(env),
+    cpu: readCpu(),
+    memory: readMemory(),
+    shm: readShm(),
+    openFiles: attempt(readOpenFiles) ?? null,
+    numaNodes: readNumaNodes(),
+    ...gpus,
+    backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
+    tensorflow: readTensorFlow(env),
+    koffi: {
+      version: versionOf('koffi'),
+      loads: koffi.available,
+      problem: koffi.available ? null : koffi.reason,
+    },
+    mpi: mpi && (mpi.libraries.length > 0 || mpi.mpirun !== undefined) ? mpiReport(mpi) : null,
+    interfaces: readInterfaces(),
+    variables: readVariables(env),
+  }
+}
+
+const packageNames = [
+  'core',
+  'native',
+  'telemetry',
+  'store',
+  'distributed',
+  'training',
+  'launcher',
+].map((name) => `@tsrun/${name}`)
+
+const backendPackages = [
+  ['wasm', '@tensorflow/tfjs-backend-wasm'],
+  ['cpu', '@tensorflow/tfjs-backend-cpu'],
+  ['tensorflow', '@tensorflow/tfjs-node'],
+  ['tensorflow', '@tensorflow/tfjs-node-gpu'],
+  ['webgpu', '@tensorflow/tfjs-backend-webgpu'],
+] as const
+
+function attempt<T>(probe: () => T): T | undefined {
+  try {
+    return probe()
+  } catch {
+    return undefined
+  }
+}
+
+function read(path: string): string | undefined {
+  return attempt(() => readFileSync(path, 'utf8'))
+}
+
+/** From where packages are looked for: the folder of the user, tsrun, and the packages that bring a backend. */
+function placesOf(cwd: string): string[] {
+  const own = [join(cwd, 'any.js'), import.meta.url]
+  const others = ['@tsrun/training', '@tsrun/native'].flatMap(
+    (name) => resolveFrom(own, name) ?? [],
+  )
+  return [...own, ...others]
+}
+
+/** The version of a package, which need not show its package.json to others. */
+function installedVersion(name: string, places: readonly string[]): string | null {
+  for (const place of places) {
+    for (const folder of attempt(() => createRequire(place).resolve.paths(name)) ?? []) {
+      const text = read(join(folder, name, 'package.json'))
+      const found = attempt(() => (JSON.parse(text ?? '') as { version?: string }).version)
+      if (found !== undefined) return found
+    }
+  }
+  return null
+}
+
+function readLibc(): string | undefined {
+  // Names of the other ends of connections would be looked up.
+  Object.assign(process.report, { excludeNetwork: true })
+  const report = process.report.getReport() as {
+    header?: { glibcVersionRuntime?: string }
+    sharedObjects?: string[]
+  }
+  const glibc = report.header?.glibcVersionRuntime
+  if (glibc !== undefined) return `glibc ${glibc}`
+  return report.sharedObjects?.some((path) => path.includes('ld-musl')) === true
+    ? 'musl'
+    : undefined
+}
+
+function containerOf(env: Environment): string | null {
+  if (env['KUBERNETES_SERVICE_HOST'] !== undefined) return 'kubernetes'
+  if (existsSync('/.dockerenv')) return 'docker'
+  if (existsSync('/run/.containerenv')) return 'podman'
+  return null
+}
+
+function readCpu(): HostReport['cpu'] {
+  const { allowed = null, all = null, quota = null } = attempt(readCores) ?? {}
+  const model = attempt(() => cpus()[0]?.model.trim()) ?? ''
+  return { model: model === '' ? null : model, cores: all, allowed, limit: quota }
+}
+
+function readMemory(): HostReport['memory'] {
+  const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1]
+  const limit = process.constrainedMemory()
+  return {
+    size: totalmem(),
+    free: available === undefined ? freemem() : 1024 * Number(available),
+    limit: limit > 0 && limit < totalmem() ? limit : null,
+  }
+}
+
+function readShm(): HostReport['shm'] {
+  const { size, free } = sizeOfShm()
+  return size === undefined || free === undefined ? null : { size, free }
+}
+
+function readNumaNodes(): string[] {
+  const folder = '/sys/devices/system/node'
+  const names = attempt(() => readdirSync(folder)) ?? []
+  return names
+    .filter((name) => /^node\d+$/.test(name))
+    .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4)))
+    .map((name) => (read(join(folder, name, 'cpulist')) ?? '').trim())
+}
+
+/** What is asked of nvidia-smi. */
+const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
+
+async function readGpuReports(
+  options: Parameters<typeof run>[2],
+): Promise<Pick<HostReport, 'gpus' | 'gpuProblem'>> {
+  const answer = await run('nvidia-smi', QUERY, options).catch(() => undefined)
+  if (answer === undefined || answer.failure === 'exit code ENOENT') {
+    return { gpus: [], gpuProblem: null }
+  }
+  const { stdout, stderr, failure } = answer
+  if (failure !== undefined) {
+    const [says = failure] = linesOf(`${stdout}\n${stderr}`)
+    return { gpus: [], gpuProblem: `nvidia-smi: ${says}` }
+  }
+  const gpus = linesOf(stdout).map((line) => {
+    const [name = line, memory = null, driver = null] = line.split(', ')
+    return { name, memory, driver }
+  })
+  return { gpus, gpuProblem: null }
+}
+
+function readTensorFlow(env: Environment): TensorFlowReport | null {
+  try {
+    const manifest = readTensorFlowManifest(env)
+    if (manifest === undefined) return null
+    const { tensorflowVersion, packageVersion, devices } = manifest
+    return { version: tensorflowVersion, package: manifest.package, packageVersion, devices }
+  } catch (error) {
+    return { problem: (error as Error).message }
+  }
+}
+
+function mpiReport({ libraries, mpirun }: Awaited<ReturnType<typeof findMpi>>): HostReport['mpi'] {
+  return { libraries, mpirun: mpirun ?? null }
+}
+
+function readInterfaces(): HostReport['interfaces'] {
+  return Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
+    name,
+    addresses: of.map(({ cidr, address }) => cidr ?? address),
+  }))
+}
+
+const prefixes =
+  // TF_ alone would be Terraform's as well.
+  /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
+const names = new Set([
+  ...['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'NODE_RANK', 'GROUP_RANK'],
+  ...['ROLE_NAME', 'ROLE_RANK', 'ROLE_WORLD_SIZE', 'PMIX_RANK', 'PMIX_NAMESPACE'],
+  ...['MPI_LOCALRANKID', 'MPI_LOCALNRANKS', 'UCX_MEM_EVENTS'],
+  ...['SLURM_JOB_ID', 'SLURM_STEP_ID', 'SLURM_STEPID', 'SLURM_NODEID', 'SLURM_PROCID'],
+  ...['SLURM_LOCALID', 'SLURM_NTASKS', 'SLURM_STEP_NUM_TASKS', 'SLURM_TASKS_PER_NODE'],
+  ...['SLURM_STEP_TASKS_PER_NODE', 'SLURM_STEP_NUM_NODES', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES'],
+  ...['SLURM_STEP_NODELIST', 'SLURM_JOB_NODELIST'],
+  ...['JOB_COMPLETION_INDEX', 'VC_TASK_INDEX', 'VK_TASK_INDEX', 'NVIDIA_VISIBLE_DEVICES'],
+  ...['NODE_OPTIONS', 'NODE_PATH', 'TSX_TSCONFIG_PATH', 'UV_THREADPOOL_SIZE', 'CXX'],
+  ...['LD_LIBRARY_PATH', 'LD_PRELOAD', 'XDG_CACHE_HOME', 'NO_COLOR', 'FORCE_COLOR'],
+])
+/** A file with a secret is none. */
+const secret = /(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|KEY)(?!_FILE)/i
+
+function readVariables(env: Environment): Record<string, string> {
+  const entries = Object.entries(env).filter(([name]) => prefixes.test(name) || names.has(name))
+  return Object.fromEntries(
+    entries
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, value = '']) => [name, secret.test(name) && value !== '' ? 'set' : hide(value)]),
+  )
+}
+
+/** The value without the secrets in it: of `user:password@host`, and of `token=…`. */
+function hide(value: string): string {
+  return value
+    .replaceAll(/(:\/\/[^\s/:@]*):[^\s/@]*@/g, '$1:…@')
+    .replaceAll(/((?:token|secret|passw(?:or)?d|credentials?|key)\w*=)[^\s,;]+/gi, '$1…')
+}
