@@ -21,8 +21,6 @@ const programs = {
     'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
-    main: 'src/main.ts',
-    preload: 'src/rank/preload.ts',
     probe: 'src/doctor/probe.ts',
     program: 'src/rank/program.ts',
     'proof-process': 'src/setup/proof-process.ts',
@@ -31,6 +29,15 @@ const programs = {
     'typescript-loader': 'src/typescript/loader.ts',
   },
 }
+
+/**
+ * Programs that are complete: the JavaScript of other packages is part of them, because a process
+ * that starts pays for each file that it looks for. What they load later, by `require`, is not: it
+ * is among the dependencies of the package. The names are those of packages.
+ *
+ * @type {Record<string, Record<string, string>>}
+ */
+const completePrograms = { launcher: { main: 'src/main.ts', preload: 'src/rank/preload.ts' } }
 
 await Promise.all(readdirSync(root).map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
@@ -41,26 +48,63 @@ await bundleAlone('distributed', 'src/simulation/simulate.ts', 'simulation.js', 
 /** @param {string} name - of the package's folder */
 async function bundle(name) {
   const folder = join(root, name)
-  const { outputFiles } = await build({
+  /** @satisfies {import('esbuild').BuildOptions} */
+  const options = {
     absWorkingDir: folder,
-    entryPoints: { ...exportsOf(folder), ...programs[name] },
     outdir: 'dist',
     write: false,
     bundle: true,
     splitting: true,
     chunkNames: 'shared-[hash]',
-    packages: 'external',
     format: 'esm',
     platform: 'node',
     target: 'node20.19',
     sourcemap: true,
     sourcesContent: false,
     logLevel: 'warning',
-  })
+  }
+  const entryPoints = { ...exportsOf(folder), ...programs[name] }
+  const { outputFiles } = await build({ ...options, entryPoints, packages: 'external' })
+  const licensed = []
+  for (const [program, source] of Object.entries(completePrograms[name] ?? {})) {
+    const { outputFiles: files, metafile } = await build({
+      ...options,
+      entryPoints: { [program]: source },
+      chunkNames: `${program}-[hash]`,
+      conditions: ['@tsrun/source'],
+      alias: { 'string-width': join(root, '../scripts/string-width.mjs') },
+      metafile: true,
+    })
+    outputFiles.push(...files)
+    licensed.push(...Object.keys(metafile.inputs))
+  }
+  if (licensed.length > 0) {
+    put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(licenses(folder, licensed)))
+  }
   for (const { path, contents, text } of outputFiles) {
     put(path, path.endsWith('.map') ? Buffer.from(toLineMap(text)) : contents)
   }
   removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
+}
+
+/**
+ * The licences of the packages that became a part of programs.
+ *
+ * @param {string} folder - of the program's package
+ * @param {readonly string[]} sources - files, relative to the folder
+ */
+function licenses(folder, sources) {
+  const packages = sources.flatMap((input) => {
+    const [path] = /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
+    return path === undefined ? [] : [join(folder, path)]
+  })
+  const texts = [...new Set(packages)].sort().map((path) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
+    const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry))
+    if (file === undefined) throw new Error(`${name} has no file with its licence`)
+    return `${name} ${version} (${license})\n\n${readFileSync(join(path, file), 'utf8').trim()}\n`
+  })
+  return `The program tsrun contains these packages.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
 }
 
 /**

@@ -37,8 +37,8 @@ export function addRun(run: RunHandler): AddCommand {
       .command(
         '$0',
         false,
-        // The help page already has the flags that the whole command line is parsed with.
-        (own: Argv, isHelp?: boolean) => (isHelp === true ? own : addFlags(own)),
+        // The flags are those that the whole command line is parsed with.
+        (own: Argv) => own,
         async (argv: Record<string, unknown>) => {
           await run(readFlags(argv), (argv['--'] as readonly string[] | undefined) ?? [])
         },
@@ -50,7 +50,7 @@ export function addRun(run: RunHandler): AddCommand {
 export function addFlags(parser: Argv): Argv {
   for (const flag of flagTable) {
     const { name, aliases = [], value, description, fallback, group } = flag
-    const type = { type: value === undefined ? 'boolean' : 'string', global: false } as const
+    const type = { type: value === undefined ? 'boolean' : 'string' } as const
     parser.option(name, {
       ...type,
       alias: aliases,
