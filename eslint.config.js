@@ -7,7 +7,8 @@ const realms =
   'instanceof fails across realms (workers, Jest): compare error codes, use ArrayBuffer.isView or util.types.'
 
 export default defineConfig(
-  { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts'] },
+  // Templates are written as their users write.
+  { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
   {
     files: ['**/*.ts', '**/*.js', '**/*.mjs'],
     plugins: { n },

@@ -1,6 +1,6 @@
 // Packs every package and checks the tarballs as a user would get them: with publint (manifest and files),
 // attw (types as each resolver sees them), and an installation in an empty project that imports each
-// package and runs tsrun.
+// package, runs tsrun, and becomes the project that `tsrun init` begins.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -47,6 +47,11 @@ async function checkInstallation(tarballs) {
   }
   writeFileSync(join(project, 'sum.mjs'), program)
   await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
+  await check('begin a project', 'npx', ['--no', 'tsrun', 'init'], project)
+  await check('install what it needs', 'npm', install, project)
+  await check('its types', 'npx', ['--no', 'tsc'], project)
+  await check('its training', 'npm', ['run', 'train'], project)
+  await check('its test', 'npm', ['test'], project)
 }
 
 function packageNames() {

@@ -6,6 +6,7 @@ jest.setTimeout(limit + 10_000)
 /** The only excuses. */
 const reasons = [
   'installs packages',
+  'installs packages; scripts/check-packages.mjs runs it',
   'test/examples/steps.slow.test.ts runs it',
   'needs mpirun; test/interop/mpi runs it',
   'needs several machines',

@@ -59,7 +59,10 @@ export function toJobOptions(
   capacity: Capacity,
 ): JobOptions {
   const [script, ...scriptArguments] = command
-  if (script === undefined) throw usageError('No script given: tsrun [flags] script [arguments]')
+  if (script === undefined)
+    throw usageError(
+      'No script given: tsrun [flags] script [arguments], or tsrun init for a new project',
+    )
   const nproc = readNproc(settings, capacity)
   const kind = readKind(settings)
   checkUnused(settings)

@@ -12,6 +12,7 @@ import { addDoctor } from './doctor.ts'
 import { addEnv } from './env.ts'
 import { addFlight } from './flight.ts'
 import { addHosts } from './hosts.ts'
+import { addInit } from './init.ts'
 import { addLogs } from './logs.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
@@ -56,6 +57,7 @@ export async function runCommandLine(
   const { console, interrupts } = context
   const commands = [
     addRun((values, command) => startJob(values, command, context)),
+    addInit(context),
     addHosts(context),
     addPs(context),
     addTop(context),

@@ -20,6 +20,7 @@ export type AddCommand = (parser: Argv) => unknown
 
 /** The commands beside the start of a job. */
 export const commandNames: readonly string[] = [
+  'init',
   'hosts',
   'ps',
   'top',

@@ -1,0 +1,161 @@
+import { accessSync, constants, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { usageError } from '../args/read-setting.ts'
+import { packageFolder, version } from '../job/package.ts'
+import type { AddCommand, CommandContext } from './context.ts'
+
+/** `tsrun init [folder]` */
+export function addInit({ cwd, console }: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'init [folder]',
+      'begin a project: a script, its test, and what they need',
+      (own) =>
+        own
+          .usage(
+            '$0 init [folder]\n\nBegins a project in TypeScript: train.ts, which trains a network on two ranks, ' +
+              'train.test.ts, package.json, tsconfig.json and .gitignore. The folder is made if it is not there; ' +
+              'the default is this one. A project that exists gets what it lacks; no file is overwritten.',
+          )
+          .positional('folder', { type: 'string', default: '.', describe: 'where to write' })
+          .version(false),
+      ({ folder }) => {
+        console.write('stdout', initProject(folder, cwd))
+      },
+    )
+}
+
+/** What may not be there yet: nobody's own work is taken for that of a template. */
+const scripts = ['train.ts', 'train.test.ts']
+
+/** The settings of a project, which are kept where they exist. A package without a `.`: npm leaves out `.gitignore`. */
+const settings = { 'tsconfig.json': 'tsconfig.json', '.gitignore': 'gitignore' }
+
+/**
+ * Writes the files of a project.
+ *
+ * @returns what was done, and what to type next
+ * @throws ERR_TSR_USAGE before anything is written
+ */
+function initProject(folder: string, cwd: string): string {
+  const home = resolve(cwd, folder)
+  checkFolder(folder, home)
+  const present = scripts.filter((name) => read(join(home, name)) !== undefined)
+  if (present.length > 0) {
+    const are = present.length === 1 ? 'is' : 'are'
+    throw usageError(`${present.join(' and ')} ${are} there already: choose another folder`)
+  }
+  const before = read(join(home, 'package.json'))
+  const manifest = completeManifest(before)
+  const lines: string[] = []
+  const write = (name: string, text: string, done = 'wrote'): void => {
+    writeFileSync(join(home, name), text)
+    lines.push(`  ${done.padEnd(10)}${name}`)
+  }
+  try {
+    mkdirSync(home, { recursive: true })
+    if (manifest === before) lines.push('  kept      package.json')
+    else write('package.json', manifest, before === undefined ? 'wrote' : 'completed')
+    for (const name of scripts) write(name, template(name))
+    for (const [name, source] of Object.entries(settings)) {
+      if (read(join(home, name)) === undefined) write(name, template(source))
+      else lines.push(`  kept      ${name}`)
+    }
+  } catch (error) {
+    throw usageError(`the project cannot be written: ${(error as Error).message}`)
+  }
+  const enter = home === cwd ? [] : [`  cd ${quote(folder)}`]
+  const next = [...enter, '  npm install', '  npm run train', '  npm test']
+  return [`tsrun init: ${home}`, ...lines, 'Next:', ...next, ''].join('\n')
+}
+
+/** @throws ERR_TSR_USAGE */
+function checkFolder(folder: string, home: string): void {
+  const status = attempt(() => statSync(home, { throwIfNoEntry: false }))
+  if (status === undefined) return
+  if (!status.isDirectory()) throw usageError(`${folder} is a file: name a folder for the project`)
+  try {
+    accessSync(home, constants.W_OK)
+  } catch {
+    throw usageError(`${folder} cannot be written to: choose another folder`)
+  }
+}
+
+type Manifest = Record<string, unknown>
+
+/** What `npm init` writes in place of a test. */
+const NO_TEST = 'echo "Error: no test specified" && exit 1'
+
+/** The package.json of a project: that of the template or, if there is one, with what it lacks. @throws ERR_TSR_USAGE */
+function completeManifest(text: string | undefined): string {
+  const wanted = JSON.parse(template('package.json')) as Record<string, Record<string, string>>
+  for (const [name, range] of Object.entries(wanted['dependencies']!)) {
+    if (range === 'tsrun') wanted['dependencies']![name] = `^${version}`
+  }
+  if (text === undefined) return `${JSON.stringify(wanted, null, 2)}\n`
+  const manifest = parseManifest(text)
+  if (manifest['type'] === 'commonjs') {
+    throw usageError(
+      'package.json has "type": "commonjs", and tsrun\'s packages are ES modules: ' +
+        'change it to "module", or choose another folder',
+    )
+  }
+  const present = new Set(
+    ['dependencies', 'devDependencies'].flatMap((kind) => Object.keys(manifest[kind] ?? {})),
+  )
+  const lacking = (kind: string): [string, string][] =>
+    Object.entries(wanted[kind]!).filter(([name]) => !present.has(name))
+  const scripts = Object(manifest['scripts']) as Manifest
+  const complete: Manifest = {
+    ...manifest,
+    type: 'module',
+    scripts: {
+      ...wanted['scripts'],
+      ...scripts,
+      ...(scripts['test'] === NO_TEST ? { test: wanted['scripts']!['test'] } : {}),
+    },
+  }
+  for (const kind of ['dependencies', 'devDependencies']) {
+    const added = lacking(kind)
+    if (added.length === 0) continue
+    complete[kind] = { ...(manifest[kind] as Manifest | undefined), ...Object.fromEntries(added) }
+  }
+  if (JSON.stringify(complete) === JSON.stringify(manifest)) return text
+  const [, indent = '  '] = /\n([ \t]+)"/.exec(text) ?? []
+  return `${JSON.stringify(complete, null, indent)}\n`
+}
+
+/** @throws ERR_TSR_USAGE */
+function parseManifest(text: string): Manifest {
+  const value = attempt(() => JSON.parse(text) as unknown)
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Manifest
+  throw usageError('package.json is not a JSON object: mend it, or choose another folder')
+}
+
+function template(name: string): string {
+  return readFileSync(new URL(`templates/${name}`, packageFolder), 'utf8')
+}
+
+/** The text of a file; undefined where there is none. */
+function read(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? ''))
+      return undefined
+    throw usageError(`${path} cannot be read: ${(error as Error).message}`)
+  }
+}
+
+function attempt<T>(act: () => T): T | undefined {
+  try {
+    return act()
+  } catch {
+    return undefined
+  }
+}
+
+/** A word as a shell reads it. */
+function quote(word: string): string {
+  return /^[\w./@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+}

@@ -1,0 +1,119 @@
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { tsrunHere } from '../support/in-process.ts'
+
+const files = ['.gitignore', 'package.json', 'train.test.ts', 'train.ts', 'tsconfig.json']
+
+let cwd: string
+beforeEach(() => {
+  cwd = mkdtempSync(join(tmpdir(), 'tsrun-init-'))
+})
+afterEach(() => {
+  rmSync(cwd, { recursive: true })
+})
+
+interface Manifest {
+  readonly type: string
+  readonly scripts: Record<string, string>
+  readonly dependencies: Record<string, string>
+  readonly devDependencies: Record<string, string>
+}
+
+function readManifest(path: string): Manifest {
+  return JSON.parse(readFileSync(path, 'utf8')) as Manifest
+}
+
+describe('tsrun init', () => {
+  it('writes a project into a new folder, and says what to type next', async () => {
+    const { code, stdout } = await tsrunHere(['init', 'deep/my model'], { cwd })
+    expect(code).toBe(0)
+    const home = join(cwd, 'deep/my model')
+    expect(readdirSync(home).sort()).toEqual(files)
+    expect(stdout).toBe(
+      [
+        `tsrun init: ${home}`,
+        ...['package.json', 'train.ts', 'train.test.ts', 'tsconfig.json', '.gitignore'].map(
+          (name) => `  wrote     ${name}`,
+        ),
+        'Next:',
+        "  cd 'deep/my model'",
+        '  npm install',
+        '  npm run train',
+        '  npm test',
+        '',
+      ].join('\n'),
+    )
+  })
+
+  it('asks for the versions that this project is tested with', async () => {
+    await tsrunHere(['init'], { cwd })
+    const root = readManifest(new URL('../../../package.json', import.meta.url).pathname)
+    const launcher = new URL('../../../packages/launcher/package.json', import.meta.url).pathname
+    const { version } = JSON.parse(readFileSync(launcher, 'utf8')) as { version: string }
+    const { type, dependencies, devDependencies } = readManifest(join(cwd, 'package.json'))
+    expect(type).toBe('module')
+    for (const [name, range] of Object.entries({ ...dependencies, ...devDependencies })) {
+      const tested = name.startsWith('@tsrun/') ? version : root.devDependencies[name]!
+      expect([name, range.replace(/^[~^]/, '')]).toEqual([name, tested.replace(/^[~^]/, '')])
+    }
+  })
+
+  it('completes a package.json, and keeps the settings that are there', async () => {
+    const own = {
+      name: 'mine',
+      scripts: { test: 'echo "Error: no test specified" && exit 1', train: 'node mine.js' },
+      devDependencies: { tsx: '4.0.0' },
+    }
+    writeFileSync(join(cwd, 'package.json'), JSON.stringify(own, null, '\t'))
+    writeFileSync(join(cwd, 'tsconfig.json'), '{}')
+    const { stdout } = await tsrunHere(['init', '.'], { cwd })
+    expect(stdout).toContain('  completed package.json\n')
+    expect(stdout).toContain('  kept      tsconfig.json\n')
+    expect(stdout).not.toContain('  cd ')
+    expect(readFileSync(join(cwd, 'tsconfig.json'), 'utf8')).toBe('{}')
+    expect(readFileSync(join(cwd, 'package.json'), 'utf8')).toMatch(/^{\n\t"name": "mine",\n/)
+    const { type, scripts, dependencies, devDependencies } = readManifest(join(cwd, 'package.json'))
+    expect(type).toBe('module')
+    expect(scripts).toMatchObject({
+      train: 'node mine.js',
+      test: expect.stringContaining('--test'),
+    })
+    expect(dependencies).toHaveProperty('@tsrun/training')
+    expect(devDependencies).toMatchObject({
+      tsx: '4.0.0',
+      typescript: expect.any(String) as string,
+    })
+  })
+
+  it.each([
+    ['train.ts', 'mine', /^tsrun: train\.ts is there already: choose another folder/],
+    [
+      'package.json',
+      '{ "type": "commonjs" }',
+      /^tsrun: package\.json has "type": "commonjs", and /,
+    ],
+    ['package.json', '[]', /^tsrun: package\.json is not a JSON object: mend it, or choose/],
+  ])('leaves a folder with another %s (%s) as it is', async (name, text, message) => {
+    writeFileSync(join(cwd, name), text)
+    const { code, stdout, stderr } = await tsrunHere(['init'], { cwd })
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(stderr).toMatch(message)
+    expect(stderr.trimEnd()).not.toContain('\n')
+    expect(readdirSync(cwd)).toEqual([name])
+    expect(readFileSync(join(cwd, name), 'utf8')).toBe(text)
+  })
+
+  it('says what is wrong with the folder', async () => {
+    writeFileSync(join(cwd, 'file'), '')
+    const isFile = await tsrunHere(['init', 'file'], { cwd })
+    expect(isFile.stderr).toMatch(/^tsrun: file is a file: name a folder for the project/)
+    const below = await tsrunHere(['init', 'file/below'], { cwd })
+    expect(below.stderr).toMatch(/^tsrun: the project cannot be written: ENOTDIR/)
+    if (process.getuid?.() === 0) return
+    chmodSync(cwd, 0o500)
+    const { stderr } = await tsrunHere(['init'], { cwd })
+    chmodSync(cwd, 0o700)
+    expect(stderr).toMatch(/^tsrun: \. cannot be written to: choose another folder/)
+  })
+})
