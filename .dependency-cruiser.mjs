@@ -94,7 +94,7 @@ export default {
   options: {
     doNotFollow: { path: 'node_modules' },
     // AssemblyScript has imports of its own; dist/ is made from src/.
-    exclude: { path: ['\\.as\\.ts$', '^packages/[^/]+/dist/'] },
+    exclude: { path: ['\\.as\\.ts$', '^packages/[^/]+/(dist|templates)/'] },
     // Imports of types are imports, too.
     tsPreCompilationDeps: true,
     skipAnalysisNotInRules: true,
