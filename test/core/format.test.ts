@@ -1,4 +1,11 @@
-import { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from '@tsrun/core'
+import {
+  formatBytes,
+  formatRankList,
+  formatRanks,
+  formatSeconds,
+  formatTable,
+  textWidth,
+} from '@tsrun/core'
 
 it.each([
   [0, '0 B'],
@@ -40,4 +47,22 @@ it('aligns the columns of a table', () => {
   expect(formatTable(rows)).toEqual(['rank  time', '0     12 s', '10'])
   expect(formatTable(rows, 'right')).toEqual(['rank  time', '   0  12 s', '  10'])
   expect(formatTable([])).toEqual([])
+})
+
+it('folds a table that is wider than a line, beside its first column again', () => {
+  const rows = [
+    ['rank', 'time', 'memory'],
+    ['0', '12 s', '4 KiB'],
+  ]
+  expect(formatTable(rows, 'left', 18)).toEqual(['rank  time  memory', '0     12 s  4 KiB'])
+  const folded = ['rank  time', '0     12 s', '', 'rank  memory', '0     4 KiB']
+  expect(formatTable(rows, 'left', 17)).toEqual(folded)
+  expect(formatTable(rows, 'left', 1)).toEqual(folded)
+})
+
+it('takes the width of lines from COLUMNS, then from the terminal, and is 80 without both', () => {
+  expect(textWidth({ COLUMNS: '70' }, { columns: 120 })).toBe(70)
+  expect(textWidth({}, { columns: 120 })).toBe(120)
+  for (const COLUMNS of ['', '0', '-1', 'wide']) expect(textWidth({ COLUMNS }, {})).toBe(80)
+  expect(textWidth({}, { columns: 0 })).toBe(80)
 })

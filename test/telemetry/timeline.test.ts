@@ -27,16 +27,38 @@ describe('drawTimeline', () => {
       span(1, 'F', 104, 105, 0),
       span(1, 'B', 106, 112, 0),
     ]
-    expect(drawTimeline(spans, { width: 20 })).toBe(
-      ['r0 F0--F1--....B0====oo', 'r1 ....F B0====', '   0            20.0 ms'].join('\n'),
-    )
+    const legend = [
+      'F3-- forward of micro-batch 3   B3== backward   o optimizer',
+      '. waiting for a message   blank: anything else',
+    ]
+    expect(drawTimeline(spans, { width: 63 }).split('\n').slice(-2)).toEqual(legend)
+    const [r0, r1, axis] = drawTimeline(spans, { width: 63 }).split('\n')
+    expect(r0).toBe('r0 F0----------F1----------............B0================oooooo')
+    expect(r1).toBe('r1 ............F0-   B0================')
+    expect(axis).toBe(`   0${'20.0 ms'.padStart(59)}`)
   })
 
-  it('gives the shortest span a character and stays within its width', () => {
-    const lines = drawTimeline([span(0, 'F', 0, 1000, 0), span(10, 'B', 1000, 1000, 1)], {
-      width: 10,
-    })
-    expect(lines.split('\n')).toEqual(['r0  F0--------', 'r10          B', '    0' + '1000.0 ms'])
+  it('folds the axis into blocks where labels have no room, with the ranks and times of each', () => {
+    const spans = Array.from({ length: 8 }, (_, at) => span(at % 2, 'F', at, at + 1, at))
+    const lines = drawTimeline(spans, { width: 15 }).split('\n')
+    expect(lines.slice(0, 8)).toEqual([
+      'r0 F0-   F2-',
+      'r1    F1-   F3-',
+      '   0     4.0 ms',
+      '',
+      'r0 F4-   F6-',
+      'r1    F5-   F7-',
+      '   4.0   8.0 ms',
+      '',
+    ])
+    expect(Math.max(...lines.slice(0, 8).map((line) => line.length))).toBe(15)
+    expect(drawTimeline(spans, { width: 27 }).split('\n')[0]).toBe('r0 F0-   F2-   F4-   F6-')
+  })
+
+  it('gives the shortest span a character', () => {
+    const spans = [span(0, 'F', 0, 1000, 0), span(10, 'B', 1000, 1000, 1)]
+    const lines = drawTimeline(spans, { width: 14 }).split('\n')
+    expect(lines.slice(0, 3)).toEqual(['r0  F0--------', 'r10          B', '    0' + '1000.0 ms'])
   })
 
   it('says so when there is nothing to draw', () => {

@@ -34,26 +34,72 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
+/** The characters of a line where nobody says how many there are. */
+const USUAL_WIDTH = 80
+
 /**
- * A table with columns of equal width.
+ * The characters that a line of standard output has room for: `COLUMNS`, otherwise the width of the
+ * terminal, and 80 without one.
+ */
+export function textWidth(
+  env: NodeJS.ProcessEnv = process.env,
+  output: { readonly columns?: number } = process.stdout,
+): number {
+  const { COLUMNS = '' } = env
+  if (/^[1-9]\d{0,4}$/.test(COLUMNS)) return Number(COLUMNS)
+  // A terminal that does not know its size says 0.
+  return output.columns === undefined || output.columns === 0 ? USUAL_WIDTH : output.columns
+}
+
+/**
+ * A table with columns of equal width. A table that is wider than `width` is folded: the columns without
+ * room follow below an empty line, beside the first column again.
  *
  * @param rows - the first one is usually that of the headings; all of the same length
  * @param align - the side of the column to which its cells move
- * @returns a line for each row
+ * @param width - the characters of a line; a single cell that is longer is not broken
+ * @returns the lines
  */
 export function formatTable(
   rows: readonly (readonly string[])[],
   align: 'left' | 'right' = 'left',
+  width = textWidth(),
 ): string[] {
   const widths = (rows[0] ?? []).map((_, column) =>
     Math.max(...rows.map((row) => row[column]!.length)),
   )
-  const pad = (cell: string, width: number): string =>
-    align === 'right' ? cell.padStart(width) : cell.padEnd(width)
-  return rows.map((row) =>
-    row
-      .map((cell, column) => pad(cell, widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  )
+  const pad = (cell: string, room: number): string =>
+    align === 'right' ? cell.padStart(room) : cell.padEnd(room)
+  return foldColumns(widths, width).flatMap((columns, block) => [
+    ...(block === 0 ? [] : ['']),
+    ...rows.map((row) =>
+      columns
+        .map((column) => pad(row[column]!, widths[column]!))
+        .join(GAP)
+        .trimEnd(),
+    ),
+  ])
+}
+
+const GAP = '  '
+
+/** The columns of each block of a table: the first one, and those for which there is room beside it. */
+function foldColumns(widths: readonly number[], room: number): number[][] {
+  if (widths.length === 0) return []
+  const first = widths[0]!
+  let block = [0]
+  let used = first
+  const blocks = [block]
+  for (const [column, width] of widths.entries()) {
+    if (column === 0) continue
+    const needed = GAP.length + width
+    if (used + needed > room && block.length > 1) {
+      block = [0]
+      used = first
+      blocks.push(block)
+    }
+    block.push(column)
+    used += needed
+  }
+  return blocks
 }

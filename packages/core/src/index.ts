@@ -36,7 +36,14 @@ export {
   type SerializedTsrError,
   type TsrErrorCode,
 } from './errors/tsr-error.ts'
-export { formatBytes, formatRankList, formatRanks, formatSeconds, formatTable } from './format.ts'
+export {
+  formatBytes,
+  formatRankList,
+  formatRanks,
+  formatSeconds,
+  formatTable,
+  textWidth,
+} from './format.ts'
 export {
   anything,
   callback,

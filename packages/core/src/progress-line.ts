@@ -1,3 +1,4 @@
+import { textWidth } from './format.ts'
 import { monotonicNow } from './time.ts'
 
 /** Milliseconds between two lines if there is no terminal, on which a line can be overwritten. */
@@ -23,7 +24,7 @@ export class ProgressLine {
       return
     }
     // A line that wraps could not be overwritten.
-    const text = describe().slice(0, (process.stdout.columns || 80) - 1)
+    const text = describe().slice(0, textWidth() - 1)
     process.stdout.write(`\r${text}\x1b[K`)
     this.#isOpen = true
   }

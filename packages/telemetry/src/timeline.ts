@@ -1,59 +1,103 @@
+import { textWidth } from '@tsrun/core'
 import type { Span, SpanKind } from './spans.ts'
 
 export interface TimelineOptions {
-  /** The width of the time axis in characters; default 100. */
+  /** The characters of a line, with the labels of the ranks; default: those of the terminal. */
   readonly width?: number
 }
 
-/** The character that fills a span after its label. Kinds without an entry are not drawn. */
-const fills: Partial<Record<SpanKind, string>> = {
-  F: '-',
-  B: '=',
-  I: '=',
-  W: '~',
-  optimizer: 'o',
-  collective: 'c',
+/** The signs of a kind: what fills a span, and what the legend says. Other kinds are not drawn. */
+const signs: Partial<Record<SpanKind, { readonly fill: string; readonly meaning: string }>> = {
+  F: { fill: '-', meaning: 'F3-- forward of micro-batch 3' },
+  B: { fill: '=', meaning: 'B3== backward' },
+  I: { fill: '=', meaning: 'I3== backward, gradients of inputs' },
+  W: { fill: '~', meaning: 'W3~~ backward, gradients of weights' },
+  optimizer: { fill: 'o', meaning: 'o optimizer' },
+  collective: { fill: 'c', meaning: 'c collective' },
+  wait: { fill: '.', meaning: '. waiting for a message' },
 }
 
 const labelled: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
+/** However short its spans are, a drawing has no more blocks. */
+const MOST_BLOCKS = 4
 
 /**
- * Draws the spans of all ranks on one time axis, with a row for each rank: `F3--` is the forward and `B3==`
- * the backward pass of micro-batch 3, `o` the optimizer, `c` a collective, and `.` waiting for a message.
- * The rest is blank. A span has at least one character.
+ * Draws the spans of all ranks on one time axis, with a row for each rank, and a legend of the signs in
+ * it. A span has at least one character. Where lines are too short for the labels of most spans, the axis
+ * is folded into up to four blocks, each with the ranks and its own times.
  */
 export function drawTimeline(
   spans: readonly Span[],
-  { width = 100 }: TimelineOptions = {},
+  { width = textWidth() }: TimelineOptions = {},
 ): string {
   if (spans.length === 0) return '(no spans)'
   const from = spans.reduce((earliest, { start }) => Math.min(earliest, start), Infinity)
   const to = spans.reduce((latest, { end }) => Math.max(latest, end), -Infinity)
-  const scale = to > from ? width / (to - from) : 0
-  const columns = ({ start, end }: Span): [number, number] => {
-    const first = Math.min(width - 1, Math.round((start - from) * scale))
-    return [first, Math.max(first + 1, Math.round((end - from) * scale))]
-  }
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
-  const rows = ranks.map((rank) => {
-    const row = Array<string>(width).fill(' ')
-    const own = spans.filter((span) => span.rank === rank)
-    for (const span of own.filter(({ kind }) => kind === 'wait')) row.fill('.', ...columns(span))
-    for (const span of own) {
-      const fill = fills[span.kind]
-      if (fill === undefined) continue
-      const [first, last] = columns(span)
-      row.fill(fill, first, last)
-      const label = labelled.has(span.kind) ? `${span.kind}${span.microbatch ?? ''}` : ''
-      for (let at = 0; at < Math.min(label.length, last - first); at++) row[first + at] = label[at]!
-    }
-    return row.join('').trimEnd()
-  })
   const margin = `r${ranks.at(-1)!}`.length
-  const length = `${(to - from).toFixed(1)} ms`
-  const axis = `0${length.padStart(width - 1, ' ')}`
-  return [
-    ...rows.map((row, at) => `${`r${ranks[at]!}`.padEnd(margin)} ${row}`),
-    `${' '.repeat(margin)} ${axis}`,
-  ].join('\n')
+  const room = Math.max(1, width - margin - 1)
+  const blocks = Math.min(MOST_BLOCKS, Math.max(1, Math.ceil(wanted(spans, to - from) / room)))
+  const length = blocks * room
+  const rows = ranks.map((rank) => {
+    const own = spans.filter((span) => span.rank === rank)
+    return drawRow(own, length, from, to > from ? length / (to - from) : 0)
+  })
+  const time = (block: number): string => (((to - from) * block) / blocks).toFixed(1)
+  const lines = Array.from({ length: blocks }, (_, block) => {
+    const first = block === 0 ? '0' : time(block)
+    const axis = first + `${time(block + 1)} ms`.padStart(room - first.length)
+    return [
+      ...rows.map((row, at) =>
+        `${`r${ranks[at]!}`.padEnd(margin)} ${row.slice(block * room, (block + 1) * room)}`.trimEnd(),
+      ),
+      `${' '.repeat(margin)} ${axis}`,
+      '',
+    ]
+  })
+  return [...lines.flat(), ...legend(spans, width)].join('\n')
+}
+
+/** The characters with which three of four labelled spans have room for their label and one more. */
+function wanted(spans: readonly Span[], duration: number): number {
+  const needs = spans
+    .filter(({ kind, start, end }) => labelled.has(kind) && end > start)
+    .map((span) => ((labelOf(span).length + 1) * duration) / (span.end - span.start))
+    .sort((a, b) => a - b)
+  return needs[Math.floor((needs.length * 3) / 4)] ?? 0
+}
+
+function labelOf({ kind, microbatch }: Span): string {
+  return labelled.has(kind) ? `${kind}${microbatch ?? ''}` : ''
+}
+
+function drawRow(spans: readonly Span[], length: number, from: number, scale: number): string {
+  const row = Array<string>(length).fill(' ')
+  const waits = spans.filter(({ kind }) => kind === 'wait')
+  // What happens while a rank waits is drawn over it.
+  for (const span of [...waits, ...spans.filter(({ kind }) => kind !== 'wait')]) {
+    const sign = signs[span.kind]
+    if (sign === undefined) continue
+    const first = Math.min(length - 1, Math.round((span.start - from) * scale))
+    const last = Math.max(first + 1, Math.round((span.end - from) * scale))
+    row.fill(sign.fill, first, last)
+    const label = labelOf(span)
+    for (let at = 0; at < Math.min(label.length, last - first); at++) row[first + at] = label[at]!
+  }
+  return row.join('')
+}
+
+/** Names the signs of these spans, in lines of at most `width` characters. */
+function legend(spans: readonly Span[], width: number): string[] {
+  const kinds = new Set(spans.map(({ kind }) => kind))
+  const entries = (Object.keys(signs) as SpanKind[])
+    .filter((kind) => kinds.has(kind))
+    .map((kind) => signs[kind]!.meaning)
+  const lines: string[] = []
+  for (const entry of [...entries, 'blank: anything else']) {
+    const line = lines.at(-1)
+    if (line === undefined) lines.push(entry)
+    else if (line.length + 3 + entry.length <= width) lines[lines.length - 1] = `${line}   ${entry}`
+    else lines.push(entry)
+  }
+  return lines
 }
