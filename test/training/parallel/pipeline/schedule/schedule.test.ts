@@ -198,6 +198,17 @@ describe('grid', () => {
     )
   })
 
+  it('is folded where its slots do not fit on a line', () => {
+    const plan = schedule('1f1b', { stages: 2, microbatches: 2 })
+    expect(plan.grid({ width: 16 })).toBe(
+      [
+        ...['       slot 0', 'rank 0 F0 F1 .', 'rank 1 .  F0 B0', ''],
+        ...['       slot 3', 'rank 0 B0 .  B1', 'rank 1 F1 B1 .'],
+      ].join('\n'),
+    )
+    expect(plan.grid({ width: 24 }).split('\n')).toHaveLength(2)
+  })
+
   it('refuses slots that are not whole numbers', () => {
     expect(() => schedule('naive', { stages: 1, microbatches: 1 }).grid({ forward: 0.5 })).toThrow(
       failure('ERR_TSR_ARGUMENT'),

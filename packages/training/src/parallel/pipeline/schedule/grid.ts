@@ -1,4 +1,4 @@
-import { count } from '@tsrun/core'
+import { count, textWidth } from '@tsrun/core'
 import type { ActionLists } from './actions.ts'
 import { simulateSchedule } from './simulate.ts'
 
@@ -7,6 +7,8 @@ export interface GridOptions {
   readonly forward?: number
   /** Time slots of a backward pass (or each half of one), at least 1; default 1. */
   readonly backward?: number
+  /** The characters of a line; default: those of the terminal. */
+  readonly width?: number
 }
 
 const slots = count({ from: 1 })
@@ -14,11 +16,12 @@ const slots = count({ from: 1 })
 /**
  * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of
  * micro-batch 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes
- * first.
+ * first. Where the slots do not fit on a line, they are folded into blocks, each with the ranks and with the
+ * number of its first slot.
  */
 export function drawGrid(
   actions: ActionLists,
-  { forward = 1, backward = 1 }: GridOptions = {},
+  { forward = 1, backward = 1, width: room = textWidth() }: GridOptions = {},
 ): string {
   slots.check('forward', forward)
   slots.check('backward', backward)
@@ -37,10 +40,14 @@ export function drawGrid(
   }
   const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
   const margin = `rank ${actions.length - 1}`.length
-  return rows
-    .map((cells, rank) => {
-      const line = cells.map((cell) => cell.padEnd(width)).join(' ')
-      return `${`rank ${rank}`.padEnd(margin)} ${line}`.trimEnd()
+  const fitting = Math.max(1, Math.floor((room - margin) / (width + 1)))
+  const blocks = Array.from({ length: Math.ceil(makespan / fitting) }, (_, block) => {
+    const first = block * fitting
+    const lines = rows.map((cells, rank) => {
+      const line = cells.slice(first, first + fitting).map((cell) => cell.padEnd(width))
+      return `${`rank ${rank}`.padEnd(margin)} ${line.join(' ')}`.trimEnd()
     })
-    .join('\n')
+    return makespan <= fitting ? lines : [`${' '.repeat(margin)} slot ${first}`, ...lines]
+  })
+  return blocks.map((lines) => lines.join('\n')).join('\n\n')
 }
