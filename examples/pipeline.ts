@@ -119,8 +119,7 @@ const withMessages = training.pipelineReport(samples, schedule, { cores, transfe
 if (speaks) {
   console.log(`\n${formatReport(report, facts, schedule)}`)
   console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
-  const letters = 'F forward, B backward, or I and W for its halves, o optimizer, . waiting'
-  console.log(`\nThe last full step, measured (${letters}):`)
+  console.log('\nThe last full step, measured:')
   console.log(drawTimeline(spans))
   console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
   printResult({

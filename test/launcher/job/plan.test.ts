@@ -47,6 +47,21 @@ it('gives every rank an environment that the library reads back', () => {
   })
 })
 
+it('says how wide the lines of a rank may be, without the prefix, unless the user has said so', () => {
+  const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
+  const columns = (env: object, options: object = {}): (string | undefined)[] => {
+    const job = jobOf()
+    const told = { ...job, env, options: { ...job.options, ...options } } as Job
+    return planAttempt(told, place, 0).map(({ environment }) => environment['COLUMNS'])
+  }
+  const width = process.stdout.columns || 80
+  const without = (prefix: string): string => String(width - prefix.length)
+  expect(columns({})).toEqual(Array(3).fill(without('[rank 0] ')))
+  expect(columns({}, { logFormat: 'raw' })).toEqual(Array(3).fill(String(width)))
+  expect(columns({}, { logPrefix: '{rank}:' })).toEqual(Array(3).fill(without('0: ')))
+  expect(columns({ COLUMNS: '200' })).toEqual([undefined, undefined, undefined])
+})
+
 it('counts the ranks through the hosts, however many each has', () => {
   const nodes = [2, 3, 1].map((nproc, nodeRank) => ({ ...node, nodeRank, nproc }))
   const ranks = nodes.flatMap(({ nodeRank }) =>

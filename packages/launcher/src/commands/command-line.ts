@@ -1,6 +1,6 @@
 import { isatty } from 'node:tty'
 import yargs from 'yargs'
-import { isTsrError, nearestName } from '@tsrun/core'
+import { isTsrError, nearestName, textWidth } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
@@ -99,6 +99,7 @@ export async function parse(
   if (isRequest) process.env['ZSH_NAME'] = 'zsh'
   const parser = yargs()
     .locale('en')
+    .wrap(Math.min(80, textWidth()))
     .scriptName('tsrun')
     .usage('$0 [flags] script [arguments of the script]')
     .usage('\nStarts N copies (ranks) of a script, joined by a store, as one job.')

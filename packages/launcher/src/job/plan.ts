@@ -1,7 +1,8 @@
-import { toEnvironment } from '@tsrun/core'
+import { hostname } from 'node:os'
+import { textWidth, toEnvironment } from '@tsrun/core'
 import type { RankPlan } from '../processes/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
-import { colourLevel } from '../logs/presenter.ts'
+import { colourLevel, prefixWidth } from '../logs/presenter.ts'
 import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
 import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
@@ -14,6 +15,9 @@ export interface AttemptSetup extends NodeArgumentsContext {
   readonly environment?: Readonly<Record<string, string>>
 }
 
+/** The shortest lines that ranks are told to write, however long their prefix is. */
+const FEWEST_COLUMNS = 20
+
 /** Plans the ranks of one attempt of the job on this host. */
 export function planAttempt(
   { options, env, identity, devices, colour, command }: Job,
@@ -25,6 +29,14 @@ export function planAttempt(
   const ranks = ranksOf(plan, nodeRank)
   const [program, ...args] = command
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
+  // What a user has exported is passed on with the rest of the environment.
+  const columns = (rank: number, localRank: number): Record<string, string> => {
+    if (env['COLUMNS'] !== undefined) return {}
+    const facts = { rank, localRank, worldSize: worldSizeOf(plan), role, node: nodeRank }
+    const now = { host: hostname(), pid: process.pid, generation: restartCount, startedAt: 0 }
+    const prefix = prefixWidth(options, { ...facts, ...now })
+    return { COLUMNS: String(Math.max(FEWEST_COLUMNS, textWidth(env) - prefix)) }
+  }
   return ranks.map((rank, localRank) => ({
     rank,
     environment: {
@@ -41,6 +53,7 @@ export function planAttempt(
         token: identity.token,
         restartCount,
       }),
+      ...columns(rank, localRank),
       ROLE_NAME: role,
       ROLE_RANK: String(roleSizeOf(plan, role, nodeRank) + localRank),
       ROLE_WORLD_SIZE: String(roleSizeOf(plan, role)),

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
-import type { LogFormat } from '../args/output-options.ts'
+import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
 
 /** Turns the pieces of one stream of a rank into the text for the console; '' for no text. */
@@ -41,6 +41,18 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
   return inWholeLines(stream, (text) => withPrefix(prefix(), make(text)), clock)
+}
+
+/** The characters before each line that a rank writes; those of a template may vary from line to line. */
+export function prefixWidth(
+  { logFormat, logPrefix }: Pick<OutputOptions, 'logFormat' | 'logPrefix'>,
+  facts: RankFacts,
+): number {
+  const { rank, worldSize, startedAt } = facts
+  if (logFormat === 'json' || logFormat === 'raw') return 0
+  if (logPrefix !== undefined)
+    return fillTemplate(logPrefix, { facts, stream: 'stdout', time: startedAt }).length
+  return worldSize === 1 ? 0 : rankPrefix(rank, worldSize, false).length
 }
 
 /** The text with the prefix before each of its lines. */
