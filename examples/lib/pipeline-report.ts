@@ -54,7 +54,7 @@ export function explainBubble(
       `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms per message`,
     `Bubble   ${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
       `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
-    'The bubble is the share of the time in which a rank runs neither a forward nor a backward.',
+    'The bubble is the share of the time in which a rank runs neither a forward\nnor a backward.',
     cores < ranks
       ? `${ranks} ranks share ${cores} cores, so at most ${cores} can compute at a time. Measured and predicted ` +
         'figures\nuse the CPU times of F and B, and the simulated ranks also wait for a free core.'

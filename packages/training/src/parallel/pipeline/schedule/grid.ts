@@ -40,7 +40,9 @@ export function drawGrid(
   }
   const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
   const margin = `rank ${actions.length - 1}`.length
-  const fitting = Math.max(1, Math.floor((room - margin) / (width + 1)))
+  const most = Math.max(1, Math.floor((room - margin) / (width + 1)))
+  // All blocks are about as long as the first.
+  const fitting = Math.ceil(makespan / Math.ceil(makespan / most))
   const blocks = Array.from({ length: Math.ceil(makespan / fitting) }, (_, block) => {
     const first = block * fitting
     const lines = rows.map((cells, rank) => {
