@@ -153,7 +153,7 @@ function fit(rows: readonly string[][], columns: readonly string[], width: numbe
     shown = shown.filter((title) => title !== column)
     const indices = shown.map((title) => titles.indexOf(title))
     const table = [shown, ...rows.map((row) => indices.map((index) => row[index]!))]
-    const lines = formatTable(table)
+    const lines = formatTable(table, 'left', Infinity)
     const start = lines[0]!.indexOf('operation')
     if (start + SHORTEST <= width || column === expendable.at(-1)) return lines
   }
