@@ -14,9 +14,11 @@
 
 import { initProcessGroup } from '@tsrun/distributed'
 import { compareSchedules, LAYERS, type Variant } from './lib/compare-schedules.ts'
+import { count, readFlags } from './lib/flags.ts'
 
 const MICROBATCHES = 8
 
+const { steps } = readFlags({ steps: count(6) })
 const group = await initProcessGroup()
 const variants: Variant[] = [
   { schedule: '1f1b' },
@@ -26,5 +28,5 @@ const variants: Variant[] = [
 ]
 // Every chunk needs a layer.
 const possible = variants.filter(({ chunks = 1 }) => chunks * group.size <= LAYERS)
-await compareSchedules(group, possible, MICROBATCHES)
+await compareSchedules(group, possible, MICROBATCHES, steps)
 await group.destroy()

@@ -18,7 +18,7 @@ import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
-import { grouped, percent, printResult } from './lib/output.ts'
+import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
   schedule: choice(training.scheduleNames, '1f1b'),
@@ -121,7 +121,7 @@ if (speaks) {
   console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
   console.log('\nThe last full step, measured:')
   console.log(drawTimeline(spans))
-  console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n`)
+  console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}\n`)
   printResult({
     accuracy,
     seconds: process.uptime(),

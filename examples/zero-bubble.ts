@@ -15,9 +15,11 @@
 
 import { initProcessGroup } from '@tsrun/distributed'
 import { compareSchedules } from './lib/compare-schedules.ts'
+import { count, readFlags } from './lib/flags.ts'
 
 const MICROBATCHES = 8
 
+const { steps } = readFlags({ steps: count(6) })
 const group = await initProcessGroup()
-await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], MICROBATCHES)
+await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], MICROBATCHES, steps)
 await group.destroy()

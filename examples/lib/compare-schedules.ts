@@ -3,8 +3,7 @@ import { formatTable } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
-import { count, readFlags } from './flags.ts'
-import { percent, printResult } from './output.ts'
+import { gridLegend, percent, printResult, wrap } from './output.ts'
 
 /** A schedule to compare with others. */
 export interface Variant {
@@ -24,8 +23,8 @@ export async function compareSchedules(
   group: ProcessGroup,
   variants: readonly Variant[],
   microbatches: number,
+  steps: number,
 ): Promise<void> {
-  const { steps } = readFlags({ steps: count(6) })
   await training.loadBackend()
   const { rank, size } = group
   const batch = microbatches * ROWS
@@ -77,23 +76,21 @@ export async function compareSchedules(
     ),
   )
   if (rank === 0) {
-    // With more chunks the lines get too long to read.
+    // With more chunks there is too much to read.
     for (const { title, ideal } of runs.filter(({ chunks }) => chunks <= 2)) {
       console.log(`${title}:\n${ideal.grid()}\n`)
     }
-    console.log(`One measured step of ${shown.title}:\n\n${drawTimeline(spans)}\n`)
+    console.log(`${gridLegend}\n\nOne measured step of ${shown.title}:\n\n${drawTimeline(spans)}\n`)
     const headers = ['schedule', 'ideal bubble', 'measured', 'predicted', 'step ms', 'predicted']
     headers.push('micro-batches held, by rank')
     console.log(formatTable([headers, ...rows], 'right').join('\n'))
     if (runs.some(({ chunks }) => chunks > 1)) {
-      console.log(
-        '\nWith c chunks, each holds 1/c of the activations that a micro-batch has on a rank.',
-      )
+      const share = 'each holds 1/c of the activations that a micro-batch has on a rank'
+      console.log(`\n${wrap(`With c chunks, ${share}.`)}`)
     }
     if (cores < size) {
-      console.log(
-        `\n${size} ranks share ${cores} cores, so the measured and predicted bubbles are larger.`,
-      )
+      const effect = 'so the measured and predicted bubbles are larger'
+      console.log(`\n${wrap(`${size} ranks share ${cores} cores, ${effect}.`)}`)
     }
     const loss = shown.losses.at(-1)!
     console.log(`\nLoss ${loss.toFixed(6)}; the schedules differ by at most ${difference}.`)

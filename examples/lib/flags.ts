@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { initProcessGroup, type InitOptions, type ProcessGroup } from '@tsrun/distributed'
+import { wrap } from './output.ts'
 
 /** A command-line flag that takes a value. */
 export interface Flag<T> {
@@ -100,9 +101,11 @@ function isFirst(): boolean {
 }
 
 function usage(flags: Record<string, Flag<unknown>>): string {
-  const lines = Object.entries(flags).map(
-    ([name, { expected, fallback }]) =>
-      `  --${name.padEnd(14)} ${expected} (default ${String(fallback)})`,
+  const lines = Object.entries(flags).map(([name, { expected, fallback }]) =>
+    wrap(
+      `${expected} (default ${fallback === '' ? 'none' : String(fallback)})`,
+      `  --${name.padEnd(14)} `,
+    ),
   )
   if (lines.length === 0) return 'The script takes no flags (those of tsrun go before the script).'
   return ['Flags of the script (those of tsrun go before the script):', ...lines].join('\n')

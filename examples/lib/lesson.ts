@@ -18,7 +18,7 @@ import {
 } from '@tsrun/training'
 import { choice, readFlags } from './flags.ts'
 import { LessonStage } from './lesson-stage.ts'
-import { percent, printResult } from './output.ts'
+import { gridLegend, percent, printResult } from './output.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
 export type Step = (stage: LessonStage) => Promise<void>
@@ -84,7 +84,9 @@ export async function runLesson(
     const cores = availableParallelism()
     const { bubble } = ideal.simulate()
     console.log(`${size} ranks, ${microbatches} micro-batches of ${ROWS} images. The schedule:\n`)
-    console.log(`${ideal.grid()}\n\nOne measured step:\n\n${drawTimeline(spans)}\n`)
+    console.log(
+      `${ideal.grid()}\n\n${gridLegend}\n\nOne measured step:\n\n${drawTimeline(spans)}\n`,
+    )
     report.ranks.forEach((times, at) => {
       const idle = times.idle / (times.idle + times.compute)
       console.log(

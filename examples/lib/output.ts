@@ -1,4 +1,6 @@
-// What examples print: figures, a curve, and the line with their result.
+// What examples print: figures, sentences, a curve, and the line with their result.
+
+import { textWidth } from '@tsrun/core'
 
 /** `95.5 %` */
 export function percent(share: number, digits = 1): string {
@@ -9,6 +11,25 @@ export function percent(share: number, digits = 1): string {
 export function grouped(value: number): string {
   return Math.round(value).toLocaleString('en-US')
 }
+
+/** The text behind a margin, in lines that the terminal has room for. */
+export function wrap(text: string, margin = ''): string {
+  const room = textWidth()
+  const lines = [margin]
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!
+    const isFirst = line.length === margin.length
+    if (isFirst || line.length + 1 + word.length <= room) {
+      lines[lines.length - 1] = `${line}${isFirst ? '' : ' '}${word}`
+    } else lines.push(`${' '.repeat(margin.length)}${word}`)
+  }
+  return lines.join('\n')
+}
+
+/** What the grid of a schedule shows. */
+export const gridLegend =
+  'F3 forward of micro-batch 3, B backward or its halves I and W, . idle;\n' +
+  'before them the stage, where a rank has several.'
 
 const LEVELS = '▁▂▃▄▅▆▇█'
 

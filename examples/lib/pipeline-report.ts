@@ -1,6 +1,6 @@
 import { formatTable } from '@tsrun/core'
 import type { PipelineReport, Schedule } from '@tsrun/training'
-import { grouped, percent } from './output.ts'
+import { grouped, percent, wrap } from './output.ts'
 
 /** Facts about one rank. */
 export interface RankFacts {
@@ -50,14 +50,24 @@ export function explainBubble(
   const ranks = report.ranks.length
   const milliseconds = (time: number): string => `${time.toFixed(1)} ms`
   return [
-    `Step     ${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted, ` +
-      `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms per message`,
-    `Bubble   ${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
-      `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
-    'The bubble is the share of the time in which a rank runs neither a forward\nnor a backward.',
-    cores < ranks
-      ? `${ranks} ranks share ${cores} cores, so at most ${cores} can compute at a time. Measured and predicted ` +
-        'figures\nuse the CPU times of F and B, and the simulated ranks also wait for a free core.'
-      : 'The simulator uses the measured times of F and B.',
+    wrap(
+      `${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted, ` +
+        `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms per message`,
+      'Step     ',
+    ),
+    wrap(
+      `${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
+        `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
+      'Bubble   ',
+    ),
+    wrap(
+      'The bubble is the share of the time in which a rank runs neither a forward nor a backward.',
+    ),
+    wrap(
+      cores < ranks
+        ? `${ranks} ranks share ${cores} cores, so at most ${cores} can compute at a time. Measured and ` +
+            'predicted figures use the CPU times of F and B, and the simulated ranks also wait for a free core.'
+        : 'The simulator uses the measured times of F and B.',
+    ),
   ].join('\n')
 }

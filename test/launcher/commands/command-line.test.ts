@@ -1,5 +1,6 @@
 import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import { parse } from '../../../packages/launcher/src/commands/command-line.ts'
+import { commandNames } from '../../../packages/launcher/src/commands/context.ts'
 import { addRun } from '../../../packages/launcher/src/commands/run.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
@@ -13,6 +14,13 @@ async function read(argv: string[]): Promise<[FlagValues, readonly string[]] | u
   await parse(argv, [run])
   return job
 }
+
+it.each(['', ...commandNames])('the help page of tsrun %s fits 80 columns', async (name) => {
+  const { stdout } = await tsrunHere([...(name === '' ? [] : [name]), '--help'])
+  const lines = stdout.split('\n')
+  expect(lines.length).toBeGreaterThan(5)
+  expect(lines.filter((line) => line.length > 80)).toEqual([])
+})
 
 describe('the flags of a job', () => {
   it('have both spellings, and leave everything from the script on alone', async () => {

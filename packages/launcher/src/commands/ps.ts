@@ -1,4 +1,12 @@
-import { formatBytes, formatRankList, formatSeconds, formatTable, monotonicNow } from '@tsrun/core'
+import { isatty } from 'node:tty'
+import {
+  formatBytes,
+  formatRankList,
+  formatSeconds,
+  formatTable,
+  monotonicNow,
+  textWidth,
+} from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
@@ -31,7 +39,10 @@ function psText(runId: string | undefined): string {
 }
 
 function jobText(job: StatusSnapshot): string {
-  return `${[jobTitle(job), ...formatTable([titles, ...job.ranks.map(toRow)])].join('\n')}\n`
+  // Other programs read whole rows.
+  const width = isatty(1) ? textWidth() : Infinity
+  const table = formatTable([titles, ...job.ranks.map(toRow)], 'left', width)
+  return `${[jobTitle(job), ...table].join('\n')}\n`
 }
 
 /** The job in one line. */

@@ -1,0 +1,39 @@
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+afterEach(killLeftovers)
+
+const examples: readonly (readonly string[])[] = [
+  ['pipeline.ts', '--images', '2048', '--epochs', '1'],
+  ['interleaved.ts', '--steps', '2'],
+  ['zero-bubble.ts', '--steps', '2'],
+  ['06-1f1b.ts'],
+]
+
+// The prefix of a rank is part of the line.
+const prefix = '[rank 0] '.length
+
+describe.each([80, 120])('in %d columns', (width) => {
+  it.each(examples)('the tables and timelines of examples/%s fit', async (script, ...flags) => {
+    const env = width === 80 ? {} : { COLUMNS: String(width - prefix) }
+    const command = ['--nproc', '4', `examples/${script}`, ...flags]
+    const { code, stdout, stderr } = await tsrun(command, { cwd: process.cwd(), env })
+    expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' })
+    const lines = stdout.split('\n').filter((line) => !line.includes('{'))
+    expect(lines.length).toBeGreaterThan(10)
+    expect(lines.filter((line) => line.length > width)).toEqual([])
+    // and they use the room
+    if (width === 120) expect(lines.some((line) => line.length > 80)).toBe(true)
+  })
+
+  it.each(examples.map(([script]) => [script!]))(
+    'so does the help of examples/%s',
+    async (script) => {
+      const env = width === 80 ? {} : { COLUMNS: String(width - prefix) }
+      const { stdout } = await tsrun([`examples/${script}`, '--help'], { cwd: process.cwd(), env })
+      expect(stdout).toContain('  --')
+      expect(stdout.split('\n').filter((line) => line.length > width)).toEqual([])
+    },
+  )
+})
