@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 async function train(ranks: number): Promise<number> {
   const env = { ...process.env, STEPS: '3' }
   const command = ['tsrun', '--nproc', String(ranks), 'train.ts']
-  const { stdout } = await promisify(execFile)('npx', command, { env })
+  const { stdout } = await promisify(execFile)('npx', command, { cwd: import.meta.dirname, env })
   return Number(/loss ([\d.]+)/.exec(stdout)?.[1])
 }
 

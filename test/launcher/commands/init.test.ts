@@ -1,4 +1,14 @@
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tsrunHere } from '../support/in-process.ts'
@@ -70,7 +80,9 @@ describe('tsrun init', () => {
     const { stdout } = await tsrunHere(['init', '.'], { cwd })
     expect(stdout).toContain('  completed package.json\n')
     expect(stdout).toContain('  kept      tsconfig.json\n')
-    expect(stdout).not.toContain('  cd ')
+    expect(stdout).toMatch(
+      /Next:\n {2}npm install\n {2}npx tsrun --nproc 2 train\.ts\n {2}npm test\n$/,
+    )
     expect(readFileSync(join(cwd, 'tsconfig.json'), 'utf8')).toBe('{}')
     expect(readFileSync(join(cwd, 'package.json'), 'utf8')).toMatch(/^{\n\t"name": "mine",\n/)
     const { type, scripts, dependencies, devDependencies } = readManifest(join(cwd, 'package.json'))
@@ -110,10 +122,28 @@ describe('tsrun init', () => {
     expect(isFile.stderr).toMatch(/^tsrun: file is a file: name a folder for the project/)
     const below = await tsrunHere(['init', 'file/below'], { cwd })
     expect(below.stderr).toMatch(/^tsrun: the project cannot be written: ENOTDIR/)
-    if (process.getuid?.() === 0) return
-    chmodSync(cwd, 0o500)
-    const { stderr } = await tsrunHere(['init'], { cwd })
-    chmodSync(cwd, 0o700)
-    expect(stderr).toMatch(/^tsrun: \. cannot be written to: choose another folder/)
+  })
+
+  const isRoot = process.getuid?.() === 0
+  const unlessRoot = isRoot ? it.skip : it
+  unlessRoot(
+    `says that it may not write there${isRoot ? ' (skipped: no user but root)' : ''}`,
+    async () => {
+      chmodSync(cwd, 0o500)
+      const { stderr } = await tsrunHere(['init'], { cwd })
+      chmodSync(cwd, 0o700)
+      expect(stderr).toMatch(/^tsrun: \. cannot be written to: choose another folder/)
+    },
+  )
+
+  it('writes through no link, and leaves nothing of a project that it cannot finish', async () => {
+    symlinkSync(join(cwd, 'elsewhere'), join(cwd, 'train.ts'))
+    expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: train\.ts is there/)
+    expect(readdirSync(cwd)).toEqual(['train.ts'])
+    unlinkSync(join(cwd, 'train.ts'))
+    mkdirSync(join(cwd, 'package.json.' + String(process.pid)))
+    writeFileSync(join(cwd, 'package.json'), '\ufeff{}')
+    expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: the project cannot be w/)
+    expect(readdirSync(cwd)).toHaveLength(2)
   })
 })

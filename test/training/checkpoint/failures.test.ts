@@ -1,5 +1,6 @@
-import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
@@ -7,6 +8,7 @@ import {
   latestCheckpoint,
   loadBackend,
   loadCheckpoint,
+  openSafetensors,
   saveCheckpoint,
   shardedMLP,
   type Part,
@@ -83,6 +85,74 @@ describe('a newer checkpoint', () => {
       code: 'ERR_TSR_CHECKPOINT_UNFINISHED',
       facts: { path, problem: told },
     })
+  })
+})
+
+describe('an index that somebody has written, with a checksum that matches,', () => {
+  type Index = Record<string, unknown> & {
+    files: Record<string, unknown>
+    tensors: Record<string, { pieces: unknown[] } & Record<string, unknown>>
+  }
+
+  function forge(folder: string, change: (contents: Index) => void): void {
+    const file = join(fileOf(folder, 1), '../index.json')
+    const { format, contents } = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>
+    change(contents as Index)
+    const checksum = crc32(JSON.stringify(contents))
+    writeFileSync(file, JSON.stringify({ format, crc32: checksum, contents }))
+  }
+
+  const piece = { file: 'rank-00000-of-00001.safetensors', key: 'w', crc32: 1 }
+  const change = (facts: object) => (index: Index) => {
+    index.tensors['w'] = { ...index.tensors['w']!, ...facts }
+  }
+  const put = (one: unknown) => change({ pieces: [one] })
+
+  it.each<[string, (contents: Index) => void]>([
+    ['is not the name of a file', (index) => (index.files['../../x'] = 1)],
+    ['is not the name of a file', (index) => (index.files['/etc/passwd'] = 1)],
+    ['is not the name of a file', (index) => (index.files['..'] = 1)],
+    ['has no size', (index) => (index.files[piece.file] = '1')],
+    ['lists no files', (index) => Object.assign(index, { files: [] })],
+    ['lists no tensors', (index) => Object.assign(index, { tensors: null })],
+    ['not counts', (index) => (index['step'] = -1)],
+    ['no seeds', (index) => (index['seeds'] = { a: 'b' })],
+    ['unknown dtype', change({ dtype: 'toString' })],
+    ['no shape', change({ shape: [1e10, 1e10] })],
+    ['no pieces', change({ pieces: 'all' })],
+    ['is not an object', put(null)],
+    ['has no file', put({ ...piece, file: '../../x' })],
+    ['has no file', put({ ...piece, file: 'toString' })],
+    ['no checksum', put({ ...piece, crc32: null })],
+    ['outside of the tensor', put({ ...piece, box: { offset: [4, 0], extent: [4, 3] } })],
+    ['outside of the tensor', put({ ...piece, box: null })],
+    ['outside of its box', put({ ...piece, range: [0, 13] })],
+    ['outside of its box', put({ ...piece, range: [2, 1] })],
+  ])('is refused before a file is opened: %s', async (problem, forged) => {
+    const folder = await folderWith(1)
+    forge(folder, forged)
+    await expect(load(folder)).rejects.toMatchObject({
+      code: 'ERR_TSR_CHECKPOINT_UNFINISHED',
+      facts: { problem: expect.stringContaining(problem) as string },
+    })
+  })
+
+  it('does not lead out of the folder by a link', async () => {
+    const folder = await folderWith(1)
+    const file = fileOf(folder, 1)
+    renameSync(file, join(folder, 'elsewhere'))
+    symlinkSync(join(folder, 'elsewhere'), file)
+    const told = expect.stringContaining('is not a regular file') as string
+    await expect(load(folder)).rejects.toMatchObject({ facts: { problem: told } })
+  })
+
+  it('does not tell what another file begins with', async () => {
+    const path = join(makeFolder(), 'secret')
+    writeFileSync(path, 'root:x:0:0:root:/root:/bin/sh')
+    const error = await openSafetensors(path).catch((thrown: unknown) => thrown)
+    const first = new DataView(new TextEncoder().encode('root:x:0').buffer).getBigUint64(0, true)
+    expect(String(error)).toContain('ERR_TSR_SAFETENSORS')
+    expect(String(error)).not.toMatch(new RegExp(`root:x|${first}`))
   })
 })
 

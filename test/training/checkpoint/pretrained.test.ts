@@ -123,17 +123,19 @@ describe('a GPT-2 file', () => {
     })
   })
 
-  it.each(['null', '{', '{"weight_map": null}', '{"weight_map": {"a": "../a"}}'])(
-    'is refused if its index is %s',
-    async (text) => {
-      const folder = makeFolder()
-      writeFileSync(join(folder, 'model.safetensors.index.json'), text)
-      const model = new GPT(sizes)
-      await expect(loadPretrained(folder, model)).rejects.toMatchObject({
-        code: 'ERR_TSR_SAFETENSORS',
-      })
-    },
-  )
+  it.each([
+    ...['null', '{', '[]', '{"weight_map": null}', '{"weight_map": "model"}'],
+    ...['"../a"', '".."', '"/etc/passwd"', 'null', '7', '{"a": 1}', '["a"]', '"a\\u0000b"'].map(
+      (name) => `{"weight_map": {"a": ${name}}}`,
+    ),
+  ])('is refused if its index is %s', async (text) => {
+    const folder = makeFolder()
+    writeFileSync(join(folder, 'model.safetensors.index.json'), text)
+    const model = new GPT(sizes)
+    await expect(loadPretrained(folder, model)).rejects.toMatchObject({
+      code: 'ERR_TSR_SAFETENSORS',
+    })
+  })
 
   it('without a tensor, or with one of another size, changes nothing', async () => {
     const tensors = asGPT2(trained())

@@ -101,8 +101,8 @@ describe('refuses a file', () => {
   it.each([
     ['that is empty', Buffer.alloc(0), '0 bytes'],
     ['of seven bytes', Buffer.alloc(7), '7 bytes'],
-    ['whose header would be longer than it', Buffer.from('ffffff0000000000', 'hex'), 'header of'],
-    ['whose header has no end', Buffer.alloc(16, 0xff), 'header of 18446744073709551615'],
+    ['whose header would be longer than it', Buffer.from('ffffff0000000000', 'hex'), 'longer than the file'],
+    ['whose header has no end', Buffer.alloc(16, 0xff), 'longer than the file'],
   ])('%s', async (_, content, problem) => {
     const path = join(makeFolder(), 'bad.safetensors')
     writeFileSync(path, content)

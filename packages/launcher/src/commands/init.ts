@@ -1,4 +1,14 @@
-import { accessSync, constants, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join, resolve } from 'node:path'
 import { usageError } from '../args/read-setting.ts'
 import { packageFolder, version } from '../job/package.ts'
@@ -40,7 +50,7 @@ const settings = { 'tsconfig.json': 'tsconfig.json', '.gitignore': 'gitignore' }
 function initProject(folder: string, cwd: string): string {
   const home = resolve(cwd, folder)
   checkFolder(folder, home)
-  const present = scripts.filter((name) => read(join(home, name)) !== undefined)
+  const present = scripts.filter((name) => isThere(join(home, name)))
   if (present.length > 0) {
     const are = present.length === 1 ? 'is' : 'are'
     throw usageError(`${present.join(' and ')} ${are} there already: choose another folder`)
@@ -48,24 +58,37 @@ function initProject(folder: string, cwd: string): string {
   const before = read(join(home, 'package.json'))
   const manifest = completeManifest(before)
   const lines: string[] = []
-  const write = (name: string, text: string, done = 'wrote'): void => {
-    writeFileSync(join(home, name), text)
-    lines.push(`  ${done.padEnd(10)}${name}`)
+  const made: string[] = []
+  const write = (name: string, text: string): void => {
+    // Not through a link, nor over what has come meanwhile.
+    writeFileSync(join(home, name), text, { flag: 'wx' })
+    made.push(name)
+    lines.push(`  wrote     ${name}`)
   }
   try {
     mkdirSync(home, { recursive: true })
-    if (manifest === before) lines.push('  kept      package.json')
-    else write('package.json', manifest, before === undefined ? 'wrote' : 'completed')
+    if (before === undefined) write('package.json', manifest)
     for (const name of scripts) write(name, template(name))
     for (const [name, source] of Object.entries(settings)) {
-      if (read(join(home, name)) === undefined) write(name, template(source))
-      else lines.push(`  kept      ${name}`)
+      if (isThere(join(home, name))) lines.push(`  kept      ${name}`)
+      else write(name, template(source))
+    }
+    if (manifest === before) lines.push('  kept      package.json')
+    else if (before !== undefined) {
+      replaceFile(join(home, 'package.json'), manifest)
+      lines.push('  completed package.json')
     }
   } catch (error) {
+    for (const name of made) rmSync(join(home, name), { force: true })
     throw usageError(`the project cannot be written: ${(error as Error).message}`)
   }
   const enter = home === cwd ? [] : [`  cd ${quote(folder)}`]
-  const next = [...enter, '  npm install', '  npm run train', '  npm test']
+  // A script of the project itself does something else.
+  const { scripts: own } = JSON.parse(manifest) as { scripts: Record<string, string> }
+  const runs = Object.entries(templateManifest().scripts)
+    .map(([name, line]) => (own[name] === line ? `npm run ${name}` : `npx ${line}`))
+    .map((line) => line.replace('npx node', 'node').replace('npm run test', 'npm test'))
+  const next = [...enter, ...['npm install', ...runs].map((line) => `  ${line}`)]
   return [`tsrun init: ${home}`, ...lines, 'Next:', ...next, ''].join('\n')
 }
 
@@ -88,10 +111,7 @@ const NO_TEST = 'echo "Error: no test specified" && exit 1'
 
 /** The package.json of a project: that of the template or, if there is one, with what it lacks. @throws ERR_TSR_USAGE */
 function completeManifest(text: string | undefined): string {
-  const wanted = JSON.parse(template('package.json')) as Record<string, Record<string, string>>
-  for (const [name, range] of Object.entries(wanted['dependencies']!)) {
-    if (range === 'tsrun') wanted['dependencies']![name] = `^${version}`
-  }
+  const wanted = templateManifest()
   if (text === undefined) return `${JSON.stringify(wanted, null, 2)}\n`
   const manifest = parseManifest(text)
   if (manifest['type'] === 'commonjs') {
@@ -103,19 +123,19 @@ function completeManifest(text: string | undefined): string {
   const present = new Set(
     ['dependencies', 'devDependencies'].flatMap((kind) => Object.keys(manifest[kind] ?? {})),
   )
-  const lacking = (kind: string): [string, string][] =>
-    Object.entries(wanted[kind]!).filter(([name]) => !present.has(name))
+  const lacking = (kind: DependencyKind): [string, string][] =>
+    Object.entries(wanted[kind]).filter(([name]) => !present.has(name))
   const scripts = Object(manifest['scripts']) as Manifest
   const complete: Manifest = {
     ...manifest,
     type: 'module',
     scripts: {
-      ...wanted['scripts'],
+      ...wanted.scripts,
       ...scripts,
-      ...(scripts['test'] === NO_TEST ? { test: wanted['scripts']!['test'] } : {}),
+      ...(scripts['test'] === NO_TEST ? { test: wanted.scripts['test'] } : {}),
     },
   }
-  for (const kind of ['dependencies', 'devDependencies']) {
+  for (const kind of ['dependencies', 'devDependencies'] as const) {
     const added = lacking(kind)
     if (added.length === 0) continue
     complete[kind] = { ...(manifest[kind] as Manifest | undefined), ...Object.fromEntries(added) }
@@ -125,9 +145,34 @@ function completeManifest(text: string | undefined): string {
   return `${JSON.stringify(complete, null, indent)}\n`
 }
 
+type DependencyKind = 'dependencies' | 'devDependencies'
+
+/** The package.json of a new project, with our packages at the version of this launcher, to which they belong. */
+function templateManifest(): Record<DependencyKind | 'scripts', Record<string, string>> {
+  const text = template('package.json').replaceAll('"tsrun"', JSON.stringify(version))
+  return JSON.parse(text) as Record<DependencyKind | 'scripts', Record<string, string>>
+}
+
+/** Replaces a file at once: a full disk leaves the old one. */
+function replaceFile(path: string, text: string): void {
+  const unfinished = `${path}.${process.pid}`
+  try {
+    writeFileSync(unfinished, text, { flag: 'wx' })
+    renameSync(unfinished, path)
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}
+
+/** Whether there is anything of this name, also a link to nothing. */
+function isThere(path: string): boolean {
+  return attempt(() => lstatSync(path, { throwIfNoEntry: false })) !== undefined
+}
+
 /** @throws ERR_TSR_USAGE */
 function parseManifest(text: string): Manifest {
-  const value = attempt(() => JSON.parse(text) as unknown)
+  const value = attempt(() => JSON.parse(text.replace(/^\ufeff/, '')) as unknown)
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Manifest
   throw usageError('package.json is not a JSON object: mend it, or choose another folder')
 }

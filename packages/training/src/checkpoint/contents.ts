@@ -1,5 +1,13 @@
 import { crc32 } from 'node:zlib'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Box } from './piece.ts'
+import {
+  isCounts,
+  isDType,
+  isRecord,
+  shorten,
+  type SafetensorsDType,
+} from './safetensors/dtypes.ts'
 
 /** Where a part of a tensor is stored. */
 export interface StoredPiece {
@@ -13,7 +21,7 @@ export interface StoredPiece {
 }
 
 export interface StoredTensor {
-  readonly dtype: string
+  readonly dtype: SafetensorsDType
   /** The shape of the whole tensor. */
   readonly shape: readonly number[]
   readonly pieces: readonly StoredPiece[]
@@ -58,16 +66,89 @@ export function saveNumberIn(head: string): number | undefined {
   return Number(save)
 }
 
-/** @throws Error that describes the problem */
+/**
+ * Reads the text of an `index.json`. All of it is checked before any file that it names is opened: a
+ * checksum protects from damage, but not from somebody who writes it.
+ *
+ * @throws Error that describes the problem
+ */
 export function decodeContents(text: string): Contents {
-  let index: { format?: unknown; crc32?: unknown; contents?: unknown } | null
+  let index: unknown
   try {
-    index = JSON.parse(text) as typeof index
+    index = JSON.parse(text)
   } catch {
     throw new Error('it is not JSON')
   }
-  if (index?.format !== FORMAT) throw new Error(`it is not of the format ${FORMAT}`)
-  if (crc32(JSON.stringify(index.contents)) !== index.crc32)
+  if (!isRecord(index) || index['format'] !== FORMAT) {
+    throw new Error(`it is not of the format ${FORMAT}`)
+  }
+  const { contents, crc32: checksum } = index
+  if (!isRecord(contents) || crc32(JSON.stringify(contents)) !== checksum) {
     throw new Error('its checksum does not match')
-  return index.contents as Contents
+  }
+  checkContents(contents)
+  return contents
+}
+
+function checkContents(
+  contents: Record<string, unknown>,
+): asserts contents is Contents & typeof contents {
+  const { save, step, ranks, hasOptimizer, seeds, files, tensors } = contents
+  check(isCount(save) && isCount(step) && isCount(ranks), 'its numbers are not counts')
+  check(typeof hasOptimizer === 'boolean', 'it does not say whether it has an optimizer')
+  check(isRecord(seeds) && Object.values(seeds).every(Number.isSafeInteger), 'it has no seeds')
+  check(isRecord(files), 'it lists no files')
+  for (const [name, bytes] of Object.entries(files)) {
+    check(isName(name), `${shorten(name)} is not the name of a file in its folder`)
+    check(isCount(bytes), `${shorten(name)} has no size`)
+  }
+  check(isRecord(tensors), 'it lists no tensors')
+  for (const [name, tensor] of Object.entries(tensors)) checkTensor(shorten(name), tensor, files)
+}
+
+function checkTensor(name: string, tensor: unknown, files: Record<string, unknown>): void {
+  check(isRecord(tensor), `${name} is not an object`)
+  const { dtype, shape, pieces } = tensor
+  check(isDType(dtype), `${name} has an unknown dtype`)
+  check(isCounts(shape) && isCount(sizeOf(shape)), `${name} has no shape`)
+  check(Array.isArray(pieces), `${name} has no pieces`)
+  for (const piece of pieces) {
+    check(isRecord(piece), `a piece of ${name} is not an object`)
+    const { file, key, crc32: checksum, box, range } = piece
+    check(typeof file === 'string' && Object.hasOwn(files, file), `a piece of ${name} has no file`)
+    check(typeof key === 'string' && isCount(checksum), `a piece of ${name} has no checksum`)
+    check(box === undefined || isBox(box, shape), `a piece of ${name} is outside of the tensor`)
+    const size = sizeOf(box === undefined ? shape : (box as Box).extent)
+    check(range === undefined || isRange(range, size), `a piece of ${name} is outside of its box`)
+  }
+}
+
+function isBox(box: unknown, shape: readonly number[]): boolean {
+  if (!isRecord(box)) return false
+  const { offset, extent } = box
+  return (
+    isCounts(offset) &&
+    isCounts(extent) &&
+    offset.length === shape.length &&
+    extent.length === shape.length &&
+    shape.every((length, axis) => offset[axis]! + extent[axis]! <= length)
+  )
+}
+
+function isRange(range: unknown, size: number): boolean {
+  return isCounts(range) && range.length === 2 && range[0]! <= range[1]! && range[1]! <= size
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
+/** The name of a file in the folder itself. */
+export function isName(name: unknown): name is string {
+  return typeof name === 'string' && /^[\w.-]+$/.test(name) && !/^\.+$/.test(name)
+}
+
+/** @throws Error with this problem */
+function check(holds: boolean, problem: string): asserts holds {
+  if (!holds) throw new Error(problem)
 }

@@ -1,4 +1,4 @@
-import { access, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { access, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
@@ -86,8 +86,10 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
     throw new Error(`${INDEX} is damaged: ${(error as Error).message}`, { cause: error })
   }
   for (const [file, bytes] of Object.entries(contents.files)) {
-    const found = await stat(join(path, file)).catch(() => undefined)
+    const found = await lstat(join(path, file)).catch(() => undefined)
     if (found === undefined) throw new Error(`${file} is missing`)
+    // A link may lead to any file that this user can read.
+    if (!found.isFile()) throw new Error(`${file} is not a regular file`)
     if (found.size !== bytes) {
       throw new Error(`${file} has ${String(found.size)} bytes instead of ${String(bytes)}`)
     }

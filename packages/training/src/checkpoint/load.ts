@@ -179,7 +179,7 @@ function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
   }
   const [has, wants] = [tensor.shape, part.shape].map((shape) => `[${shape.join(', ')}]`)
   if (has === wants) {
-    return { part, dtype: tensor.dtype as SafetensorsDType, values: undefined, filled: 0 }
+    return { part, dtype: tensor.dtype, values: undefined, filled: 0 }
   }
   const facts = { path, tensor: part.name, has: has!, wants: wants! }
   throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', facts)

@@ -1,7 +1,8 @@
 import { access, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
-import { INDEX } from './contents.ts'
+import { INDEX, isName } from './contents.ts'
+import { isRecord } from './safetensors/dtypes.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 
 const HUB_INDEX = 'model.safetensors.index.json'
@@ -66,9 +67,9 @@ async function listFiles(path: string): Promise<string[]> {
     throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await problemOf(path) })
   }
   const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
-  if (names.size > 0 && [...names].every((name) => /^[\w.-]+$/.test(name))) {
-    return Array.from(names, (name) => join(path, name))
-  }
+  const own = [...names].filter(isName)
+  // Links are followed: the cache of the Hub consists of them.
+  if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
 }
 
@@ -85,11 +86,12 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** The files of an index by tensor name; empty if `index` is not one. */
-function weightMap(index: string): Record<string, string> {
+/** The names of files by tensor, which are to be checked; empty if `index` is not an index. */
+function weightMap(index: string): Record<string, unknown> {
   try {
-    const content = JSON.parse(index) as { weight_map?: Record<string, string> } | null
-    return content?.weight_map ?? {}
+    const content: unknown = JSON.parse(index)
+    const map = isRecord(content) ? content['weight_map'] : undefined
+    return isRecord(map) ? map : {}
   } catch {
     return {}
   }

@@ -1,11 +1,11 @@
 import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
 import { commonRuns, partSize, type Part, type Piece } from './piece.ts'
-import { dtypeOf } from './safetensors/dtypes.ts'
+import { dtypeOf, type SafetensorsDType } from './safetensors/dtypes.ts'
 
 /** A piece without its values, as ranks exchange it. */
 export interface PieceFacts extends Part {
-  readonly dtype: string
+  readonly dtype: SafetensorsDType
   readonly bytes: number
   /** The CRC-32 of the values; undefined if equal pieces are not compared. */
   readonly crc32?: number

@@ -3,7 +3,13 @@ import { rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { encodeContents, INDEX, type Contents, type StoredPiece } from './contents.ts'
+import {
+  encodeContents,
+  INDEX,
+  type Contents,
+  type StoredPiece,
+  type StoredTensor,
+} from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import { makeUnfinished, prune } from './folders.ts'
 import { partSize, type PieceValues } from './piece.ts'
@@ -188,10 +194,7 @@ function describeTensors(
   shards: readonly (WrittenShard | undefined)[],
 ): Contents['tensors'] {
   const checksums = shards.map((shard) => new Map(shard?.checksums))
-  const tensors = new Map<
-    string,
-    { dtype: string; shape: readonly number[]; pieces: StoredPiece[] }
-  >()
+  const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
   for (const { name, shape, dtype, key, box, range, rank } of plan) {
     const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
     tensors.set(name, tensor)

@@ -87,3 +87,19 @@ function valueOf(half: number): number {
   if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15)
 }
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function isCounts(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
+}
+
+/** A name from a file as errors show it: it may be of any length, and control a terminal. */
+export function shorten(name: string): string {
+  const text = JSON.stringify(name).slice(1, -1)
+  return text.length <= LONGEST_NAME ? text : `${text.slice(0, LONGEST_NAME)}…`
+}
+
+const LONGEST_NAME = 128

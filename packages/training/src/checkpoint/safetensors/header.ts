@@ -1,5 +1,5 @@
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { bytesOf, isDType, type SafetensorsDType } from './dtypes.ts'
+import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } from './dtypes.ts'
 
 /** The entry of a tensor in the header of a safetensors file. */
 export interface SafetensorsEntry {
@@ -60,7 +60,7 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
     throw new Error('its metadata is not an object with strings')
   }
   const entries = new Map(
-    Object.entries(tensors).map(([name, entry]) => [name, checkEntry(name, entry)]),
+    Object.entries(tensors).map(([name, entry]) => [name, checkEntry(shorten(name), entry)]),
   )
   checkOffsets(entries, dataBytes)
   return { entries, metadata: metadata as Record<string, string> }
@@ -69,7 +69,7 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
 function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   if (!isRecord(entry)) throw new Error(`${name} is not an object`)
   const { dtype, shape, data_offsets: offsets } = entry
-  if (!isDType(dtype)) throw new Error(`${name} has the unknown dtype ${JSON.stringify(dtype)}`)
+  if (!isDType(dtype)) throw new Error(`${name} has the unknown dtype ${shorten(String(dtype))}`)
   if (!isCounts(shape)) throw new Error(`${name} has no shape`)
   if (!isCounts(offsets) || offsets.length !== 2) throw new Error(`${name} has no offsets`)
   const [begin, end] = offsets as [number, number]
@@ -90,7 +90,9 @@ function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes:
   for (const [name, { begin, end }] of ordered) {
     if (begin !== next) {
       const how = begin < next ? 'overlaps another tensor' : 'comes after a gap'
-      throw new Error(`${name} ${how}: it begins at ${String(begin)} instead of ${String(next)}`)
+      throw new Error(
+        `${shorten(name)} ${how}: it begins at ${String(begin)} instead of ${String(next)}`,
+      )
     }
     next = end
   }
@@ -99,12 +101,4 @@ function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes:
     `it has ${String(dataBytes)} bytes of data, but its tensors have ${String(next)}: ` +
       (dataBytes < next ? 'it is truncated' : 'something was appended'),
   )
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function isCounts(value: unknown): value is number[] {
-  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
 }

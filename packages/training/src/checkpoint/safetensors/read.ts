@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { tsrError } from '@tsrun/core'
-import { toFloat32, toValues, type TensorValues } from './dtypes.ts'
+import { shorten, toFloat32, toValues, type TensorValues } from './dtypes.ts'
 import {
   HEADER_LIMIT,
   parseHeader,
@@ -53,7 +53,8 @@ async function readHeader(
   if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
-    const facts = `a header of ${String(length)} bytes in a file of ${String(size)} bytes`
+    // The length is not told: it is what the first bytes of any other file happen to be.
+    const facts = `a header that is longer than the file of ${String(size)} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
   const start = 8 + Number(length)
@@ -116,7 +117,7 @@ class OpenFile implements SafetensorsFile {
 
 /** Lists the first few of many names. */
 export function describeNames(names: readonly string[]): string {
-  const some = names.slice(0, 5).join(', ')
+  const some = names.slice(0, 5).map(shorten).join(', ')
   return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'
 }
 
