@@ -1,68 +1,80 @@
 import {
-  CLIENT_HELLO_BYTES,
-  CLIENT_PROOF_BYTES,
   clientHandshake,
+  HELLO_BYTES,
   makeNonce,
+  PROOF_BYTES,
   prove,
-  SERVER_HELLO_BYTES,
   serverHandshake,
   verify,
 } from '@tsrun/core'
 import fc from 'fast-check'
 
 describe('the handshake of two processes', () => {
-  it('accepts both sides when they share the token', () => {
-    const client = clientHandshake('secret', 'store')
-    const server = serverHandshake('secret', 'store')
-    const answer = server.answer(client.hello)!
-    const reply = client.answer(answer)
-    expect(client.hello).toHaveLength(CLIENT_HELLO_BYTES)
-    expect(answer).toHaveLength(SERVER_HELLO_BYTES)
+  /** The proof of a client for the hello of a server. */
+  function proofOf(client: ReturnType<typeof clientHandshake>, hello: Uint8Array): Uint8Array {
+    const reply = client.answer(hello)
     if (!('proof' in reply)) throw new Error(reply.refused)
-    expect(reply.proof).toHaveLength(CLIENT_PROOF_BYTES)
-    expect(server.accepts(reply.proof)).toBe(true)
+    return reply.proof
+  }
+
+  it('accepts both sides when they share the token', () => {
+    const client = clientHandshake('secret', 'data', '2 to 1')
+    const server = serverHandshake('secret', 'data')
+    const hello = server.answer(client.hello)!
+    expect([client.hello, hello].map(({ length }) => length)).toEqual([HELLO_BYTES, HELLO_BYTES])
+    const own = proofOf(client, hello)
+    const { accepted, proof } = server.judge(own, '2 to 1')
+    expect([own, proof].map(({ length }) => length)).toEqual([PROOF_BYTES, PROOF_BYTES])
+    expect(accepted).toBe(true)
+    expect(client.trusts(proof)).toBe(true)
   })
 
   it.each([
-    ['another token', 'other', 'store'],
-    ['another purpose', 'secret', 'data'],
-    ['an empty token', '', 'store'],
-  ])('refuses %s on both sides', (_, token, purpose) => {
-    const server = serverHandshake('secret', 'store')
-    const stranger = clientHandshake(token, purpose)
+    ['another token', 'other', 'data', '2 to 1'],
+    ['another purpose', 'secret', 'store', '2 to 1'],
+    ['an empty token', '', 'data', '2 to 1'],
+    ['who meant another rank', 'secret', 'data', '2 to 3'],
+    ['who is another rank', 'secret', 'data', '0 to 1'],
+  ])('refuses %s on both sides, and proves nothing to it', (_, token, purpose, parties) => {
+    const server = serverHandshake('secret', 'data')
+    const stranger = clientHandshake(token, purpose, parties)
     const hello = server.answer(stranger.hello)!
-    expect(stranger.answer(hello)).toEqual({ refused: 'token' })
-    const challenge = {
-      purpose,
-      clientNonce: stranger.hello.slice(8, 40),
-      serverNonce: hello.slice(8, 40),
-    }
-    expect(server.accepts(prove(token, 'client', challenge))).toBe(false)
+    const { accepted, proof } = server.judge(proofOf(stranger, hello), '2 to 1')
+    expect(accepted).toBe(false)
+    expect(proof).toEqual(new Uint8Array(PROOF_BYTES))
+    expect(stranger.trusts(proof)).toBe(false)
   })
 
-  it('refuses the reflected proof of the server', () => {
-    const server = serverHandshake('secret', 'store')
-    const hello = server.answer(clientHandshake('secret', 'store').hello)!
-    expect(server.accepts(hello.subarray(40))).toBe(false)
+  it('gives nothing that depends on the token to who only connects', () => {
+    const hello = serverHandshake('secret', 'store').answer(clientHandshake('x', 'store').hello)!
+    // magic and version, then a nonce
+    expect(hello.slice(0, 8)).toEqual(clientHandshake('x', 'store').hello.slice(0, 8))
+    expect(hello).toHaveLength(8 + makeNonce().length)
+  })
+
+  it('refuses a reflected proof', () => {
+    const client = clientHandshake('secret', 'store')
+    const hello = serverHandshake('secret', 'store').answer(client.hello)!
+    expect(client.trusts(proofOf(client, hello))).toBe(false)
   })
 
   it('refuses a proof recorded from an earlier connection', () => {
     const client = clientHandshake('secret', 'store')
-    const recorded = client.answer(serverHandshake('secret', 'store').answer(client.hello)!)
-    if (!('proof' in recorded)) throw new Error(recorded.refused)
+    const before = serverHandshake('secret', 'store')
+    const recorded = proofOf(client, before.answer(client.hello)!)
     const server = serverHandshake('secret', 'store')
     server.answer(client.hello)
-    expect(server.accepts(recorded.proof)).toBe(false)
-  })
-
-  it('refuses the hello of a server recorded from an earlier connection', () => {
-    const server = serverHandshake('secret', 'store')
-    const recorded = server.answer(clientHandshake('secret', 'store').hello)!
-    expect(clientHandshake('secret', 'store').answer(recorded)).toEqual({ refused: 'token' })
+    expect(server.judge(recorded).accepted).toBe(false)
+    const { proof } = before.judge(recorded)
+    const later = clientHandshake('secret', 'store')
+    later.answer(server.answer(later.hello)!)
+    expect(later.trusts(proof)).toBe(false)
   })
 
   it('refuses a proof that comes before the hello', () => {
-    expect(serverHandshake('secret', 'store').accepts(new Uint8Array(32))).toBe(false)
+    const nothing = new Uint8Array(PROOF_BYTES)
+    expect(serverHandshake('secret', 'store').judge(nothing).accepted).toBe(false)
+    expect(clientHandshake('secret', 'store').trusts(nothing)).toBe(false)
   })
 
   it('tells a peer of another version from one with another token', () => {
@@ -75,7 +87,7 @@ describe('the handshake of two processes', () => {
   it('answers a client of another version, so that it can tell its user', () => {
     const { hello } = clientHandshake('secret', 'store')
     hello[4] = 99
-    expect(serverHandshake('secret', 'store').answer(hello)).toHaveLength(SERVER_HELLO_BYTES)
+    expect(serverHandshake('secret', 'store').answer(hello)).toHaveLength(HELLO_BYTES)
   })
 
   it('refuses any other bytes without throwing', () => {

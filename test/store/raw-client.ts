@@ -24,6 +24,8 @@ export async function openProven(endpoint: Endpoint, token: string): Promise<Soc
   const answer = handshake.answer(hello)
   if (!('proof' in answer)) throw new Error(answer.refused)
   socket.write(answer.proof)
+  const [proof] = (await once(socket, 'data')) as [Buffer]
+  if (!handshake.trusts(proof)) throw new Error('the server does not know the token')
   return socket
 }
 

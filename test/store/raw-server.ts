@@ -20,5 +20,6 @@ export async function accept(socket: Socket): Promise<void> {
   const handshake = serverHandshake(token, 'store')
   const [hello] = (await once(socket, 'data')) as [Buffer]
   socket.write(handshake.answer(hello)!)
-  await once(socket, 'data')
+  const [proof] = (await once(socket, 'data')) as [Buffer]
+  socket.write(handshake.judge(proof).proof)
 }

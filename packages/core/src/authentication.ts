@@ -2,24 +2,26 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
 /**
  * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). It comes before
- * anything else on the connection is decoded and consists of three messages of fixed size:
+ * anything else on the connection is decoded and consists of four messages of fixed size:
  *
  *     client hello   magic, version, client nonce
- *     server hello   magic, version, server nonce, server proof
+ *     server hello   magic, version, server nonce
  *     client proof
+ *     server proof   zeros when the server refuses the client
  *
+ * The client proves first: who only connects gets nothing from which the token could be guessed offline.
  * A proof covers both nonces, so that it cannot be replayed; the role of its sender, so that it cannot
- * be reflected; and the purpose of the connection, so that it cannot be relayed to another kind of port.
- * The bytes that follow are neither signed nor encrypted.
+ * be reflected; the purpose of the connection, so that it cannot be relayed to another kind of port or
+ * another job; and the parties, so that it cannot be relayed to another rank. The bytes that follow are
+ * neither signed nor encrypted.
  */
-export const CLIENT_HELLO_BYTES = 40
-export const SERVER_HELLO_BYTES = 72
-export const CLIENT_PROOF_BYTES = 32
+export const HELLO_BYTES = 40
+export const PROOF_BYTES = 32
 
-export const HANDSHAKE_VERSION = 1
+export const HANDSHAKE_VERSION = 2
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
-const NONCE_BYTES = 32
+const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 
 export type HandshakeRole = 'client' | 'server'
 
@@ -27,6 +29,8 @@ export type HandshakeRole = 'client' | 'server'
 export interface Challenge {
   /** The kind of connection, for example 'store'. Both sides must give the same text. */
   readonly purpose: string
+  /** Who connects to whom, for example '2 to 1'; default: ''. Both sides must give the same text. */
+  readonly parties?: string
   readonly clientNonce: Uint8Array
   readonly serverNonce: Uint8Array
 }
@@ -41,7 +45,8 @@ export function makeNonce(): Uint8Array {
 /** The 32 bytes with which `role` proves that it knows the token. */
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
-  hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${challenge.purpose}\0`)
+  const { purpose, parties = '' } = challenge
+  hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${purpose}\0${parties}\0`)
   hmac.update(challenge.clientNonce)
   hmac.update(challenge.serverNonce)
   return new Uint8Array(hmac.digest())
@@ -59,66 +64,76 @@ export function verify(
 }
 
 /**
- * The connecting side: send `hello`, then `answer` the server hello. It does no I/O and expects messages
- * of exactly the sizes above.
+ * The connecting side: send `hello`, then `answer` the server hello, then ask whether it `trusts` the
+ * server proof. It does no I/O and expects messages of exactly the sizes above.
  */
 export interface ClientHandshake {
-  /** CLIENT_HELLO_BYTES long. */
   readonly hello: Uint8Array
   /** Checks the server hello. Returns the client proof to send back, or the reason to hang up. */
   answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal }
+  /** Whether the server knows the token, too. Of an unequal token the server proof consists of zeros. */
+  trusts(serverProof: Uint8Array): boolean
 }
 
-/** The accepting side: `answer` the client hello, then check the client proof with `accepts`. */
+/** The accepting side: `answer` the client hello, then `judge` the client proof. */
 export interface ServerHandshake {
   /** Returns the server hello to send back, or undefined to hang up on a peer of another protocol. */
   answer(clientHello: Uint8Array): Uint8Array | undefined
-  accepts(clientProof: Uint8Array): boolean
+  /**
+   * Checks the client proof, and returns the server proof to send back in any case.
+   *
+   * @param parties - who connects to whom, as the client says
+   */
+  judge(clientProof: Uint8Array, parties?: string): { accepted: boolean; proof: Uint8Array }
 }
 
-export function clientHandshake(token: string, purpose: string): ClientHandshake {
+export function clientHandshake(token: string, purpose: string, parties = ''): ClientHandshake {
   const clientNonce = makeNonce()
+  let challenge: Challenge | undefined
   return {
     hello: encodeHello(clientNonce),
     answer(serverHello) {
-      if (!isHello(serverHello, SERVER_HELLO_BYTES)) return { refused: 'protocol' }
+      if (!isHello(serverHello)) return { refused: 'protocol' }
       if (versionOf(serverHello) !== HANDSHAKE_VERSION) return { refused: 'version' }
-      const challenge = { purpose, clientNonce, serverNonce: nonceOf(serverHello) }
-      const proof = serverHello.subarray(HEADER_BYTES + NONCE_BYTES)
-      if (!verify(token, 'server', challenge, proof)) return { refused: 'token' }
+      challenge = { purpose, parties, clientNonce, serverNonce: nonceOf(serverHello) }
       return { proof: prove(token, 'client', challenge) }
+    },
+    trusts(serverProof) {
+      return challenge !== undefined && verify(token, 'server', challenge, serverProof)
     },
   }
 }
 
 export function serverHandshake(token: string, purpose: string): ServerHandshake {
   const serverNonce = makeNonce()
-  let challenge: Challenge | undefined
+  let clientNonce: Uint8Array | undefined
   return {
     answer(clientHello) {
-      if (!isHello(clientHello, CLIENT_HELLO_BYTES)) return undefined
+      if (!isHello(clientHello)) return undefined
       // A client of another version learns ours from the answer and reports it to its user.
-      challenge = { purpose, clientNonce: nonceOf(clientHello), serverNonce }
-      return encodeHello(serverNonce, prove(token, 'server', challenge))
+      clientNonce = nonceOf(clientHello)
+      return encodeHello(serverNonce)
     },
-    accepts(clientProof) {
-      return challenge !== undefined && verify(token, 'client', challenge, clientProof)
+    judge(clientProof, parties = '') {
+      const challenge = clientNonce && { purpose, parties, clientNonce, serverNonce }
+      const accepted = challenge !== undefined && verify(token, 'client', challenge, clientProof)
+      const proof = accepted ? prove(token, 'server', challenge) : new Uint8Array(PROOF_BYTES)
+      return { accepted, proof }
     },
   }
 }
 
-function encodeHello(nonce: Uint8Array, proof: Uint8Array = new Uint8Array(0)): Uint8Array {
-  const bytes = new Uint8Array(HEADER_BYTES + NONCE_BYTES + proof.byteLength)
+function encodeHello(nonce: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(HELLO_BYTES)
   const view = new DataView(bytes.buffer)
   view.setUint32(0, MAGIC, true)
   view.setUint16(4, HANDSHAKE_VERSION, true)
   bytes.set(nonce, HEADER_BYTES)
-  bytes.set(proof, HEADER_BYTES + NONCE_BYTES)
   return bytes
 }
 
-function isHello(bytes: Uint8Array, length: number): boolean {
-  return bytes.byteLength === length && viewOf(bytes).getUint32(0, true) === MAGIC
+function isHello(bytes: Uint8Array): boolean {
+  return bytes.byteLength === HELLO_BYTES && viewOf(bytes).getUint32(0, true) === MAGIC
 }
 
 function versionOf(hello: Uint8Array): number {
@@ -127,7 +142,7 @@ function versionOf(hello: Uint8Array): number {
 
 /** A copy, because the caller may reuse the buffer of the message. */
 function nonceOf(hello: Uint8Array): Uint8Array {
-  return new Uint8Array(hello.subarray(HEADER_BYTES, HEADER_BYTES + NONCE_BYTES))
+  return new Uint8Array(hello.subarray(HEADER_BYTES))
 }
 
 function viewOf(bytes: Uint8Array): DataView {

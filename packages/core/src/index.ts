@@ -1,11 +1,10 @@
 export {
-  CLIENT_HELLO_BYTES,
-  CLIENT_PROOF_BYTES,
   clientHandshake,
   HANDSHAKE_VERSION,
+  HELLO_BYTES,
   makeNonce,
+  PROOF_BYTES,
   prove,
-  SERVER_HELLO_BYTES,
   serverHandshake,
   verify,
   type Challenge,

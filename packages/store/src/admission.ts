@@ -1,9 +1,8 @@
 import type { Socket } from 'node:net'
 import {
-  CLIENT_HELLO_BYTES,
-  CLIENT_PROOF_BYTES,
   clientHandshake,
-  SERVER_HELLO_BYTES,
+  HELLO_BYTES,
+  PROOF_BYTES,
   serverHandshake,
   type HandshakeRefusal,
 } from '@tsrun/core'
@@ -22,19 +21,25 @@ export async function greetServer(
 ): Promise<HandshakeRefusal | undefined> {
   const handshake = clientHandshake(token, PURPOSE)
   socket.write(handshake.hello)
-  const answer = handshake.answer(await readExactly(socket, SERVER_HELLO_BYTES))
+  const answer = handshake.answer(await readExactly(socket, HELLO_BYTES))
   if ('refused' in answer) return answer.refused
   socket.write(answer.proof)
-  return undefined
+  return handshake.trusts(await readExactly(socket, PROOF_BYTES)) ? undefined : 'token'
 }
 
 /** The server's side: whether the client proves the token. Nothing that it sends before is decoded. */
 async function greetClient(socket: Socket, token: string): Promise<boolean> {
   const handshake = serverHandshake(token, PURPOSE)
-  const hello = handshake.answer(await readExactly(socket, CLIENT_HELLO_BYTES))
+  const hello = handshake.answer(await readExactly(socket, HELLO_BYTES))
   if (hello === undefined) return false
   socket.write(hello)
-  return handshake.accepts(await readExactly(socket, CLIENT_PROOF_BYTES))
+  const { accepted, proof } = handshake.judge(await readExactly(socket, PROOF_BYTES))
+  if (accepted) socket.write(proof)
+  else {
+    // It must be on its way before the connection is destroyed.
+    await new Promise((resolve) => socket.write(proof, resolve))
+  }
+  return accepted
 }
 
 /** Reads `length` bytes and leaves what follows in the socket; rejects when the socket ends before. */

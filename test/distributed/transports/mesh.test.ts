@@ -3,10 +3,11 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
 import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
-import type {
-  ByteChannel,
-  Dialer,
-  Endpoint,
+import {
+  LARGEST_QUEUE,
+  type ByteChannel,
+  type Dialer,
+  type Endpoint,
 } from '../../../packages/distributed/src/transports/dialer.ts'
 import { connectMesh } from '../../../packages/distributed/src/transports/mesh.ts'
 import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
@@ -106,8 +107,8 @@ describe.each([
       socket.write(handshake.hello)
       socket.once('data', (hello: Buffer) => {
         const answer = handshake.answer(hello)
-        // what a stranger sends that ignores the answer
-        socket.write('proof' in answer ? answer.proof : Buffer.alloc(64))
+        if (!('proof' in answer)) throw new Error(answer.refused)
+        socket.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))
       })
     }
     await Promise.all([noise, wrong, otherLife, otherJob].map((socket) => turnedAway(socket!)))
@@ -116,6 +117,24 @@ describe.each([
     expect([...(await theirs[0]!.read(1))]).toEqual([42])
     half!.destroy()
     for (const channel of [...mine, ...theirs]) channel?.close()
+  })
+
+  it('refuse a call that was led to another rank', async () => {
+    const dialers = await openAll(3)
+    const endpoints = dialers.map(({ endpoint }) => endpoint)
+    const options = { token, purpose, timeout: 1000 }
+    const outcomes = await Promise.all(
+      dialers.map((dialer, rank) => {
+        // Somebody between them leads the calls of rank 2 for rank 0 to rank 1, and the other way round.
+        const [zero, one, two] = endpoints as [Endpoint, Endpoint, Endpoint]
+        const seen = rank === 2 ? [one, zero, two] : endpoints
+        return errorOf(() => connectMesh(dialer, { ...options, rank, endpoints: seen }))
+      }),
+    )
+    expect(outcomes.map((error) => (error as { code?: string } | undefined)?.code)).toEqual(
+      Array(3).fill('ERR_TSR_CONNECT'),
+    )
+    expect(outcomes[2]?.message).toContain('it fails the handshake')
   })
 
   it('are not kept from each other by many who only connect', async () => {
@@ -206,4 +225,42 @@ describe.each([
     for (const each of [fd, ...crowd]) closeSocket(each)
     dialers[0]!.stopListening()
   })
+})
+
+it('a rank keeps no more strangers than a queue of them', async () => {
+  let callers = 1500
+  let open = 0
+  let most = 0
+  const stranger = (): ByteChannel => {
+    most = Math.max(most, ++open)
+    let hangUp: (() => void) | undefined
+    return {
+      write: () => Promise.resolve(),
+      read: () =>
+        new Promise((_, reject) => {
+          hangUp = () => {
+            reject(new Error('closed'))
+          }
+        }),
+      close: () => {
+        if (hangUp !== undefined) open--
+        hangUp?.()
+        hangUp = undefined
+      },
+    }
+  }
+  const endpoint = { host: '127.0.0.1', port: 1 }
+  const dialer: Dialer<ByteChannel> = {
+    endpoint,
+    accept: () => (callers-- > 0 ? Promise.resolve(stranger()) : new Promise(() => undefined)),
+    dial: () => Promise.reject(new Error('nobody is called')),
+    stopListening: () => undefined,
+  }
+  const options = { token, purpose, timeout: 200, rank: 0, endpoints: [endpoint, endpoint] }
+  const error = await errorOf(() => connectMesh(dialer, options))
+  expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT' })
+  expect(callers).toBeLessThanOrEqual(0)
+  // one more, for which the oldest gives way
+  expect(most).toBeLessThanOrEqual(LARGEST_QUEUE + 1)
+  expect(open).toBe(0)
 })

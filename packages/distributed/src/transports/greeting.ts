@@ -1,10 +1,4 @@
-import {
-  CLIENT_HELLO_BYTES,
-  CLIENT_PROOF_BYTES,
-  clientHandshake,
-  SERVER_HELLO_BYTES,
-  serverHandshake,
-} from '@tsrun/core'
+import { clientHandshake, HELLO_BYTES, PROOF_BYTES, serverHandshake } from '@tsrun/core'
 import type { ByteChannel } from './dialer.ts'
 
 /** The last byte of a greeting: the connection is accepted. */
@@ -27,39 +21,56 @@ export interface Credentials {
   readonly purpose: string
 }
 
+/** What the proofs cover: without it, somebody between two ranks could lead a call to a third one. */
+function partiesOf(caller: number, called: number): string {
+  return `${caller} to ${called}`
+}
+
 /**
- * Greets the rank that was called: both sides prove that they know the token, then the caller names
- * its rank. Rejects with an Error whose message says why.
+ * Greets the rank that was called: both sides prove that they know the token, and who they are. Rejects
+ * with an Error whose message says why.
  */
 export async function greetCalled(
   channel: ByteChannel,
   { token, purpose }: Credentials,
   rank: number,
+  called: number,
 ): Promise<void> {
-  const handshake = clientHandshake(token, purpose)
+  const handshake = clientHandshake(token, purpose, partiesOf(rank, called))
   await channel.write(handshake.hello)
-  const answer = handshake.answer(await channel.read(SERVER_HELLO_BYTES))
+  const answer = handshake.answer(await channel.read(HELLO_BYTES))
   if ('refused' in answer) throw refusal(`it fails the handshake (${answer.refused})`)
-  const last = new Uint8Array(CLIENT_PROOF_BYTES + 4)
+  const last = new Uint8Array(PROOF_BYTES + 4)
   last.set(answer.proof)
-  new DataView(last.buffer).setUint32(CLIENT_PROOF_BYTES, rank, true)
+  new DataView(last.buffer).setUint32(PROOF_BYTES, rank, true)
   await channel.write(last)
+  if (!handshake.trusts(await channel.read(PROOF_BYTES))) {
+    throw refusal('it fails the handshake (token)')
+  }
   const [welcome] = await channel.read(1)
   if (welcome !== WELCOME) throw new Error('it refuses the connection')
 }
 
-/** Greets a caller; resolves to its rank, or to undefined when it does not belong to the job. */
+/**
+ * Greets a caller of rank `called`.
+ *
+ * @returns its rank; undefined when it does not belong to the job, or meant another rank
+ */
 export async function greetCaller(
   channel: ByteChannel,
   { token, purpose }: Credentials,
+  called: number,
 ): Promise<number | undefined> {
   const handshake = serverHandshake(token, purpose)
-  const hello = handshake.answer(await channel.read(CLIENT_HELLO_BYTES))
+  const hello = handshake.answer(await channel.read(HELLO_BYTES))
   if (hello === undefined) return undefined
   await channel.write(hello)
-  const last = await channel.read(CLIENT_PROOF_BYTES + 4)
-  if (!handshake.accepts(last.subarray(0, CLIENT_PROOF_BYTES))) return undefined
-  return new DataView(last.buffer, last.byteOffset).getUint32(CLIENT_PROOF_BYTES, true)
+  const last = await channel.read(PROOF_BYTES + 4)
+  const caller = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)
+  const parties = partiesOf(caller, called)
+  const { accepted, proof } = handshake.judge(last.subarray(0, PROOF_BYTES), parties)
+  await channel.write(proof)
+  return accepted ? caller : undefined
 }
 
 /** Tells the caller that it is accepted. */

@@ -81,7 +81,8 @@ async function callPeer<Channel extends ByteChannel>(
     })
     try {
       const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
-      await waitOrAbort(greetCalled(channel, options, options.rank), 'greeting', within, signal)
+      const greeted = greetCalled(channel, options, options.rank, peer)
+      await waitOrAbort(greeted, 'greeting', within, signal)
     } catch (error) {
       channel.close()
       throw error
@@ -115,7 +116,7 @@ async function hearPeers<Channel extends ByteChannel>(
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
       const caller = await waitOrAbort(
-        greetCaller(channel, options),
+        greetCaller(channel, options, rank),
         'greeting',
         Deadline.after(GREETING_TIME),
       )
@@ -140,7 +141,11 @@ async function hearPeers<Channel extends ByteChannel>(
       while (missing > 0) {
         const channel = await dialer.accept()
         const [oldest] = greeting
-        if (greeting.size >= LARGEST_QUEUE) oldest?.close()
+        if (oldest !== undefined && greeting.size >= LARGEST_QUEUE) {
+          // Forgotten at once: in a crowd its greeting fails only after many others have come.
+          greeting.delete(oldest)
+          oldest.close()
+        }
         greeting.add(channel)
         void greet(channel)
           .catch((error: unknown) => {
