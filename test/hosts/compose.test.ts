@@ -292,7 +292,9 @@ describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
     for (const path of copied) expect(existsSync(`${root}${path}`)).toBe(true)
     const { workspaces } = JSON.parse(textOf('package-lock.json')) as { workspaces?: unknown }
     expect(workspaces).toBeUndefined()
-    const manifests = execFileSync('git', ['ls-files', 'packages/*/package.json'], { cwd: root })
+    const manifests = execFileSync('git', ['ls-files', ':(glob)packages/*/package.json'], {
+      cwd: root,
+    })
     for (const path of manifests.toString().trim().split('\n')) expect(copied).toContain(path)
   })
 
