@@ -101,7 +101,11 @@ describe('refuses a file', () => {
   it.each([
     ['that is empty', Buffer.alloc(0), '0 bytes'],
     ['of seven bytes', Buffer.alloc(7), '7 bytes'],
-    ['whose header would be longer than it', Buffer.from('ffffff0000000000', 'hex'), 'longer than the file'],
+    [
+      'whose header would be longer than it',
+      Buffer.from('ffffff0000000000', 'hex'),
+      'longer than the file',
+    ],
     ['whose header has no end', Buffer.alloc(16, 0xff), 'longer than the file'],
   ])('%s', async (_, content, problem) => {
     const path = join(makeFolder(), 'bad.safetensors')
