@@ -1,5 +1,14 @@
 export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
 export {
+  addressOfBell,
+  createBell,
+  openAgain,
+  openBell,
+  ringBell,
+  silenceBell,
+  type BellAddress,
+} from './bell.ts'
+export {
   addressOf,
   bindAll,
   EADDRINUSE,
@@ -19,6 +28,7 @@ export {
   drainEventfd,
   openEventfd,
   pollFds,
+  POLLERR,
   POLLFD_BYTES,
   POLLIN,
   POLLOUT,

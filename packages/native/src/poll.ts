@@ -2,6 +2,7 @@ import { addressOf, bindFunction, EINTR, lastErrno, lazy, systemCallError } from
 
 export const POLLIN = 1
 export const POLLOUT = 4
+export const POLLERR = 8
 /** Bytes of a `struct pollfd`: int fd, short events, short revents. */
 export const POLLFD_BYTES = 8
 

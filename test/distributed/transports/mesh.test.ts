@@ -90,6 +90,40 @@ describe.each([
     for (const channel of meshes.flat()) channel?.close()
   })
 
+  it('connect only those that are not reached in another way', async () => {
+    const dialers = await openAll(4)
+    const endpoints = dialers.map(({ endpoint }) => endpoint)
+    // 0 and 1, and 2 and 3, share memory
+    const meshes = await Promise.all(
+      dialers.map((dialer, rank) =>
+        connectMesh(dialer, {
+          ...{ token, purpose, timeout: 30_000, rank, endpoints },
+          apart: [rank ^ 1],
+        }),
+      ),
+    )
+    for (const [rank, channels] of meshes.entries()) {
+      const connected = [...channels.keys()].filter((peer) => channels[peer] !== undefined)
+      expect(connected).toEqual(rank < 2 ? [2, 3] : [0, 1])
+    }
+    for (const channel of meshes.flat()) channel?.close()
+  })
+
+  it('print no warning, however many they are', async () => {
+    const warnings: Error[] = []
+    const onWarning = (warning: Error): void => {
+      warnings.push(warning)
+    }
+    process.on('warning', onWarning)
+    const dialers = await openAll(14)
+    const meshes = await Promise.all(dialers.map((_, rank) => join(dialers, rank)))
+    // warnings are emitted in the next tick
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', onWarning)
+    expect(warnings).toEqual([])
+    for (const channel of meshes.flat()) channel?.close()
+  })
+
   it('turn strangers away and wait on for the rank that is missing', async () => {
     const dialers = await openAll(2)
     const first = join(dialers, 0)

@@ -1,12 +1,13 @@
 import { fstatSync, readdirSync } from 'node:fs'
 import { memoryStore } from '@tsrun/store'
-import { closeSocket, isAvailable } from '@tsrun/native'
+import { isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'
 import { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
 import {
   checkRoom,
+  closeSegments,
   hostsOf,
   openNeighbour,
   reservedBytes,
@@ -49,7 +50,7 @@ async function agree(
 }
 
 function release(sharing: Sharing | undefined): void {
-  for (const segment of sharing?.segments ?? []) if (segment !== undefined) closeSocket(segment.fd)
+  if (sharing !== undefined) closeSegments(sharing)
 }
 
 describeNative(`the memory of two ranks${title}`, () => {
@@ -70,7 +71,7 @@ describeNative(`the memory of two ranks${title}`, () => {
   })
 
   afterAll(() => {
-    for (const neighbour of neighbours) neighbour.unmap()
+    for (const neighbour of neighbours) neighbour.release()
   })
 
   it('carries bytes through its rings in order, however they are cut', () => {
@@ -121,6 +122,16 @@ describeNative(`the memory of two ranks${title}`, () => {
     expect(writer.shouldWake()).toBe(false)
     reader.announceSleep(true)
     expect([writer.shouldWake(), writer.shouldWake()]).toEqual([true, false])
+  })
+
+  it('can still be read when its writer has ended the connection', () => {
+    const [writer, reader] = [neighbours[0]!.writer, neighbours[1]!.reader]
+    const before = neighbours[0]!.reader.hasEnded
+    expect(writer.write(1024 * 1024, 3)).toBe(3)
+    writer.end()
+    expect([reader.hasEnded, reader.isEmpty]).toEqual([true, false])
+    expect(reader.read(2 * 1024 * 1024, 10)).toBe(3)
+    expect([before, neighbours[0]!.reader.hasEnded]).toEqual([false, false])
   })
 
   it('leaves no names behind', () => {
@@ -178,21 +189,22 @@ describeNative(`agreeing on who shares memory${title}`, () => {
     const [result] = await agree(sides.map(({ segment }) => segment.address))
     if (result?.status !== 'fulfilled') throw new Error('they share no memory')
     const sharing = result.value!
-    const { fd } = sharing.segments[1]!
+    const { fd, bell } = sharing.segments[1]!
     const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
     const prepared = await prepareTransport('tcp', listen, 1)
-    const endpoints = [prepared.endpoint, prepared.endpoint]
-    const options = { token: '', purpose: 'test', rank: 0, endpoints, timeout: 50, sharing }
+    // the third rank is on another host, and does not call
+    const endpoints = [prepared.endpoint, prepared.endpoint, prepared.endpoint]
+    const apart = { ...sharing, neighbours: [...sharing.neighbours, []] }
+    const options = { token: '', purpose: 'test', rank: 0, endpoints, timeout: 50, sharing: apart }
     const connecting = prepared.connect(sides[0]!.heap, { ...options, place: undefined })
     await expect(connecting).rejects.toMatchObject({ code: 'ERR_TSR_CONNECT' })
-    expect(() => fstatSync(fd)).toThrow('EBADF')
+    for (const open of [fd, bell, sharing.bell!]) expect(() => fstatSync(open)).toThrow('EBADF')
     for (const { segment } of sides) segment.close()
   })
 
   it('makes hosts of ranks that all share with each other', () => {
-    const segments = [undefined, undefined, undefined, undefined]
-    expect(hostsOf({ neighbours: [[1], [0], [3], [2]], segments })).toEqual([0, 0, 2, 2])
+    expect(hostsOf({ neighbours: [[1], [0], [3], [2]] })).toEqual([0, 0, 2, 2])
     // 1 shares with both, which do not share with each other
-    expect(hostsOf({ neighbours: [[1], [0, 2], [1], []], segments })).toEqual([0, 1, 2, 3])
+    expect(hostsOf({ neighbours: [[1], [0, 2], [1], []] })).toEqual([0, 1, 2, 3])
   })
 })

@@ -16,6 +16,7 @@ import {
 } from '../transports/shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
 import type { DescriptorChannel } from '../transports/tcp-transport.ts'
+import { PollSet } from '../transports/poll-set.ts'
 import { openTcpDialer } from '../transports/tcp-transport.ts'
 import { TcpTransport } from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
@@ -81,7 +82,7 @@ export async function prepareTransport(
       const { rank, sharing } = options
       const connect = async (): Promise<(DescriptorChannel | undefined)[]> => {
         if (sharing !== undefined) checkRoom(heap, rank, sharing)
-        return await connectMesh(dialer, options, signal)
+        return await connectMesh(dialer, { ...options, apart: sharing?.neighbours[rank] }, signal)
       }
       const channels = await connect().catch((error: unknown) => {
         dialer.stopListening()
@@ -89,11 +90,12 @@ export async function prepareTransport(
         throw error
       })
       const fds = channels.map((channel) => channel?.fd)
-      const tcp = new TcpTransport(heap, fds, options.place)
+      const polls = new PollSet(fds.length, sharing?.bell)
+      const tcp = new TcpTransport(heap, fds, polls, options.place)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const ranks = readCoreRanks() ?? options.place?.size ?? Infinity
-      const hasCores = threads * ranks <= allowedCores().length
-      const transport = new SharedMemoryTransport(heap, rank, tcp, sharing, hasCores)
+      const spins = threads * ranks <= allowedCores().length
+      const transport = new SharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
       return { kind: 'blocking', transport }
     },
   }

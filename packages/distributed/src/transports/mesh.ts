@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
@@ -8,6 +9,8 @@ export interface MeshOptions extends Credentials {
   readonly endpoints: readonly Endpoint[]
   /** Milliseconds until ERR_TSR_CONNECT. */
   readonly timeout: number
+  /** Ranks that are reached in another way. */
+  readonly apart?: readonly number[] | undefined
 }
 
 /** Milliseconds that a stranger has to prove itself. */
@@ -18,12 +21,13 @@ const REPORTED = 10
 const ATTEMPT_TIME = 10_000
 
 /**
- * Connects every rank with every other: each calls the ranks below it and hears those above.
+ * Connects every rank with every other: each calls the ranks below it and hears those above, except
+ * those that are reached in another way.
  * Strangers, which have a wrong token, send random bytes or stay silent, are turned away and disturb
  * nobody.
  *
  * @param signal - gives up connecting
- * @returns the connection to each rank, undefined for this one
+ * @returns the connection to each rank, undefined for this one and for those apart
  * @throws ERR_TSR_CONNECT naming a peer that cannot be reached, or that never called; ERR_TSR_ABORTED
  */
 export async function connectMesh<Channel extends ByteChannel>(
@@ -36,16 +40,22 @@ export async function connectMesh<Channel extends ByteChannel>(
   const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
   const over = new AbortController()
   const calling = AbortSignal.any(signal === undefined ? [over.signal] : [signal, over.signal])
-  const calls = endpoints.slice(0, rank).map(async (_, peer) => {
+  // each call listens for the end, which is no leak
+  setMaxListeners(0, calling)
+  const apart = new Set(options.apart)
+  const peers = [...endpoints.keys()].filter((peer) => peer !== rank && !apart.has(peer))
+  const below = peers.filter((peer) => peer < rank)
+  const awaited = new Set(peers.filter((peer) => peer > rank))
+  const calls = below.map(async (peer) => {
     channels[peer] = await callPeer(dialer, options, peer, deadline, calling)
   })
-  const heard = hearPeers(dialer, options, channels, over.signal)
+  const heard = hearPeers(dialer, options, { awaited, channels }, over.signal)
   try {
     await waitOrAbort(Promise.all(calls), 'connecting', Deadline.never, signal)
     const hearing = 'hearing from the other ranks'
     await waitOrAbort(heard, hearing, deadline, signal).catch((cause: unknown) => {
       if (signal?.aborted === true) throw cause
-      const peer = channels.findIndex((channel, i) => channel === undefined && i > rank)
+      const [peer = rank] = awaited
       throw connectError(options, peer, 'it has not called', cause)
     })
   } catch (error) {
@@ -97,22 +107,23 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when every rank above this one has called; never after `over` is aborted. */
+/** Resolves when each rank that is awaited has called; never after `over` is aborted. */
 async function hearPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
-  channels: (Channel | undefined)[],
+  { awaited, channels }: { awaited: Set<number>; channels: (Channel | undefined)[] },
   over: AbortSignal,
 ): Promise<void> {
-  const { rank, endpoints } = options
-  let missing = endpoints.length - 1 - rank
+  const { rank } = options
   let refused = 0
   const greeting = new Set<Channel>()
+  const welcoming = new Set<number>()
+  const isMissing = (): boolean => awaited.size + welcoming.size > 0
   const turnAway = (): void => {
     for (const stranger of greeting) stranger.close()
   }
   over.addEventListener('abort', turnAway)
-  if (missing === 0) return
+  if (awaited.size === 0) return
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
       const caller = await waitOrAbort(
@@ -120,25 +131,24 @@ async function hearPeers<Channel extends ByteChannel>(
         'greeting',
         Deadline.after(GREETING_TIME),
       )
-      const isExpected =
-        caller !== undefined &&
-        caller > rank &&
-        caller < endpoints.length &&
-        channels[caller] === undefined
-      if (!isExpected) throw new Error('not a rank that is waited for')
       // Taken at once, so that a second caller for this rank is refused in the meantime.
-      channels[caller] = channel
+      const isExpected = caller !== undefined && awaited.delete(caller)
+      if (!isExpected) throw new Error('not a rank that is waited for')
+      welcoming.add(caller)
       try {
         await welcome(channel)
       } catch (error) {
-        channels[caller] = undefined
+        awaited.add(caller)
         throw error
+      } finally {
+        welcoming.delete(caller)
       }
+      channels[caller] = channel
       greeting.delete(channel)
-      if (--missing === 0) resolve()
+      if (!isMissing()) resolve()
     }
     const listen = async (): Promise<void> => {
-      while (missing > 0) {
+      while (isMissing()) {
         const channel = await dialer.accept()
         const [oldest] = greeting
         if (oldest !== undefined && greeting.size >= LARGEST_QUEUE) {
@@ -150,7 +160,7 @@ async function hearPeers<Channel extends ByteChannel>(
         void greet(channel)
           .catch((error: unknown) => {
             channel.close()
-            if (missing > 0 && ++refused <= REPORTED) logRefusal(error)
+            if (isMissing() && ++refused <= REPORTED) logRefusal(error)
           })
           .finally(() => greeting.delete(channel))
       }

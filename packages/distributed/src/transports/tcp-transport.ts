@@ -6,13 +6,11 @@ import {
   closeSocket,
   connectError,
   connectTcp,
-  drainEventfd,
   EADDRINUSE,
   EAGAIN,
   EINTR,
   errnoName,
   listenTcp,
-  openEventfd,
   pollFds,
   POLLIN,
   POLLOUT,
@@ -29,6 +27,7 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
+import { PollSet } from './poll-set.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -41,28 +40,33 @@ const USER_TIMEOUT = 300_000
 /** libc sockets: payloads go straight between the kernel and the arena. */
 export class TcpTransport implements BlockingTransport {
   readonly name = 'tcp'
-  readonly doorbell = openEventfd()
   readonly place: LocalPlace | undefined
   readonly #base: number
   /** Descriptor of each peer; -1 for this rank and for peers that are gone. */
   readonly #fds: number[]
   readonly #reasons: string[]
-  /** One struct pollfd a rank, the doorbell last: [fd, events | revents << 16]. */
-  readonly #pollfds: Int32Array
-  readonly #pollAddress: number
+  readonly #polls: PollSet
 
-  constructor(heap: Heap, fds: readonly (number | undefined)[], place?: LocalPlace) {
+  constructor(
+    heap: Heap,
+    fds: readonly (number | undefined)[],
+    polls = new PollSet(fds.length),
+    place?: LocalPlace,
+  ) {
     this.place = place
+    this.#polls = polls
     this.#base = addressOf(heap.bytes)
     this.#fds = fds.map((fd) => fd ?? -1)
     this.#reasons = fds.map(() => '')
-    this.#pollfds = new Int32Array(2 * (fds.length + 1))
-    this.#pollAddress = addressOf(this.#pollfds)
-    for (const [peer, fd] of [...this.#fds, this.doorbell].entries()) {
-      this.#pollfds[2 * peer] = fd
-      this.#pollfds[2 * peer + 1] = POLLIN
+    for (const [peer, fd] of this.#fds.entries()) {
+      if (fd < 0) continue
+      tuneTcp(fd, USER_TIMEOUT)
+      polls.watch(peer, fd, POLLIN)
     }
-    for (const fd of this.#fds) if (fd >= 0) tuneTcp(fd, USER_TIMEOUT)
+  }
+
+  get doorbell(): number {
+    return this.#polls.doorbell
   }
 
   trySend(peer: number, at: number, length: number, more: boolean): number {
@@ -86,7 +90,8 @@ export class TcpTransport implements BlockingTransport {
   }
 
   wantSend(peer: number, wanted: boolean): void {
-    this.#pollfds[2 * peer + 1] = wanted ? POLLIN | POLLOUT : POLLIN
+    const fd = this.#fds[peer]!
+    if (fd >= 0) this.#polls.watch(peer, fd, wanted ? POLLIN | POLLOUT : POLLIN)
   }
 
   closeReason(peer: number): string {
@@ -99,17 +104,11 @@ export class TcpTransport implements BlockingTransport {
 
   close(): void {
     for (const peer of this.#fds.keys()) this.closePeer(peer)
-    closeSocket(this.doorbell)
+    this.#polls.close()
   }
 
   sleep(milliseconds: number): void {
-    const ready = pollFds(this.#pollAddress, this.#fds.length + 1, milliseconds)
-    if (ready > 0) drainEventfd(this.doorbell)
-  }
-
-  /** Whether `sleep` has seen something happen on the stream from `peer`. */
-  isReadable(peer: number): boolean {
-    return this.#pollfds[2 * peer + 1]! >>> 16 !== 0
+    this.#polls.sleep(milliseconds)
   }
 
   yield(): void {
@@ -122,7 +121,7 @@ export class TcpTransport implements BlockingTransport {
       closeSocket(fd)
       this.#reasons[peer] ||= reason
       this.#fds[peer] = -1
-      this.#pollfds[2 * peer] = -1
+      this.#polls.forget(peer)
     }
     return CLOSED
   }

@@ -1,7 +1,7 @@
-import { closeSync } from 'node:fs'
 import { createLogger, tsrError } from '@tsrun/core'
+import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
-import type { Sharing } from '../../transports/shared-memory/neighbours.ts'
+import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
 import { openSegment, type SegmentAddress } from '../../transports/shared-memory/segment.ts'
 
 /** The shared-memory segments of all ranks, as this rank knows them. */
@@ -16,8 +16,8 @@ export interface SegmentSurvey {
 
 /** What a rank tells the others about their segments. */
 interface Report {
-  /** Ranks whose segment it has opened. */
-  readonly opened: readonly number[]
+  /** Ranks of its host whose segment it cannot open. */
+  readonly lacks: readonly number[]
   /** Why it cannot join, so that the others do not wait for it. */
   readonly refusal?: string
 }
@@ -34,29 +34,30 @@ export async function agreeOnSharing(
   { rank, segments, isRequired, wait }: SegmentSurvey,
 ): Promise<Sharing | undefined> {
   const reasons: string[] = []
+  const lacks: number[] = []
+  const hosts = segments.map((segment) => segment?.host)
   const opened = segments.map((segment, peer) => {
-    if (peer === rank || segment?.host !== segments[rank]?.host || segment === undefined) {
-      return undefined
-    }
+    if (peer === rank || hosts[peer] !== hosts[rank] || segment === undefined) return undefined
     try {
-      return { fd: openSegment(segment), bytes: segment.bytes }
+      return openSegment(segment)
     } catch (error) {
+      lacks.push(peer)
       reasons.push(`rank ${peer}: ${error instanceof Error ? error.message : String(error)}`)
       return undefined
     }
   })
   const release = (peer: number): void => {
     const segment = opened[peer]
-    if (segment !== undefined) closeSync(segment.fd)
+    if (segment !== undefined) closeSegment(segment)
     opened[peer] = undefined
   }
   try {
     const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
     const refuses = reasons.length > 0 && isRequired
     if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
-    const own: Report = { opened: indicesOf(opened), ...(refuses && { refusal: reason }) }
+    const report: Report = { lacks, ...(refuses && { refusal: reason }) }
     const keyOf = (peer: number): string => `sharing/${peer}`
-    await store.set(keyOf(rank), JSON.stringify(own))
+    await store.set(keyOf(rank), JSON.stringify(report))
     await store.wait(
       segments.map((_, peer) => keyOf(peer)),
       wait,
@@ -68,13 +69,12 @@ export async function agreeOnSharing(
       }),
     )
     checkRefusals(reports)
-    const neighbours = reports.map((report, a) =>
-      report.opened.filter((b) => reports[b]?.opened.includes(a) === true),
-    )
-    for (const peer of opened.keys()) if (!neighbours[rank]!.includes(peer)) release(peer)
-    return neighbours.every((peers) => peers.length === 0)
-      ? undefined
-      : { neighbours, segments: opened }
+    const neighbours = neighboursOf(hosts, reports)
+    const own = new Set(neighbours[rank])
+    for (const peer of opened.keys()) if (!own.has(peer)) release(peer)
+    if (neighbours.every((peers) => peers.length === 0)) return undefined
+    const bell = segments[rank]?.bell
+    return { neighbours, segments: opened, bell: bell && openAgain(bell.fd) }
   } catch (error) {
     for (const peer of opened.keys()) release(peer)
     throw error
@@ -92,6 +92,19 @@ export function warnWithoutSharing(reason: string): void {
   createLogger('distributed').warn({ reason }, 'no shared memory: tcp serves within this host')
 }
 
-function indicesOf(list: readonly unknown[]): number[] {
-  return [...list.keys()].filter((index) => list[index] !== undefined)
+function neighboursOf(
+  hosts: readonly (string | undefined)[],
+  reports: readonly Report[],
+): number[][] {
+  const lacks = reports.map((report) => new Set(report.lacks))
+  return hosts.map((host, a) =>
+    [...hosts.keys()].filter(
+      (b) =>
+        a !== b &&
+        host !== undefined &&
+        hosts[b] === host &&
+        !lacks[a]!.has(b) &&
+        !lacks[b]!.has(a),
+    ),
+  )
 }

@@ -20,33 +20,48 @@ export interface Sharing {
   /** By rank: the ranks that share memory with it, ascending. */
   readonly neighbours: readonly (readonly number[])[]
   /** By rank: this rank's descriptor of the segment, where it is shared. */
-  readonly segments: readonly ({ readonly fd: number; readonly bytes: number } | undefined)[]
+  readonly segments: readonly (SharedSegment | undefined)[]
+  /** This rank's bell; undefined where it offers no segment. */
+  readonly bell: number | undefined
+}
+
+/** The memory and the bell of another rank, as this one has opened them. */
+export interface SharedSegment {
+  readonly fd: number
+  readonly bytes: number
+  readonly bell: number
 }
 
 /** The mapped heap of another rank of this host, and the ring buffers to and from it. */
 export interface Neighbour {
   readonly writer: RingBufferWriter
   readonly reader: RingBufferReader
+  readonly bell: number
   /** Copies out of its heap into this one. */
   get(at: number, from: number, bytes: number): void
-  unmap(): void
+  release(): void
 }
 
 /**
  * Numbers the hosts by their lowest rank. A rank that shares memory with only some ranks of its host,
  * as where rights differ, counts as a host of its own.
  */
-export function hostsOf({ neighbours }: Sharing): number[] {
-  const circleOf = (rank: number): string =>
-    [...neighbours[rank]!, rank].sort((a, b) => a - b).join()
+export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
+  const circles = neighbours.map((peers, rank) => [...peers, rank].sort((a, b) => a - b).join())
   return neighbours.map((peers, rank) =>
-    peers.every((peer) => circleOf(peer) === circleOf(rank)) ? Math.min(rank, ...peers) : rank,
+    peers.every((peer) => circles[peer] === circles[rank]) ? Math.min(rank, ...peers) : rank,
   )
 }
 
-/** Releases the memory of other ranks that will not be mapped. */
-export function closeSegments({ segments }: Sharing): void {
-  for (const segment of segments) if (segment !== undefined) closeSocket(segment.fd)
+/** Releases the memory of other ranks that will not be mapped, and all bells. */
+export function closeSegments({ segments, bell }: Sharing): void {
+  for (const segment of segments) if (segment !== undefined) closeSegment(segment)
+  if (bell !== undefined) closeSocket(bell)
+}
+
+export function closeSegment({ fd, bell }: SharedSegment): void {
+  closeSocket(fd)
+  closeSocket(bell)
 }
 
 /*
@@ -73,17 +88,30 @@ export function reservedBytes(neighbours: number): number {
 }
 
 /** By world rank: the offset of its slots in this heap, the own ones included. */
-export function slotPlaces({ neighbours }: Sharing, rank: number): (number | undefined)[] {
+export function slotPlaces(
+  { neighbours }: Pick<Sharing, 'neighbours'>,
+  rank: number,
+): (number | undefined)[] {
+  return neighbours.map((_, peer) => slotsOf(neighbours, rank, peer))
+}
+
+function slotsOf(
+  neighbours: Sharing['neighbours'],
+  rank: number,
+  peer: number,
+): number | undefined {
   const own = neighbours[rank]!
-  return neighbours.map((theirs, peer) => {
-    const isReadable = hasSlots(own.length) && hasSlots(theirs.length)
-    if (!isReadable || (peer !== rank && !own.includes(peer))) return undefined
-    return slotsAt(own.length, own.indexOf(peer))
-  })
+  const isReadable = hasSlots(own.length) && hasSlots(neighbours[peer]!.length)
+  if (!isReadable || (peer !== rank && !own.includes(peer))) return undefined
+  return slotsAt(own.length, own.indexOf(peer))
 }
 
 /** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the ring buffers of all neighbours */
-export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: Sharing): void {
+export function checkRoom(
+  { engineBytes }: Heap,
+  rank: number,
+  { neighbours }: Pick<Sharing, 'neighbours'>,
+): void {
   const bytes = reservedBytes(neighbours[rank]!.length)
   if (bytes <= engineBytes) return
   throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank, bytes, used: 0, capacity: engineBytes })
@@ -91,7 +119,7 @@ export function checkRoom({ engineBytes }: Heap, rank: number, { neighbours }: S
 
 /**
  * Maps a neighbour's heap. Its ring buffer for this rank and its slots are also mapped over the
- * windows in this heap, so that JavaScript and the kernels reach them. Takes over the descriptor.
+ * windows in this heap, so that JavaScript and the kernels reach them. Takes over the descriptors.
  */
 export function openNeighbour(
   heap: Heap,
@@ -99,12 +127,12 @@ export function openNeighbour(
   [rank, peer]: readonly [number, number],
   copy: (to: number, from: number, bytes: number) => void,
 ): Neighbour {
-  const { fd, bytes } = segments[peer]!
+  const { fd, bytes, bell } = segments[peer]!
   const own = neighbours[rank]!
   const inbound = inboundAt(own.indexOf(peer))
   const window = inboundAt(own.length + own.indexOf(peer))
   const theirs = inboundAt(neighbours[peer]!.indexOf(rank))
-  const slots = slotPlaces({ neighbours, segments }, rank)[peer]
+  const slots = slotsOf(neighbours, rank, peer)
   const base = addressOf(heap.bytes)
   let peerBase: number
   try {
@@ -119,11 +147,13 @@ export function openNeighbour(
   return {
     writer: new RingBufferWriter(heap, window, copy),
     reader: new RingBufferReader(heap, inbound, copy),
+    bell,
     get: (at, from, length) => {
       if (from + length > bytes) throw new RangeError('a payload outside the peer’s heap')
       copyMemory(base + at, peerBase + from, length)
     },
-    unmap: () => {
+    release: () => {
+      closeSocket(bell)
       mapPrivateOver(base + window, RING_BUFFER_BYTES)
       if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)
       unmapFile(peerBase, bytes)

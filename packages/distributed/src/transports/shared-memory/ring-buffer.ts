@@ -11,6 +11,8 @@ const WRITTEN = 0
 const READ = 16
 const READER_SLEEPS = 32
 const WRITER_SLEEPS = 48
+/** 1 when the writer has ended the connection, in both directions. */
+const ENDED = 64
 
 type Copy = (to: number, from: number, bytes: number) => void
 
@@ -67,6 +69,11 @@ export class RingBufferWriter {
   announceSleep(sleeps: boolean): void {
     Atomics.store(this.#buffer.words, WRITER_SLEEPS, sleeps ? 1 : 0)
   }
+
+  /** Tells the reader that nothing more comes, and that nothing more is read. */
+  end(): void {
+    Atomics.store(this.#buffer.words, ENDED, 1)
+  }
 }
 
 /** The reader's end. */
@@ -83,6 +90,11 @@ export class RingBufferReader {
 
   get isEmpty(): boolean {
     return Atomics.load(this.#buffer.words, WRITTEN) === this.#read
+  }
+
+  /** Whether the writer has ended the connection; what it wrote before can still be read. */
+  get hasEnded(): boolean {
+    return Atomics.load(this.#buffer.words, ENDED) === 1
   }
 
   /** Puts up to `length` bytes at `at`; returns how many. */

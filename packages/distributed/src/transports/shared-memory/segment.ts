@@ -1,8 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, fstatSync, readlinkSync, readSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { addressOf, createSharedFile, mapFileOver, openSharedFile } from '@tsrun/native'
+import {
+  addressOf,
+  addressOfBell,
+  createBell,
+  createSharedFile,
+  mapFileOver,
+  openBell,
+  openSharedFile,
+  type BellAddress,
+} from '@tsrun/native'
 import { hostIdentity } from '@tsrun/store'
+import type { SharedSegment } from './neighbours.ts'
 
 /** Bytes at the start of every segment that identify it. */
 const NONCE_BYTES = 16
@@ -16,6 +26,8 @@ export interface SegmentAddress {
   readonly bytes: number
   /** Hexadecimal. */
   readonly nonce: string
+  /** With which others wake the rank, and learn of its end. */
+  readonly bell: BellAddress
 }
 
 /**
@@ -33,10 +45,21 @@ export interface Segment {
 export function createSegment(memory: WebAssembly.Memory): Segment {
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
+  let bell: number
+  try {
+    bell = createBell()
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
+  const close = (): void => {
+    closeSync(fd)
+    closeSync(bell)
+  }
   try {
     mapFileOver(fd, addressOf(bytes), bytes.length)
   } catch (error) {
-    closeSync(fd)
+    close()
     throw error
   }
   const nonce = randomBytes(NONCE_BYTES)
@@ -48,20 +71,19 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
       fd,
       bytes: bytes.length,
       nonce: nonce.toString('hex'),
+      bell: addressOfBell(bell),
     },
-    close: () => {
-      closeSync(fd)
-    },
+    close,
   }
 }
 
 /**
  * Opens the segment of another rank of this host.
  *
- * @returns a descriptor, the caller's to close
+ * @returns descriptors, the caller's to close
  * @throws Error saying why it cannot be shared
  */
-export function openSegment({ pid, fd, bytes, nonce }: SegmentAddress): number {
+export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): SharedSegment {
   const opened = openSharedFile(pid, fd)
   try {
     const found = Buffer.alloc(NONCE_BYTES)
@@ -69,7 +91,7 @@ export function openSegment({ pid, fd, bytes, nonce }: SegmentAddress): number {
     if (fstatSync(opened).size !== bytes || found.toString('hex') !== nonce) {
       throw new Error(`descriptor ${fd} of process ${pid} is another file`)
     }
-    return opened
+    return { fd: opened, bytes, bell: openBell(pid, bell) }
   } catch (error) {
     closeSync(opened)
     throw error

@@ -1,5 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../../kernels/kernels.ts'
+import { POLLERR, ringBell } from '@tsrun/native'
+import type { PollSet } from '../poll-set.ts'
 import type { TcpTransport } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 import {
@@ -19,15 +21,24 @@ const WATCHED_AT = 2176
 const MOST_WATCHED = 240
 /** Looks at each word before a core is given away: 10 us for one word, 50 us for two. */
 const SPIN_LOOKS = 8000
-/** Bytes of wake-ups that are discarded at once. */
-const WAKE_UPS = 64
+
+export interface SharedMemoryOptions {
+  readonly heap: Heap
+  readonly rank: number
+  /** To the ranks of other hosts. */
+  readonly tcp: TcpTransport
+  readonly polls: PollSet
+  readonly sharing: Sharing
+  /** Whether each rank of this host has a core of its own to wait on. */
+  readonly spins: boolean
+}
 
 /**
  * Streams to the ranks of this host go through ring buffers in shared memory, those to others through
  * tcp.
  *
- * The connection to a neighbour carries no data: a byte on it wakes a sleeping peer, and its end says
- * that the peer has left or was lost. So a rank sleeps in one `poll` for all of its peers.
+ * There is no connection to a neighbour. Ringing its bell wakes it, and the end of its bell says that
+ * its process is gone. So a rank sleeps in one `poll` for all of its peers.
  */
 export class SharedMemoryTransport implements BlockingTransport {
   readonly name = 'shared-memory'
@@ -35,23 +46,21 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly hosts: readonly number[]
   readonly slots: MappedSlots
   readonly #tcp: TcpTransport
+  readonly #polls: PollSet
   /** By rank. */
   readonly #neighbours: readonly (Neighbour | undefined)[]
   readonly #peers: readonly number[]
-  /** Neighbours whose connection has ended. What is in their ring buffer still counts. */
-  readonly #ended = new Set<number>()
+  /** Why neighbours are gone. What is in their ring buffer still counts. */
+  readonly #ended = new Map<number, string>()
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
-  /** A byte to send, and room for those that come, in the page before the ring buffers. */
-  readonly #byteAt = 2048
-  readonly #wakeUpsAt = 2112
   readonly #kernels: Kernels
   /** Words that `spin` looks at; 0 where it must not hold up anything else. */
   readonly #watched: number
 
-  /** @param spins - whether each rank of this host has a core of its own to wait on */
-  constructor(heap: Heap, rank: number, tcp: TcpTransport, sharing: Sharing, spins: boolean) {
+  constructor({ heap, rank, tcp, polls, sharing, spins }: SharedMemoryOptions) {
     this.#tcp = tcp
+    this.#polls = polls
     this.hosts = hostsOf(sharing)
     this.#peers = sharing.neighbours[rank]!
     this.reservedBytes = reservedBytes(this.#peers.length)
@@ -60,9 +69,11 @@ export class SharedMemoryTransport implements BlockingTransport {
     const copy = (to: number, from: number, bytes: number): void => {
       kernels.copy(to, from, bytes)
     }
+    const isPeer = new Set(this.#peers)
     this.#neighbours = sharing.neighbours.map((_, peer) =>
-      this.#peers.includes(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
+      isPeer.has(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
+    for (const peer of this.#peers) polls.watch(peer, this.#neighbours[peer]!.bell, 0)
     this.slots = new MappedSlots({
       heap,
       copy,
@@ -73,7 +84,8 @@ export class SharedMemoryTransport implements BlockingTransport {
       places: slotPlaces(sharing, rank),
       hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
       wake: (peer) => {
-        if (this.#neighbours[peer]?.writer.shouldWake() === true) this.#wake(peer)
+        const neighbour = this.#neighbours[peer]
+        if (neighbour?.writer.shouldWake() === true) ringBell(neighbour.bell)
       },
     })
     this.#looks = this.#neighbours.map(() => 0)
@@ -101,23 +113,23 @@ export class SharedMemoryTransport implements BlockingTransport {
   trySend(peer: number, at: number, length: number, more: boolean): number {
     const neighbour = this.#neighbours[peer]
     if (neighbour === undefined) return this.#tcp.trySend(peer, at, length, more)
-    if (this.#ended.has(peer)) return CLOSED
+    if (this.#hasEnded(peer, neighbour)) return CLOSED
     const taken = neighbour.writer.write(at, length)
-    if (neighbour.writer.shouldWake()) this.#wake(peer)
+    if (neighbour.writer.shouldWake()) ringBell(neighbour.bell)
     return taken
   }
 
   tryReceive(peer: number, at: number, length: number): number {
     const neighbour = this.#neighbours[peer]
     if (neighbour === undefined) return this.#tcp.tryReceive(peer, at, length)
-    const hasEnded = this.#ended.has(peer)
+    const hasEnded = this.#hasEnded(peer, neighbour)
     const taken = neighbour.reader.read(at, length)
     if (taken > 0) {
-      if (neighbour.reader.shouldWake()) this.#wake(peer)
+      if (neighbour.reader.shouldWake()) ringBell(neighbour.bell)
       return taken
     }
     if (hasEnded) return CLOSED
-    if (++this.#looks[peer]! % LOOKS === 0) this.#drain(peer)
+    if (++this.#looks[peer]! % LOOKS === 0) this.#lookAfter(peer, this.#polls.look(peer))
     return 0
   }
 
@@ -128,17 +140,26 @@ export class SharedMemoryTransport implements BlockingTransport {
   }
 
   closeReason(peer: number): string {
-    return this.#tcp.closeReason(peer)
+    return this.#ended.get(peer) ?? this.#tcp.closeReason(peer)
   }
 
   closePeer(peer: number): void {
-    this.#tcp.closePeer(peer)
-    if (this.#neighbours[peer] !== undefined) this.#ended.add(peer)
+    const neighbour = this.#neighbours[peer]
+    if (neighbour === undefined) {
+      this.#tcp.closePeer(peer)
+      return
+    }
+    const { reader, writer, bell } = neighbour
+    writer.end()
+    // it may sleep as a reader, or as a writer
+    if ([writer.shouldWake(), reader.shouldWake()].includes(true)) ringBell(bell)
+    this.#end(peer, 'this rank closed the connection')
   }
 
   close(): void {
+    for (const peer of this.#peers) this.closePeer(peer)
     this.#tcp.close()
-    for (const neighbour of this.#neighbours) neighbour?.unmap()
+    for (const neighbour of this.#neighbours) neighbour?.release()
   }
 
   sleep(milliseconds: number): void {
@@ -147,11 +168,12 @@ export class SharedMemoryTransport implements BlockingTransport {
     const hasNews = this.slots.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
-      return !reader.isEmpty || (this.#wanted.has(peer) && !writer.isFull)
+      if (this.#ended.has(peer)) return !reader.isEmpty
+      return !reader.isEmpty || reader.hasEnded || (this.#wanted.has(peer) && !writer.isFull)
     })
     if (!hasNews && !hasWork) {
-      this.#tcp.sleep(milliseconds)
-      for (const peer of this.#peers) if (this.#tcp.isReadable(peer)) this.#drain(peer)
+      this.#polls.sleep(milliseconds)
+      for (const peer of this.#peers) this.#lookAfter(peer, this.#polls.seen(peer))
     }
     this.#announceSleep(false)
   }
@@ -186,17 +208,22 @@ export class SharedMemoryTransport implements BlockingTransport {
     }
   }
 
-  /** A full connection already holds enough wake-ups. */
-  #wake(peer: number): void {
-    this.#tcp.trySend(peer, this.#byteAt, 1, false)
+  #hasEnded(peer: number, { reader }: Neighbour): boolean {
+    if (this.#ended.has(peer)) return true
+    if (!reader.hasEnded) return false
+    this.#end(peer, 'it closed the connection')
+    return true
   }
 
-  #drain(peer: number): void {
+  /** @param events - of its bell */
+  #lookAfter(peer: number, events: number): void {
+    if ((events & POLLERR) !== 0) this.#end(peer, 'its process ended')
+  }
+
+  #end(peer: number, reason: string): void {
     if (this.#ended.has(peer)) return
-    let taken: number
-    do {
-      taken = this.#tcp.tryReceive(peer, this.#wakeUpsAt, WAKE_UPS)
-    } while (taken === WAKE_UPS)
-    if (taken === CLOSED) this.#ended.add(peer)
+    const isOrderly = this.#neighbours[peer]!.reader.hasEnded
+    this.#ended.set(peer, isOrderly ? 'it closed the connection' : reason)
+    this.#polls.forget(peer)
   }
 }

@@ -1,0 +1,65 @@
+import {
+  addressOf,
+  closeSocket,
+  drainEventfd,
+  openEventfd,
+  pollFds,
+  POLLFD_BYTES,
+  POLLIN,
+  silenceBell,
+} from '@tsrun/native'
+
+/** What the thread of an engine sleeps on: a descriptor for each peer, the doorbell, and the bell. */
+export class PollSet {
+  /** An eventfd of this process's own: to signal it ends `sleep`, from any thread. */
+  readonly doorbell = openEventfd()
+  readonly #bell: number
+  readonly #peers: number
+  /** One struct pollfd for each peer, then those of the two bells: [fd, events | revents << 16]. */
+  readonly #pollfds: Int32Array
+  readonly #address: number
+
+  /** @param bell - which the peers of this host ring, see `createBell`; it is closed with the set */
+  constructor(peers: number, bell = -1) {
+    this.#peers = peers
+    this.#bell = bell
+    this.#pollfds = new Int32Array(2 * (peers + 2)).fill(-1)
+    this.#address = addressOf(this.#pollfds)
+    this.watch(peers, this.doorbell, POLLIN)
+    this.watch(peers + 1, bell, POLLIN)
+  }
+
+  /** Wakes up for these events of a peer's descriptor, and always when it fails. */
+  watch(peer: number, fd: number, events: number): void {
+    this.#pollfds[2 * peer] = fd
+    this.#pollfds[2 * peer + 1] = events
+  }
+
+  forget(peer: number): void {
+    this.watch(peer, -1, 0)
+  }
+
+  /** Sleeps until something happens, at most `milliseconds`. */
+  sleep(milliseconds: number): void {
+    const peers = this.#peers
+    if (pollFds(this.#address, peers + 2, milliseconds) === 0) return
+    if (this.seen(peers) !== 0) drainEventfd(this.doorbell)
+    if (this.seen(peers + 1) !== 0) silenceBell(this.#bell)
+  }
+
+  /** The events of a peer's descriptor that ended the last `sleep`. */
+  seen(peer: number): number {
+    return this.#pollfds[2 * peer + 1]! >>> 16
+  }
+
+  /** The events of a peer's descriptor now. */
+  look(peer: number): number {
+    pollFds(this.#address + peer * POLLFD_BYTES, 1, 0)
+    return this.seen(peer)
+  }
+
+  close(): void {
+    closeSocket(this.doorbell)
+    if (this.#bell >= 0) closeSocket(this.#bell)
+  }
+}

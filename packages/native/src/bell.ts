@@ -1,0 +1,77 @@
+import { closeSync, constants, fstatSync, openSync } from 'node:fs'
+import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+
+const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
+const PIPE_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
+
+const calls = lazy(() => ({
+  pipe: bindFunction<[number, number], number>('int pipe2(size_t, int)'),
+  read: bindFunction<[number, number, number], number>('int64_t read(int, size_t, size_t)'),
+  write: bindFunction<[number, number, number], number>('int64_t write(int, size_t, size_t)'),
+}))
+
+const SINK_BYTES = 4096
+const buffers = lazy(() => {
+  const [byte, sink] = [Uint8Array.of(1), new Uint8Array(SINK_BYTES)]
+  return { byte: addressOf(byte), sink: addressOf(sink), held: [byte, sink] }
+})
+
+/** What other processes of the host need to ring a bell. */
+export interface BellAddress {
+  readonly fd: number
+  readonly inode: number
+}
+
+/**
+ * Opens a bell: a pipe that other processes of the host open by its address. `ringBell` makes it
+ * readable. It ends with its owner's last descriptor, however the process ends, and `poll` then reports
+ * POLLERR to all that have opened it.
+ */
+export function createBell(): number {
+  const ends = new Int32Array(2)
+  if (calls().pipe(addressOf(ends), PIPE_NONBLOCK_CLOEXEC) !== 0) throw systemCallError('pipe2')
+  const [reader, writer] = ends as unknown as [number, number]
+  try {
+    return openAgain(reader)
+  } finally {
+    closeSync(reader)
+    closeSync(writer)
+  }
+}
+
+/** Another descriptor of a bell of this process, with which it lives on. */
+export function openAgain(bell: number): number {
+  // one descriptor for both ends: without a writer the reader would be told that all have gone
+  return openSync(`/proc/self/fd/${bell}`, O_RDWR | O_NONBLOCK)
+}
+
+export function addressOfBell(bell: number): BellAddress {
+  return { fd: bell, inode: fstatSync(bell).ino }
+}
+
+/**
+ * Opens the bell of process `pid`, to ring it and to learn of its end.
+ *
+ * @throws Error saying why it cannot be opened
+ */
+export function openBell(pid: number, { fd, inode }: BellAddress): number {
+  const path = `/proc/${pid}/fd/${fd}`
+  const bell = openSync(path, O_WRONLY | O_NONBLOCK)
+  const stats = fstatSync(bell)
+  if (stats.isFIFO() && stats.ino === inode) return bell
+  closeSync(bell)
+  throw new Error(`descriptor ${fd} of process ${pid} is another file`)
+}
+
+/** A bell that has been rung often enough, or whose owner is gone, is left alone. */
+export function ringBell(bell: number): void {
+  calls().write(bell, buffers().byte, 1)
+}
+
+/** Silences a bell of this process until it is rung again. */
+export function silenceBell(bell: number): void {
+  let taken: number
+  do {
+    taken = calls().read(bell, buffers().sink, SINK_BYTES)
+  } while (taken === SINK_BYTES)
+}
