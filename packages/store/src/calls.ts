@@ -76,7 +76,7 @@ export class Calls {
    * Makes a request that may wait. At its time-out, or when it is aborted, the store is asked to end
    * the wait. The answer of the store counts, so that a value that was under way is not lost.
    */
-  async wait<Op extends 'get' | 'wait' | 'queuePop'>(
+  async wait<Op extends 'get' | 'multiGet' | 'wait' | 'queuePop'>(
     request: Request & { op: Op },
     options: StoreCallOptions = {},
   ): Promise<Results[Op]> {

@@ -35,6 +35,12 @@ export class LinkedStore implements Store {
     return copy(await this.#calls.wait({ op: 'get', key }, options))
   }
 
+  async multiGet(keys: readonly string[], options?: StoreCallOptions): Promise<Uint8Array[]> {
+    checkKeys(keys)
+    const values = await this.#calls.wait({ op: 'multiGet', keys }, options)
+    return values.map(copy)
+  }
+
   async wait(keys: readonly string[], options?: StoreCallOptions): Promise<void> {
     checkKeys(keys)
     await this.#calls.wait({ op: 'wait', keys }, options)

@@ -17,6 +17,7 @@ export function prefixStore(store: Store, prefix: string): Store {
       await store.set(fullKey(key), value, options)
     },
     get: async (key, options) => await store.get(fullKey(key), options),
+    multiGet: async (keys, options) => await store.multiGet(fullKeys(keys), options),
     wait: async (keys, options) => {
       await store.wait(fullKeys(keys), options)
     },

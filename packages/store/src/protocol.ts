@@ -26,6 +26,7 @@ export type Request =
       readonly whileConnected?: true
     }
   | { readonly op: 'get'; readonly key: string }
+  | { readonly op: 'multiGet'; readonly keys: readonly string[] }
   | { readonly op: 'wait'; readonly keys: readonly string[] }
   | { readonly op: 'check'; readonly keys: readonly string[] }
   | { readonly op: 'add'; readonly key: string; readonly amount: number }
@@ -51,6 +52,7 @@ export type Operation = Request['op']
 export interface Results {
   set: null
   get: Uint8Array
+  multiGet: Uint8Array[]
   wait: null
   check: boolean
   add: number
@@ -128,6 +130,7 @@ const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Chec
     whileConnected: isOptional(isTrue),
   },
   get: { key: isText },
+  multiGet: { keys: isTexts },
   wait: { keys: isTexts },
   check: { keys: isTexts },
   add: { key: isText, amount: isInteger },

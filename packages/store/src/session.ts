@@ -1,15 +1,20 @@
 import { isTsrError, tsrError } from '@tsrun/core'
 import type { StoreData, Wait } from './data.ts'
 import {
+  checkLimit,
   checkRequest,
   type Answer,
   type ClientMessage,
   type Request,
   type Results,
   type ServerMessage,
+  VALUE_LIMIT,
 } from './protocol.ts'
 
-type Immediate = Exclude<Request, { op: 'set' | 'get' | 'wait' | 'queuePop' | 'watch' | 'unwatch' }>
+/** Operations that may wait. */
+type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
+
+type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>
 
 /** The requests of one client, whose waits and watches end with it. */
 export class Session {
@@ -26,17 +31,14 @@ export class Session {
   }
 
   handle({ id, ...message }: ClientMessage): void {
-    try {
+    this.#orFail(id, () => {
       if (message.op === 'cancel') {
         this.#cancel(id)
         return
       }
       checkRequest(message)
       this.#run(id, message)
-    } catch (error) {
-      const { code, facts } = isTsrError(error) ? error : internalError(error)
-      this.#answer(id, { code, facts })
-    }
+    })
   }
 
   close(): void {
@@ -55,6 +57,9 @@ export class Session {
     switch (request.op) {
       case 'get':
         this.#awaitKeys(id, [request.key], () => this.#data.value(request.key) ?? null)
+        return
+      case 'multiGet':
+        this.#awaitKeys(id, request.keys, () => valuesOf(this.#data, request.keys))
         return
       case 'wait':
         this.#awaitKeys(id, request.keys, () => null)
@@ -94,7 +99,7 @@ export class Session {
     else this.#owned.delete(key)
   }
 
-  #awaitKeys(id: number, keys: readonly string[], result: () => Uint8Array | null): void {
+  #awaitKeys(id: number, keys: readonly string[], result: () => Results[Waiting]): void {
     const missing = this.#data.missing(keys)
     if (missing.length === 0) {
       this.#answer(id, { result: result() })
@@ -102,7 +107,10 @@ export class Session {
     }
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
-      this.#answer(id, { result: result() })
+      // what is thrown here would reach the client that has set the last key
+      this.#orFail(id, () => {
+        this.#answer(id, { result: result() })
+      })
     })
     this.#waits.set(id, wait)
   }
@@ -137,9 +145,26 @@ export class Session {
     this.#answer(id, { missing: [...wait.missing] })
   }
 
+  #orFail(id: number, action: () => void): void {
+    try {
+      action()
+    } catch (error) {
+      const { code, facts } = isTsrError(error) ? error : internalError(error)
+      this.#answer(id, { code, facts })
+    }
+  }
+
   #answer(id: number, answer: Answer): void {
     this.#send({ id, ...answer })
   }
+}
+
+/** @throws ERR_TSR_STORE_LIMIT */
+function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
+  const values = keys.map((key) => data.value(key) ?? new Uint8Array(0))
+  const bytes = values.reduce((sum, { byteLength }) => sum + byteLength, 0)
+  checkLimit('The values together', bytes, VALUE_LIMIT)
+  return values
 }
 
 /** Values are copied, as in `#set`. */

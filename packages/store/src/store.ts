@@ -36,6 +36,13 @@ export interface Store {
    */
   get(key: string, options?: StoreCallOptions): Promise<Uint8Array>
   /**
+   * Waits until all keys exist and returns their values, in the order of the keys: one round trip for
+   * all of them. Together they may have up to 8 MiB.
+   *
+   * @throws ERR_TSR_STORE_TIMEOUT naming the keys that are missing, ERR_TSR_STORE_LIMIT
+   */
+  multiGet(keys: readonly string[], options?: StoreCallOptions): Promise<Uint8Array[]>
+  /**
    * Waits until all keys exist.
    *
    * @throws ERR_TSR_STORE_TIMEOUT naming the keys that are missing

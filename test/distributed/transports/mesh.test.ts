@@ -109,21 +109,6 @@ describe.each([
     for (const channel of meshes.flat()) channel?.close()
   })
 
-  it('print no warning, however many they are', async () => {
-    const warnings: Error[] = []
-    const onWarning = (warning: Error): void => {
-      warnings.push(warning)
-    }
-    process.on('warning', onWarning)
-    const dialers = await openAll(14)
-    const meshes = await Promise.all(dialers.map((_, rank) => join(dialers, rank)))
-    // warnings are emitted in the next tick
-    await new Promise((resolve) => setImmediate(resolve))
-    process.off('warning', onWarning)
-    expect(warnings).toEqual([])
-    for (const channel of meshes.flat()) channel?.close()
-  })
-
   it('turn strangers away and wait on for the rank that is missing', async () => {
     const dialers = await openAll(2)
     const first = join(dialers, 0)

@@ -40,6 +40,28 @@ describeEveryStore((stores) => {
       await one.wait([])
     })
 
+    it('gives the values of several keys at once, in the order of the keys', async () => {
+      const { one, other } = stores()
+      await one.set('b', 'second')
+      const waiting = one.multiGet(['b', 'a', 'b'])
+      await other.set('a', 'first')
+      expect((await waiting).map(text)).toEqual(['second', 'first', 'second'])
+      expect(await one.multiGet([])).toEqual([])
+      await expect(one.multiGet(['a', 'gone'], { timeout: 10 })).rejects.toThrow(
+        /multiGet timed out after 10 ms; missing: \S*gone\./,
+      )
+    })
+
+    it('refuses values that are too long together, and tells nobody else', async () => {
+      const { one, other } = stores()
+      const half = new Uint8Array(5 * 1024 * 1024)
+      await one.set('a', half)
+      const waiting = one.multiGet(['a', 'b'])
+      const [setting, refused] = await Promise.allSettled([other.set('b', half), waiting])
+      expect(setting.status).toBe('fulfilled')
+      expect(refused).toMatchObject({ reason: { code: 'ERR_TSR_STORE_LIMIT' } })
+    })
+
     it('names the missing keys at the time-out', async () => {
       const { one } = stores()
       await one.set('here', '')

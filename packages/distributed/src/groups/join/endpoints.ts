@@ -75,12 +75,8 @@ export async function exchangeEndpoints(
       { cause: error },
     )
   }
-  const endpoints = await Promise.all(
-    peers.map(async (peer) => {
-      const text = new TextDecoder().decode(await store.get(endpointKey(peer), wait))
-      return JSON.parse(text) as Published
-    }),
-  )
+  const texts = await store.multiGet(peers.map(endpointKey), wait)
+  const endpoints = texts.map((text) => JSON.parse(new TextDecoder().decode(text)) as Published)
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
   const tunings = endpoints.map(({ tuning }) => tuning)

@@ -58,16 +58,9 @@ export async function agreeOnSharing(
     const report: Report = { lacks, ...(refuses && { refusal: reason }) }
     const keyOf = (peer: number): string => `sharing/${peer}`
     await store.set(keyOf(rank), JSON.stringify(report))
-    await store.wait(
-      segments.map((_, peer) => keyOf(peer)),
-      wait,
-    )
-    const reports = await Promise.all(
-      segments.map(async (_, peer) => {
-        const text = new TextDecoder().decode(await store.get(keyOf(peer), wait))
-        return JSON.parse(text) as Report
-      }),
-    )
+    const keys = segments.map((_, peer) => keyOf(peer))
+    const texts = await store.multiGet(keys, wait)
+    const reports = texts.map((text) => JSON.parse(new TextDecoder().decode(text)) as Report)
     checkRefusals(reports)
     const neighbours = neighboursOf(hosts, reports)
     const own = new Set(neighbours[rank])
