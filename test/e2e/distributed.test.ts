@@ -56,6 +56,16 @@ describe('ranks in processes of their own', () => {
     }
   })
 
+  it('print nothing of their own, however many they are', async () => {
+    // without shared memory each connects with all others
+    const env = { TSRUN_TRANSPORT: 'tcp' }
+    const job = await Job.start({ size: 13, program: 'join.mjs', env })
+    for (const rank of job.ranks) {
+      expect((await rank.end()).code).toBe(0)
+      expect(rank.output).not.toContain('Warning')
+    }
+  })
+
   it('join again after all have left', async () => {
     const job = await Job.start({ size: 2, program: 'join-again.mjs' })
     for (const rank of job.ranks) {

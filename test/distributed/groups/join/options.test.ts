@@ -53,6 +53,24 @@ describe('the engine that `auto` chooses', () => {
     ['ranks of mpirun', job(2, 2), 'mpi', 2, 'worker'],
     ['no launcher that says who is on this host', undefined, 'tcp', 2, 'worker'],
   ] as const)('%s', (_, environment, transport, cores, expected) => {
-    expect(chooseEngine({ environment, transport, cores })).toBe(expected)
+    expect(chooseEngine({ environment, transport, cores }, 'auto')).toBe(expected)
+  })
+
+  it('counts the ranks that share cores, where they are bound', () => {
+    const context = { environment: job(4, 4), transport: 'tcp', cores: 2 } as const
+    expect(chooseEngine({ ...context, coreRanks: 1 }, 'auto')).toBe('worker')
+    expect(chooseEngine({ ...context, coreRanks: 2 }, 'auto')).toBe('inline')
+  })
+})
+
+describe('the engine without a wish', () => {
+  it.each([
+    ['more ranks than cores', job(4, 4), 'tcp', 2, 'worker'],
+    ['fifteen ranks on two cores', job(15, 15), 'tcp', 2, 'worker'],
+    ['eight ranks for each core', job(16, 16), 'tcp', 2, 'inline'],
+    ['eight ranks for each core of each host', job(32, 16), 'tcp', 2, 'inline'],
+    ['a crowd over node:net, which cannot block', job(16, 16), 'node', 2, 'worker'],
+  ] as const)('%s', (_, environment, transport, cores, expected) => {
+    expect(chooseEngine({ environment, transport, cores }, undefined)).toBe(expected)
   })
 })

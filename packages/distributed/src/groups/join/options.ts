@@ -50,8 +50,9 @@ export interface InitOptions extends DiagnosisOptions {
   readonly transport?: TransportName | 'auto'
   /**
    * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
-   * engine inside the waits of this thread: lower latency, no overlap. `auto`: TSRUN_ENGINE; else
-   * `inline` where all ranks are on this host and it has fewer than two cores for each, or `worker`.
+   * engine inside the waits of this thread: lower latency, no overlap; it is the default where a host
+   * has eight ranks or more for each core. `auto`: TSRUN_ENGINE; else `inline` where all ranks are on
+   * this host and it has fewer than two cores for each, or `worker`.
    */
   readonly engine?: EngineName | 'auto'
   /** Default time-out of operations, and of joining, in milliseconds. Default: 10 minutes. */
@@ -133,14 +134,11 @@ export function completeOptions(options: GivenOptions): InitSettings {
   const wanted = wantedTransport(options)
   const transport = chooseStream(wanted, worldSize)
   const wantedEngine = chooseWanted(options)
+  const cores = availableParallelism()
+  const context = { environment, transport, cores, coreRanks: readCoreRanks() }
   const engine =
-    wantedEngine === 'auto'
-      ? chooseEngine({
-          environment,
-          transport,
-          cores: availableParallelism(),
-          coreRanks: readCoreRanks(),
-        })
+    wantedEngine === 'auto' || wantedEngine === undefined
+      ? chooseEngine(context, wantedEngine)
       : wantedEngine
   if (engine === 'inline' && transport === 'node' && worldSize > 1) {
     const reason = 'the inline engine needs a transport that can block, and node:net cannot'
@@ -181,9 +179,9 @@ export function wantedTransport({ transport }: GivenOptions): TransportName | 'a
 }
 
 /** @throws ERR_TSR_ENVIRONMENT */
-function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' {
+function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' | undefined {
   if (engine === 'worker' || engine === 'inline') return engine
-  return readChoice('TSRUN_ENGINE', engines) ?? engine ?? 'worker'
+  return readChoice('TSRUN_ENGINE', engines) ?? engine
 }
 
 /** What the choice of an engine depends on. */
@@ -196,17 +194,23 @@ export interface EngineContext {
   readonly coreRanks?: number | undefined
 }
 
+/** Ranks of a core beyond which no communication overlaps, and every thread of theirs is a burden. */
+const CROWD = 8
+
 /**
  * The engine of `auto`: `inline` where all ranks are on this host and it has fewer than two cores for
  * each, so that the thread of a worker engine would compete with the ranks that compute; else
- * `worker`.
+ * `worker`. Without a wish, `inline` only where the cores are crowded.
  */
-export function chooseEngine(context: EngineContext): EngineName {
+export function chooseEngine(context: EngineContext, wanted: 'auto' | undefined): EngineName {
   const { environment, transport, cores, coreRanks } = context
   if (environment === undefined || transport !== 'tcp') return 'worker'
   const { worldSize, localWorldSize } = environment
+  const ranks = coreRanks ?? localWorldSize
+  if (ranks >= CROWD * cores) return 'inline'
+  if (wanted === undefined) return 'worker'
   const isOneHost = localWorldSize === worldSize
-  return isOneHost && cores < 2 * (coreRanks ?? localWorldSize) ? 'inline' : 'worker'
+  return isOneHost && cores < 2 * ranks ? 'inline' : 'worker'
 }
 
 const sharingOf = {
