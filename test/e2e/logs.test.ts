@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -259,6 +259,24 @@ describe('--event-log', () => {
       node: 1,
       job: zero.at(-1)!['job'],
     })
+  })
+
+  it('tells when another host is gone', async () => {
+    const zero = node(0, 2, ['--event-log', path('node-0'), 'wait.mjs'])
+    const one = node(1, 2, ['wait.mjs'])
+    await Promise.all([zero.announced(1), one.announced(1)])
+    one.signal('SIGKILL')
+    expect((await zero.finished).code).not.toBe(0)
+    const left = read('node-0').filter(({ event }) => event === 'node-left')
+    expect(left).toMatchObject([{ left: { node: 1, reason: 'its launcher has ended' } }])
+  })
+
+  it('tells when a checkpoint is complete', async () => {
+    const job = ['--nproc', '2', '--event-log', path('events'), 'checkpoints.mjs']
+    expect(await tsrun([...job, path('saved')])).toMatchObject({ code: 0 })
+    const saved = read('events').filter(({ event }) => event === 'checkpoint-saved')
+    expect(saved).toMatchObject([7, 8].map((step) => ({ rank: 0, step })))
+    for (const { path: place } of saved) expect(existsSync(String(place))).toBe(true)
   })
 
   it('refuses a file that cannot be written, before anything starts', async () => {

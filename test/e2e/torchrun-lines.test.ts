@@ -1,6 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { port, token } from '../launcher/support/nodes.ts'
 import { killLeftovers, Run, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
 
@@ -16,6 +17,41 @@ afterAll(() => {
 })
 afterEach(killLeftovers)
 
+/** Lines that start two ranks here. */
+const works = [
+  'torchrun --standalone --nnodes=1 --nproc-per-node=2 hello.mjs',
+  'torchrun --nproc_per_node=2 --standalone hello.mjs --arg1 --arg2',
+  'torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nnodes=1 --nproc-per-node=2 hello.mjs',
+  'torchrun --nnodes=1:1 --nproc-per-node=2 --max-restarts=3 --monitor-interval=0.1 hello.mjs',
+  'torchrun --nproc-per-node=2 --role=trainer --start-method=spawn --numa-binding=node hello.mjs',
+  'torchrun --run-path --nproc-per-node=2 --signals-to-handle=SIGTERM,SIGUSR1 ./hello.mjs',
+]
+
+/** Lines that are refused, and a part of the message. */
+const refused = [
+  ['torchrun --nproc-per-node=gpu hello.mjs', '--nproc is gpu, but this host has none'],
+  ['torchrun --rdzv-backend=etcd hello.mjs', 'use c10d'],
+  ['torchrun --logs-specs=mine hello.mjs', '--log-dir, --redirects and --tee'],
+  ['torchrun --event-log-handler=mine hello.mjs', '--event-log FILE'],
+  ['torchrun --start-method=fork hello.mjs', 'has only spawn'],
+  [
+    'torchrun --rdzv-conf=is_hos=1 --rdzv-endpoint=a:1 --nnodes=2 hello.mjs',
+    'has is_hos; expected one of timeout',
+  ],
+]
+
+it('docs/torch.md has these lines, and what they do', () => {
+  const page = readFileSync(new URL('../../docs/torch.md', import.meta.url), 'utf8')
+  for (const line of works) expect(page).toMatch(rowOf(line, 'runs'))
+  for (const [line] of refused) expect(page).toMatch(rowOf(line!, 'refused: '))
+})
+
+/** How a row of the table begins. */
+function rowOf(line: string, outcome: string): RegExp {
+  const escaped = line.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  return new RegExp(`^\\| \`${escaped}\` +\\| ${outcome}`, 'm')
+}
+
 /** The arguments of a line, which has no quotes. */
 const split = (line: string): string[] => line.split(' ').slice(1)
 
@@ -30,14 +66,7 @@ const said = (...runs: readonly { readonly stdout: string }[]): string[] =>
     .toSorted()
 
 describe('one host', () => {
-  it.each([
-    'torchrun --standalone --nnodes=1 --nproc-per-node=2 hello.mjs',
-    'torchrun --nproc_per_node=2 --standalone hello.mjs --arg1 --arg2',
-    'torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nnodes=1 --nproc-per-node=2 hello.mjs',
-    'torchrun --nnodes=1:1 --nproc-per-node=2 --max-restarts=3 --monitor-interval=0.1 hello.mjs',
-    'torchrun --nproc-per-node=2 --role=trainer --start-method=spawn --numa-binding=node hello.mjs',
-    'torchrun --run-path --nproc-per-node=2 --signals-to-handle=SIGTERM,SIGUSR1 ./hello.mjs',
-  ])('%s', async (line) => {
+  it.each(works)('%s', async (line) => {
     const run = await tsrun(split(line))
     expect(run).toMatchObject({ code: 0 })
     expect(said(run)).toEqual(hello(2))
@@ -66,17 +95,7 @@ describe('one host', () => {
     rmSync(logs!, { recursive: true })
   })
 
-  it.each([
-    ['torchrun --nproc-per-node=gpu hello.mjs', '--nproc is gpu, but this host has none'],
-    ['torchrun --rdzv-backend=etcd hello.mjs', 'use c10d'],
-    ['torchrun --logs-specs=mine hello.mjs', '--log-dir, --redirects and --tee'],
-    ['torchrun --event-log-handler=mine hello.mjs', '--event-log FILE'],
-    ['torchrun --start-method=fork hello.mjs', 'has only spawn'],
-    [
-      'torchrun --rdzv-conf=is_hos=1 --rdzv-endpoint=a:1 --nnodes=2 hello.mjs',
-      'has is_hos; expected one of timeout',
-    ],
-  ])('%s is refused: %s', async (line, problem) => {
+  it.each(refused)('%s is refused: %s', async (line, problem) => {
     const { code, stderr } = await tsrun(split(line), { env: { CUDA_VISIBLE_DEVICES: '' } })
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
   })
@@ -128,6 +147,30 @@ describe('torchrun --no-python', () => {
     '--nproc-per-node=2',
     ...command,
   ]
+
+  it('leaves MASTER_PORT to the programs, whose rank 0 can listen there', async () => {
+    // what PyTorch does with env://, in as many lines as a test may have
+    const rendezvous = `
+      const { MASTER_ADDR: host, MASTER_PORT: port, RANK } = process.env
+      const net = require('node:net')
+      const say = (socket) => socket.on('data', (text) => (console.log(String(text)), socket.end()))
+      const dial = () => say(net.connect(port, host).on('error', () => setTimeout(dial, 50)))
+      if (RANK === '1') dial()
+      else {
+        const server = net.createServer((socket) => (socket.end('met'), server.close()))
+        server.listen(port, host)
+      }`
+    const run = await tsrun(program(process.execPath, '-e', rendezvous))
+    expect(run).toMatchObject({ code: 0 })
+    expect(run.stdout).toBe('[rank 1] met\n')
+  })
+
+  it('brings ranks of tsrun together that a program starts', async () => {
+    const script = fileURLToPath(new URL('../fixtures/launcher/meets.mjs', import.meta.url))
+    const run = await tsrun(program('sh', '-c', `exec '${process.execPath}' '${script}'`))
+    expect(run).toMatchObject({ code: 0 })
+    expect(said(run)).toEqual(['rank 0: the sum is 1', 'rank 1: the sum is 1'])
+  })
 
   it('runs any program, with the environment of a rank', async () => {
     const run = await tsrun(program('sh', '-c', 'echo "hello from rank $RANK of $WORLD_SIZE"'))

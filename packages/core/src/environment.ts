@@ -19,8 +19,14 @@ export interface RankEnvironment {
   readonly nnodes: number
   /** Address of the store (MASTER_ADDR). */
   readonly masterAddr: string
-  /** Port of the store (MASTER_PORT). */
+  /** Port of the store (TSRUN_STORE_PORT, else MASTER_PORT). */
   readonly masterPort: number
+  /**
+   * A port of the same address for the ranks' own use, which was free when the job started
+   * (MASTER_PORT, with TSRUN_STORE_PORT). Programs of `--no-python` have it, so that rank 0 can listen
+   * there as PyTorch's `env://` does.
+   */
+  readonly freePort?: number | undefined
   /** Name of the job in logs and store keys (TSRUN_RUN_ID). */
   readonly runId: string
   /** Hexadecimal secret that every connection of the job proves to know (TSRUN_TOKEN). */
@@ -55,7 +61,12 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
     nodeRank: readInteger(env, 'NODE_RANK', 0, worldSize - 1, 0),
     nnodes: readInteger(env, 'TSRUN_NNODES', 1, worldSize, 1),
     masterAddr: readText(env, 'MASTER_ADDR'),
-    masterPort: readInteger(env, 'MASTER_PORT', 1, 65535),
+    masterPort: readInteger(
+      env,
+      env['TSRUN_STORE_PORT'] === undefined ? 'MASTER_PORT' : 'TSRUN_STORE_PORT',
+      1,
+      65535,
+    ),
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     token: env['TSRUN_TOKEN'] ?? '',
     restartCount: readInteger(env, 'TSRUN_RESTART_COUNT', 0, Number.MAX_SAFE_INTEGER, 0),
@@ -80,7 +91,8 @@ export function toEnvironment(rank: RankEnvironment): Record<string, string> {
     NODE_RANK: String(rank.nodeRank),
     GROUP_RANK: String(rank.nodeRank),
     MASTER_ADDR: rank.masterAddr,
-    MASTER_PORT: String(rank.masterPort),
+    MASTER_PORT: String(rank.freePort ?? rank.masterPort),
+    ...(rank.freePort === undefined ? {} : { TSRUN_STORE_PORT: String(rank.masterPort) }),
     TSRUN_NNODES: String(rank.nnodes),
     TSRUN_RUN_ID: rank.runId,
     TSRUN_TOKEN: rank.token,

@@ -21,11 +21,19 @@ export interface Nodes extends NodePlace {
   close(): Promise<void>
 }
 
+/** Where the store of a job listens. */
+export interface StoreEndpoint {
+  readonly host: string
+  readonly port: number
+  /** For what the ranks listen at themselves; see `RankEnvironment`. */
+  readonly freePort?: number | undefined
+}
+
 /** What all nodes of a job agree on before the first rank starts. Node 0 makes it. */
 export interface NodePlan {
   readonly runId: string
   /** Where the store listens, as every host reaches it. */
-  readonly master: { readonly host: string; readonly port: number }
+  readonly master: StoreEndpoint
   /** In the order of their node ranks. */
   readonly nodes: readonly NodeFacts[]
 }

@@ -49,6 +49,7 @@ export function planAttempt(
         nnodes: plan.nodes.length,
         masterAddr: plan.master.host,
         masterPort: plan.master.port,
+        freePort: plan.master.freePort,
         runId: plan.runId,
         token: identity.token,
         restartCount,
@@ -73,11 +74,13 @@ export function planAttempt(
 
 /** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
 export function assumedPlace({ options, identity }: Job): NodePlace {
-  const { nnodes, nproc, masterAddr, masterPort, role } = options
+  const { nnodes, nproc, masterAddr, masterPort, role, kind } = options
   const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {
     return { id: String(nodeRank), nodeRank, nproc, host: '', address: '', role }
   })
-  const plan = { runId: identity.runId, master: { host: masterAddr, port: masterPort }, nodes }
+  const freePort = kind === 'program' ? 0 : undefined
+  const master = { host: masterAddr, port: masterPort, freePort }
+  const plan = { runId: identity.runId, master, nodes }
   return { plan, nodeRank: options.nodeRank ?? 0 }
 }
 
@@ -98,7 +101,7 @@ const CHOSEN = '(chosen at the start)'
 export function describePlan(ranks: readonly RankPlan[]): string {
   const blocks = ranks.map(({ rank, environment, command }) => {
     const variables = Object.entries(withoutSecret(environment)).map(
-      ([name, value]) => `  ${name}=${name === 'MASTER_PORT' && value === '0' ? CHOSEN : value}`,
+      ([name, value]) => `  ${name}=${name.endsWith('_PORT') && value === '0' ? CHOSEN : value}`,
     )
     return [`rank ${rank}`, ...variables, `  ${command.map(quote).join(' ')}`].join('\n')
   })

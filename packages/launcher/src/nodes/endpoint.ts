@@ -1,4 +1,6 @@
 import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import { tsrError, type TsrError } from '@tsrun/core'
 import {
   addressOfInterface,
@@ -9,6 +11,7 @@ import {
   type Store,
 } from '@tsrun/store'
 import type { HostOptions } from '../args/host-options.ts'
+import type { StoreEndpoint } from '../job/nodes.ts'
 
 /** Where node 0 listens, and which address the others use. */
 export interface StoreAddress {
@@ -79,7 +82,7 @@ export function loopbackHint(address: string): string {
 export interface JobStore {
   /** The same data without a socket. */
   readonly local: Store
-  readonly endpoint: { readonly host: string; readonly port: number }
+  readonly endpoint: StoreEndpoint
   close(): Promise<void>
 }
 
@@ -102,6 +105,21 @@ export async function startJobStore(
     const reason = reasons[code ?? ''] ?? message
     throw storeError(host.includes(':') ? `[${host}]` : host, port, reason, cause)
   }
+}
+
+/** A port that is free now. @throws ERR_TSR_STORE_ADDRESS when this host has no such address */
+export async function findFreePort(host: string): Promise<number> {
+  const server = createServer()
+  try {
+    await once(server.listen(0, host), 'listening')
+  } catch (cause) {
+    const { code, message } = systemError(cause)
+    throw storeError(host, 0, reasons[code ?? ''] ?? message, cause)
+  }
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
 }
 
 /** The error of the operating system, whether it is wrapped or not. */

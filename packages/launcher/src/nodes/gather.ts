@@ -220,7 +220,7 @@ export class Members {
     if (unreachable !== undefined) throw loopbackError(unreachable)
     const before = this.#plan
     const { endpoint } = this.#jobStore
-    const plan = makePlan(identity.runId, { host: master, port: endpoint.port }, [
+    const plan = makePlan(identity.runId, { ...endpoint, host: master }, [
       { id: ZERO, node: own },
       ...nodes,
     ])

@@ -3,7 +3,13 @@ import { isTsrError } from '@tsrun/core'
 import { addressOfInterface } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, Nodes } from '../job/nodes.ts'
-import { startJobStore, storeAddress, type JobStore, type StoreAddress } from './endpoint.ts'
+import {
+  findFreePort,
+  startJobStore,
+  storeAddress,
+  type JobStore,
+  type StoreAddress,
+} from './endpoint.ts'
 import { Members } from './gather.ts'
 import { joinNodes } from './join.ts'
 import { NodeZero } from './node-zero.ts'
@@ -70,13 +76,20 @@ async function startStore(
   { announcer }: JobContext,
 ): Promise<JobStore> {
   let refused = 0
-  return await startJobStore(address, options.masterPort, identity.token, (peer, reason) => {
+  const store = await startJobStore(address, options.masterPort, identity.token, (peer, reason) => {
     if (++refused > REFUSALS_SHOWN) return
     announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
       peer,
       reason,
     })
   })
+  if (options.kind !== 'program') return store
+  const freePort = await findFreePort(address)
+  return {
+    local: store.local,
+    endpoint: { ...store.endpoint, freePort },
+    close: () => store.close(),
+  }
 }
 
 /** The only node of a job, which has no other to agree with. */
