@@ -4,7 +4,7 @@ import { flagTable } from '../../packages/launcher/src/args/flags.ts'
 import { root } from './run.ts'
 
 const page = readFileSync(join(root, 'docs/torch.md'), 'utf8')
-const [, section] = page.split('\n## Flags of torchrun\n')
+const [, section] = page.split(/\n## (?:Flags of torchrun|Lines that were pasted)\n/)
 
 /** The cells of the table's rows: torchrun's flags, ours, and what differs. */
 const rows = section!
