@@ -35,6 +35,26 @@ describe('results', () => {
     },
   )
 
+  it.each(['ring', 'recursive-doubling', 'halving-doubling', 'linear'] as const)(
+    'are the same bits on all ranks where elements are NaN, of any sign and payload (%s)',
+    async (algorithm) => {
+      const special = [0x7fc00001, 0xffc00002, 0x7f800000, 0xff800000, 0x7f800001, 0x3f800000]
+      for (const size of [2, 3, 4, 5]) {
+        for (const op of ['sum', 'product', 'max', 'min'] as const) {
+          const results = await runWorld({ size, seed: size }, async (group) => {
+            const bits = Uint32Array.from(
+              { length: 1003 },
+              (_, i) => special[(7 * i + 5 * group.rank * (1 + (i >> 3))) % special.length]!,
+            )
+            await group.allReduce(new Float32Array(bits.buffer), { algorithm, op })
+            return bits
+          })
+          for (const bits of results) expect(bits).toEqual(results[0])
+        }
+      }
+    },
+  )
+
   it('may be gathered in place: the input is the own slice of the output', async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const output = group.alloc('float64', 4 * 5000)

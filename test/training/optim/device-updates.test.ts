@@ -21,6 +21,7 @@ const script = `
       new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.2, nesterov: true }),
     adam: () => new Adam({ learningRate: 0.05 }),
     'adam decay': () => new Adam({ learningRate: 0.05, weightDecay: 0.2 }),
+    'adam slow': () => new Adam({ learningRate: 0.05, betas: [0.9, 0.9999] }),
     adamw: () => new AdamW({ learningRate: 0.05, weightDecay: 0.2 }),
   }
   const gradient = (step) => {

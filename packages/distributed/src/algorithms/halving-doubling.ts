@@ -66,8 +66,8 @@ function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: Co
  * numbers differ in bit k exchange their whole buffers and add them up, so log2 n rounds of S bytes.
  * The fewest steps of all, for small buffers.
  *
- * Both partners add the same two buffers, and float addition commutes, so all ranks end with the
- * same bits.
+ * Both partners add the same two buffers in the same order, so all ranks end with the same bits. (The
+ * sum of two NaNs is the first of them, with its sign.)
  */
 export function recursiveDoublingAllReduce(channel: Channel, operation: Operation): Steps {
   return allReduceOnHypercube(channel, operation, exchangeWhole)
@@ -87,7 +87,8 @@ function* exchangeWhole(
     const sent = channel.send(partner, at, bytes)
     yield* until(received)
     yield* until(sent)
-    arithmetic.combine(at, at, scratch, bytes)
+    const [first, second] = (corner & bit) === 0 ? [at, scratch] : [scratch, at]
+    arithmetic.combine(at, first, second, bytes)
   }
   arithmetic.finish(at, bytes)
 }

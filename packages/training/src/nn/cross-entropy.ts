@@ -151,19 +151,23 @@ function lossAndGradient(
   weight: number,
 ): number {
   let loss = 0
+  // in double precision to the end: a difference of rounded values would be biased
+  const exponentials = new Float64Array(classes)
   labels.forEach((label, row) => {
     const start = row * classes
     const end = start + classes
     let largest = -Infinity
     for (let p = start; p < end; p++) largest = Math.max(largest, logits[p]!)
     let total = 0
-    for (let p = start; p < end; p++) {
-      const exponential = Math.exp(logits[p]! - largest)
-      gradient[p] = exponential
+    for (let k = 0; k < classes; k++) {
+      const exponential = Math.exp(logits[start + k]! - largest)
+      exponentials[k] = exponential
       total += exponential
     }
-    for (let p = start; p < end; p++) gradient[p] = (gradient[p]! / total) * weight
-    gradient[start + label]! -= weight
+    for (let k = 0; k < classes; k++) {
+      const probability = exponentials[k]! / total
+      gradient[start + k] = (k === label ? probability - 1 : probability) * weight
+    }
     loss += Math.log(total) - (logits[start + label]! - largest)
   })
   return loss * weight

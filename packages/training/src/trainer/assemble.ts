@@ -24,7 +24,7 @@ import {
   type CheckedOptions,
   type TrainerOptions,
 } from './options.ts'
-import { summed } from './summed-loss.ts'
+import { summed } from '../nn/summed-loss.ts'
 import { wholeModel, type WholeModel } from './whole-model.ts'
 
 /** A model in its layout, as the verbs that can be used alone have put it together. */

@@ -29,7 +29,7 @@ import {
 import { recordSegments } from '../parallel/tensor/record-segments.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { exampleOfZeros } from './batch.ts'
-import { summed } from './summed-loss.ts'
+import { summed } from '../nn/summed-loss.ts'
 import { checkClip, readWholeModelOptions, type WholeModelOptions } from './whole-model-options.ts'
 
 /**

@@ -11,8 +11,11 @@ import {
   schedule,
   SGD,
   tf,
+  type Loss,
   type Module,
+  type PipelineOptions,
   type ScheduleName,
+  type Tensor,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { HIDDEN, examples, model, onRanks } from '../support/small-pipeline.ts'
@@ -76,6 +79,39 @@ describe('step', () => {
     })
     expect([x.isDisposed, y.isDisposed]).toEqual([false, false])
     tf.dispose([x, y])
+  })
+})
+
+describe('a loss of the user', () => {
+  const perExample = (logits: Tensor, labels: Tensor): Tensor =>
+    tf.neg(tf.sum(tf.mul(tf.logSoftmax(logits), tf.oneHot(labels, logits.shape[1]!)), -1))
+  const mean: Loss = (logits, labels) => tf.mean(perExample(logits, labels))
+  const sum: Loss = (logits, labels) => tf.sum(perExample(logits, labels))
+  const declared = Object.assign((...call: Parameters<Loss>) => mean(...call), {
+    reduction: 'mean' as const,
+  })
+
+  it.each([
+    ['a mean that does not say so', mean],
+    ['a sum that does not say so', sum],
+    ['a declared mean', declared],
+    ['the mean cross-entropy', crossEntropy],
+  ])('%s trains as the default does', async (_, loss) => {
+    const train = (options: PipelineOptions) =>
+      onRanks(
+        2,
+        { ...options, microbatches: 3, optimizer: new SGD({ learningRate: 0.1 }) },
+        async (pipe) => {
+          const losses: number[] = []
+          for (let step = 0; step < 3; step++) losses.push((await pipe.step(examples(8))).loss)
+          return losses
+        },
+      )
+    const [wanted] = await train({})
+    const [losses] = await train({ loss })
+    losses!.forEach((value, step) => {
+      expect(value).toBeCloseTo(wanted![step]!, 5)
+    })
   })
 })
 

@@ -56,7 +56,8 @@ class EagerUpdates implements UpdatesInPlace {
     { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
     store: Store,
   ): void {
-    const [power1, power2] = [beta1 ** step, beta2 ** step]
+    // of the betas as TensorFlow has them: their errors then cancel where moments are corrected
+    const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
     const corrected = epsilon * Math.sqrt(1 - power2)
     const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
     const isDone = this.#call(tensors, gradient, store, (kernels, handles, array) =>

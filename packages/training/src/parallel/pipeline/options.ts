@@ -1,4 +1,4 @@
-import { anything, declareOptions, flag, having, shown, where, type Complete } from '@tsrun/core'
+import { anything, declareOptions, flag, having, where, type Complete } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
@@ -37,7 +37,10 @@ export interface PipelineOptions {
    * are the same bits. Default false.
    */
   readonly recompute?: boolean
-  /** The *sum* of the losses of a micro-batch's examples; default `summedCrossEntropy`. */
+  /**
+   * The mean or the sum over the examples; default `crossEntropy`. One that does not say which (see
+   * `Loss.reduction`) is tried once, on the first micro-batch.
+   */
   readonly loss?: Loss
   /**
    * Records spans: see `Pipeline.recorder`. Default: the one that the group records with
@@ -89,11 +92,9 @@ const rules = {
   ).optional(),
   clip: anything<NonNullable<PipelineOptions['clip']>>(),
   recompute: flag().default(false),
-  // the mean over a micro-batch would be divided again by the size of the batch
   loss: where<Loss>(
-    (value) => typeof value === 'function' && (value as Loss).reduction !== 'mean',
-    'a sum over examples, for example summedCrossEntropy',
-    (value) => (typeof value === 'function' ? 'a mean over examples' : shown(value)),
+    (value) => typeof value === 'function',
+    'a function of the outputs and the labels, for example crossEntropy',
   ).default(summedCrossEntropy),
   recorder: anything<SpanRecorder>(),
 }

@@ -3,6 +3,7 @@ import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
 import { buffersOf, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
+import { summed } from '../../nn/summed-loss.ts'
 import type { Averaging } from '../gradients/averaging.ts'
 import { finishStep, optimizerFor, replaceAveraging } from '../gradients/finish-step.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
@@ -96,7 +97,9 @@ export class Pipeline {
     plan: Plan,
     options: CheckedOptions,
   ) {
-    const { recorder, loss, recompute } = options
+    const { recorder, recompute } = options
+    // micro-batches of any size add up to the batch only as sums
+    const loss = summed(options.loss)
     const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
     const modules = chunks.map(({ from, to }) => model.slice(from, to))
     this.module = modules[0]!

@@ -2,7 +2,7 @@ import { shown, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
-import type { Loss } from '../nn/loss.ts'
+import type { Loss } from './loss.ts'
 import { isTensor, tf } from '../tfjs/tfjs.ts'
 
 /**
