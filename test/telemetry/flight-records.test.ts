@@ -24,12 +24,12 @@ it('replaces the dump of before, and leaves nothing else', () => {
 })
 
 it.each([
-  ['nothing', () => '', 'Unexpected end of JSON input'],
+  ['nothing', () => '', 'not a dump of a flight recorder'],
   ['something else', () => '{"hello":1}\n', 'not a dump of a flight recorder'],
   ['null', () => 'null\n', 'not a dump of a flight recorder'],
   ['another version', (text: string) => text.replace('"version":1', '"version":9'), 'version 9'],
   ['no groups', (text: string) => text.replace('"groups"', '"grapes"'), 'the header is damaged'],
-  ['half a line', (text: string) => text.slice(0, -20), 'JSON'],
+  ['half a line', (text: string) => text.slice(0, -20), 'line 4 is damaged'],
   ['an odd entry', (text: string) => `${text}{"number":1}\n`, 'line 5 is damaged'],
 ])('names a file that holds %s', (_, damage, problem) => {
   writeFlightDump(folder, dumpOf(1, 2, []))

@@ -74,6 +74,24 @@ export {
 export { createLogger, type Logger } from './logger.ts'
 export { ProgressLine } from './progress-line.ts'
 export {
+  anyOf,
+  isAnything,
+  isCount,
+  isFlag,
+  isInteger,
+  isNumber,
+  isObject,
+  isText,
+  listOf,
+  nullable,
+  objectOf,
+  oneOf,
+  optional,
+  parseJson,
+  recordOf,
+  type Shape,
+} from './shapes.ts'
+export {
   gpusAreHidden,
   libraryPath,
   readTensorFlowManifest,

@@ -1,5 +1,16 @@
 import { types } from 'node:util'
-import { decode, encode, tsrError, type TsrError, type TsrErrorCode } from '@tsrun/core'
+import {
+  decode,
+  encode,
+  isInteger,
+  isNumber,
+  isText,
+  listOf,
+  oneOf,
+  tsrError,
+  type TsrError,
+  type TsrErrorCode,
+} from '@tsrun/core'
 
 /*
  * What clients and the store say to each other, and how long it may be.
@@ -110,12 +121,9 @@ function checkValue(value: Uint8Array): void {
 
 type Check = (value: unknown) => boolean
 
-const isText: Check = (value) => typeof value === 'string'
-const isTexts: Check = (value) => Array.isArray(value) && value.every(isText)
+const isTexts = listOf(isText)
 const isBytes: Check = types.isUint8Array
-const isInteger: Check = Number.isSafeInteger
-const isDuration: Check = (value) => typeof value === 'number' && value >= 0
-const isTrue: Check = (value) => value === true
+const isDuration: Check = (value) => isNumber(value) && value >= 0
 const isOptional =
   (check: Check): Check =>
   (value) =>
@@ -127,7 +135,7 @@ const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Chec
     key: isText,
     value: isBytes,
     timeToLive: isOptional(isDuration),
-    whileConnected: isOptional(isTrue),
+    whileConnected: isOptional(oneOf(true)),
   },
   get: { key: isText },
   multiGet: { keys: isTexts },

@@ -1,5 +1,17 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import {
+  isCount,
+  isInteger,
+  isNumber,
+  isObject,
+  isText,
+  listOf,
+  objectOf,
+  oneOf,
+  optional,
+  shown,
+} from '@tsrun/core'
 
 /** The first word in the header of a dump, and the version of the format. */
 export const FLIGHT_FORMAT = 'tsrun-flight'
@@ -116,41 +128,72 @@ export function readFlightFolder(directory: string): FlightFolder {
 }
 
 /** @throws Error when it is not a dump, or one of another version */
-function parseFlightDump(text: string): FlightDump {
+export function parseFlightDump(text: string): FlightDump {
   const [first = '', ...rest] = text.split('\n').filter((line) => line !== '')
-  const header = JSON.parse(first) as Partial<FlightHeader> | null
-  if (header?.format !== FLIGHT_FORMAT) throw new Error('not a dump of a flight recorder')
-  if (header.version !== FLIGHT_VERSION) {
+  const header = parseLine(first)
+  const { format, version } = isObject(header) ? header : {}
+  if (format !== FLIGHT_FORMAT) throw new Error('not a dump of a flight recorder')
+  if (version !== FLIGHT_VERSION) {
     throw new Error(
-      `a dump of version ${String(header.version)}, while this tsrun reads version ${FLIGHT_VERSION}`,
+      `a dump of version ${shown(version)}, while this tsrun reads version ${FLIGHT_VERSION}`,
     )
   }
   if (!isHeader(header)) throw new Error('the header is damaged')
   const entries = rest.map((line, i) => {
-    const entry = JSON.parse(line) as Partial<FlightEntry> | null
+    const entry = parseLine(line)
     if (!isEntry(entry)) throw new Error(`line ${i + 2} is damaged`)
     return entry
   })
   return { header, entries }
 }
 
-function isHeader(header: Partial<FlightHeader>): header is FlightHeader {
-  const { rank, worldSize, groups } = header
-  return (
-    [rank, worldSize, header.at].every((value) => typeof value === 'number') &&
-    [header.host, header.reason].every((value) => typeof value === 'string') &&
-    Array.isArray(groups) &&
-    groups.every(({ id, ranks }) => Number.isInteger(id) && Array.isArray(ranks))
-  )
-}
+/** Ranks and groups beyond which a dump is damaged. */
+const MOST = 1 << 20
 
-function isEntry(entry: Partial<FlightEntry> | null): entry is FlightEntry {
-  if (entry === null || typeof entry !== 'object') return false
-  const { number, group, sequence, posted, started, completed, state } = entry
-  return (
-    [number, group, sequence, posted, started, completed].every((n) => typeof n === 'number') &&
-    typeof entry.operation === 'string' &&
-    typeof entry.name === 'string' &&
-    flightStates.some((known) => known === state)
-  )
+const isGroup = objectOf<FlightGroup>({
+  id: isInteger,
+  name: isText,
+  ranks: listOf(isCount, MOST),
+})
+
+const isHeader = objectOf<FlightHeader>({
+  format: oneOf(FLIGHT_FORMAT),
+  version: oneOf(FLIGHT_VERSION),
+  rank: (value): value is number => isCount(value) && value < MOST,
+  worldSize: (value): value is number => isCount(value) && value <= MOST,
+  pid: isCount,
+  host: isText,
+  runId: isText,
+  restartCount: isCount,
+  reason: isText,
+  time: isText,
+  at: isNumber,
+  groups: listOf(isGroup, MOST),
+})
+
+const isEntry = objectOf<FlightEntry>({
+  number: isNumber,
+  group: isInteger,
+  sequence: isNumber,
+  name: isText,
+  operation: isText,
+  label: optional(isText),
+  site: optional(isText),
+  peer: optional(isCount),
+  tag: optional(isNumber),
+  bytes: isNumber,
+  posted: isNumber,
+  started: isNumber,
+  completed: isNumber,
+  state: oneOf(...flightStates),
+  error: optional(isText),
+  waitsFor: optional(listOf(isCount, MOST)),
+})
+
+function parseLine(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
 }

@@ -1,5 +1,6 @@
 export {
   describeFinding,
+  isFlightFinding,
   type FlightFinding,
   type MismatchFinding,
   type RankPlace as FlightPlace,

@@ -5,10 +5,24 @@ import { keys } from '../../../packages/launcher/src/nodes/messages.ts'
 
 const never = new AbortController().signal
 
+const registration = {
+  ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h1', pid: 7, identity: 'i' },
+  ...{ address: '10.0.0.2', role: 'default', version: '0.1.0', node: 'v20.0.0' },
+  ...{ script: '/train.ts', digest: '' },
+}
+
 describe('the next node that joins', () => {
+  it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])('is not %s', async (text) => {
+    const store = memoryStore()
+    await store.queuePush(keys.joining, 'odd')
+    await store.set(keys.node('odd'), text)
+    expect(await nextNode(store, Deadline.after(50), never)).toBeUndefined()
+    await store.close()
+  })
+
   it('is not one that has left since it was seen', async () => {
     const store = memoryStore()
-    const here = { id: 'here', node: { nodeRank: 1 }, storeAddress: '' }
+    const here = { id: 'here', node: registration, storeAddress: '' }
     for (const id of ['gone', 'here']) await store.queuePush(keys.joining, id)
     await store.set(keys.node('here'), JSON.stringify(here))
     const seen = { ...boundTo(store), check: () => Promise.resolve(true) }

@@ -5,6 +5,7 @@ import { distributedErrors } from './distributed.ts'
 import { launcherErrors } from './launcher.ts'
 import { storeErrors } from './store.ts'
 import { trainingErrors } from './training.ts'
+import { isText, objectOf, recordOf, type Shape } from '../shapes.ts'
 
 /** All errors of the project: category, message and advice by code, with one section for each package. */
 export const errorTable = {
@@ -100,13 +101,29 @@ export function tsrError<Code extends TsrErrorCode>(
   return error
 }
 
-/** The inverse of `toJSON`: an error with the same code, message, facts and stack. */
+/**
+ * The inverse of `toJSON`: an error with the same code, message, facts and stack. What is no such error
+ * becomes ERR_TSR_INTERNAL, as it may come from another process.
+ */
 export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
+  if (!isSerialized(serialized)) {
+    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an error that is none' })
+  }
   const { code, message, facts, stack } = serialized
   const error = new TsrError(code, message, facts, options)
   if (stack !== '') error.stack = stack
   return error
 }
+
+const isFact = (value: unknown): value is string | number | bigint =>
+  ['string', 'number', 'bigint'].includes(typeof value)
+
+const isSerialized = objectOf<SerializedTsrError>({
+  code: isText as Shape<TsrErrorCode>,
+  message: isText,
+  facts: recordOf(isFact),
+  stack: isText,
+})
 
 /** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {
@@ -122,7 +139,12 @@ export function isTsrError(value: unknown): value is TsrError {
 /** What to do about this error. */
 function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
   const { advice, adviseOn } = definitionOf(code)
-  return adviseOn?.(facts) ?? advice
+  try {
+    return adviseOn?.(facts) ?? advice
+  } catch {
+    // a process of another version may send other facts
+    return advice
+  }
 }
 
 /** A code that a process of another version sent may be missing from this table. */

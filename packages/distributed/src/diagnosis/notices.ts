@@ -1,4 +1,4 @@
-import { decode, encode } from '@tsrun/core'
+import { decode, encode, isObject } from '@tsrun/core'
 import { EAGER_LIMIT } from '../engine/messages/frame.ts'
 
 /** What the ranks' observers tell each other. Nothing of it changes what the engines do. */
@@ -17,13 +17,13 @@ export function encodeNotice(notice: Notice): Uint8Array {
 
 /** Returns undefined for anything else: a peer may be of another version. */
 export function decodeNotice(payload: Uint8Array): Notice | undefined {
-  let value: Partial<Record<string, unknown>>
+  let value: unknown
   try {
-    value = Object(decode(payload, EAGER_LIMIT)) as typeof value
+    value = decode(payload, EAGER_LIMIT)
   } catch {
     return undefined
   }
-  const { kind, text, site } = value
+  const { kind, text, site } = isObject(value) ? value : {}
   if (kind === 'question') return { kind }
   if (kind === 'answer' && typeof text === 'string') return { kind, text: text.slice(0, LONGEST) }
   if (kind === 'site' && typeof site === 'string') return { kind, site: site.slice(0, LONGEST) }

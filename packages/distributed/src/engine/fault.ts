@@ -1,4 +1,14 @@
-import { decode, encode, tsrError, type TsrError } from '@tsrun/core'
+import {
+  decode,
+  encode,
+  isInteger,
+  isObject,
+  isText,
+  objectOf,
+  optional,
+  tsrError,
+  type TsrError,
+} from '@tsrun/core'
 import { describeFingerprint, type Fingerprint } from '../operation.ts'
 import { EAGER_LIMIT } from './messages/frame.ts'
 
@@ -38,8 +48,8 @@ export function encodeFault(fault: Fault): Uint8Array {
 
 /** Peers have proven that they know the job's token, but the shape is checked all the same. */
 export function decodeFault(payload: Uint8Array): Fault {
-  const fault = decode(payload, EAGER_LIMIT) as Partial<Record<string, unknown>>
-  const { reason, all, mismatch, destroyed } = fault
+  const fault = decode(payload, EAGER_LIMIT)
+  const { reason, all, mismatch, destroyed } = isObject(fault) ? fault : {}
   return {
     reason: typeof reason === 'string' ? reason : 'unknown reason',
     all: all === true,
@@ -72,22 +82,13 @@ export function faultError({ reason, mismatch }: Fault, context: FaultContext): 
   })
 }
 
-function isDisagreement(value: unknown): value is Disagreement {
-  if (typeof value !== 'object' || value === null) return false
-  const { rank, mine, peer, theirs, mySite, theirSite } = value as Partial<Record<string, unknown>>
-  const areSites = [mySite, theirSite].every((site) =>
-    ['undefined', 'string'].includes(typeof site),
-  )
-  const areRanks = [rank, peer].every(Number.isInteger)
-  return areRanks && areSites && isFingerprint(mine) && isFingerprint(theirs)
-}
+const isFingerprint = objectOf<Fingerprint>({ kind: isInteger, root: isInteger, count: isInteger })
 
-function isFingerprint(value: unknown): value is Fingerprint {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    ['kind', 'root', 'count'].every(
-      (field) => typeof (value as Record<string, unknown>)[field] === 'number',
-    )
-  )
-}
+const isDisagreement = objectOf<Disagreement>({
+  rank: isInteger,
+  mine: isFingerprint,
+  peer: isInteger,
+  theirs: isFingerprint,
+  mySite: optional(isText),
+  theirSite: optional(isText),
+})

@@ -3,7 +3,7 @@ import { isLoopback, ownAddresses, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, ownAddress, type JobStore, type StoreAddress } from './endpoint.ts'
-import { keys, parse, post, type Invitation } from './messages.ts'
+import { keys, parse, post } from './messages.ts'
 import {
   describeSelf,
   findMismatch,
@@ -11,6 +11,7 @@ import {
   type NumberedNode,
   type Registration,
 } from './registration.ts'
+import { isArrival, type Arrival, type Invitation } from './shapes.ts'
 import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 /** A node that has arrived. */
@@ -21,9 +22,6 @@ export interface ArrivedNode {
   /** The address at which it reached the store. */
   readonly storeAddress: string
 }
-
-/** What a node says when it arrives: it may have no number yet. */
-export type Arrival = Omit<ArrivedNode, 'node'> & { readonly node: Registration }
 
 /** The id of node 0. */
 const ZERO = 'zero'
@@ -249,7 +247,9 @@ export async function nextNode(
     // The key of a node that has left in the meantime is gone: do not wait for it.
     const key = keys.node(Buffer.from(id).toString())
     const node = await unlessLate(store.get(key, { timeout: 0, signal }))
-    if (node !== undefined) return parse(node) as Arrival
+    // one that cannot be read is none of ours
+    const arrival = node && parse(node, isArrival)
+    if (arrival !== undefined) return arrival
   }
 }
 

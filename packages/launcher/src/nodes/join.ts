@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
-import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import { isText, isTsrError, reviveTsrError, tsrError } from '@tsrun/core'
 import { connectStore, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
-import type { Arrival } from './gather.ts'
-import { keys, parse, receive, type Invitation } from './messages.ts'
+import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
+import { invitationOf, isSentError, type Arrival, type Invitation } from './shapes.ts'
 import { WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
@@ -42,15 +42,15 @@ export async function joinNodes(job: Job, context: JobContext): Promise<Joined> 
     }
     const limit = AbortSignal.any([context.interrupts.stop, late.signal])
     // These wait before this node registers, so that no answer is missed.
-    const invitation = receive<Invitation>(store, keys.invitation(id), limit)
+    const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
     const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
-      const error = await receive<SerializedTsrError>(store, key, limit)
+      const error = await receive(store, key, isSentError, limit)
       throw reviveTsrError({ ...error, stack: '' })
     })
     const answer = Promise.race([invitation, ...refusals])
     for (const each of [invitation, ...refusals, answer]) each.catch(() => undefined)
     await store.watch(keys.missing, ({ value }) => {
-      if (value !== undefined) waiting.whom = parse(value) as string
+      waiting.whom = (value && parse(value, isText)) ?? waiting.whom
     })
     await store.set(keys.node(id), JSON.stringify(self), { whileConnected: true })
     await store.queuePush(keys.joining, id)

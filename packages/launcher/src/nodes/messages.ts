@@ -1,6 +1,15 @@
-import { monotonicNow } from '@tsrun/core'
+import {
+  isCount,
+  isFlag,
+  isText,
+  monotonicNow,
+  objectOf,
+  parseJson,
+  tsrError,
+  type Shape,
+} from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { NodeFacts, NodePlan, NodeReport } from '../job/nodes.ts'
+import type { NodeFacts, NodeReport } from '../job/nodes.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 
@@ -32,19 +41,27 @@ export async function post(store: Store, key: string, message: unknown): Promise
   await store.set(key, JSON.stringify(message))
 }
 
-/** Waits for a message for as long as it takes. */
-export async function receive<T>(store: Store, key: string, signal?: AbortSignal): Promise<T> {
-  return parse(await store.get(key, { timeout: Infinity, ...(signal && { signal }) })) as T
+/**
+ * Waits for a message for as long as it takes.
+ *
+ * @throws ERR_TSR_MESSAGE_INVALID when it is another message than this
+ */
+export async function receive<T>(
+  store: Store,
+  key: string,
+  of: Shape<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const value = await store.get(key, { timeout: Infinity, ...(signal && { signal }) })
+  const message = parse(value, of)
+  if (message !== undefined) return message
+  const reason = `it is none of the messages of launchers under ${key}`
+  throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: value.byteLength, reason })
 }
 
-export function parse(value: Uint8Array): unknown {
-  return JSON.parse(Buffer.from(value).toString())
-}
-
-/** What a node is told when it takes part. */
-export interface Invitation {
-  readonly plan: NodePlan
-  readonly attempt: number
+/** The message; undefined when it is another than this. */
+export function parse<T>(value: Uint8Array, of: Shape<T>): T | undefined {
+  return parseJson(Buffer.from(value).toString(), of)
 }
 
 interface SharedInterrupt {
@@ -55,6 +72,13 @@ interface SharedInterrupt {
   /** Without grace. */
   readonly now: boolean
 }
+
+const isSharedInterrupt = objectOf<SharedInterrupt>({
+  by: isText,
+  exitCode: isCount,
+  reason: isText,
+  now: isFlag,
+})
 
 /** Passes Ctrl-C and other signals of this host on to all others, and those of the others to this one. */
 export async function shareInterrupts(
@@ -71,7 +95,7 @@ export async function shareInterrupts(
   }
   let foreign = false
   await store.watch(keys.interrupt, ({ value }) => {
-    const message = value && (parse(value) as SharedInterrupt)
+    const message = value && parse(value, isSharedInterrupt)
     if (message === undefined || message.by === own.id) return
     if (!interrupts.stop.aborted) {
       foreign = true

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { isTsrError } from '@tsrun/core'
+import { isAnything, isTsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type {
@@ -15,6 +15,7 @@ import type { LostNode } from '../report/failure.ts'
 import type { JobStore } from './endpoint.ts'
 import type { Members } from './gather.ts'
 import { keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
+import { isReport } from './shapes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
@@ -80,7 +81,7 @@ export class NodeZero implements Nodes {
     this.#halt = halt
     this.#attempt = restartCount
     if (this.#lost.length > 0) halt.abort()
-    receive(this.#store, keys.failing(restartCount)).then(
+    receive(this.#store, keys.failing(restartCount), isAnything).then(
       () => {
         halt.abort()
       },
@@ -106,9 +107,13 @@ export class NodeZero implements Nodes {
   async #conclude(restartCount: number, own: NodeReport): Promise<Verdict> {
     const others = [...this.#watched].map(([id, { gone }]) =>
       // A node that is gone does not report any more.
-      receive<NodeReport>(this.#store, keys.report(restartCount, id), gone.signal).then(
+      receive(this.#store, keys.report(restartCount, id), isReport, gone.signal).then(
         unpackReport,
-        () => undefined,
+        (error: unknown) => {
+          const isRead = isTsrError(error) && error.code === 'ERR_TSR_MESSAGE_INVALID'
+          if (isRead) this.#lose(id, 'its report cannot be read')
+          return undefined
+        },
       ),
     )
     // A node that is lost only now ends the attempt for the others, too.

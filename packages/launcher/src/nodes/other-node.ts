@@ -1,9 +1,11 @@
+import { isAnything } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { Joined } from './join.ts'
 import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
+import { isVerdict, planWith } from './shapes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
@@ -65,11 +67,11 @@ export class OtherNode implements Nodes {
 
   begin(restartCount: number): SharedAttempt {
     const halt = new AbortController()
-    const verdict = receive<Verdict>(this.#store, keys.verdict(restartCount))
+    const verdict = receive(this.#store, keys.verdict(restartCount), isVerdict)
     verdict.catch(() => {
       this.#lose('its launcher has ended')
     })
-    receive(this.#store, keys.failing(restartCount)).then(
+    receive(this.#store, keys.failing(restartCount), isAnything).then(
       () => {
         halt.abort()
       },
@@ -109,7 +111,7 @@ export class OtherNode implements Nodes {
     // When the store is lost, `alone` is settled before the verdict is rejected.
     const said = await Promise.race([verdict.catch(() => alone), alone])
     if (this.#isElastic && goesOn(said))
-      this.plan = await receive(this.#store, keys.plan(restartCount + 1))
+      this.plan = await receive(this.#store, keys.plan(restartCount + 1), planWith(this.#id))
     return said
   }
 

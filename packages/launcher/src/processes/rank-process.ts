@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { LineSplitter } from '../logs/lines.ts'
+import { parseControlMessage } from './control-messages.ts'
 import {
   CONTROL_FD,
   type CheckpointReport,
@@ -225,23 +226,12 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) {
-      const message = parse(text)
+      const message = parseControlMessage(text)
       if (message !== undefined) onMessage(message)
     }
   })
   // A connection reset adds nothing to the end of the process.
   pipe.on('error', () => undefined)
-}
-
-const kinds: readonly string[] = ['error', 'exit', 'stack', 'checkpoint']
-
-function parse(text: string): ControlMessage | undefined {
-  try {
-    const message = JSON.parse(text) as ControlMessage | null
-    return kinds.includes(message?.kind ?? '') ? message! : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** Sends a signal to every process of the group; false if there is none. */

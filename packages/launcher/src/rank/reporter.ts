@@ -81,6 +81,8 @@ function send(controlFd: number, message: ControlMessage): void {
 /** The frames of a stack. V8 has 10 where nobody says more. */
 const FRAMES = 50
 const LONGEST_TEXT = 32 * 1024
+const LONGEST_MESSAGE = 4 * 1024
+const LONGEST_NAME = 200
 
 type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
@@ -89,24 +91,32 @@ export function describeError(thrown: unknown): Description {
   try {
     const own = causes(thrown).find(isTsrError)
     const { name, message, code } = Object(thrown) as Record<string, unknown>
-    const text = print(thrown).slice(0, LONGEST_TEXT)
+    const text = cut(print(thrown), LONGEST_TEXT)
     const short = hideLibraryFrames(text)
     const wait = own === undefined ? undefined : waitOf(own)
     const known = own?.code ?? (typeof code === 'string' ? code : undefined)
     return {
-      name: typeof name === 'string' ? name : typeof thrown,
-      message: typeof message === 'string' ? message : String(thrown),
+      name: cut(typeof name === 'string' ? name : typeof thrown, LONGEST_NAME),
+      message: cut(typeof message === 'string' ? message : String(thrown), LONGEST_MESSAGE),
       text,
       ...(short.hidden === 0 ? {} : { short }),
       peers: own === undefined ? [] : peersOf(own),
       consequence: own !== undefined && isConsequence(own),
       ...(wait === undefined ? {} : { wait }),
-      ...(known === undefined ? {} : { code: known }),
+      ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
     }
   } catch {
     const text = `a value of type ${typeof thrown} that cannot be printed`
     return { name: 'unknown', message: text, text, peers: [], consequence: false }
   }
+}
+
+/** The beginning and the end of a long text: the end of an error's text is its stack. */
+function cut(text: string, limit: number): string {
+  if (text.length <= limit) return text
+  const tail = Math.floor(limit / 4)
+  const left = text.length - limit
+  return `${text.slice(0, limit - tail)}\n… ${left} characters left out …\n${text.slice(-tail)}`
 }
 
 /** Prints as Node does, but an error of this library without its facts, which are in the message. */
