@@ -182,3 +182,27 @@ describe('the codec of control messages', () => {
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined()
   })
 })
+
+describe('a message that nobody of ours has encoded', () => {
+  it('is refused by its containers before they are made', () => {
+    const maps = new Uint8Array(8 * 1024 * 1024).fill(0x80)
+    expect(() => decode(maps)).toThrow('more than 1048576 containers')
+    // a record without fields, and references to it
+    const records = new Uint8Array(4 * 1024 * 1024).fill(0x40)
+    records.set([0xdd, 0, 0x40, 0, 0, 0xd4, 0x72, 0x40, 0x90])
+    expect(() => decode(records)).toThrow('more than 1048576 containers')
+    expect(() => decode(encode({ a: [[], []] }), MESSAGE_LIMIT, 3)).toThrow('containers')
+    expect(decode(encode([1, 2, 3]), MESSAGE_LIMIT, 1)).toEqual([1, 2, 3])
+  })
+
+  it.each([
+    ['a byte that is none of the format', [0xc1], 'does not use'],
+    ['an extension of another program', [0xd4, 0x33, 0], 'the unknown type 51'],
+    ['an extension without a type', [0xd4], 'the unknown type undefined'],
+    ['half a text', [0xd9, 5, 0x41], 'in the middle'],
+    ['half a length', [0xdb, 0], 'in the middle'],
+    ['half a number', [0xcf, 1, 2], 'in the middle'],
+  ])('is refused with %s', (_, bytes, problem) => {
+    expect(() => decode(Uint8Array.from(bytes))).toThrow(problem)
+  })
+})

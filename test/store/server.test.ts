@@ -209,6 +209,45 @@ describe('the store server', () => {
     await expectToServe()
   })
 
+  it('puts back what a client that is gone had taken from a queue', async () => {
+    for (const value of ['a', 'b', 'c']) await store.queuePush('q', value)
+    const socket = await openProven(server.endpoint, token)
+    socket.write(frame({ id: 1, op: 'queuePop', key: 'q' }))
+    await once(socket, 'data')
+    socket.write(frame({ id: 1, op: 'received' }))
+    for (const id of [2, 3]) {
+      socket.write(frame({ id, op: 'queuePop', key: 'q' }))
+      await once(socket, 'data')
+    }
+    expect(await store.queueLength('q')).toBe(0)
+    socket.destroy()
+    const values = [await store.queuePop('q'), await store.queuePop('q')]
+    expect(values.map(text)).toEqual(['b', 'c'])
+    await expectToServe()
+  })
+
+  it('refuses a second request of the same number', async () => {
+    const socket = await openProven(server.endpoint, token)
+    socket.write(frame({ id: 1, op: 'get', key: 'never' }))
+    socket.write(frame({ id: 1, op: 'get', key: 'other' }))
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    expect(answer.toString('latin1')).toContain('ERR_TSR_MESSAGE_INVALID')
+    socket.destroy()
+    await expectToServe()
+  })
+
+  it('refuses a frame of empty containers without making them', async () => {
+    const socket = await openProven(server.endpoint, token)
+    const payload = Buffer.alloc(8 * 1024 * 1024, 0x80)
+    const header = Buffer.alloc(4)
+    header.writeUInt32LE(payload.length)
+    const before = process.memoryUsage().heapUsed
+    socket.write(Buffer.concat([header, payload]))
+    await ended(socket)
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64 * 1024 * 1024)
+    await expectToServe()
+  })
+
   it('deletes keys that were set while connected, and tells their watchers', async () => {
     const leaving = await connectStore({ ...server.endpoint, token })
     const seen: (string | undefined)[] = []

@@ -3,9 +3,13 @@ import { types } from 'node:util'
 import type * as Msgpackr from 'msgpackr'
 import * as msgpackr from 'msgpackr/pack'
 import { tsrError } from './errors/tsr-error.ts'
+import { scanMessage } from './msgpack-scan.ts'
 
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
+
+/** Arrays, objects, Maps and Sets of a message, at most: each takes some hundred bytes of memory. */
+const MOST_CONTAINERS = 1 << 20
 
 /** MessagePack extension type of typed arrays of another realm. */
 const FOREIGN_ARRAY = 0x54
@@ -86,13 +90,19 @@ export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
 /**
  * Decodes a control message. Checking the shape of the result is up to the caller.
  *
+ * @param containers - arrays, objects, Maps and Sets, at most
  * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID
  */
-export function decode(bytes: Uint8Array, limit = MESSAGE_LIMIT): unknown {
+export function decode(
+  bytes: Uint8Array,
+  limit = MESSAGE_LIMIT,
+  containers = MOST_CONTAINERS,
+): unknown {
   if (bytes.byteLength > limit) {
     throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: bytes.byteLength, limit })
   }
   try {
+    scanMessage(bytes, containers)
     return packrFor(bytes).unpack(bytes)
   } catch (cause) {
     const reason = reasonOf(cause)

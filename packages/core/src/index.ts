@@ -26,6 +26,7 @@ export {
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,
+  isFacts,
   isTsrError,
   reviveTsrError,
   shown,

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { durationRule } from './arguments.ts'
 import {
   checkRequest,
+  isResultOf,
   type Answer,
   type Change,
   type ClientMessage,
@@ -99,6 +100,7 @@ export class Calls {
     clearTimeout(grace)
     signal?.removeEventListener('abort', cancel)
     if ('missing' in end) throwIfAborted(request.op, signal)
+    if (request.op === 'queuePop' && 'result' in end) this.#link.send({ id, op: 'received' })
     return this.#unwrap(request.op, timeout, end)
   }
 
@@ -166,7 +168,11 @@ export class Calls {
   }
 
   #unwrap<Op extends Operation>(operation: Op, milliseconds: number, end: Outcome): Results[Op] {
-    if ('result' in end) return end.result as Results[Op]
+    if ('result' in end) {
+      if (isResultOf(operation, end.result)) return end.result
+      const reason = `it is no result of ${operation}`
+      throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
+    }
     if ('closed' in end) throw this.#closedError(end.closed)
     if ('missing' in end) {
       const keys = nameKeys(end.missing)

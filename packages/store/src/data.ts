@@ -1,5 +1,5 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
-import { checkLimit, VALUE_LIMIT, type Results } from './protocol.ts'
+import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.ts'
 
 const LONGEST_TIMER = 0x7fffffff
 
@@ -12,15 +12,49 @@ interface Entry {
 
 type Watcher = (value: Uint8Array | undefined) => void
 
+/** Bytes that a key or a value of a queue costs besides its text and its bytes. */
+const ENTRY_COST = 200
+
+function costOf(name: string, value: Uint8Array): number {
+  return ENTRY_COST + 2 * name.length + value.byteLength
+}
+
+/** What is left of the memory that a store may use, so that no client can fill that of the launcher. */
+class Room {
+  readonly #limit: number
+  #used = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** @throws ERR_TSR_STORE_LIMIT */
+  take(bytes: number): void {
+    checkLimit('What the store would hold', this.#used + bytes, this.#limit)
+    this.#used += bytes
+  }
+
+  free(bytes: number): void {
+    this.#used -= bytes
+  }
+}
+
 /**
  * What the store holds, and who waits for it: keys, queues, waits and watches. It knows no sockets.
  * Every method runs to its end, so operations are atomic and all clients see them in one order.
  */
 export class StoreData {
   readonly waiters = new KeyWaiters()
-  readonly queues = new Queues()
+  readonly #room: Room
+  readonly queues: Queues
   readonly #entries = new Map<string, Entry>()
   readonly #watchers = new Map<string, Set<Watcher>>()
+
+  /** @param limit - bytes of all keys, values and queues */
+  constructor(limit = STORE_LIMIT) {
+    this.#room = new Room(limit)
+    this.queues = new Queues(this.#room)
+  }
 
   get size(): number {
     return this.#entries.size
@@ -86,6 +120,7 @@ export class StoreData {
     const entry = this.#entries.get(key)
     if (entry === undefined) return false
     clearTimeout(entry.timer)
+    this.#room.free(costOf(key, entry.value))
     this.#entries.delete(key)
     this.waiters.vanished(key)
     this.#tell(key, undefined)
@@ -108,6 +143,7 @@ export class StoreData {
 
   clear(): void {
     for (const { timer } of this.#entries.values()) clearTimeout(timer)
+    for (const [key, { value }] of this.#entries) this.#room.free(costOf(key, value))
     this.#entries.clear()
   }
 
@@ -117,7 +153,10 @@ export class StoreData {
   }
 
   #write(key: string, value: Uint8Array, expires: number | undefined): void {
-    clearTimeout(this.#entries.get(key)?.timer)
+    const former = this.#entries.get(key)
+    const freed = former === undefined ? 0 : costOf(key, former.value)
+    this.#room.take(costOf(key, value) - freed)
+    clearTimeout(former?.timer)
     const entry: Entry = { value, expires }
     this.#entries.set(key, entry)
     if (expires !== undefined) this.#expire(key, entry, expires)
@@ -213,7 +252,12 @@ type Take = (value: Uint8Array) => void
 class Queues {
   readonly #values = new Map<string, Uint8Array[]>()
   readonly #takers = new Map<string, Set<Take>>()
+  readonly #room: Room
   #waiting = 0
+
+  constructor(room: Room) {
+    this.#room = room
+  }
 
   get size(): number {
     return this.#values.size
@@ -229,22 +273,26 @@ class Queues {
 
   /** Returns the new length, which is 0 when somebody has waited for the value. */
   push(queue: string, value: Uint8Array): number {
-    const [taker] = this.#takers.get(queue) ?? []
-    if (taker !== undefined) {
-      this.#remove(queue, taker)
-      taker(value)
-      return 0
-    }
+    if (this.#hand(queue, value)) return 0
+    this.#room.take(costOf(queue, value))
     const values = this.#values.get(queue)
     if (values === undefined) this.#values.set(queue, [value])
     else values.push(value)
     return this.length(queue)
   }
 
+  /** Makes a value the oldest again, which had been taken. */
+  putBack(queue: string, value: Uint8Array): void {
+    if (this.#hand(queue, value)) return
+    this.#room.free(-costOf(queue, value))
+    this.#values.set(queue, [value, ...(this.#values.get(queue) ?? [])])
+  }
+
   /** Takes the oldest value; undefined when there is none. */
   take(queue: string): Uint8Array | undefined {
     const values = this.#values.get(queue)
     const value = values?.shift()
+    if (value !== undefined) this.#room.free(costOf(queue, value))
     if (values?.length === 0) this.#values.delete(queue)
     return value
   }
@@ -261,6 +309,15 @@ class Queues {
         this.#remove(queue, taker)
       },
     }
+  }
+
+  /** Whether somebody has waited for the value. */
+  #hand(queue: string, value: Uint8Array): boolean {
+    const [taker] = this.#takers.get(queue) ?? []
+    if (taker === undefined) return false
+    this.#remove(queue, taker)
+    taker(value)
+    return true
   }
 
   #remove(queue: string, taker: Take): void {

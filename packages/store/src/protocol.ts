@@ -2,8 +2,12 @@ import { types } from 'node:util'
 import {
   decode,
   encode,
+  errorTable,
+  isFacts,
+  isFlag,
   isInteger,
   isNumber,
+  isObject,
   isText,
   listOf,
   oneOf,
@@ -20,8 +24,13 @@ import {
 export const KEY_LIMIT = 8 * 1024
 /** Longest value in bytes. */
 export const VALUE_LIMIT = 8 * 1024 * 1024
+/** Bytes of all keys, values and queues of a store, with what they cost besides. */
+export const STORE_LIMIT = 256 * 1024 * 1024
 /** Longest frame in bytes: a whole request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
+
+/** Objects and arrays in a message: its own, its keys or values, and its facts. */
+const CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
   if (bytes > limit) throw tsrError('ERR_TSR_STORE_LIMIT', { what, bytes, limit })
@@ -78,8 +87,13 @@ export interface Results {
   unwatch: null
 }
 
-/** Client to server: a request, or the cancellation of the wait of an earlier one. */
-export type ClientMessage = { readonly id: number } & (Request | { readonly op: 'cancel' })
+/**
+ * Client to server: a request, the cancellation of the wait of an earlier one, or the receipt for the
+ * value of a queue, which goes back to the queue without it.
+ */
+export type ClientMessage = { readonly id: number } & (
+  Request | { readonly op: 'cancel' } | { readonly op: 'received' }
+)
 
 /** The one answer to the request `id`. */
 export type Answer =
@@ -130,7 +144,7 @@ const isOptional =
     value === undefined || check(value)
 
 /** The fields of each message from a client. Any other field is an error. */
-const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Check>>>> = {
+const shapes: Readonly<Record<ClientMessage['op'], Readonly<Record<string, Check>>>> = {
   set: {
     key: isText,
     value: isBytes,
@@ -152,6 +166,45 @@ const shapes: Readonly<Record<Operation | 'cancel', Readonly<Record<string, Chec
   watch: { key: isText },
   unwatch: { watch: isInteger },
   cancel: {},
+  received: {},
+}
+
+const isListOfBytes: Check = (value) => Array.isArray(value) && value.every(isBytes)
+const isNull = oneOf(null)
+
+/** What the result of each operation is. */
+const results: Readonly<Record<Operation, Check>> = {
+  set: isNull,
+  get: isBytes,
+  multiGet: isListOfBytes,
+  wait: isNull,
+  check: isFlag,
+  add: isInteger,
+  compareSet: (value) =>
+    isObject(value) && isFlag(value['success']) && isOptional(isBytes)(value['value']),
+  append: isInteger,
+  delete: isFlag,
+  list: isTexts,
+  queuePush: isInteger,
+  queuePop: isBytes,
+  queueLength: isInteger,
+  watch: isNull,
+  unwatch: isNull,
+}
+
+/** Whether this can be the result of an operation. */
+export function isResultOf<Op extends Operation>(op: Op, value: unknown): value is Results[Op] {
+  return results[op](value)
+}
+
+const isAnswer: Check = (message) => {
+  if (!isObject(message)) return false
+  if ('changed' in message) return isOptional(isBytes)(message['value'])
+  if ('code' in message) {
+    const { code, facts } = message
+    return isText(code) && Object.hasOwn(errorTable, code) && isFacts(facts)
+  }
+  return 'missing' in message ? isTexts(message['missing']) : 'result' in message
 }
 
 /** @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame */
@@ -180,16 +233,18 @@ export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
 /** @throws ERR_TSR_MESSAGE_INVALID */
 export function decodeServerMessage(bytes: Uint8Array): ServerMessage {
   const message = decodeObject(bytes)
-  if (!isInteger(message['id'])) throw invalid(bytes, 'it is not an answer of the store')
+  const { id, closed, silent } = message
+  const isOurs = closed === undefined && silent === undefined && isAnswer(message)
+  if (!isInteger(id) || !isOurs) throw invalid(bytes, 'it is not an answer of the store')
   return message as unknown as ServerMessage
 }
 
-function isOperation(op: unknown): op is Operation | 'cancel' {
+function isOperation(op: unknown): op is ClientMessage['op'] {
   return typeof op === 'string' && Object.hasOwn(shapes, op)
 }
 
 function decodeObject(bytes: Uint8Array): Record<string, unknown> {
-  const message = decode(bytes)
+  const message = decode(bytes, FRAME_LIMIT, CONTAINERS)
   if (typeof message !== 'object' || message === null) throw invalid(bytes, 'it is not an object')
   return message as Record<string, unknown>
 }

@@ -22,6 +22,8 @@ export class Session {
   readonly #send: (message: ServerMessage) => void
   readonly #waits = new Map<number, Wait>()
   readonly #watches = new Map<number, () => void>()
+  /** Values of queues that the client has not confirmed, by the id of the request. */
+  readonly #taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
   /** Keys that are deleted when this client ends, and the values that it gave them. */
   readonly #owned = new Map<string, Uint8Array>()
 
@@ -36,6 +38,14 @@ export class Session {
         this.#cancel(id)
         return
       }
+      if (message.op === 'received') {
+        this.#taken.delete(id)
+        return
+      }
+      if (this.#waits.has(id) || this.#watches.has(id) || this.#taken.has(id)) {
+        const reason = `another request of the client has its number, ${String(id)}`
+        throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
+      }
       checkRequest(message)
       this.#run(id, message)
     })
@@ -46,6 +56,10 @@ export class Session {
     for (const stop of this.#watches.values()) stop()
     this.#waits.clear()
     this.#watches.clear()
+    for (const { queue, value } of [...this.#taken.values()].reverse()) {
+      this.#data.queues.putBack(queue, value)
+    }
+    this.#taken.clear()
     for (const [key, value] of this.#owned) {
       // not a key that another client has set since
       if (this.#data.value(key) === value) this.#data.delete(key)
@@ -116,14 +130,18 @@ export class Session {
   }
 
   #pop(id: number, queue: string): void {
+    const give = (value: Uint8Array): void => {
+      this.#taken.set(id, { queue, value })
+      this.#answer(id, { result: value })
+    }
     const value = this.#data.queues.take(queue)
     if (value !== undefined) {
-      this.#answer(id, { result: value })
+      give(value)
       return
     }
     const wait = this.#data.queues.await(queue, (next) => {
       this.#waits.delete(id)
-      this.#answer(id, { result: next })
+      give(next)
     })
     this.#waits.set(id, wait)
   }

@@ -115,13 +115,15 @@ export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOp
   return error
 }
 
-const isFact = (value: unknown): value is string | number | bigint =>
-  ['string', 'number', 'bigint'].includes(typeof value)
+/** Whether a value can be the facts of an error. */
+export const isFacts = recordOf((value): value is string | number | bigint =>
+  ['string', 'number', 'bigint'].includes(typeof value),
+)
 
 const isSerialized = objectOf<SerializedTsrError>({
   code: isText as Shape<TsrErrorCode>,
   message: isText,
-  facts: recordOf(isFact),
+  facts: isFacts,
   stack: isText,
 })
 

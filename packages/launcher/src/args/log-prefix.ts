@@ -24,21 +24,22 @@ interface PrefixedLine {
 }
 
 /** What `--log-prefix` may contain, in braces. */
-const placeholders: Readonly<Record<string, (line: PrefixedLine) => string>> = {
-  rank: ({ facts }) => String(facts.rank),
-  local_rank: ({ facts }) => String(facts.localRank),
-  role: ({ facts }) => facts.role,
-  host: ({ facts }) => facts.host,
-  node: ({ facts }) => String(facts.node),
-  pid: ({ facts }) => String(facts.pid),
-  time: ({ time }) => new Date(time).toISOString(),
-  elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
-  stream: ({ stream }) => stream,
-  generation: ({ facts }) => String(facts.generation),
-}
-
-/** The names of torchrun's templates that differ. */
-const torchrunNames: Readonly<Record<string, string>> = { role_name: 'role' }
+const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Map(
+  Object.entries<(line: PrefixedLine) => string>({
+    rank: ({ facts }) => String(facts.rank),
+    local_rank: ({ facts }) => String(facts.localRank),
+    role: ({ facts }) => facts.role,
+    host: ({ facts }) => facts.host,
+    node: ({ facts }) => String(facts.node),
+    pid: ({ facts }) => String(facts.pid),
+    time: ({ time }) => new Date(time).toISOString(),
+    elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
+    stream: ({ stream }) => stream,
+    generation: ({ facts }) => String(facts.generation),
+    // what torchrun calls a role
+    role_name: ({ facts }) => facts.role,
+  }),
+)
 
 /** `{rank}`; with a dollar before it, as torchrun writes it, it is the same. */
 const PLACEHOLDER = /\$?\{([^{}]*)\}/g
@@ -46,8 +47,8 @@ const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 /** What is wrong with a template; undefined: nothing. */
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
-    if (placeholders[torchrunNames[name!] ?? name!] !== undefined) continue
-    const known = Object.keys(placeholders).map((one) => `{${one}}`)
+    if (placeholders.has(name!)) continue
+    const known = [...placeholders.keys()].map((one) => `{${one}}`)
     return `${whole} is no placeholder; there are ${known.join(', ')}`
   }
   return undefined
@@ -55,8 +56,6 @@ export function templateProblem(template: string): string | undefined {
 
 /** Makes the prefix of each line by a template, with one blank after it unless it ends with one. */
 export function fillTemplate(template: string, line: PrefixedLine): string {
-  const text = template.replaceAll(PLACEHOLDER, (_, name: string) =>
-    placeholders[torchrunNames[name] ?? name]!(line),
-  )
+  const text = template.replaceAll(PLACEHOLDER, (_, name: string) => placeholders.get(name)!(line))
   return text === '' || /\s$/.test(text) ? text : `${text} `
 }

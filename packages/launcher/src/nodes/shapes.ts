@@ -96,7 +96,8 @@ export function invitationOf(id: string): Shape<Invitation> {
 /** The rest is checked by `reviveTsrError`. */
 export const isSentError = isObject as Shape<Readonly<Record<string, unknown>> & SerializedTsrError>
 
-const isSignal = isText as Shape<NodeJS.Signals>
+const isSignal = (value: unknown): value is NodeJS.Signals =>
+  isText(value) && /^SIG[A-Z0-9+-]+$/.test(value)
 
 const isPlace = objectOf<RankPlace>({
   state: oneOf('starting', 'computing', 'operation', 'left'),

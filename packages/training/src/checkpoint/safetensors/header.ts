@@ -1,3 +1,4 @@
+import { shown } from '@tsrun/core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } from './dtypes.ts'
 
@@ -69,7 +70,10 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
 function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   if (!isRecord(entry)) throw new Error(`${name} is not an object`)
   const { dtype, shape, data_offsets: offsets } = entry
-  if (!isDType(dtype)) throw new Error(`${name} has the unknown dtype ${shorten(String(dtype))}`)
+  if (!isDType(dtype))
+    throw new Error(
+      `${name} has the unknown dtype ${shorten(typeof dtype === 'string' ? dtype : shown(dtype))}`,
+    )
   if (!isCounts(shape)) throw new Error(`${name} has no shape`)
   if (!isCounts(offsets) || offsets.length !== 2) throw new Error(`${name} has no offsets`)
   const [begin, end] = offsets as [number, number]

@@ -1,0 +1,40 @@
+import { StoreData } from '../../packages/store/src/data.ts'
+
+const KiB = 1024
+const bytes = (kibibytes: number): Uint8Array => new Uint8Array(kibibytes * KiB)
+
+describe('the data of a store', () => {
+  it('take no more memory than they may, by keys and queues together', () => {
+    const data = new StoreData(100 * KiB)
+    data.set('a', bytes(50))
+    data.queues.push('q', bytes(40))
+    const refused = expect.objectContaining({ code: 'ERR_TSR_STORE_LIMIT' }) as Error
+    for (const write of [
+      () => data.queues.push('q', bytes(10)),
+      () => (data.set('b', bytes(10)), 0),
+      () => data.append('a', bytes(10)),
+    ]) {
+      expect(write).toThrow(refused)
+    }
+    expect([data.value('b'), data.value('a')!.byteLength]).toEqual([undefined, 50 * KiB])
+  })
+
+  it('have room again for what is deleted, taken or replaced', () => {
+    const data = new StoreData(100 * KiB)
+    for (let i = 0; i < 50; i++) {
+      data.set('a', bytes(60))
+      data.queues.push('q', bytes(30))
+      data.queues.take('q')
+      if (i % 2 === 0) data.delete('a')
+    }
+    data.clear()
+    data.set('whole', bytes(99))
+  })
+
+  it('counts what is short, too: a million empty values are not free', () => {
+    const data = new StoreData(100 * KiB)
+    expect(() => {
+      for (let i = 0; i < 1000; i++) data.set(`key ${i}`, bytes(0))
+    }).toThrow('What the store would hold')
+  })
+})
