@@ -281,11 +281,13 @@ class Queues {
     return this.length(queue)
   }
 
-  /** Makes a value the oldest again, which had been taken. */
-  putBack(queue: string, value: Uint8Array): void {
-    if (this.#hand(queue, value)) return
-    this.#room.free(-costOf(queue, value))
-    this.#values.set(queue, [value, ...(this.#values.get(queue) ?? [])])
+  /** Makes values the oldest again, in their order, which had been taken. */
+  putBack(queue: string, values: readonly Uint8Array[]): void {
+    const waiting = values.filter((value) => !this.#hand(queue, value))
+    // there is room for what was there before
+    for (const value of waiting) this.#room.free(-costOf(queue, value))
+    if (waiting.length > 0)
+      this.#values.set(queue, [...waiting, ...(this.#values.get(queue) ?? [])])
   }
 
   /** Takes the oldest value; undefined when there is none. */

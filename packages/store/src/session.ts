@@ -56,10 +56,12 @@ export class Session {
     for (const stop of this.#watches.values()) stop()
     this.#waits.clear()
     this.#watches.clear()
-    for (const { queue, value } of [...this.#taken.values()].reverse()) {
-      this.#data.queues.putBack(queue, value)
-    }
+    const taken = [...this.#taken.values()]
     this.#taken.clear()
+    for (const queue of new Set(taken.map((each) => each.queue))) {
+      const values = taken.filter((each) => each.queue === queue).map(({ value }) => value)
+      this.#data.queues.putBack(queue, values)
+    }
     for (const [key, value] of this.#owned) {
       // not a key that another client has set since
       if (this.#data.value(key) === value) this.#data.delete(key)
