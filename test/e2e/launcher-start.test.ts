@@ -55,6 +55,14 @@ describe('what a rank gets', () => {
       expect(a[name]).not.toBe(b[name])
   })
 
+  it('has the token no more in programs that a rank starts once it has joined', async () => {
+    const { code, stdout } = await tsrun(['--nproc', '2', 'environment-of-child.mjs'])
+    expect(code).toBe(0)
+    expect(stdout.replaceAll(/\[rank \d\] /g, '')).toBe(
+      '64 digits, and in a program that it starts: none\n'.repeat(2),
+    )
+  })
+
   it('is the token of TSRUN_TOKEN, if that is set', async () => {
     const token = 'ab'.repeat(32)
     const { stdout } = await tsrun(['environment.mjs'], { env: { TSRUN_TOKEN: token } })

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } from '@tsrun/store'
 
-export const token = 'a token of the tests'
+export const token = 'c0ffee'.repeat(8)
 
 // Most take milliseconds, but values of 8 MiB take longer on a busy machine.
 jest.setTimeout(30_000)

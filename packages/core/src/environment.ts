@@ -1,3 +1,4 @@
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
 import { tsrError } from './errors/tsr-error.ts'
 
 /**
@@ -40,6 +41,8 @@ type Environment = Readonly<Record<string, string | undefined>>
 /**
  * Reads the rank environment, or returns undefined when none is set: the process is then a world of one.
  *
+ * The token leaves `process.env`; see `takeToken`.
+ *
  * @throws ERR_TSR_ENVIRONMENT when a variable is missing or has an invalid value
  */
 export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
@@ -68,9 +71,23 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
       65535,
     ),
     runId: env['TSRUN_RUN_ID'] ?? 'none',
-    token: env['TSRUN_TOKEN'] ?? '',
+    token: (env === process.env ? takeToken() : env['TSRUN_TOKEN']) ?? '',
     restartCount: readInteger(env, 'TSRUN_RESTART_COUNT', 0, Number.MAX_SAFE_INTEGER, 0),
   }
+}
+
+const TOKEN = 'tsrun token'
+
+/**
+ * The secret of the job, which leaves `process.env` the first time that it is read: programs that a rank
+ * starts from then on do not get it. It stays with this process and its threads.
+ */
+export function takeToken(): string | undefined {
+  const token = process.env['TSRUN_TOKEN']
+  if (token === undefined) return getEnvironmentData(TOKEN) as string | undefined
+  setEnvironmentData(TOKEN, token)
+  delete process.env['TSRUN_TOKEN']
+  return token
 }
 
 /**

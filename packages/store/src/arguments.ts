@@ -1,5 +1,5 @@
 import { types } from 'node:util'
-import { count, where } from '@tsrun/core'
+import { count, isStrongToken, TOKEN_EXPECTED, where } from '@tsrun/core'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
 
@@ -14,11 +14,11 @@ export const durationRule = where<number>(
   'milliseconds, 0 or more',
 )
 export const amountRule = count({ from: Number.MIN_SAFE_INTEGER })
-/** Its value must not be in an error. */
+/** '' lets everybody in. Its value must not be in an error. */
 export const tokenRule = where<string>(
-  (token) => typeof token === 'string',
-  'a string',
-  (token) => typeof token,
+  (token) => typeof token === 'string' && (token === '' || isStrongToken(token)),
+  `${TOKEN_EXPECTED}; or '' for none`,
+  (token) => (typeof token === 'string' ? `a text of ${String(token.length)}` : typeof token),
 )
 
 /** The keys of a call. @throws ERR_TSR_ARGUMENT */

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRankEnvironment } from '@tsrun/core'
@@ -107,12 +107,15 @@ it('takes the token from a file, and asks for one when there are several hosts',
   const token = '0f'.repeat(32)
   try {
     const read = (text: string): string => {
-      writeFileSync(tokenFile, text)
+      writeFileSync(tokenFile, text, { mode: 0o600 })
       return makeRunIdentity({ TSRUN_TOKEN: 'ab'.repeat(16) }, { nnodes: 2, tokenFile }).token
     }
     expect(read(`${token}\n`)).toBe(token)
     expect(() => read('')).toThrow(`The file ${tokenFile} (--token-file) holds no hexadecimal`)
     expect(() => read('hello')).toThrow('--token-file')
+    expect(() => read('0'.repeat(64))).toThrow('not all 0')
+    chmodSync(tokenFile, 0o640)
+    expect(() => read(token)).toThrow('can be read by others (mode 0640): chmod 600')
   } finally {
     rmSync(folder, { recursive: true })
   }

@@ -23,6 +23,9 @@ interface PrefixedLine {
   readonly time: number
 }
 
+/** The name that torchrun's templates have for a role. */
+const ROLE_OF_TORCHRUN = 'role_name'
+
 /** What `--log-prefix` may contain, in braces. */
 const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Map(
   Object.entries<(line: PrefixedLine) => string>({
@@ -36,8 +39,7 @@ const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Ma
     elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
     stream: ({ stream }) => stream,
     generation: ({ facts }) => String(facts.generation),
-    // what torchrun calls a role
-    role_name: ({ facts }) => facts.role,
+    [ROLE_OF_TORCHRUN]: ({ facts }) => facts.role,
   }),
 )
 
@@ -48,8 +50,8 @@ const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
     if (placeholders.has(name!)) continue
-    const known = [...placeholders.keys()].map((one) => `{${one}}`)
-    return `${whole} is no placeholder; there are ${known.join(', ')}`
+    const known = [...placeholders.keys()].filter((one) => one !== ROLE_OF_TORCHRUN)
+    return `${whole} is no placeholder; there are ${known.map((one) => `{${one}}`).join(', ')}`
   }
   return undefined
 }

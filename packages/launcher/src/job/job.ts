@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { tsrError } from '@tsrun/core'
+import { isStrongToken, isTsrError, tsrError } from '@tsrun/core'
 import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import { usageError } from '../args/read-setting.ts'
@@ -129,18 +129,28 @@ export function makeRunIdentity(
 function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | undefined {
   const token = file === undefined ? env['TSRUN_TOKEN'] : readToken(file)
   if (token === undefined || (token === '' && file === undefined)) return undefined
-  if (/^([0-9a-f]{2}){16,}$/i.test(token)) return token
+  if (isStrongToken(token)) return token
   const where =
     file === undefined ? 'TSRUN_TOKEN is not a' : `The file ${file} (--token-file) holds no`
-  throw usageError(`${where} hexadecimal secret of at least 32 digits (an even number)`)
+  throw usageError(`${where} hexadecimal secret of at least 32 digits (an even number, not all 0)`)
 }
 
 function readToken(file: string): string {
   try {
+    const { mode } = statSync(file)
+    if ((mode & 0o077) !== 0) refuseOpenFile(file, mode)
     return readFileSync(file, 'utf8').trim()
   } catch (cause) {
+    if (isTsrError(cause)) throw cause
     throw usageError(`The token file cannot be read: ${(cause as Error).message}`, cause)
   }
+}
+
+function refuseOpenFile(file: string, mode: number): never {
+  const rights = (mode & 0o777).toString(8).padStart(4, '0')
+  throw usageError(
+    `The token file ${file} can be read by others (mode ${rights}): chmod 600 ${file}; of a secret that is mounted, set the mode to 0400`,
+  )
 }
 
 function makeToken(nnodes: number): string {

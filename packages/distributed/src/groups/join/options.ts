@@ -6,13 +6,16 @@ import {
   createLogger,
   declareOptions,
   having,
+  isStrongToken,
   launchedEnvironment,
   parsePortRange,
   positive,
   readCoreRanks,
   readRankEnvironment,
   shown,
+  takeToken,
   text,
+  TOKEN_EXPECTED,
   tsrError,
   where,
   type PortRange,
@@ -119,7 +122,11 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
   timeout: positive('milliseconds above 0').optional(),
   signal: anything<AbortSignal>(),
   arena: arenaRule.optional(),
-  token: where<string>((token) => typeof token === 'string', 'a text').optional(),
+  token: where<string>(
+    (token) => typeof token === 'string' && (token === '' || isStrongToken(token)),
+    TOKEN_EXPECTED,
+    (token) => (typeof token === 'string' ? `a text of ${token.length}` : typeof token),
+  ).optional(),
   iface: text().optional(),
   ports: anything<PortRange>(),
   stallWarning: positive('milliseconds above 0').optional(),
@@ -156,7 +163,7 @@ export function completeOptions(options: GivenOptions): InitSettings {
     timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
     arena: options.arena ?? arenaRule.check('arena', parseBytes(env['TSRUN_ARENA'] ?? '1GiB')),
-    token: options.token ?? environment?.token ?? env['TSRUN_TOKEN'] ?? '',
+    token: options.token ?? tokenOf(environment),
     iface: options.iface ?? nonEmpty(env['TSRUN_IFACE']),
     ports: options.ports ?? readPortRange(env['TSRUN_PORT_RANGE']),
     diagnosis: readDiagnosis(options, env),
@@ -171,6 +178,18 @@ export function completeOptions(options: GivenOptions): InitSettings {
 function environmentOfRank(): RankEnvironment | undefined {
   Object.assign(process.env, launchedEnvironment(process.env))
   return readRankEnvironment()
+}
+
+/** @throws ERR_TSR_ENVIRONMENT for one that could be guessed */
+function tokenOf(environment: RankEnvironment | undefined): string {
+  const token = environment?.token ?? takeToken() ?? ''
+  if (token === '' || isStrongToken(token)) return token
+  const value = `a text of ${token.length}`
+  throw tsrError('ERR_TSR_ENVIRONMENT', {
+    variable: 'TSRUN_TOKEN',
+    value,
+    expected: TOKEN_EXPECTED,
+  })
 }
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
