@@ -182,6 +182,22 @@ describe('victims never pass for culprits', () => {
   })
 })
 
+it.each(['0', '1'])('lets no rank control the terminal (FORCE_COLOR=%s)', async (colour) => {
+  const env = { FORCE_COLOR: colour }
+  const { code, stdout, stderr } = await tsrun(['--nproc', '2', 'escapes.mjs'], { env })
+  expect(code).toBe(1)
+  const red = colour === '1' ? '\u001b[31mred\u001b[0m' : 'red'
+  expect(stdout).toContain(`␛[2Jcleared ␛]0;title␇ ab␈␈ ${red}`)
+  expect(stderr).toContain('WARN engine: named ␛[2J')
+  // the head and the tail of a message of 30 MB
+  expect(stderr).toContain('Error: broken ␛[2Jxxx')
+  expect(stderr).toMatch(/x the end$/m)
+  expect(stderr).toContain('escapes.mjs:7')
+  expect(stderr.length).toBeLessThan(100_000)
+
+  expect(stdout + stderr).not.toMatch(/\u001b(?!\[[\d;]*m)|[\r\b\u0007]/)
+})
+
 it('shows where a syntax error is', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'tsrun-syntax-'))
   try {

@@ -1,3 +1,5 @@
+import { visibleText } from './visible-text.ts'
+
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 
 /** `512 B`, `4 KiB`, `1.5 GiB`: one decimal below ten, where it is not zero. */
@@ -65,14 +67,15 @@ export function formatTable(
   align: 'left' | 'right' = 'left',
   width = textWidth(),
 ): string[] {
-  const widths = (rows[0] ?? []).map((_, column) =>
-    Math.max(...rows.map((row) => row[column]!.length)),
+  const cells = rows.map((row) => row.map((cell) => visibleText(cell)))
+  const widths = (cells[0] ?? []).map((_, column) =>
+    Math.max(...cells.map((row) => row[column]!.length)),
   )
   const pad = (cell: string, room: number): string =>
     align === 'right' ? cell.padStart(room) : cell.padEnd(room)
   return foldColumns(widths, width).flatMap((columns, block) => [
     ...(block === 0 ? [] : ['']),
-    ...rows.map((row) =>
+    ...cells.map((row) =>
       columns
         .map((column) => pad(row[column]!, widths[column]!))
         .join(GAP)

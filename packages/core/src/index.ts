@@ -76,6 +76,7 @@ export {
   type LaunchedPlace,
 } from './launchers.ts'
 export { createLogger, type Logger } from './logger.ts'
+export { visibleText } from './visible-text.ts'
 export { ProgressLine } from './progress-line.ts'
 export {
   anyOf,

@@ -6,6 +6,7 @@ import { launcherErrors } from './launcher.ts'
 import { storeErrors } from './store.ts'
 import { trainingErrors } from './training.ts'
 import { isText, objectOf, recordOf, type Shape } from '../shapes.ts'
+import { visibleText } from '../visible-text.ts'
 
 /** All errors of the project: category, message and advice by code, with one section for each package. */
 export const errorTable = {
@@ -94,11 +95,21 @@ export function tsrError<Code extends TsrErrorCode>(
   const { message } = definitionOf(code)
   const advice = adviceOf(code, facts)
   const filled = message.replace(/\{(\w+)\}/g, (_, name: string) =>
-    String((facts as TsrError['facts'])[name]),
+    factText((facts as TsrError['facts'])[name]),
   )
   const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
   Error.captureStackTrace(error, tsrError) // the stack begins at the caller
   return error
+}
+
+/** Characters of a fact in a message: names and paths of others may be of any length. */
+const LONGEST_FACT = 2000
+
+function factText(fact: unknown): string {
+  const text = String(fact)
+  const left = text.length - LONGEST_FACT
+  if (left <= 0) return visibleText(text)
+  return visibleText(`${text.slice(0, LONGEST_FACT)}… (${String(left)} characters more)`)
 }
 
 /**

@@ -27,7 +27,7 @@ export function addEnv(context: CommandContext): AddCommand {
           context.exitCode = (stop.reason as Interruption).exitCode
           return
         }
-        console.write('stdout', json ? `${JSON.stringify(report, null, 2)}\n` : envText(report))
+        console.print('stdout', json ? `${JSON.stringify(report, null, 2)}\n` : envText(report))
       },
     )
 }

@@ -28,7 +28,7 @@ export function addFlight({ console, cwd }: CommandContext): AddCommand {
           })
           .version(false),
       (argv) => {
-        console.write('stdout', flightText(argv.folder, cwd))
+        console.print('stdout', flightText(argv.folder, cwd))
       },
     )
 }

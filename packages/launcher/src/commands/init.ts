@@ -30,7 +30,7 @@ export function addInit({ cwd, console }: CommandContext): AddCommand {
           .positional('folder', { type: 'string', default: '.', describe: 'where to write' })
           .version(false),
       ({ folder }) => {
-        console.write('stdout', initProject(folder, cwd))
+        console.print('stdout', initProject(folder, cwd))
       },
     )
 }

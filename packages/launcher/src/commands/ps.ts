@@ -27,7 +27,7 @@ export function addPs({ console }: CommandContext): AddCommand {
           .positional('run-id', { type: 'string', describe: 'show only this job' })
           .version(false),
       (argv) => {
-        console.write('stdout', psText(argv['run-id']))
+        console.print('stdout', psText(argv['run-id']))
       },
     )
 }

@@ -156,7 +156,7 @@ export async function startJob(
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
     const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
     const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
-    console.write('stdout', describe(plan))
+    console.print('stdout', describe(plan))
     return
   }
   interrupts.handle(options.signals)

@@ -84,7 +84,7 @@ export async function setUp(
   const { env, console, interrupts } = context
   const signal = interrupts.stop
   const say = (sentence: string): void => {
-    console.write('stdout', `tsrun setup: ${sentence}\n`)
+    console.print('stdout', `tsrun setup: ${sentence}\n`)
   }
   try {
     if (isCheck) context.exitCode = (await checkTensorFlow({ env, signal, say })) ? 0 : FAILED

@@ -24,7 +24,7 @@ export function addStacks({ console }: CommandContext): AddCommand {
       async (argv) => {
         const jobs = runningJobs('stacks', argv['run-id'])
         const blocks = await Promise.all(jobs.map(jobStacks))
-        console.write('stdout', blocks.length === 0 ? NO_JOB : blocks.join('\n'))
+        console.print('stdout', blocks.length === 0 ? NO_JOB : blocks.join('\n'))
       },
     )
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { formatBytes, formatSeconds, formatTable, monotonicNow } from '@tsrun/core'
+import { formatBytes, formatSeconds, formatTable, monotonicNow, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 import { statFields } from '../processes/rank-process.ts'
@@ -80,7 +80,7 @@ async function watch(
         (job) => runId === undefined || job.runId === runId,
       )
       const now = sample(jobs, gpus.latest)
-      const text = topText(jobs, before, now, width)
+      const text = visibleText(topText(jobs, before, now, width))
       before = now
       console.write('stdout', isScreen ? screen(text, rows) : `${text}\n`)
       if (once) return

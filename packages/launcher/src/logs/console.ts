@@ -1,4 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
+import { visibleText } from '@tsrun/core'
 import type { LogFormat } from '../args/output-options.ts'
 import type { StreamName } from './lines.ts'
 
@@ -33,6 +34,11 @@ export class Console {
     if (!this.#outputs[name].write(text)) {
       for (const source of this.#sources[name]) source.pause()
     }
+  }
+
+  /** Writes text that may quote others: of what controls terminals, only colours pass. */
+  print(name: StreamName, text: string): void {
+    this.write(name, visibleText(text, true))
   }
 
   /** Pauses `source` while the reader of this output is slow. */
@@ -93,7 +99,7 @@ export class Announcer {
       const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })
       this.#console.write('stdout', line + '\n')
     } else if (text !== '') {
-      this.#console.write('stderr', text)
+      this.#console.print('stderr', text)
     }
   }
 }

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
@@ -30,6 +31,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
     return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
   }
   const make = format === 'raw' ? (text: string) => text : libraryLines(stream)
+  const shown = (text: string): string => visibleText(make(text), how.colour[stream])
   const template = format === 'raw' ? undefined : how.prefix
   // A single rank has the console to itself, so its progress bars may move in place.
   if (worldSize === 1 && template === undefined) return asWritten(stream, make)
@@ -40,7 +42,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
     template === undefined
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
-  return inWholeLines(stream, (text) => withPrefix(prefix(), make(text)), clock)
+  return inWholeLines(stream, (text) => withPrefix(prefix(), shown(text)), clock)
 }
 
 /** The characters before each line that a rank writes; those of a template may vary from line to line. */
