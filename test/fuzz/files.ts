@@ -1,0 +1,87 @@
+import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
+import { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
+import { openModelFiles } from '../../packages/training/src/checkpoint/model-files.ts'
+import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
+import { readGPT2Config } from '../../packages/training/src/models/gpt2-config.ts'
+import { parseActions } from '../../packages/training/src/parallel/pipeline/schedule/actions.ts'
+import { type Target } from './campaign.ts'
+import { fileOf, folder, json, textOf } from './inputs.ts'
+
+const contents = {
+  ...{ save: 1, step: 2, ranks: 2, hasOptimizer: true, data: { at: 3 }, seeds: { a: 1 } },
+  files: { 'rank-0.safetensors': 100 },
+  tensors: {
+    w: {
+      ...{ dtype: 'F32', shape: [4, 2] },
+      pieces: [
+        {
+          ...{ file: 'rank-0.safetensors', key: 'w', crc32: 5 },
+          box: { offset: [0, 0], extent: [2, 2] },
+          range: [0, 4],
+        },
+      ],
+    },
+  },
+}
+
+/** Files that others have written. */
+export const fileTargets: readonly Target[] = [
+  {
+    name: 'checkpoint-index',
+    seeds: [json(contents)],
+    isJson: true,
+    // with the right checksum: what is checked behind it matters
+    encode: (value) =>
+      Buffer.from(
+        typeof value === 'object' && value !== null ? encodeContents(value as never) : json(value),
+      ),
+    run: (input) => decodeContents(textOf(input)),
+  },
+  {
+    name: 'safetensors-header',
+    seeds: [
+      json({
+        __metadata__: { a: 'b' },
+        w: { dtype: 'F32', shape: [2, 2], data_offsets: [0, 16] },
+        b: { dtype: 'BF16', shape: [2], data_offsets: [16, 20] },
+      }),
+    ],
+    isJson: true,
+    run: (input) => parseHeader(input, 20),
+  },
+  {
+    name: 'hub-index',
+    seeds: [json({ metadata: { total_size: 20 }, weight_map: { w: 'model-1.safetensors' } })],
+    isJson: true,
+    run: async (input) => {
+      fileOf('model.safetensors.index.json', input)
+      await (await openModelFiles(folder)).close()
+    },
+  },
+  {
+    name: 'gpt2-config',
+    seeds: [json({ vocab_size: 100, n_positions: 32, n_embd: 8, n_layer: 2, n_head: 2 })],
+    isJson: true,
+    run: async (input) => {
+      fileOf('config.json', input)
+      await readGPT2Config(folder)
+    },
+  },
+  {
+    name: 'tuning-file',
+    seeds: [
+      json({
+        version: 1,
+        sockets: { allGather: [{ upTo: 65_536, algorithm: 'bruck' }, { algorithm: 'ring' }] },
+        sharedMemory: { allGather: [{ algorithm: 'direct' }] },
+      }),
+    ],
+    isJson: true,
+    run: (input) => readTuning(fileOf('tuning.json', input)),
+  },
+  {
+    name: 'schedule-file',
+    seeds: ['0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n', '0F0,,0I0,0W0'],
+    run: (input) => parseActions(textOf(input)),
+  },
+]
