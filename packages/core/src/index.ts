@@ -77,6 +77,7 @@ export {
 } from './launchers.ts'
 export { createLogger, type Logger } from './logger.ts'
 export { visibleText } from './visible-text.ts'
+export { distrustOf, makeOwnFolder, openOwnFile, replaceFile } from './private-files.ts'
 export { ProgressLine } from './progress-line.ts'
 export {
   anyOf,

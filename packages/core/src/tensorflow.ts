@@ -1,8 +1,9 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
 import { tsrError } from './errors/tsr-error.ts'
+import { distrustOf, replaceFile } from './private-files.ts'
 
 /**
  * The record that `tsrun setup tensorflow` leaves of what it installed. The launcher and the tensor
@@ -72,6 +73,10 @@ export function readTensorFlowManifest(
   env: Environment = process.env,
 ): TensorFlowManifest | undefined {
   const path = manifestPath(env)
+  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(tensorflowHome(env))
+  if (distrust !== undefined) {
+    throw tsrError('ERR_TSR_SETUP_MANIFEST', { path, problem: distrust })
+  }
   let text: string
   try {
     text = readFileSync(path, 'utf8')
@@ -105,15 +110,9 @@ export function writeTensorFlowManifest(
   env: Environment = process.env,
 ): void {
   const path = manifestPath(env)
-  const draft = `${path}.${process.pid}`
   mkdirSync(dirname(path), { recursive: true })
-  try {
-    writeFileSync(draft, `${JSON.stringify(manifest, null, 2)}\n`)
-    renameSync(draft, path)
-  } catch (error) {
-    rmSync(draft, { force: true })
-    throw error
-  }
+  // others may use what one user has set up for all
+  replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
 }
 
 function manifestPath(env: Environment): string {

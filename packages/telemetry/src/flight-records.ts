@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   isCount,
@@ -7,9 +7,11 @@ import {
   isObject,
   isText,
   listOf,
+  makeOwnFolder,
   objectOf,
   oneOf,
   optional,
+  replaceFile,
   shown,
 } from '@tsrun/core'
 
@@ -95,12 +97,10 @@ export interface FlightDump {
  * @returns the path of the file
  */
 export function writeFlightDump(directory: string, { header, entries }: FlightDump): string {
-  mkdirSync(directory, { recursive: true })
+  makeOwnFolder(directory)
   const path = join(directory, `rank-${header.rank}.jsonl`)
-  const unfinished = `${path}.${header.pid}`
   const lines = [header, ...entries].map((line) => `${JSON.stringify(line)}\n`)
-  writeFileSync(unfinished, lines.join(''))
-  renameSync(unfinished, path)
+  replaceFile(path, lines.join(''))
   return path
 }
 

@@ -1,15 +1,7 @@
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  existsSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger, tsrunHome } from '@tsrun/core'
+import { createLogger, makeOwnFolder, replaceFile, tsrunHome } from '@tsrun/core'
 import { statFields } from '../processes/rank-process.ts'
 
 /**
@@ -55,9 +47,8 @@ export function recordRun(
   }
   const write = (given: RunRecord): void => {
     try {
-      mkdirSync(recordsFolder(env), { recursive: true })
-      writeFileSync(`${path}.${process.pid}`, `${JSON.stringify(given)}\n`)
-      renameSync(`${path}.${process.pid}`, path)
+      makeOwnFolder(recordsFolder(env))
+      replaceFile(path, `${JSON.stringify(given)}\n`)
     } catch (error) {
       createLogger('launcher').info({ reason: (error as Error).message }, 'no record of this run')
     }

@@ -131,7 +131,7 @@ export function openEventLog(
 /** @throws ERR_TSR_USAGE */
 function openAppending(path: string, given: string): number {
   try {
-    return openSync(path, 'a')
+    return openSync(path, 'a', 0o600)
   } catch (cause) {
     const { message } = cause as Error
     throw usageError(`The event log ${given} cannot be opened: ${message}`, cause)

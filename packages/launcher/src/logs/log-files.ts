@@ -1,7 +1,7 @@
-import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
+import { closeSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
-import { tsrError } from '@tsrun/core'
+import { makeOwnFolder, openOwnFile, tsrError } from '@tsrun/core'
 import type { RankFacts } from '../args/log-prefix.ts'
 import type { Line, StreamName } from './lines.ts'
 
@@ -113,8 +113,8 @@ class OpenFiles {
   constructor(folder: string, names: readonly string[], onFailure: (reason: string) => void) {
     this.#onFailure = onFailure
     try {
-      mkdirSync(folder, { recursive: true })
-      for (const name of names) this.#open.set(name, openSync(join(folder, name), 'w'))
+      makeOwnFolder(folder)
+      for (const name of names) this.#open.set(name, openOwnFile(join(folder, name)))
     } catch (cause) {
       const reason = (cause as Error).message
       throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })

@@ -2,11 +2,13 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync, readdirSync 
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import {
+  distrustOf,
   tensorflowHome,
   thisSystem,
   writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
+  tsrunHome,
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import {
@@ -141,9 +143,14 @@ function describe([name, version]: [string, string]): string {
 
 function makeHome({ env, log }: ToolContext): string {
   const home = tensorflowHome(env)
+  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(home)
+  if (distrust !== undefined) {
+    throw setupError(`${home} is not safe: ${distrust}; name another folder in TSRUN_HOME`)
+  }
   try {
     makeFolders(home)
-    writeFileSync(log, '')
+    rmSync(log, { force: true })
+    writeFileSync(log, '', { flag: 'wx' })
     return home
   } catch (error) {
     throw setupError(

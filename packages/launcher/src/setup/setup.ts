@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import {
@@ -100,12 +100,11 @@ async function proveQuietly(context: SetupContext, manifest: TensorFlowManifest)
       problem: `it was made for ${manifest.system}, and this is ${thisSystem}`,
     }
   }
-  const log = join(tmpdir(), `tsrun-setup-check-${process.pid}.log`)
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-setup-check-'))
   try {
-    writeFileSync(log, '')
-    return await prove({ ...context, log }, manifest)
+    return await prove({ ...context, log: join(folder, 'log') }, manifest)
   } finally {
-    rmSync(log, { force: true })
+    rmSync(folder, { recursive: true, force: true })
   }
 }
 

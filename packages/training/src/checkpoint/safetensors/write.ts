@@ -73,7 +73,9 @@ export async function writeDurably(
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const unfinished = `${path}.unfinished`
-  const file = await open(unfinished, 'w')
+  // what an earlier process has left, or a link that somebody has put there, is not written to
+  await rm(unfinished, { force: true })
+  const file = await open(unfinished, 'wx')
   try {
     await write(file)
     await file.sync()

@@ -1,0 +1,67 @@
+import { randomBytes } from 'node:crypto'
+import {
+  constants,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+
+/*
+ * Files in folders where others may write, too. A name that can be foreseen may be there already, as a
+ * link to a file that this user owns and somebody else wants to be written over.
+ */
+
+const OWN_FILE = 0o600
+const OWN_FOLDER = 0o700
+
+/** Makes a folder, and those that it is in, which only this user can enter. One that exists stays as it is. */
+export function makeOwnFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: OWN_FOLDER })
+}
+
+/** Opens a new or an emptied file that only this user can read. @throws ELOOP for a link */
+export function openOwnFile(path: string): number {
+  const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
+  return openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
+}
+
+/**
+ * Replaces a file atomically: a reader sees either the whole old one or the whole new one.
+ *
+ * @param mode - the rights of the new one, of which the umask is taken away; default: this user's alone
+ */
+export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
+  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
+  try {
+    writeFileSync(unfinished, text, { flag: 'wx', mode })
+    renameSync(unfinished, path)
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}
+
+/**
+ * Why code of this folder must not be run: another user, who is not root, can change it. Undefined where
+ * nothing speaks against it, also where there is no such folder.
+ */
+export function distrustOf(folder: string): string | undefined {
+  const own = process.geteuid?.()
+  if (own === undefined) return undefined
+  let status
+  try {
+    status = lstatSync(folder)
+  } catch {
+    return undefined
+  }
+  const { uid, mode } = status
+  // sudo keeps the folder of the user who has the rights of root already
+  const isCaller = own === 0 && String(uid) === process.env['SUDO_UID']
+  if (uid !== own && uid !== 0 && !isCaller)
+    return `it belongs to the user with the number ${String(uid)}`
+  const isOpen = (mode & 0o002) !== 0 && !status.isSymbolicLink()
+  return isOpen ? 'every user of this host can write to it' : undefined
+}
