@@ -193,6 +193,17 @@ describe('the summary at the end', () => {
     for (const row of rows) expect(row).toMatch(/^ +[01] +[\d.]+ s +[\d.]+ s +\d+ % +\d+ MiB$/)
   })
 
+  it('has three rows for many ranks, whose failure is told in a few lines, too', async () => {
+    const { code, stderr } = await tsrun(['--nproc', '17', 'many-fail.mjs'])
+    expect(code).toBe(1)
+    const lines = stderr.trimEnd().split('\n')
+    expect(lines[0]).toMatch(/^17 ranks +time +CPU time +CPU +peak memory$/)
+    const names = lines.slice(1, 4).map((line) => line.trim().split(' ')[0])
+    expect(names).toEqual(['least', 'median', 'most'])
+    expect(stderr).toContain('first cause  rank 3 of 17 died of an uncaught error')
+    expect(lines.length).toBeLessThan(20)
+  })
+
   it('is left out for one rank and with --no-summary', async () => {
     expect((await tsrun(['hello.mjs'])).stderr).toBe('')
     expect((await tsrun(['--nproc', '2', '--no-summary', 'hello.mjs'])).stderr).toBe('')

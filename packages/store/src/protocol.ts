@@ -29,8 +29,8 @@ export const STORE_LIMIT = 256 * 1024 * 1024
 /** Longest frame in bytes: a whole request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
 
-/** Objects and arrays in a message: its own, its keys or values, and its facts. */
-const CONTAINERS = 16
+/** Containers of a request: its own, its keys, and two values. */
+const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
   if (bytes > limit) throw tsrError('ERR_TSR_STORE_LIMIT', { what, bytes, limit })
@@ -216,7 +216,7 @@ export function encodeMessage(what: string, message: ClientMessage | ServerMessa
 
 /** @throws ERR_TSR_MESSAGE_INVALID, on which the server drops the connection */
 export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
-  const message = decodeObject(bytes)
+  const message = decodeObject(bytes, REQUEST_CONTAINERS)
   const { id, op, ...fields } = message
   const shape = isOperation(op) ? shapes[op] : undefined
   if (
@@ -243,8 +243,8 @@ function isOperation(op: unknown): op is ClientMessage['op'] {
   return typeof op === 'string' && Object.hasOwn(shapes, op)
 }
 
-function decodeObject(bytes: Uint8Array): Record<string, unknown> {
-  const message = decode(bytes, FRAME_LIMIT, CONTAINERS)
+function decodeObject(bytes: Uint8Array, containers?: number): Record<string, unknown> {
+  const message = decode(bytes, FRAME_LIMIT, containers)
   if (typeof message !== 'object' || message === null) throw invalid(bytes, 'it is not an object')
   return message as Record<string, unknown>
 }

@@ -1,5 +1,7 @@
 import {
   anyOf,
+  formatRankList,
+  formatRanks,
   isCount,
   isFlag,
   isNumber,
@@ -213,7 +215,7 @@ function describeMissing(finding: MissingFinding): string {
     const it = parts.length > 0 ? 'it' : operation
     parts.push(`${ranksText(unknown)} left no record, so it is unknown whether it entered ${it}`)
   }
-  return `${parts.join('; ')}; waiting for ${missing.length + unknown.length > 1 ? 'them' : 'it'}: ${waiting.join(', ')}`
+  return `${parts.join('; ')}; waiting for ${missing.length + unknown.length > 1 ? 'them' : 'it'}: ${formatRankList(waiting)}`
 }
 
 function doing({ last, running }: RankPlace, group: string): string {
@@ -227,5 +229,5 @@ function inBrackets(label: string | undefined): string {
 }
 
 function ranksText(ranks: readonly number[]): string {
-  return `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`
+  return formatRanks(ranks)
 }

@@ -52,6 +52,14 @@ describeEveryStore((stores) => {
       )
     })
 
+    it('gives the values of a thousand keys', async () => {
+      const { one, other } = stores()
+      const keys = Array.from({ length: 1000 }, (_, i) => `key ${i}`)
+      await Promise.all(keys.map((key) => other.set(key, `value of ${key}`)))
+      const values = await one.multiGet(keys)
+      expect(values.map(text)).toEqual(keys.map((key) => `value of ${key}`))
+    })
+
     it('refuses values that are too long together, and tells nobody else', async () => {
       const { one, other } = stores()
       const half = new Uint8Array(5 * 1024 * 1024)

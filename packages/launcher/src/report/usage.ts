@@ -21,24 +21,57 @@ export function rankUsage({ rank, startedAt, endedAt, usage }: RankOutcome): Ran
   }
 }
 
-const titles = ['rank', 'time', 'CPU time', 'CPU', 'peak memory']
-
-/** A row for each rank. */
-export function summaryText(usages: readonly RankUsage[]): string {
-  const lines = formatTable([titles, ...usages.map(toRow)], 'right')
-  return `${lines.join('\n')}\n`
+interface Column {
+  readonly title: string
+  readonly of: (usage: RankUsage) => number | undefined
+  readonly show: (value: number) => string
 }
 
-function toRow({ rank, seconds, cpuSeconds, peakBytes }: RankUsage): string[] {
+const columns: readonly Column[] = [
+  { title: 'time', of: ({ seconds }) => seconds, show: formatSeconds },
+  { title: 'CPU time', of: ({ cpuSeconds }) => cpuSeconds, show: formatSeconds },
+  {
+    title: 'CPU',
+    of: ({ cpuSeconds, seconds }) =>
+      cpuSeconds === undefined || seconds === 0 ? undefined : cpuSeconds / seconds,
+    show: (share) => `${Math.round(100 * share)} %`,
+  },
+  { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
+]
+
+/** The most ranks that have a row each. */
+const MOST_ROWS = 16
+
+/** A row for each rank; of more ranks the least, the median and the most of each column. */
+export function summaryText(usages: readonly RankUsage[]): string {
+  const isShort = usages.length <= MOST_ROWS
+  const heading = isShort ? 'rank' : `${usages.length} ranks`
+  const rows = isShort
+    ? usages.map((usage) => toRow(String(usage.rank), ({ of }) => of(usage)))
+    : [
+        toRow('least', (column) => sorted(usages, column)[0]),
+        toRow('median', (column) => {
+          const values = sorted(usages, column)
+          return values[(values.length - 1) >> 1]
+        }),
+        toRow('most', (column) => sorted(usages, column).at(-1)),
+      ]
+  const titles = columns.map(({ title }) => title)
+  return `${formatTable([[heading, ...titles], ...rows], 'right').join('\n')}\n`
+}
+
+function toRow(name: string, valueOf: (column: Column) => number | undefined): string[] {
   return [
-    String(rank),
-    formatSeconds(seconds),
-    cpuSeconds === undefined ? '–' : formatSeconds(cpuSeconds),
-    cpuSeconds === undefined || seconds === 0
-      ? '–'
-      : `${Math.round((100 * cpuSeconds) / seconds)} %`,
-    peakBytes === undefined ? '–' : formatBytes(peakBytes),
+    name,
+    ...columns.map((column) => {
+      const value = valueOf(column)
+      return value === undefined ? '–' : column.show(value)
+    }),
   ]
+}
+
+function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
+  return usages.flatMap((usage) => of(usage) ?? []).sort((a, b) => a - b)
 }
 
 /** The clock ticks of /proc/<pid>/stat per second: USER_HZ, which is 100 on every Linux that Node supports. */
