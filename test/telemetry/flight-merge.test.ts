@@ -13,7 +13,7 @@ it('names the rank that never entered, its last operation and those that wait', 
   const dumps = [0, 1, 3].map((rank) => dumpOf(rank, 4, [...done(17), waiting]))
   expect(found([...dumps, dumpOf(2, 4, done(17))])).toEqual([
     'rank 2 never entered allReduce #17 (ddp bucket 3: layer4.weight) of group world; ' +
-      'last op allReduce(sum) float32[4] #16; waiting for it: 0, 1, 3',
+      'last op allReduce(sum) float32[4] #16; waiting for it: 0-1, 3',
   ])
 })
 
@@ -44,7 +44,7 @@ it('names ranks without a dump', () => {
     dumpOf(rank, 3, [...done(1), { sequence: 1, state: 'failed' }]),
   )
   expect(found(dumps)).toEqual([
-    'rank 2 left no record, so it is unknown whether it entered allReduce #1 of group world; waiting for it: 0, 1',
+    'rank 2 left no record, so it is unknown whether it entered allReduce #1 of group world; waiting for it: 0-1',
   ])
 })
 
@@ -92,7 +92,7 @@ it('says that all are in, when all are in', () => {
     ]),
   )
   expect(found(dumps)).toEqual([
-    'allReduce #0 of group world failed (ERR_TSR_PEER_LOST) on ranks 0, 1, waiting for messages of ranks 1, 0; all ranks had entered it',
+    'allReduce #0 of group world failed (ERR_TSR_PEER_LOST) on ranks 0-1, waiting for messages of ranks 0-1; all ranks had entered it',
   ])
 })
 

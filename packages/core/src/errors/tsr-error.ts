@@ -178,8 +178,9 @@ export function shown(value: unknown): string {
 const MOST_KEYS = 5
 
 function shownObject(value: object): string {
-  const { constructor: kind } = value as { constructor?: { name: string } }
-  if (kind !== undefined && kind !== Object) return `an instance of ${kind.name}`
+  // what was read from a file may have anything under this name
+  const kind: unknown = Object.hasOwn(value, 'constructor') ? Object : value.constructor
+  if (typeof kind === 'function' && kind !== Object) return `an instance of ${kind.name}`
   const keys = Object.keys(value)
   const some = keys.length > MOST_KEYS ? [...keys.slice(0, MOST_KEYS), '...'] : keys
   return some.length === 0 ? 'an empty object' : `an object with ${some.join(', ')}`

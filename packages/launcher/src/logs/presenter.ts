@@ -31,7 +31,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
     return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
   }
   const make = format === 'raw' ? (text: string) => text : libraryLines(stream)
-  const shown = (text: string): string => visibleText(make(text), how.colour[stream])
+  const shown = (text: string): string => visibleText(make(text), true)
   const template = format === 'raw' ? undefined : how.prefix
   // A single rank has the console to itself, so its progress bars may move in place.
   if (worldSize === 1 && template === undefined) return asWritten(stream, make)
