@@ -26,6 +26,7 @@ export {
   type PortRange,
   type RankEnvironment,
 } from './environment.ts'
+export { Crowd } from './crowd.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,

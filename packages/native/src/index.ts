@@ -55,6 +55,7 @@ export {
   connectError,
   connectTcp,
   listenTcp,
+  peerAddress,
   receiveBytes,
   sendBytes,
   tuneTcp,

@@ -44,6 +44,9 @@ const calls = lazy(() => ({
   getsockname: bindFunction<[number, number, number], number>(
     'int getsockname(int, size_t, size_t)',
   ),
+  getpeername: bindFunction<[number, number, number], number>(
+    'int getpeername(int, size_t, size_t)',
+  ),
   getsockopt: bindFunction<[number, number, number, number, number], number>(
     'int getsockopt(int, int, int, size_t, size_t)',
   ),
@@ -117,6 +120,14 @@ export function acceptTcp(listener: number): number {
   const errno = lastErrno()
   if (errno === EAGAIN || errno === EINTR || errno === ECONNABORTED) return -1
   throw systemCallError('accept4', errno)
+}
+
+/** The IP address of the other end of a connection; '' once it is gone. */
+export function peerAddress(fd: number): string {
+  const { address, length } = scratch()
+  length.view[0] = SOCKET_ADDRESS_BYTES
+  const failed = calls().getpeername(fd, address.at, length.at) < 0
+  return failed ? '' : decodeSocketAddress(address.view).host
 }
 
 /**

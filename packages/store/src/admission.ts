@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import {
   clientHandshake,
+  Crowd,
   HELLO_BYTES,
   PROOF_BYTES,
   serverHandshake,
@@ -76,10 +77,14 @@ export interface AdmissionOptions {
   readonly onRefused?: ((peer: string, reason: string) => void) | undefined
 }
 
+interface Candidate {
+  readonly refuse: (reason: string) => void
+}
+
 /** The sockets of a server that have not proven the token yet. */
 export class Admission {
   readonly #options: AdmissionOptions
-  readonly #candidates = new Map<Socket, (reason: string) => void>()
+  readonly #candidates = new Crowd<Candidate>()
 
   constructor(options: AdmissionOptions) {
     this.#options = options
@@ -96,21 +101,23 @@ export class Admission {
     const refuse = (reason: string): void => {
       clearTimeout(timer)
       socket.destroy()
-      if (this.#candidates.delete(socket)) this.#options.onRefused?.(peer, reason)
+      if (this.#candidates.delete(candidate)) this.#options.onRefused?.(peer, reason)
     }
     const timer = setTimeout(refuse, handshakeTimeout, 'it stayed silent')
-    this.#candidates.set(socket, refuse)
+    const candidate = { refuse }
+    this.#candidates.add(candidate, socket.remoteAddress ?? '')
     socket.on('error', (error) => {
       refuse(error.message)
     })
     // The oldest is dropped, not the newest: a proper client proves the token at once, so that a
     // crowd of silent connections cannot lock it out.
-    const [oldest] = this.#candidates.values()
-    if (this.#candidates.size > maxUnauthenticated) oldest?.('too many others came after it')
+    if (this.#candidates.size > maxUnauthenticated) {
+      this.#candidates.first?.refuse('too many others came after it')
+    }
     greetClient(socket, token).then(
       (proven) => {
         if (!proven) refuse('it does not know the token')
-        else if (this.#candidates.delete(socket)) {
+        else if (this.#candidates.delete(candidate)) {
           clearTimeout(timer)
           admit(socket)
         }
@@ -122,6 +129,6 @@ export class Admission {
   }
 
   close(): void {
-    for (const refuse of [...this.#candidates.values()]) refuse('the store is closing')
+    for (const { refuse } of this.#candidates.values()) refuse('the store is closing')
   }
 }

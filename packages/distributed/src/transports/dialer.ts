@@ -8,6 +8,8 @@ export interface Endpoint {
 
 /** A fresh connection, before its transport takes it over. */
 export interface ByteChannel {
+  /** The address of the other end, of one that has called. */
+  readonly from?: string
   write(bytes: Uint8Array): Promise<void>
   /** Exactly `length` bytes. Rejects when the stream ends before. */
   read(length: number): Promise<Uint8Array>

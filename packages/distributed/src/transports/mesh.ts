@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events'
-import { createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
+import { Crowd, createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
 
@@ -116,11 +116,11 @@ async function hearPeers<Channel extends ByteChannel>(
 ): Promise<void> {
   const { rank } = options
   let refused = 0
-  const greeting = new Set<Channel>()
+  const greeting = new Crowd<Channel>()
   const welcoming = new Set<number>()
   const isMissing = (): boolean => awaited.size + welcoming.size > 0
   const turnAway = (): void => {
-    for (const stranger of greeting) stranger.close()
+    for (const stranger of greeting.values()) stranger.close()
   }
   over.addEventListener('abort', turnAway)
   if (awaited.size === 0) return
@@ -150,13 +150,13 @@ async function hearPeers<Channel extends ByteChannel>(
     const listen = async (): Promise<void> => {
       while (isMissing()) {
         const channel = await dialer.accept()
-        const [oldest] = greeting
-        if (oldest !== undefined && greeting.size >= LARGEST_QUEUE) {
+        const { first } = greeting
+        if (first !== undefined && greeting.size >= LARGEST_QUEUE) {
           // Forgotten at once: in a crowd its greeting fails only after many others have come.
-          greeting.delete(oldest)
-          oldest.close()
+          greeting.delete(first)
+          first.close()
         }
-        greeting.add(channel)
+        greeting.add(channel, channel.from ?? '')
         void greet(channel)
           .catch((error: unknown) => {
             channel.close()

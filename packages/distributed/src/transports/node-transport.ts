@@ -193,6 +193,7 @@ const LARGEST_REST = 64 * 1024
 /** A node:net socket during the greeting; `release` hands it over with what was read ahead. */
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
+  readonly from: string
   #rest: Buffer[] = []
   #held = 0
   #wake: (() => void) | undefined
@@ -207,6 +208,7 @@ export class SocketChannel implements ByteChannel {
 
   constructor(socket: Socket) {
     this.socket = socket
+    this.from = socket.remoteAddress ?? ''
     const end = (reason: string): void => {
       this.#ended ??= reason
       this.#wake?.()

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isTsrError } from '@tsrun/core'
 import {
   acceptTcp,
@@ -11,6 +10,7 @@ import {
   EINTR,
   errnoName,
   listenTcp,
+  peerAddress,
   pollFds,
   POLLIN,
   POLLOUT,
@@ -28,6 +28,7 @@ import {
   type ListenOptions,
 } from './dialer.ts'
 import { PollSet } from './poll-set.ts'
+import { forgetWaits, whenReady } from './readiness.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -148,8 +149,8 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
     async accept() {
       while (listening) {
         const fd = tryAccept(listener)
-        if (fd >= 0) return new DescriptorChannel(fd)
-        await sleep(1)
+        if (fd >= 0) return new DescriptorChannel(fd, peerAddress(fd))
+        await whenReady(listener, POLLIN)
       }
       throw new Error('stopped listening')
     },
@@ -159,7 +160,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       try {
         while (pollFds(addressOf(pollfd), 1, 0) === 0) {
           signal?.throwIfAborted()
-          await sleep(1)
+          await whenReady(fd, POLLOUT)
         }
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
@@ -170,8 +171,10 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       return new DescriptorChannel(fd)
     },
     stopListening() {
-      if (listening) closeSocket(listener)
+      if (!listening) return
       listening = false
+      forgetWaits(listener)
+      closeSocket(listener)
     },
   }
 }
@@ -188,19 +191,21 @@ function tryAccept(listener: number): number {
 /** A connected non-blocking socket during the greeting. */
 export class DescriptorChannel implements ByteChannel {
   readonly fd: number
+  readonly from: string
   #closed = false
 
-  constructor(fd: number) {
+  constructor(fd: number, from = '') {
     this.fd = fd
+    this.from = from
   }
 
   async write(bytes: Uint8Array): Promise<void> {
-    await this.#move(bytes, (at, length) => sendBytes(this.fd, at, length, false))
+    await this.#move(bytes, POLLOUT, (at, length) => sendBytes(this.fd, at, length, false))
   }
 
   async read(length: number): Promise<Uint8Array> {
     const bytes = new Uint8Array(length)
-    await this.#move(bytes, (at, left) => {
+    await this.#move(bytes, POLLIN, (at, left) => {
       const taken = receiveBytes(this.fd, at, left)
       if (taken === 0) throw new Error('the connection ended')
       return taken
@@ -209,16 +214,22 @@ export class DescriptorChannel implements ByteChannel {
   }
 
   close(): void {
-    if (!this.#closed) closeSocket(this.fd)
+    if (this.#closed) return
     this.#closed = true
+    forgetWaits(this.fd)
+    closeSocket(this.fd)
   }
 
-  async #move(bytes: Uint8Array, move: (at: number, length: number) => number): Promise<void> {
+  async #move(
+    bytes: Uint8Array,
+    events: number,
+    move: (at: number, length: number) => number,
+  ): Promise<void> {
     for (let done = 0; done < bytes.length;) {
       if (this.#closed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await sleep(1)
+      else if (moved === -EAGAIN) await whenReady(this.fd, events)
       else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
   }
