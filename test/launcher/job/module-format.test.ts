@@ -139,3 +139,16 @@ describe('a script is left alone', () => {
     expect(refusal('none/await.js', { nodeOptions })).toContain('does not say "type": "module"')
   })
 })
+
+it('what Node says of a script without a type is said by one rank of a host', async () => {
+  const silent = async (script: string): Promise<boolean[]> => {
+    const { stdout } = await tsrun(['--dry-run', '--nproc', '3', join(folder, script)])
+    return stdout
+      .split('\n\n')
+      .map((rank) => rank.includes('--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'))
+  }
+  expect(await silent('none/common.js')).toEqual([false, true, true])
+  for (const script of ['none/import.mjs', 'module/import.js', 'commonjs/common.js']) {
+    expect(await silent(script)).toEqual([false, false, false])
+  }
+})

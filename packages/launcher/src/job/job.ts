@@ -15,7 +15,7 @@ import type { Interrupts } from '../processes/interrupts.ts'
 import { findDevices, type Devices } from './devices.ts'
 import { packageFolder } from './package.ts'
 import type { RankLineReader } from './rank-log.ts'
-import { refuseModuleSyntax } from './module-format.ts'
+import { isTypeless, refuseModuleSyntax } from './module-format.ts'
 import { hasLoader, loaderArguments, nodeAbilities, resolveFrom, type Script } from './script.ts'
 
 /** A job with its checked options. Every attempt is planned from this. */
@@ -27,6 +27,8 @@ export interface Job {
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The path of the script or program. */
   readonly script: string
+  /** Whether Node warns that nothing says what kind of module it is. */
+  readonly isTypeless: boolean
   /** What runs it, without its arguments. */
   readonly command: readonly [string, ...string[]]
 }
@@ -67,6 +69,7 @@ export function createJob(
       stderr: wantsColour(process.stderr, env),
     },
     script: script.path,
+    isTypeless: isTypeless(code),
     command: [process.execPath, ...argumentsOf(script, env, cwd, code, options), script.path],
   }
 }

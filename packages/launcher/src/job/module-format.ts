@@ -51,6 +51,13 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
     : `${manifest} does not say "type": "module"`
 }
 
+/** Whether Node has to look at the syntax to know what a script is, and warns of it. */
+export function isTypeless({ path, language }: Script): boolean {
+  if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
+  const manifest = findManifest(dirname(realpathSync(path)))
+  return manifest === undefined || typeOf(manifest) === undefined
+}
+
 function findManifest(folder: string): string | undefined {
   const manifest = join(folder, 'package.json')
   if (existsSync(manifest)) return manifest

@@ -15,12 +15,14 @@ export interface AttemptSetup extends NodeArgumentsContext {
   readonly environment?: Readonly<Record<string, string>>
 }
 
+const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
+
 /** The shortest lines that ranks are told to write, however long their prefix is. */
 const FEWEST_COLUMNS = 20
 
 /** Plans the ranks of one attempt of the job on this host. */
 export function planAttempt(
-  { options, env, identity, devices, colour, command }: Job,
+  { options, env, identity, devices, colour, command, isTypeless }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
   { environment, ...setup }: AttemptSetup = {},
@@ -68,7 +70,14 @@ export function planAttempt(
         : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
       ...environment,
     },
-    command: [program, ...ownNodeArguments(options, rank, setup), ...args, ...scriptArguments],
+    command: [
+      program,
+      ...ownNodeArguments(options, rank, setup),
+      // the first rank of each host says it for all
+      ...(isTypeless && localRank > 0 ? [WITHOUT_WARNING] : []),
+      ...args,
+      ...scriptArguments,
+    ],
   }))
 }
 
