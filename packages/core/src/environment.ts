@@ -109,7 +109,8 @@ export function toEnvironment(rank: RankEnvironment): Record<string, string> {
     GROUP_RANK: String(rank.nodeRank),
     MASTER_ADDR: rank.masterAddr,
     MASTER_PORT: String(rank.freePort ?? rank.masterPort),
-    ...(rank.freePort === undefined ? {} : { TSRUN_STORE_PORT: String(rank.masterPort) }),
+    // also where it is the same: a job inside another one must not inherit the port of that
+    TSRUN_STORE_PORT: String(rank.masterPort),
     TSRUN_NNODES: String(rank.nnodes),
     TSRUN_RUN_ID: rank.runId,
     TSRUN_TOKEN: rank.token,

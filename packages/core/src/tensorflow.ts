@@ -73,10 +73,6 @@ export function readTensorFlowManifest(
   env: Environment = process.env,
 ): TensorFlowManifest | undefined {
   const path = manifestPath(env)
-  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(tensorflowHome(env))
-  if (distrust !== undefined) {
-    throw tsrError('ERR_TSR_SETUP_MANIFEST', { path, problem: distrust })
-  }
   let text: string
   try {
     text = readFileSync(path, 'utf8')
@@ -85,6 +81,13 @@ export function readTensorFlowManifest(
       return undefined
     }
     throw unreadable(path, (error as Error).message)
+  }
+  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(tensorflowHome(env))
+  if (distrust !== undefined) {
+    throw tsrError('ERR_TSR_SETUP_MANIFEST', {
+      path,
+      problem: `${distrust}; name another folder in TSRUN_HOME`,
+    })
   }
   let manifest: unknown
   try {
@@ -111,7 +114,7 @@ export function writeTensorFlowManifest(
 ): void {
   const path = manifestPath(env)
   mkdirSync(dirname(path), { recursive: true })
-  // others may use what one user has set up for all
+  // others may use what root has set up for all
   replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
 }
 

@@ -53,7 +53,9 @@ export class Calls {
 
   receive(message: ServerMessage): void {
     if ('changed' in message) this.#watchers.get(message.id)?.(message)
-    else this.#settle(message.id, message)
+    else if (this.#settlers.has(message.id)) this.#settle(message.id, message)
+    // of a call that was given up: what it took from a queue is lost, and not to come back later
+    else if ('result' in message) this.#link.send({ id: message.id, op: 'received' })
   }
 
   /** Ends every pending call. Later calls fail with the first reason that was given. */

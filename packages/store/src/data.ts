@@ -273,8 +273,8 @@ class Queues {
 
   /** Returns the new length, which is 0 when somebody has waited for the value. */
   push(queue: string, value: Uint8Array): number {
-    if (this.#hand(queue, value)) return 0
     this.#room.take(costOf(queue, value))
+    if (this.#hand(queue, value)) return 0
     const values = this.#values.get(queue)
     if (values === undefined) this.#values.set(queue, [value])
     else values.push(value)
@@ -284,17 +284,19 @@ class Queues {
   /** Makes values the oldest again, in their order, which had been taken. */
   putBack(queue: string, values: readonly Uint8Array[]): void {
     const waiting = values.filter((value) => !this.#hand(queue, value))
-    // there is room for what was there before
-    for (const value of waiting) this.#room.free(-costOf(queue, value))
     if (waiting.length > 0)
       this.#values.set(queue, [...waiting, ...(this.#values.get(queue) ?? [])])
   }
 
-  /** Takes the oldest value; undefined when there is none. */
+  /** A value that was taken is not put back any more. */
+  forget(queue: string, value: Uint8Array): void {
+    this.#room.free(costOf(queue, value))
+  }
+
+  /** Takes the oldest value, which counts until `forget` or `putBack`; undefined when there is none. */
   take(queue: string): Uint8Array | undefined {
     const values = this.#values.get(queue)
     const value = values?.shift()
-    if (value !== undefined) this.#room.free(costOf(queue, value))
     if (values?.length === 0) this.#values.delete(queue)
     return value
   }

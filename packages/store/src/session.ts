@@ -39,7 +39,9 @@ export class Session {
         return
       }
       if (message.op === 'received') {
+        const taken = this.#taken.get(id)
         this.#taken.delete(id)
+        if (taken !== undefined) this.#data.queues.forget(taken.queue, taken.value)
         return
       }
       if (this.#waits.has(id) || this.#watches.has(id) || this.#taken.has(id)) {

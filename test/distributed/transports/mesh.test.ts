@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
@@ -254,6 +255,24 @@ describe.each([
     await turnedAway(socket.on('error', () => undefined))
     for (const server of [refusing, silent]) server.close()
   }, 5000)
+
+  it('let go of a call that nobody answers as soon as it is given up', async () => {
+    // its queue is full, so that further calls are neither taken nor refused
+    const listener = listenTcp({ host: '127.0.0.1', port: 0 }, 0)
+    const { endpoint } = listener
+    const filling = Array.from({ length: 4 }, () => connectTcp(endpoint))
+    const [dialer] = await openAll(1)
+    const over = new AbortController()
+    const before = readdirSync('/proc/self/fd').length
+    const dialing = dialer!.dial(endpoint, over.signal)
+    dialing.catch(() => undefined)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    over.abort()
+    await expect(dialing).rejects.toThrow()
+    expect(readdirSync('/proc/self/fd').length).toBeLessThanOrEqual(before)
+    for (const fd of [...filling, listener.fd]) closeSocket(fd)
+    dialer!.stopListening()
+  })
 
   it('wait no longer than they should for a peer that does not answer', async () => {
     const dialers = await openAll(2)

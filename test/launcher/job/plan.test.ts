@@ -114,8 +114,10 @@ it('takes the token from a file, and asks for one when there are several hosts',
     expect(() => read('')).toThrow(`The file ${tokenFile} (--token-file) holds no hexadecimal`)
     expect(() => read('hello')).toThrow('--token-file')
     expect(() => read('0'.repeat(64))).toThrow('not all 0')
-    chmodSync(tokenFile, 0o640)
-    expect(() => read(token)).toThrow('can be read by others (mode 0640): chmod 600')
+    chmodSync(tokenFile, 0o440)
+    expect(read(token)).toBe(token)
+    chmodSync(tokenFile, 0o644)
+    expect(() => read(token)).toThrow('can be read by others (mode 0644): chmod 600')
   } finally {
     rmSync(folder, { recursive: true })
   }

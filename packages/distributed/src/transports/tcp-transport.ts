@@ -157,6 +157,10 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
     async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
       const pollfd = Int32Array.of(fd, POLLOUT)
+      const wake = (): void => {
+        forgetWaits(fd)
+      }
+      signal?.addEventListener('abort', wake)
       try {
         while (pollFds(addressOf(pollfd), 1, 0) === 0) {
           signal?.throwIfAborted()
@@ -167,6 +171,8 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       } catch (error) {
         closeSocket(fd)
         throw error
+      } finally {
+        signal?.removeEventListener('abort', wake)
       }
       return new DescriptorChannel(fd)
     },

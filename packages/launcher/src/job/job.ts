@@ -141,7 +141,8 @@ function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | 
 function readToken(file: string): string {
   try {
     const { mode } = statSync(file)
-    if ((mode & 0o077) !== 0) refuseOpenFile(file, mode)
+    // the group may read: so come secrets that Kubernetes mounts for a user who is not root
+    if ((mode & 0o027) !== 0) refuseOpenFile(file, mode)
     return readFileSync(file, 'utf8').trim()
   } catch (cause) {
     if (isTsrError(cause)) throw cause
@@ -152,7 +153,7 @@ function readToken(file: string): string {
 function refuseOpenFile(file: string, mode: number): never {
   const rights = (mode & 0o777).toString(8).padStart(4, '0')
   throw usageError(
-    `The token file ${file} can be read by others (mode ${rights}): chmod 600 ${file}; of a secret that is mounted, set the mode to 0400`,
+    `The token file ${file} can be read by others (mode ${rights}): chmod 600 ${file}; of a secret that is mounted, set the mode to 0400 or 0440`,
   )
 }
 

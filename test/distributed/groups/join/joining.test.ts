@@ -14,7 +14,7 @@ if (isAvailable().available) {
   ways.push({ engine: 'worker', transport: 'tcp' }, { engine: 'inline', transport: 'tcp' })
 }
 
-const nothingShared = JSON.stringify({ opened: [] })
+const nothingShared = JSON.stringify({ lacks: [0, 1] })
 
 /** The sockets that this process has open, its own and those of libc. */
 function openSockets(): string[] {

@@ -1,4 +1,12 @@
-import { isTsrError, tsrError, type RankEnvironment } from '@tsrun/core'
+import {
+  isCount,
+  isText,
+  isTsrError,
+  objectOf,
+  optional,
+  tsrError,
+  type RankEnvironment,
+} from '@tsrun/core'
 import { isLoopback, localAddressTowards, reachableAddress, type Store } from '@tsrun/store'
 import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-file.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
@@ -7,7 +15,7 @@ import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
 import { presenceKey } from '../membership/world.ts'
 import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
-import { agreeOnSharing, checkRefusals } from './sharing.ts'
+import { agreeOnSharing, checkRefusals, readPublished } from './sharing.ts'
 
 /**
  * The address at which the other ranks reach this one: that of the interface that leads to the store.
@@ -46,6 +54,24 @@ interface Published extends Endpoint {
   readonly tuning: TuningIdentity
 }
 
+const isPublished = objectOf<Published>({
+  host: isText,
+  port: isCount,
+  on: isText,
+  segment: optional(
+    objectOf<SegmentAddress>({
+      host: isText,
+      pid: isCount,
+      fd: isCount,
+      bytes: isCount,
+      nonce: isText,
+      bell: objectOf<SegmentAddress['bell']>({ fd: isCount, inode: isCount }),
+    }),
+  ),
+  refusal: optional(isText),
+  tuning: objectOf<TuningIdentity>({ source: isText, digest: isText }),
+})
+
 /**
  * Publishes where this rank listens, waits until all other ranks have done the same, and agrees with
  * them on who shares memory with whom.
@@ -76,7 +102,7 @@ export async function exchangeEndpoints(
     )
   }
   const texts = await store.multiGet(peers.map(endpointKey), wait)
-  const endpoints = texts.map((text) => JSON.parse(new TextDecoder().decode(text)) as Published)
+  const endpoints = texts.map((text, peer) => readPublished(text, isPublished, peer))
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
   const tunings = endpoints.map(({ tuning }) => tuning)

@@ -116,7 +116,7 @@ export type GivenOptions = {
 export const readOptions: (options: InitOptions) => GivenOptions = declareOptions({
   rank: count().optional(),
   worldSize: count({ from: 1 }).optional(),
-  store: having<Store>(['get', 'set', 'wait'], 'a store').optional(),
+  store: having<Store>(['get', 'multiGet', 'set', 'wait'], 'a store').optional(),
   transport: choice(transports).optional(),
   engine: choice(engines).optional(),
   timeout: positive('milliseconds above 0').optional(),

@@ -1,4 +1,14 @@
-import { createLogger, tsrError } from '@tsrun/core'
+import {
+  createLogger,
+  isCount,
+  isText,
+  listOf,
+  objectOf,
+  optional,
+  parseJson,
+  tsrError,
+  type Shape,
+} from '@tsrun/core'
 import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
@@ -20,6 +30,16 @@ interface Report {
   readonly lacks: readonly number[]
   /** Why it cannot join, so that the others do not wait for it. */
   readonly refusal?: string
+}
+
+const isReport = objectOf<Report>({ lacks: listOf(isCount), refusal: optional(isText) })
+
+/** What rank `peer` has published. @throws ERR_TSR_MESSAGE_INVALID for anything else */
+export function readPublished<T>(text: Uint8Array, of: Shape<T>, peer: number): T {
+  const published = parseJson(new TextDecoder().decode(text), of)
+  if (published !== undefined) return published
+  const reason = `it is not what rank ${peer} has to publish; do all ranks run the same version of tsrun?`
+  throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: text.byteLength, reason })
 }
 
 /**
@@ -60,7 +80,7 @@ export async function agreeOnSharing(
     await store.set(keyOf(rank), JSON.stringify(report))
     const keys = segments.map((_, peer) => keyOf(peer))
     const texts = await store.multiGet(keys, wait)
-    const reports = texts.map((text) => JSON.parse(new TextDecoder().decode(text)) as Report)
+    const reports = texts.map((text, peer) => readPublished(text, isReport, peer))
     checkRefusals(reports)
     const neighbours = neighboursOf(hosts, reports)
     const own = new Set(neighbours[rank])
