@@ -175,7 +175,7 @@ describe('ranks that srun starts without tsrun', () => {
     const flags = ['--nodes=2', '--ntasks-per-node=2']
     const job = await slurm.submit([...flags, script], { ...root, TSRUN_TOKEN: token })
     const { JobState } = await job.end()
-    expect({ JobState, output: job.output }).toMatchObject({ JobState: 'COMPLETED' })
+    if (JobState !== 'COMPLETED') throw new Error(`the job is ${JobState}:\n${job.output}`)
     const sizes = saidBy(job.output).map(({ size }) => size)
     expect(sizes.sort()).toEqual([...Array(2).fill(2), ...Array(8).fill(4)])
   })
