@@ -10,8 +10,11 @@ import {
   isObject,
   isText,
   listOf,
+  objectOf,
   oneOf,
+  optional,
   tsrError,
+  type Shape,
   type TsrError,
   type TsrErrorCode,
 } from '@tsrun/core'
@@ -136,27 +139,23 @@ function checkValue(value: Uint8Array): void {
 type Check = (value: unknown) => boolean
 
 const isTexts = listOf(isText)
-const isBytes: Check = types.isUint8Array
-const isDuration: Check = (value) => isNumber(value) && value >= 0
-const isOptional =
-  (check: Check): Check =>
-  (value) =>
-    value === undefined || check(value)
+const isBytes: Shape<Uint8Array> = types.isUint8Array
+const isDuration = (value: unknown): value is number => isNumber(value) && value >= 0
 
 /** The fields of each message from a client. Any other field is an error. */
 const shapes: Readonly<Record<ClientMessage['op'], Readonly<Record<string, Check>>>> = {
   set: {
     key: isText,
     value: isBytes,
-    timeToLive: isOptional(isDuration),
-    whileConnected: isOptional(oneOf(true)),
+    timeToLive: optional(isDuration),
+    whileConnected: optional(oneOf(true)),
   },
   get: { key: isText },
   multiGet: { keys: isTexts },
   wait: { keys: isTexts },
   check: { keys: isTexts },
   add: { key: isText, amount: isInteger },
-  compareSet: { key: isText, expected: isOptional(isBytes), desired: isBytes },
+  compareSet: { key: isText, expected: optional(isBytes), desired: isBytes },
   append: { key: isText, value: isBytes },
   delete: { key: isText },
   list: { key: isText },
@@ -169,19 +168,17 @@ const shapes: Readonly<Record<ClientMessage['op'], Readonly<Record<string, Check
   received: {},
 }
 
-const isListOfBytes: Check = (value) => Array.isArray(value) && value.every(isBytes)
 const isNull = oneOf(null)
 
 /** What the result of each operation is. */
 const results: Readonly<Record<Operation, Check>> = {
   set: isNull,
   get: isBytes,
-  multiGet: isListOfBytes,
+  multiGet: listOf(isBytes),
   wait: isNull,
   check: isFlag,
   add: isInteger,
-  compareSet: (value) =>
-    isObject(value) && isFlag(value['success']) && isOptional(isBytes)(value['value']),
+  compareSet: objectOf<Results['compareSet']>({ success: isFlag, value: optional(isBytes) }),
   append: isInteger,
   delete: isFlag,
   list: isTexts,
@@ -199,7 +196,7 @@ export function isResultOf<Op extends Operation>(op: Op, value: unknown): value 
 
 const isAnswer: Check = (message) => {
   if (!isObject(message)) return false
-  if ('changed' in message) return isOptional(isBytes)(message['value'])
+  if ('changed' in message) return optional(isBytes)(message['value'])
   if ('code' in message) {
     const { code, facts } = message
     return isText(code) && Object.hasOwn(errorTable, code) && isFacts(facts)
@@ -243,10 +240,10 @@ function isOperation(op: unknown): op is ClientMessage['op'] {
   return typeof op === 'string' && Object.hasOwn(shapes, op)
 }
 
-function decodeObject(bytes: Uint8Array, containers?: number): Record<string, unknown> {
+function decodeObject(bytes: Uint8Array, containers?: number): Readonly<Record<string, unknown>> {
   const message = decode(bytes, FRAME_LIMIT, containers)
-  if (typeof message !== 'object' || message === null) throw invalid(bytes, 'it is not an object')
-  return message as Record<string, unknown>
+  if (!isObject(message)) throw invalid(bytes, 'it is not an object')
+  return message
 }
 
 function invalid(bytes: Uint8Array, reason: string): Error {

@@ -11,6 +11,7 @@ import {
   objectOf,
   oneOf,
   optional,
+  parseJson,
   replaceFile,
   shown,
 } from '@tsrun/core'
@@ -130,8 +131,8 @@ export function readFlightFolder(directory: string): FlightFolder {
 /** @throws Error when it is not a dump, or one of another version */
 export function parseFlightDump(text: string): FlightDump {
   const [first = '', ...rest] = text.split('\n').filter((line) => line !== '')
-  const header = parseLine(first)
-  const { format, version } = isObject(header) ? header : {}
+  const header = parseJson(first, isObject)
+  const { format, version } = header ?? {}
   if (format !== FLIGHT_FORMAT) throw new Error('not a dump of a flight recorder')
   if (version !== FLIGHT_VERSION) {
     throw new Error(
@@ -140,8 +141,8 @@ export function parseFlightDump(text: string): FlightDump {
   }
   if (!isHeader(header)) throw new Error('the header is damaged')
   const entries = rest.map((line, i) => {
-    const entry = parseLine(line)
-    if (!isEntry(entry)) throw new Error(`line ${i + 2} is damaged`)
+    const entry = parseJson(line, isEntry)
+    if (entry === undefined) throw new Error(`line ${i + 2} is damaged`)
     return entry
   })
   return { header, entries }
@@ -189,11 +190,3 @@ const isEntry = objectOf<FlightEntry>({
   error: optional(isText),
   waitsFor: optional(listOf(isCount, MOST)),
 })
-
-function parseLine(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
-}

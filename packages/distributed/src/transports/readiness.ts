@@ -19,6 +19,7 @@ class Readiness {
   #timer: NodeJS.Timeout | undefined
   #pollfds = new Int32Array(0)
 
+  /** Resolves when one of these events has come to a descriptor, or when it is forgotten. */
   async wait(fd: number, events: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#waiters.add({ fd, events, resolve })
@@ -28,7 +29,7 @@ class Readiness {
     })
   }
 
-  /** Wakes those that wait on a descriptor that is about to be closed. */
+  /** Ends the waits on a descriptor, before it is closed. */
   forget(fd: number): void {
     for (const waiter of this.#waiters) if (waiter.fd === fd) this.#wake(waiter)
   }
@@ -56,14 +57,5 @@ class Readiness {
   }
 }
 
-const readiness = new Readiness()
-
-/** Resolves when one of these events has come to a descriptor, or when it is closed by `forgetWaits`. */
-export async function whenReady(fd: number, events: number): Promise<void> {
-  await readiness.wait(fd, events)
-}
-
-/** Ends the waits on a descriptor before it is closed. */
-export function forgetWaits(fd: number): void {
-  readiness.forget(fd)
-}
+/** Of all descriptors of this thread. */
+export const readiness = new Readiness()

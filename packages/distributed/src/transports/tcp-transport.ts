@@ -28,7 +28,7 @@ import {
   type ListenOptions,
 } from './dialer.ts'
 import { PollSet } from './poll-set.ts'
-import { forgetWaits, whenReady } from './readiness.ts'
+import { readiness } from './readiness.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -150,7 +150,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       while (listening) {
         const fd = tryAccept(listener)
         if (fd >= 0) return new DescriptorChannel(fd, peerAddress(fd))
-        await whenReady(listener, POLLIN)
+        await readiness.wait(listener, POLLIN)
       }
       throw new Error('stopped listening')
     },
@@ -158,13 +158,13 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       const fd = connectTcp(to)
       const pollfd = Int32Array.of(fd, POLLOUT)
       const wake = (): void => {
-        forgetWaits(fd)
+        readiness.forget(fd)
       }
       signal?.addEventListener('abort', wake)
       try {
         while (pollFds(addressOf(pollfd), 1, 0) === 0) {
           signal?.throwIfAborted()
-          await whenReady(fd, POLLOUT)
+          await readiness.wait(fd, POLLOUT)
         }
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
@@ -179,7 +179,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
     stopListening() {
       if (!listening) return
       listening = false
-      forgetWaits(listener)
+      readiness.forget(listener)
       closeSocket(listener)
     },
   }
@@ -222,7 +222,7 @@ export class DescriptorChannel implements ByteChannel {
   close(): void {
     if (this.#closed) return
     this.#closed = true
-    forgetWaits(this.fd)
+    readiness.forget(this.fd)
     closeSocket(this.fd)
   }
 
@@ -235,7 +235,7 @@ export class DescriptorChannel implements ByteChannel {
       if (this.#closed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await whenReady(this.fd, events)
+      else if (moved === -EAGAIN) await readiness.wait(this.fd, events)
       else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
   }

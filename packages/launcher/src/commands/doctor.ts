@@ -52,7 +52,7 @@ export function addDoctor(context: CommandContext): AddCommand {
         const { hosts, json = false, answer = false, ...rest } = argv
         if (answer) {
           await answerQuestions(process.stdin, (text) => {
-            context.console.print('stdout', text)
+            context.console.write('stdout', text)
           })
         } else if (hosts === undefined) await diagnose(json, context)
         else await compareHosts({ ...rest, portRange: argv['port-range'], hosts, json }, context)
@@ -98,7 +98,8 @@ async function compareHosts(request: CompareRequest, context: CommandContext): P
     context.exitCode = (stop.reason as Interruption).exitCode
     return
   }
-  console.print('stdout', (request.json ? surveyJson : surveyText)(survey, port))
+  if (request.json) console.write('stdout', surveyJson(survey, port))
+  else console.print('stdout', surveyText(survey, port))
   context.exitCode = canRun(remarksOf(survey, port)) ? 0 : 1
 }
 
@@ -111,7 +112,8 @@ async function diagnose(asJson: boolean, context: CommandContext): Promise<void>
     return
   }
   const findings = checks.flatMap((check) => check(facts))
-  console.print('stdout', asJson ? reportJson(findings) : reportText(findings))
+  if (asJson) console.write('stdout', reportJson(findings))
+  else console.print('stdout', reportText(findings))
   context.exitCode = canTrain(findings) ? 0 : 1
 }
 

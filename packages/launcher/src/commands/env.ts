@@ -27,7 +27,8 @@ export function addEnv(context: CommandContext): AddCommand {
           context.exitCode = (stop.reason as Interruption).exitCode
           return
         }
-        console.print('stdout', json ? `${JSON.stringify(report, null, 2)}\n` : envText(report))
+        if (json) console.write('stdout', `${JSON.stringify(report, null, 2)}\n`)
+        else console.print('stdout', envText(report))
       },
     )
 }

@@ -155,8 +155,8 @@ export async function startJob(
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
     const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
-    const describe = options.logFormat === 'json' ? describePlanAsJson : describePlan
-    console.print('stdout', describe(plan))
+    if (options.logFormat === 'json') console.write('stdout', describePlanAsJson(plan))
+    else console.print('stdout', describePlan(plan))
     return
   }
   interrupts.handle(options.signals)

@@ -36,7 +36,10 @@ export class Console {
     }
   }
 
-  /** Writes text that may quote others: of what controls terminals, only colours pass. */
+  /**
+   * Writes text for people, which may quote others: of what controls terminals, only colours pass. What
+   * programs read is for `write`, as signs in the place of characters would change it.
+   */
   print(name: StreamName, text: string): void {
     this.write(name, visibleText(text, true))
   }

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib'
+import { isCount } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Box } from './piece.ts'
 import {
@@ -137,10 +138,6 @@ function isBox(box: unknown, shape: readonly number[]): boolean {
 
 function isRange(range: unknown, size: number): boolean {
   return isCounts(range) && range.length === 2 && range[0]! <= range[1]! && range[1]! <= size
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
 /** The name of a file in the folder itself. */

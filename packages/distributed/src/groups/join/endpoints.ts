@@ -87,9 +87,10 @@ export async function exchangeEndpoints(
   await store.set(endpointKey(rank), JSON.stringify(own))
   const wait = { timeout, ...(signal && { signal }) }
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
+  let texts: Uint8Array[]
   try {
     // a rank that has died since does not listen any more
-    await store.wait([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
+    texts = await store.multiGet([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
   } catch (error) {
     if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
     const absent = await missingRanks(store, peers, endpointKey)
@@ -101,8 +102,7 @@ export async function exchangeEndpoints(
       { cause: error },
     )
   }
-  const texts = await store.multiGet(peers.map(endpointKey), wait)
-  const endpoints = texts.map((text, peer) => readPublished(text, isPublished, peer))
+  const endpoints = peers.map((peer) => readPublished(texts[peer]!, isPublished, peer))
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
   const tunings = endpoints.map(({ tuning }) => tuning)
