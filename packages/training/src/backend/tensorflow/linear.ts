@@ -13,6 +13,8 @@ import { currentEager, type Eager, type Handle } from './eager.ts'
 const MOST_MULTIPLICATIONS = 2 ** 24
 /** The most elements of all weights that one call computes with: 4 MiB. */
 const MOST_ELEMENTS = 2 ** 20
+/** The most rows for which the kernels are faster than TensorFlow with any weights: see `few-rows.h`. */
+const FEW_ROWS = 32
 
 /** The passes of linear layers on TensorFlow. */
 export function linearPasses(
@@ -22,8 +24,12 @@ export function linearPasses(
 ): LinearPasses {
   const eager = currentEager()!
   const { kernels } = eager
-  return kernels !== undefined && isForOneCall(eager, layers, x)
-    ? new KernelPasses(eager, kernels, layers, x, needsInputGradient)
+  if (kernels === undefined) return new EagerPasses(eager, layers, x, needsInputGradient)
+  const pass = (part: readonly LinearLayer[], input: Tensor, needed: boolean): LinearPasses =>
+    new KernelPasses(eager, kernels, part, input, needed)
+  if (isForOneCall(eager, layers, x)) return pass(layers, x, needsInputGradient)
+  return eager.threads === 1 && x.shape[0] <= FEW_ROWS
+    ? new LayerByLayer(layers, x, needsInputGradient, pass)
     : new EagerPasses(eager, layers, x, needsInputGradient)
 }
 
@@ -189,6 +195,61 @@ class KernelPasses implements LinearPasses {
 
   #weights(): Tensor[] {
     return this.#layers.map(({ weight }) => weight.value)
+  }
+}
+
+/** A pass of each layer after the other, so that the gradients of large layers are reported one by one. */
+class LayerByLayer implements LinearPasses {
+  readonly output: Tensor
+  readonly #passes: readonly LinearPasses[]
+
+  constructor(
+    layers: readonly LinearLayer[],
+    x: Tensor,
+    needsInputGradient: boolean,
+    pass: (part: readonly LinearLayer[], x: Tensor, needsInputGradient: boolean) => LinearPasses,
+  ) {
+    let input = x
+    this.#passes = layers.map((layer, i) => {
+      const own = pass([layer], input, i > 0 || needsInputGradient)
+      input = own.output
+      return own
+    })
+    this.output = input
+    for (const { output } of this.#passes.slice(0, -1)) tf.keep(output)
+  }
+
+  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
+    return this.#walk(dy, (pass, gradient) => pass.backward(gradient, onGradient))
+  }
+
+  backwardInput(dy: Tensor): Tensor | undefined {
+    return this.#walk(dy, (pass, gradient) => pass.backwardInput(gradient))
+  }
+
+  backwardParameters(onGradient: GradientListener): void {
+    for (const pass of this.#passes.toReversed()) pass.backwardParameters(onGradient)
+  }
+
+  dispose(): void {
+    for (const pass of this.#passes) pass.dispose()
+  }
+
+  /** @param step - takes the gradient of the output of a layer to that of its input */
+  #walk(
+    dy: Tensor,
+    step: (pass: LinearPasses, gradient: Tensor) => Tensor | undefined,
+  ): Tensor | undefined {
+    let gradient: Tensor | undefined = dy
+    for (const pass of this.#passes.toReversed()) {
+      const output: Tensor = gradient!
+      try {
+        gradient = step(pass, output)
+      } finally {
+        if (output !== dy) output.dispose()
+      }
+    }
+    return gradient
   }
 }
 
