@@ -23,6 +23,7 @@ const SOCK_STREAM_NONBLOCK_CLOEXEC = 1 | 0o4000 | 0o2000000
 const SOL_SOCKET = 1
 const SO_REUSEADDR = 2
 const SO_ERROR = 4
+const SHUT_RDWR = 2
 const SO_SNDBUF = 7
 const SO_KEEPALIVE = 9
 const IPPROTO_TCP = 6
@@ -60,6 +61,7 @@ const calls = lazy(() => ({
   recv: bindFunction<[number, number, number, number], number>(
     'int64_t recv(int, size_t, size_t, int)',
   ),
+  shutdown: bindFunction<[number, number], number>('int shutdown(int, int)'),
   close: bindFunction<[number], number>('int close(int)'),
 }))
 
@@ -158,6 +160,11 @@ export function connectTcp(endpoint: Endpoint): number {
     }
   }
   return fd
+}
+
+/** Ends a connection in both directions, as a network does that breaks. The descriptor stays open. */
+export function shutdownSocket(fd: number): void {
+  calls().shutdown(fd, SHUT_RDWR)
 }
 
 /** The errno of a finished non-blocking connect, 0 when it has succeeded. */
