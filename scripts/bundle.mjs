@@ -45,6 +45,9 @@ await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs', 'bundle'
 // Not among the files that ranks load.
 await bundleAlone('distributed', 'src/simulation/simulate.ts', 'simulation.js', 'external')
 
+// The page of the dashboard: static files that load nothing else.
+await bundlePage('telemetry', 'page')
+
 /** @param {string} name - of the package's folder */
 async function bundle(name) {
   const folder = join(root, name)
@@ -92,8 +95,9 @@ async function bundle(name) {
  *
  * @param {string} folder - of the program's package
  * @param {readonly string[]} sources - files, relative to the folder
+ * @param {string} [what] - contains them
  */
-function licenses(folder, sources) {
+function licenses(folder, sources, what = 'The program tsrun') {
   const packages = sources.flatMap((input) => {
     const [path] = /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
     return path === undefined ? [] : [join(folder, path)]
@@ -104,7 +108,7 @@ function licenses(folder, sources) {
     if (file === undefined) throw new Error(`${name} has no file with its licence`)
     return `${name} ${version} (${license})\n\n${readFileSync(join(path, file), 'utf8').trim()}\n`
   })
-  return `The program tsrun contains these packages.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
+  return `${what} contains these packages.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
 }
 
 /**
@@ -129,6 +133,35 @@ async function bundleAlone(name, source, target, packages) {
     logLevel: 'warning',
   })
   for (const { path, contents } of outputFiles) put(path, contents)
+}
+
+/**
+ * The files of a page: its HTML, and everything else in one script and one style sheet.
+ *
+ * @param {string} name - of the package's folder
+ * @param {string} source - the folder of the page in it
+ */
+async function bundlePage(name, source) {
+  const folder = join(root, name)
+  const { outputFiles, metafile } = await build({
+    absWorkingDir: folder,
+    entryPoints: { dashboard: `${source}/main.tsx` },
+    outdir: 'dist',
+    write: false,
+    bundle: true,
+    minify: true,
+    metafile: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    logLevel: 'warning',
+  })
+  for (const { path, contents } of outputFiles) put(path, contents)
+  put(join(folder, 'dist/dashboard.html'), readFileSync(join(folder, source, 'dashboard.html')))
+  const notice = licenses(folder, Object.keys(metafile.inputs), 'The page of the dashboard')
+  put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(notice))
 }
 
 /**

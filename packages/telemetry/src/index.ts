@@ -1,3 +1,13 @@
+export { DashboardFeed } from './dashboard/feed.ts'
+export { DashboardServer, type DashboardServerOptions } from './dashboard/server.ts'
+export type {
+  ChartPoint,
+  DashboardUpdate,
+  JobPhase,
+  JobView,
+  LogLine,
+  RankView,
+} from './dashboard/views.ts'
 export {
   describeFinding,
   isFlightFinding,

@@ -146,6 +146,20 @@ const flags = [
       'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
   },
   {
+    name: 'dashboard',
+    value: 'PORT',
+    description:
+      'serve a page that shows the ranks of this host live, on 127.0.0.1 at this port (0: any free one); ' +
+      'tsrun prints its address',
+  },
+  {
+    name: 'dashboard-linger',
+    value: 'SECONDS',
+    description:
+      'keep the page open for this time after the end of the job, or until Ctrl-C; by default until Ctrl-C ' +
+      'after a failure, if the standard input is a terminal, and not at all otherwise',
+  },
+  {
     name: 'ranks',
     value: 'LIST',
     description: 'show only the output of these ranks of the job, for example 0,2-3',

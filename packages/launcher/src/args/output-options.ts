@@ -1,5 +1,5 @@
 import { templateProblem } from './log-prefix.ts'
-import { read, usageError } from './read-setting.ts'
+import { read, readSeconds, toInteger, usageError } from './read-setting.ts'
 import type { Settings } from './settings.ts'
 
 const logFormats = ['pretty', 'json', 'raw'] as const
@@ -11,7 +11,15 @@ export interface Destination {
   readonly isWritten: boolean
 }
 
-/** The options about what ranks print. */
+/** Where the dashboard is. */
+export interface DashboardOptions {
+  /** 0: any free port. */
+  readonly port: number
+  /** Milliseconds that it stays open after the end of the job; undefined: until Ctrl-C after a failure at a terminal. */
+  readonly linger: number | undefined
+}
+
+/** The options about what ranks print, and about what shows it. */
 export interface OutputOptions {
   readonly logDir: string | undefined
   readonly logFormat: LogFormat
@@ -19,6 +27,7 @@ export interface OutputOptions {
   readonly logPrefix: string | undefined
   /** The file for the events of the job, or the standard error; undefined: they are not written. */
   readonly eventLog: { readonly file: string } | 'console' | undefined
+  readonly dashboard: DashboardOptions | undefined
   /** The ranks of the job whose output is shown; undefined: all. */
   readonly ranks: ReadonlySet<number> | undefined
   /** The ranks of each host whose output is shown; undefined: all. */
@@ -37,6 +46,7 @@ export function readOutput(settings: Settings): OutputOptions {
     logFormat: read(settings, 'log-format', logFormatNames, parseLogFormat),
     logPrefix: readPrefix(settings),
     eventLog: readEventLog(settings),
+    dashboard: readDashboard(settings),
     ranks: readRanks(settings, 'ranks'),
     localRanks: readRanks(settings, 'local-ranks-filter'),
     destinations: readDestinations(settings),
@@ -75,6 +85,24 @@ function readEventLog(settings: Settings): OutputOptions['eventLog'] {
     text === 'null' || text === 'console' ? text : undefined,
   )
   return handler === 'console' ? 'console' : undefined
+}
+
+function readDashboard(settings: Settings): DashboardOptions | undefined {
+  const { dashboard, 'dashboard-linger': linger } = settings
+  if (dashboard === undefined) {
+    if (linger === undefined) return undefined
+    throw usageError(`${linger.source} needs --dashboard PORT`)
+  }
+  const expected = 'a number of seconds from 0 to 86400'
+  return {
+    port: read(settings, 'dashboard', 'a port from 0 to 65535', (text) =>
+      toInteger(text, 0, 65535),
+    ),
+    linger:
+      linger === undefined
+        ? undefined
+        : 1000 * read(settings, 'dashboard-linger', expected, readSeconds),
+  }
 }
 
 function readRanks(

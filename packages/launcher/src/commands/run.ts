@@ -168,8 +168,16 @@ export async function startJob(
   const startedAt = performance.now()
   const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
+  // What serves the page is loaded for it alone.
+  const dashboard =
+    options.dashboard === undefined
+      ? undefined
+      : await (
+          await import('../watch/job-dashboard.ts')
+        ).JobDashboard.open(options.dashboard, script.path, context, announcer)
   const jobContext = {
-    ...{ console, announcer, interrupts, events },
+    ...{ console, announcer, interrupts, events, dashboard },
+    ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) =>
       recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir }),
@@ -181,6 +189,7 @@ export async function startJob(
     input?.close()
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
+    await dashboard?.end(exitCode)
   }
   context.exitCode = exitCode
 }

@@ -1,12 +1,11 @@
-import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
 import { formatBytes, formatSeconds, formatTable, monotonicNow, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
-import { statFields } from '../processes/rank-process.ts'
+import { gpuOf, GpuWatch, type GpuUse } from '../watch/gpu-use.ts'
+import { cpuSeconds, residentBytes } from '../watch/process-use.ts'
 import type { AddCommand, CommandContext } from './context.ts'
-import { gpuOf, GpuWatch, type GpuUse } from './gpu-use.ts'
 import { describeState, jobTitle } from './ps.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 
@@ -192,21 +191,4 @@ function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undef
     waits,
     operation,
   ]
-}
-
-/** The clock ticks of /proc/<pid>/stat per second. */
-const TICKS = 100
-
-function cpuSeconds(pid: number): number | undefined {
-  const fields = statFields(pid)
-  return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
-}
-
-function residentBytes(pid: number): number | undefined {
-  try {
-    const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? []
-    return kib === undefined ? undefined : 1024 * Number(kib)
-  } catch {
-    return undefined
-  }
 }

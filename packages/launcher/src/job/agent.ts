@@ -94,9 +94,11 @@ async function runAttempts(
     const { failure } = verdict
     const colour = job.colour.stderr
     if (verdict.kind === 'lost') {
+      context.dashboard?.showFailure(nodeFailureText(verdict.failure, false))
       announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
       return failure.jobExitCode
     }
+    context.dashboard?.showFailure(failureText(verdict.failure, false))
     announcer.show('failure', failureText(verdict.failure, colour), failure)
     if (verdict.restart === undefined) return failure.jobExitCode
     if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
@@ -127,6 +129,9 @@ export async function runOnce(
   const desk = await StackDesk.open(options)
   const page = openStatusPage(job, nodes, restartCount, desk.address)
   desk.readStatus = () => page.ranks()
+  context.dashboard?.follow({ runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }, () =>
+    page.ranks(),
+  )
   const flight = openFlightPlace(directory, job.env)
   let hasFailed = false
   try {

@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isStrongToken, isTsrError, tsrError } from '@tsrun/core'
+import type { RankStatus } from '@tsrun/telemetry'
 import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import { usageError } from '../args/read-setting.ts'
@@ -33,6 +34,17 @@ export interface Job {
   readonly command: readonly [string, ...string[]]
 }
 
+/** Shows a job while it runs. */
+export interface JobWatcher {
+  /** Shows this attempt from now on. */
+  follow(
+    attempt: { readonly runId: string; readonly worldSize: number; readonly restartCount: number },
+    readRanks: () => readonly RankStatus[],
+  ): void
+  /** Shows the report of a failure, also while the ranks are started again. */
+  showFailure(report: string): void
+}
+
 /** What the process that runs a job gives it. */
 export interface JobContext {
   readonly console: Console
@@ -46,6 +58,8 @@ export interface JobContext {
   readonly remember?: (runId: string) => (exitCode: number) => void
   /** Gets the events of the job. */
   readonly events?: EventLog | undefined
+  /** Shows the job on a page. */
+  readonly dashboard?: JobWatcher | undefined
 }
 
 /**

@@ -13,7 +13,7 @@ export interface AttemptPage {
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
   /** What each rank does now, by rank; a rank that has joined no group is missing. */
   places(): ReadonlyMap<number, RankPlace>
-  /** The states of the ranks of this host. */
+  /** The states of the ranks of this host; none once it is closed. */
   ranks(): readonly RankStatus[]
   close(): void
 }
@@ -34,6 +34,7 @@ export function openStatusPage(
       socket,
       slots: ranksOf(plan, nodeRank).length,
     })
+    let isOpen = true
     return {
       environment: { TSRUN_STATUS_PAGE: page.path },
       abort: (ranks) => {
@@ -41,8 +42,9 @@ export function openStatusPage(
         if (failed !== undefined) page.abort(failed.rank)
       },
       places: () => readPlaces(page),
-      ranks: () => page.read().ranks,
+      ranks: () => (isOpen ? page.read().ranks : []),
       close: () => {
+        isOpen = false
         page.close()
       },
     }

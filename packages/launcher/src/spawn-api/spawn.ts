@@ -96,7 +96,13 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
     ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
     ...{ ...noRankOptions, nodeArguments: execArgv },
-    ...{ summary: false, dryRun: false, script: entry.path, scriptArguments: [] },
+    ...{
+      dashboard: undefined,
+      summary: false,
+      dryRun: false,
+      script: entry.path,
+      scriptArguments: [],
+    },
   }
   return createJob(jobOptions, env, process.cwd(), entry, code)
 }

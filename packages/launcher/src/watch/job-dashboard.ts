@@ -1,0 +1,186 @@
+import { createRequire } from 'node:module'
+import { hostname } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
+import { monotonicNow } from '@tsrun/core'
+import {
+  DashboardFeed,
+  DashboardServer,
+  type JobPhase,
+  type JobView,
+  type RankStatus,
+  type RankView,
+} from '@tsrun/telemetry'
+import type { DashboardOptions } from '../args/output-options.ts'
+import { usageError } from '../args/read-setting.ts'
+import type { JobWatcher } from '../job/job.ts'
+import { packageFolder } from '../job/package.ts'
+import type { RankLineReader } from '../job/rank-log.ts'
+import type { Announcer } from '../logs/console.ts'
+import { aborted, type Interrupts } from '../processes/interrupts.ts'
+import { gpuOf, GpuWatch } from './gpu-use.ts'
+import { cpuSeconds, residentBytes } from './process-use.ts'
+
+/** Milliseconds between two looks at what processes use. */
+const USE_INTERVAL = 1000
+
+interface Context {
+  readonly env: NodeJS.ProcessEnv
+  readonly interrupts: Pick<Interrupts, 'stop'>
+}
+
+/** An attempt of the job. */
+type AttemptFacts = Pick<JobView, 'runId' | 'worldSize' | 'restartCount'>
+
+/** What a rank has used, and what that is in a second. */
+interface Use {
+  readonly at: number
+  readonly cpuSeconds: number | undefined
+  readonly step: number | undefined
+  readonly rates: Pick<RankView, 'cpu' | 'memory' | 'gpu' | 'gpuMemory' | 'stepsPerSecond'>
+}
+
+/** The page of a job: reads what its ranks on this host do and use, and serves it. */
+export class JobDashboard implements JobWatcher {
+  readonly #options: DashboardOptions
+  readonly #interrupts: Context['interrupts']
+  readonly #announcer: Announcer
+  readonly #script: string
+  readonly #gpus: GpuWatch
+  readonly #feed = new DashboardFeed(() => this.#view())
+  #server: DashboardServer | undefined
+  #attempt: AttemptFacts = { runId: '', worldSize: 0, restartCount: 0 }
+  #readRanks: () => readonly RankStatus[] = () => []
+  #phase: JobPhase = 'running'
+  #uses: ReadonlyMap<number, Use> = new Map()
+  #usesAt = -Infinity
+  #last: readonly RankView[] = []
+
+  private constructor(
+    options: DashboardOptions,
+    script: string,
+    { env, interrupts }: Context,
+    announcer: Announcer,
+  ) {
+    this.#options = options
+    this.#script = script
+    this.#interrupts = interrupts
+    this.#announcer = announcer
+    this.#gpus = new GpuWatch(env, interrupts.stop)
+  }
+
+  /** Opens it and announces its address. @throws ERR_TSR_USAGE when the port cannot be used */
+  static async open(
+    options: DashboardOptions,
+    script: string,
+    context: Context,
+    announcer: Announcer,
+  ): Promise<JobDashboard> {
+    const dashboard = new JobDashboard(options, script, context, announcer)
+    const { port } = options
+    const folder = pageFolder()
+    try {
+      dashboard.#server = await DashboardServer.open({ port, folder, feed: dashboard.#feed })
+    } catch (cause) {
+      throw usageError(`--dashboard ${port}: ${(cause as Error).message}`, cause)
+    }
+    const { url } = dashboard.#server
+    announcer.say('dashboard', `dashboard: ${url}`, { url })
+    return dashboard
+  }
+
+  follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void {
+    this.#attempt = attempt
+    this.#readRanks = readRanks
+    this.#last = []
+    this.#uses = new Map()
+    this.#usesAt = -Infinity
+  }
+
+  /** Gets every line of the ranks. */
+  readonly addLine: RankLineReader = (rank, stream, { text }) => {
+    this.#feed.addLine({ rank, stream, text })
+  }
+
+  showFailure(report: string): void {
+    this.#feed.setReport(report)
+  }
+
+  /** Shows the end of the job, and stays open for as long as the options say. */
+  async end(exitCode: number): Promise<void> {
+    this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
+    const { stop } = this.#interrupts
+    const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options
+    if (linger > 0 && !stop.aborted) {
+      const until = linger === Infinity ? 'Ctrl-C' : `Ctrl-C, or for ${linger / 1000} s`
+      const url = this.#server?.url ?? ''
+      this.#announcer.say('dashboard', `the dashboard stays open until ${until}: ${url}`, { url })
+      if (linger === Infinity) {
+        // The server alone does not keep the process alive.
+        const alive = setInterval(() => undefined, 60_000)
+        await aborted(stop)
+        clearInterval(alive)
+      } else await pause(linger, undefined, { signal: stop }).catch(() => undefined)
+    }
+    await this.#server?.close()
+  }
+
+  #view(): JobView {
+    const statuses = this.#phase === 'running' ? this.#readRanks() : []
+    if (statuses.length > 0) {
+      const now = monotonicNow()
+      if (now - this.#usesAt >= USE_INTERVAL) this.#measure(statuses, now)
+      this.#last = statuses
+        .map((status) => toView(status, now, this.#uses.get(status.pid)))
+        .sort((a, b) => a.rank - b.rank)
+    } else this.#last = this.#last.map(ended)
+    const facts = { script: this.#script, host: hostname(), phase: this.#phase }
+    return { ...this.#attempt, ...facts, ranks: this.#last }
+  }
+
+  #measure(statuses: readonly RankStatus[], at: number): void {
+    void this.#gpus.ask()
+    const before = this.#uses
+    this.#usesAt = at
+    this.#uses = new Map(
+      statuses.map(({ pid, step }) => {
+        const last = before.get(pid)
+        const seconds = last === undefined ? 0 : (at - last.at) / 1000
+        const now = cpuSeconds(pid)
+        const rate = (from: number | undefined, to: number | undefined): number | undefined =>
+          from === undefined || to === undefined ? undefined : (to - from) / seconds
+        const { busy, memory } = gpuOf(pid, this.#gpus.latest) ?? {}
+        const rates = {
+          cpu: rate(last?.cpuSeconds, now),
+          stepsPerSecond: rate(last?.step, step),
+          memory: residentBytes(pid),
+          ...{ gpu: busy, gpuMemory: memory },
+        }
+        return [pid, { at, cpuSeconds: now, step, rates }]
+      }),
+    )
+  }
+}
+
+function toView(status: RankStatus, now: number, use: Use | undefined): RankView {
+  const { rank, pid, state, operation, group, sequence, waitsFor, since, step, loss } = status
+  const called = operation === undefined ? undefined : `${operation} #${sequence} of ${group ?? ''}`
+  const seconds = Math.max(0, now - since) / 1000
+  const isWaiting = state === 'operation'
+  return {
+    ...{ rank, pid, state, seconds, step, loss, ...use?.rates },
+    operation: called,
+    waitsFor: isWaiting ? waitsFor : [],
+  }
+}
+
+function ended({ rank, pid, operation, step, loss }: RankView): RankView {
+  return { rank, pid, operation, step, loss, state: 'ended', waitsFor: [], seconds: 0 }
+}
+
+/** Where the package of the page is: this file may be part of a bundle. */
+function pageFolder(): string {
+  const require = createRequire(packageFolder)
+  return join(dirname(require.resolve('@tsrun/telemetry/package.json')), 'dist')
+}

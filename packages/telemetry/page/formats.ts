@@ -1,0 +1,21 @@
+const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+
+export function bytesText(bytes: number | undefined): string {
+  if (bytes === undefined) return '–'
+  const unit = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10))
+  const value = bytes / 1024 ** unit
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toPrecision(3)} ${units[unit]!}`
+}
+
+export function secondsText(seconds: number): string {
+  if (seconds < 1) return `${Math.round(1000 * seconds)} ms`
+  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min`
+}
+
+export function numberText(value: number | undefined, digits = 3): string {
+  return value === undefined ? '–' : value.toPrecision(digits)
+}
+
+export function percentText(fraction: number | undefined): string {
+  return fraction === undefined ? '–' : `${Math.round(100 * fraction)} %`
+}

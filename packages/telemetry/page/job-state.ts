@@ -1,0 +1,95 @@
+import { useEffect, useState } from 'preact/hooks'
+import type {
+  ChartPoint,
+  DashboardUpdate,
+  JobView,
+  LogLine,
+  RankView,
+} from '../src/dashboard/views.ts'
+
+/** The lines and the seconds of activity that the page keeps. */
+const KEPT_LINES = 2000
+const KEPT_POINTS = 3600
+export const ACTIVITY_SECONDS = 30
+
+/** What a rank did from one moment to the next. */
+export type Activity = 'computing' | 'communicating' | 'waiting' | 'other'
+
+export interface ActivitySample {
+  readonly at: number
+  readonly activities: ReadonlyMap<number, Activity>
+}
+
+export interface NumberedLine extends LogLine {
+  readonly number: number
+}
+
+export interface JobState {
+  readonly job: JobView
+  readonly points: readonly ChartPoint[]
+  readonly lines: readonly NumberedLine[]
+  readonly dropped: number
+  readonly samples: readonly ActivitySample[]
+  readonly report: string | undefined
+}
+
+export type Connection = 'connecting' | 'live' | 'lost'
+
+/** Follows the events of the server. */
+export function useJobState(): readonly [state: JobState | undefined, connection: Connection] {
+  const [state, setState] = useState<JobState>()
+  const [connection, setConnection] = useState<Connection>('connecting')
+  useEffect(() => {
+    const source = new EventSource('/events')
+    const follow = (event: 'snapshot' | 'update'): void => {
+      source.addEventListener(event, ({ data }: MessageEvent<string>) => {
+        const update = JSON.parse(data) as DashboardUpdate
+        setConnection('live')
+        setState((before) => next(event === 'snapshot' ? fresh(before) : before, update))
+      })
+    }
+    follow('snapshot')
+    follow('update')
+    source.onerror = () => {
+      setConnection('lost')
+    }
+    return () => {
+      source.close()
+    }
+  }, [])
+  return [state, connection]
+}
+
+/** What stays when a snapshot replaces the rest. */
+function fresh(before: JobState | undefined): JobState | undefined {
+  return before && { ...before, points: [], lines: [], dropped: 0 }
+}
+
+let numbered = 0
+
+function next(before: JobState | undefined, update: DashboardUpdate): JobState {
+  const { at, job, points, lines, dropped, report } = update
+  const numberedLines = lines.map((line) => ({ ...line, number: numbered++ }))
+  const activities = new Map(job.ranks.map((rank) => [rank.rank, activityOf(rank)] as const))
+  const earliest = at - ACTIVITY_SECONDS
+  const samples = (before?.samples ?? []).filter((sample) => sample.at >= earliest)
+  const isRunning = job.phase === 'running'
+  return {
+    job,
+    points: joined(before?.points, points, KEPT_POINTS),
+    lines: joined(before?.lines, numberedLines, KEPT_LINES),
+    dropped: (before?.dropped ?? 0) + dropped,
+    samples: isRunning ? [...samples, { at, activities }] : (before?.samples ?? []),
+    report,
+  }
+}
+
+function joined<T>(before: readonly T[] = [], more: readonly T[], most: number): readonly T[] {
+  return more.length === 0 ? before : [...before, ...more].slice(-most)
+}
+
+function activityOf({ state, waitsFor }: RankView): Activity {
+  if (state === 'computing') return 'computing'
+  if (state !== 'operation') return 'other'
+  return waitsFor.length > 0 ? 'waiting' : 'communicating'
+}

@@ -1,0 +1,82 @@
+import type { JSX } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import uPlot from 'uplot'
+import type { ChartPoint } from '../src/dashboard/views.ts'
+import { numberText } from './formats.ts'
+
+interface Properties {
+  readonly title: string
+  readonly points: readonly ChartPoint[]
+  readonly of: 'loss' | 'stepsPerSecond' | 'cpu'
+}
+
+const HEIGHT = 150
+const dark = window.matchMedia('(prefers-color-scheme: dark)')
+
+/** One quantity over the time of the job. */
+export function LineChart({ title, points, of }: Properties): JSX.Element {
+  const place = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot>(undefined)
+  const isDark = useDark()
+  useEffect(() => {
+    const element = place.current!
+    const made = new uPlot(optionsFor(element, title), [[], []], element)
+    plot.current = made
+    const observer = new ResizeObserver(() => {
+      made.setSize({ width: element.clientWidth, height: HEIGHT })
+    })
+    observer.observe(element)
+    return () => {
+      observer.disconnect()
+      made.destroy()
+    }
+  }, [title, isDark])
+  useEffect(() => {
+    plot.current?.setData([points.map(({ at }) => at), points.map((point) => point[of] ?? null)])
+  }, [points, of, isDark])
+  const latest = points.findLast((point) => point[of] !== undefined)?.[of]
+  return (
+    <section aria-label={title}>
+      <h2>
+        {title} <output>{numberText(latest, 4)}</output>
+      </h2>
+      <div ref={place} role="img" aria-label={`${title} over time, now ${numberText(latest, 4)}`} />
+    </section>
+  )
+}
+
+function useDark(): boolean {
+  const [isDark, setDark] = useState(dark.matches)
+  useEffect(() => {
+    const follow = (): void => {
+      setDark(dark.matches)
+    }
+    dark.addEventListener('change', follow)
+    return () => {
+      dark.removeEventListener('change', follow)
+    }
+  }, [])
+  return isDark
+}
+
+function optionsFor(element: HTMLElement, label: string): uPlot.Options {
+  const style = getComputedStyle(element)
+  const colour = (name: string): string => style.getPropertyValue(`--${name}`)
+  const axis = {
+    stroke: colour('muted'),
+    grid: { stroke: colour('lane'), width: 1 },
+    ticks: { stroke: colour('lane'), width: 1 },
+  }
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false },
+    scales: { x: { time: false } },
+    axes: [
+      { ...axis, values: (_, ticks) => ticks.map((tick) => `${tick} s`) },
+      { ...axis, size: 56 },
+    ],
+    series: [{}, { label, stroke: colour('computing'), width: 2, points: { show: false } }],
+  }
+}

@@ -1,0 +1,75 @@
+import type { JSX } from 'preact'
+import type { JobView } from '../src/dashboard/views.ts'
+import { ActivityChart } from './activity-chart.tsx'
+import { useJobState, type Connection } from './job-state.ts'
+import { LineChart } from './line-chart.tsx'
+import { LogTail } from './log-tail.tsx'
+import { RankTable } from './rank-table.tsx'
+
+export function Page(): JSX.Element {
+  const [state, connection] = useJobState()
+  if (state === undefined) {
+    return (
+      <main>
+        <p role="status">{connection === 'lost' ? 'No connection to tsrun.' : 'Connecting …'}</p>
+      </main>
+    )
+  }
+  const { job, points, samples, report, lines, dropped } = state
+  return (
+    <>
+      <Header job={job} connection={connection} />
+      <main>
+        {report !== undefined && (
+          <section class="report" aria-labelledby="report">
+            <h2 id="report">Report of the failure</h2>
+            <pre tabIndex={0} aria-labelledby="report">
+              {report}
+            </pre>
+          </section>
+        )}
+        <section aria-labelledby="ranks">
+          <h2 id="ranks">Ranks on {job.host || 'this host'}</h2>
+          <RankTable ranks={job.ranks} />
+        </section>
+        <section aria-labelledby="activity">
+          <h2 id="activity">Activity of the last 30 seconds</h2>
+          <ActivityChart ranks={job.ranks} samples={samples} />
+        </section>
+        <div class="charts">
+          <LineChart title="Loss" points={points} of="loss" />
+          <LineChart title="Steps per second" points={points} of="stepsPerSecond" />
+          <LineChart title="CPU: cores in use per rank" points={points} of="cpu" />
+        </div>
+        <LogTail lines={lines} dropped={dropped} ranks={job.ranks.map(({ rank }) => rank)} />
+      </main>
+    </>
+  )
+}
+
+function Header({
+  job,
+  connection,
+}: {
+  readonly job: JobView
+  readonly connection: Connection
+}): JSX.Element {
+  const { phase, script, runId, worldSize, ranks, restartCount } = job
+  const here = ranks.length === worldSize ? '' : `, ${ranks.length} here`
+  const attempt = restartCount === 0 ? '' : ` · attempt ${restartCount + 1}`
+  const lost = connection === 'lost'
+  // The end of the job ends the connection, too.
+  const status = lost && phase === 'running' ? 'connection lost' : phase
+  return (
+    <header>
+      <h1>{script.split('/').at(-1) || 'tsrun'}</h1>
+      <span class={`phase ${lost && phase === 'running' ? 'lost' : phase}`} role="status">
+        {status}
+      </span>
+      <p>
+        {runId} · {worldSize} ranks{here}
+        {attempt}
+      </p>
+    </header>
+  )
+}

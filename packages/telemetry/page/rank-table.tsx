@@ -1,0 +1,60 @@
+import type { JSX } from 'preact'
+import type { RankView } from '../src/dashboard/views.ts'
+import { bytesText, numberText, percentText, secondsText } from './formats.ts'
+
+const words: Readonly<Record<string, string>> = { operation: 'in operation' }
+
+export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): JSX.Element {
+  if (ranks.length === 0) return <p class="none">No rank has joined its group yet.</p>
+  const onGpus = ranks.some(({ gpu, gpuMemory }) => gpu !== undefined || gpuMemory !== undefined)
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of ranks">
+      <table>
+        <thead>
+          <tr>
+            {['Rank', 'State', 'For', 'Waits for', 'Step', 'Loss', 'Steps/s', 'CPU', 'Memory']
+              .concat(onGpus ? ['GPU', 'GPU memory'] : [], 'Operation')
+              .map((title) => (
+                <th key={title} scope="col">
+                  {title}
+                </th>
+              ))}
+          </tr>
+        </thead>
+        <tbody>
+          {ranks.map((rank) => (
+            <Row key={rank.rank} rank={rank} onGpus={onGpus} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function Row({ rank: one, onGpus }: { readonly rank: RankView; readonly onGpus: boolean }) {
+  const waits = one.waitsFor.length > 0
+  return (
+    <tr>
+      <th scope="row">{one.rank}</th>
+      <td>
+        <span class={`dot ${waits ? 'waiting' : one.state}`} aria-hidden="true" />
+        {waits ? 'waiting' : (words[one.state] ?? one.state)}
+      </td>
+      <td>{one.state === 'ended' ? '–' : secondsText(one.seconds)}</td>
+      <td>{waits ? one.waitsFor.join(', ') : '–'}</td>
+      <td>{one.step ?? '–'}</td>
+      <td>{numberText(one.loss, 4)}</td>
+      <td>{numberText(one.stepsPerSecond)}</td>
+      <td>
+        {one.cpu !== undefined && (
+          <meter min={0} max={Math.max(1, one.cpu)} value={one.cpu} aria-label="CPU" />
+        )}
+        {percentText(one.cpu)}
+      </td>
+      <td>{bytesText(one.memory)}</td>
+      {onGpus && <td>{one.gpu === undefined ? '–' : `${one.gpu} %`}</td>}
+      {onGpus && <td>{bytesText(one.gpuMemory)}</td>}
+      <td class="operation">{one.operation ?? '–'}</td>
+    </tr>
+  )
+}

@@ -1,0 +1,95 @@
+import { monotonicNow } from '@tsrun/core'
+import type { ChartPoint, DashboardUpdate, JobView, LogLine, RankView } from './views.ts'
+
+/** The lines that a page gets when it is opened. */
+const KEPT_LINES = 500
+/** The most new lines of one update. */
+const UPDATE_LINES = 100
+/** The most characters of a line. */
+const LINE_LENGTH = 2000
+/** The most characters of a report. */
+const REPORT_LENGTH = 200_000
+/** One point a second: an hour. */
+const KEPT_POINTS = 3600
+/** Milliseconds between two points. */
+const POINT_INTERVAL = 1000
+
+/** Collects what the page shows, in bounded memory. */
+export class DashboardFeed {
+  readonly #read: () => JobView
+  readonly #start = monotonicNow()
+  readonly #lines: LogLine[] = []
+  readonly #points: ChartPoint[] = []
+  #newLines: LogLine[] = []
+  #newPoints: ChartPoint[] = []
+  #dropped = 0
+  #lastPoint = -Infinity
+  #report: string | undefined
+
+  /** @param read - the job as it is now */
+  constructor(read: () => JobView) {
+    this.#read = read
+  }
+
+  addLine({ rank, stream, text }: LogLine): void {
+    const line = { rank, stream, text: shortened(text, LINE_LENGTH) }
+    keep(this.#lines, line, KEPT_LINES)
+    this.#newLines.push(line)
+    if (this.#newLines.length <= UPDATE_LINES) return
+    this.#newLines.shift()
+    this.#dropped += 1
+  }
+
+  /** Shows this report of a failure; undefined: none, as after a restart. */
+  setReport(text: string | undefined): void {
+    this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
+  }
+
+  /** The changes since the last call. */
+  update(): DashboardUpdate {
+    const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped)
+    this.#newLines = []
+    this.#newPoints = []
+    this.#dropped = 0
+    return update
+  }
+
+  /** Everything that is kept, as of this update. */
+  snapshot(update: DashboardUpdate): DashboardUpdate {
+    return { ...update, points: this.#points, lines: this.#lines, dropped: 0 }
+  }
+
+  #updateWith(
+    points: readonly ChartPoint[],
+    lines: readonly LogLine[],
+    dropped: number,
+  ): DashboardUpdate {
+    const job = this.#read()
+    const now = monotonicNow()
+    const at = (now - this.#start) / 1000
+    if (job.phase === 'running' && now - this.#lastPoint >= POINT_INTERVAL) {
+      this.#lastPoint = now
+      const point = pointOf(at, job.ranks)
+      keep(this.#points, point, KEPT_POINTS)
+      this.#newPoints.push(point)
+    }
+    return { at, job, points, lines, dropped, report: this.#report }
+  }
+}
+
+function keep<T>(list: T[], value: T, most: number): void {
+  list.push(value)
+  if (list.length > most) list.shift()
+}
+
+function shortened(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length)} …`
+}
+
+function pointOf(at: number, ranks: readonly RankView[]): ChartPoint {
+  const mean = (key: 'loss' | 'stepsPerSecond' | 'cpu'): number | undefined => {
+    const values = ranks.flatMap((rank) => rank[key] ?? [])
+    return values.length === 0 ? undefined : values.reduce((sum, one) => sum + one) / values.length
+  }
+  return { at, loss: mean('loss'), stepsPerSecond: mean('stepsPerSecond'), cpu: mean('cpu') }
+}

@@ -1,0 +1,185 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import type { DashboardFeed } from './feed.ts'
+
+/** Milliseconds between two updates while a page is open, and while none is. */
+const INTERVAL = 100
+const IDLE_INTERVAL = 1000
+/** Pages beyond these are refused. */
+const MOST_PAGES = 16
+
+const files: Readonly<Record<string, readonly [file: string, type: string]>> = {
+  '/': ['dashboard.html', 'text/html; charset=utf-8'],
+  '/dashboard.js': ['dashboard.js', 'text/javascript; charset=utf-8'],
+  '/dashboard.css': ['dashboard.css', 'text/css; charset=utf-8'],
+}
+
+const securityHeaders = {
+  'Content-Security-Policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; " +
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cache-Control': 'no-store',
+}
+
+export interface DashboardServerOptions {
+  /** 0: any free port. */
+  readonly port: number
+  readonly feed: DashboardFeed
+  /** The folder of the page's files: `dist` of this package, of which the code may have been bundled elsewhere. */
+  readonly folder: string
+}
+
+interface OpenPage {
+  readonly response: ServerResponse
+  /** It has to begin anew: it has got nothing so far, or was too slow for an update. */
+  isBehind: boolean
+}
+
+/**
+ * Serves the page of a job on loopback, to those who know the token of its URL, and keeps it up to date by
+ * server-sent events. A page that reads slowly skips updates, so nothing piles up.
+ */
+export class DashboardServer {
+  readonly #feed: DashboardFeed
+  readonly #folder: string
+  readonly #token = randomBytes(16).toString('hex')
+  readonly #server: Server
+  readonly #pages = new Set<OpenPage>()
+  #timer: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  private constructor({ feed, folder }: DashboardServerOptions) {
+    this.#feed = feed
+    this.#folder = folder
+    this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
+      this.#serve(request, response)
+    }).unref()
+    this.#server.headersTimeout = 5000
+  }
+
+  /** @throws the error of the system when it cannot listen at the port */
+  static async open(options: DashboardServerOptions): Promise<DashboardServer> {
+    const dashboard = new DashboardServer(options)
+    await once(dashboard.#server.listen(options.port, '127.0.0.1'), 'listening')
+    dashboard.#update()
+    return dashboard
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  /** With the token. */
+  get url(): string {
+    return `http://127.0.0.1:${this.port}/?token=${this.#token}`
+  }
+
+  /** Sends the last changes and ends. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#update()
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    for (const { response } of this.#pages) response.end()
+    const closed = once(this.#server, 'close')
+    this.#server.close()
+    this.#server.closeIdleConnections()
+    // What a page has not read by then is not for it.
+    const limit = setTimeout(() => {
+      this.#server.closeAllConnections()
+    }, 200)
+    await closed
+    clearTimeout(limit)
+  }
+
+  readonly #update = (): void => {
+    if (this.#isClosed) return
+    clearTimeout(this.#timer)
+    const update = this.#feed.update()
+    let text: string | undefined
+    for (const page of this.#pages) {
+      if (page.response.writableNeedDrain) page.isBehind = true
+      else if (page.isBehind) {
+        page.isBehind = false
+        page.response.write(eventText('snapshot', this.#feed.snapshot(update)))
+      } else page.response.write((text ??= eventText('update', update)))
+    }
+    const interval = this.#pages.size > 0 ? INTERVAL : IDLE_INTERVAL
+    this.#timer = setTimeout(this.#update, interval).unref()
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    const send = (status: number, text: string, headers: Record<string, string> = {}): void => {
+      const type = { 'Content-Type': 'text/plain; charset=utf-8' }
+      response.writeHead(status, { ...securityHeaders, ...type, ...headers })
+      response.end(request.method === 'HEAD' ? undefined : text)
+    }
+    // A name that leads to 127.0.0.1 (DNS rebinding) makes another site the origin of the page.
+    const hosts = [`127.0.0.1:${this.port}`, `localhost:${this.port}`]
+    if (!hosts.includes(request.headers.host ?? '')) {
+      send(421, 'not a name of this server\n')
+      return
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      send(405, 'only GET\n', { Allow: 'GET, HEAD' })
+      return
+    }
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://127.0.0.1')
+    const given = searchParams.get('token')
+    const cookie = `tsrun-dashboard-${this.port}`
+    if (given !== null && this.#isToken(given)) {
+      // The token leaves the address bar and the history.
+      const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
+      send(303, '', { 'Set-Cookie': value, Location: '/' })
+    } else if (!this.#isToken(cookieOf(request, cookie))) {
+      send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
+    } else if (pathname === '/events') {
+      this.#stream(request, response, send)
+    } else {
+      const [file, type] = files[pathname] ?? []
+      if (file === undefined) send(404, 'not found\n')
+      else send(200, readFileSync(join(this.#folder, file), 'utf8'), { 'Content-Type': type! })
+    }
+  }
+
+  #stream(
+    request: IncomingMessage,
+    response: ServerResponse,
+    send: (status: number, text: string) => void,
+  ): void {
+    if (this.#pages.size >= MOST_PAGES) {
+      send(503, `${MOST_PAGES} pages are open\n`)
+      return
+    }
+    response.writeHead(200, { ...securityHeaders, 'Content-Type': 'text/event-stream' })
+    if (request.method === 'HEAD') {
+      response.end()
+      return
+    }
+    const page = { response, isBehind: true }
+    this.#pages.add(page)
+    response.on('error', () => undefined).on('close', () => this.#pages.delete(page))
+    this.#update()
+  }
+
+  #isToken(given: string): boolean {
+    const [a, b] = [Buffer.from(given), Buffer.from(this.#token)]
+    return a.length === b.length && timingSafeEqual(a, b)
+  }
+}
+
+function eventText(event: string, data: unknown): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+}
+
+function cookieOf({ headers }: IncomingMessage, name: string): string {
+  const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim())
+  return pairs.find((pair) => pair.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
+}
