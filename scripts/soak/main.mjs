@@ -195,10 +195,7 @@ function middle(list, key) {
 function compareMemory(samples) {
   const groups = [...byMinute(samples)].sort(([a], [b]) => a - b).map(([, group]) => group)
   for (const who of ['launcher', 'rank']) {
-    const rows = groups
-      .slice(groups.length > 2 ? 1 : 0)
-      .map((group) => group[who])
-      .filter((list) => list.length > 4)
+    const rows = groups.slice(1).flatMap((group) => (group[who].length > 4 ? [group[who]] : []))
     const [first, last] = [rows[0], rows.at(-1)]
     if (first === undefined || first === last) continue
     for (const key of ['mib', 'threads', 'descriptors']) {
