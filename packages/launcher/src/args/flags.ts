@@ -1,22 +1,4 @@
-/** A flag of the command line. Help, environment, completion and docs are made from this table. */
-export interface Flag {
-  readonly name: string
-  /** Other names for the same flag. */
-  readonly aliases?: readonly string[]
-  /** What help shows in place of the value; a flag without one is a switch. */
-  readonly value?: string
-  readonly description: string
-  /** The value where neither the command line nor the environment gives one. */
-  readonly fallback?: string
-  /** The name of torchrun's flag, whose PET_* variable is read as well. */
-  readonly torchrun?: string
-  /** A variable of torchrun that is read last. */
-  readonly variable?: string
-  /** What differs from that flag, for docs/torch.md; Markdown. */
-  readonly differs?: string
-  /** Where help shows it; default: among the flags of a job. */
-  readonly group?: 'torchrun'
-}
+import type { Flag } from './flag.ts'
 
 /** In the order of the help page. Each flag may be spelled with dashes or underscores. */
 const flags = [
@@ -300,6 +282,12 @@ const flags = [
     value: 'SECONDS',
     description:
       'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
+  },
+  {
+    name: 'chaos',
+    value: 'FILE',
+    description:
+      'bring the faults over the ranks that FILE (YAML or JSON) lists, to see whether the job withstands them',
   },
   {
     name: 'standalone',

@@ -3,7 +3,8 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Argv } from 'yargs'
 import { nearestName } from '@tsrun/core'
-import { flagTable, type Flag, type FlagValues } from '../args/flags.ts'
+import type { Flag } from '../args/flag.ts'
+import { flagTable, type FlagValues } from '../args/flags.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import { needsFolder } from '../args/rank-options.ts'
@@ -22,7 +23,8 @@ import {
 } from '../job/plan.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
-import { openEventLog } from '../logs/event-log.ts'
+import type { Chaos } from '../chaos/chaos.ts'
+import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -168,6 +170,7 @@ export async function startJob(
   const startedAt = performance.now()
   const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
+  const chaos = await openChaos(options, cwd, announcer, events)
   // What serves the page is loaded for it alone.
   const dashboard =
     options.dashboard === undefined
@@ -176,7 +179,7 @@ export async function startJob(
           await import('../watch/job-dashboard.ts')
         ).JobDashboard.open(options.dashboard, script.path, context, announcer)
   const jobContext = {
-    ...{ console, announcer, interrupts, events, dashboard },
+    ...{ console, announcer, interrupts, events, chaos, dashboard },
     ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) =>
@@ -192,6 +195,22 @@ export async function startJob(
     await dashboard?.end(exitCode)
   }
   context.exitCode = exitCode
+}
+
+/** @throws ERR_TSR_USAGE when the file is no plan */
+async function openChaos(
+  { chaos, kind }: JobOptions,
+  cwd: string,
+  announcer: Announcer,
+  events: EventLog | undefined,
+): Promise<Chaos | undefined> {
+  if (chaos === undefined) return undefined
+  // Only here, so that other jobs start without it.
+  const [{ Chaos }, { readChaosPlan }] = await Promise.all([
+    import('../chaos/chaos.ts'),
+    import('../chaos/plan.ts'),
+  ])
+  return new Chaos(readChaosPlan(chaos, cwd, kind === 'program'), announcer, events)
 }
 
 /** With a new folder if log files or profiles are asked for and no folder is named. */

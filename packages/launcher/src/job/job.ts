@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isStrongToken, isTsrError, tsrError } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
+import type { Chaos } from '../chaos/chaos.ts'
 import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import { usageError } from '../args/read-setting.ts'
@@ -56,6 +57,8 @@ export interface JobContext {
   readonly input?: JobInput
   /** Remembers the run with this id for `tsrun logs`; the function that it returns gets the exit code. */
   readonly remember?: (runId: string) => (exitCode: number) => void
+  /** Brings faults over the ranks. */
+  readonly chaos?: Chaos | undefined
   /** Gets the events of the job. */
   readonly events?: EventLog | undefined
   /** Shows the job on a page. */
