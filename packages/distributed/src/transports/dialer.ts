@@ -1,4 +1,5 @@
 import { tsrError, type PortRange } from '@tsrun/core'
+import type { Seal } from './sealed/sealed-stream.ts'
 
 /** Where a rank listens for the connections of its peers. */
 export interface Endpoint {
@@ -10,6 +11,8 @@ export interface Endpoint {
 export interface ByteChannel {
   /** The address of the other end, of one that has called. */
   readonly from?: string
+  /** What the greeting has agreed on to protect what follows. */
+  seal?: Seal | undefined
   write(bytes: Uint8Array): Promise<void>
   /** Exactly `length` bytes. Rejects when the stream ends before. */
   read(length: number): Promise<Uint8Array>

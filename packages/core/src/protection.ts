@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs'
+import { tsrError } from './errors/tsr-error.ts'
+
+/**
+ * How what a job sends over the network is protected: not at all; the store by TLS and each record
+ * between ranks by a code that shows changes; or all of it encrypted as well.
+ */
+export type Protection = 'none' | 'authenticated' | 'encrypted'
+
+const protections: readonly Protection[] = ['none', 'authenticated', 'encrypted']
+
+/** The number that stands for it in a hello. */
+export function protectionCode(protection: Protection): number {
+  return protections.indexOf(protection)
+}
+
+/** What to say to get it, for messages. */
+export const protectionFlags: Readonly<Record<Protection, string>> = {
+  none: 'neither --tls nor --mac',
+  authenticated: '--mac',
+  encrypted: '--tls',
+}
+
+/** A certificate with its key, and the authority that has signed those of the others, as PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+  /** Default: `cert`, which then has signed itself, or is the same on all hosts. */
+  readonly ca?: string
+}
+
+export interface ProtectionSettings {
+  readonly protection: Protection
+  /** For the store; undefined: its clients and itself know each other by the token. */
+  readonly certificate: Certificate | undefined
+}
+
+/** The files of TSRUN_TLS_CERT, TSRUN_TLS_KEY and TSRUN_TLS_CA. */
+export interface CertificateFiles {
+  readonly cert: string
+  readonly key: string
+  readonly ca?: string | undefined
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Reads TSRUN_TLS, TSRUN_MAC and TSRUN_TLS_CERT, _KEY and _CA, which tsrun sets from its flags.
+ *
+ * @throws ERR_TSR_ENVIRONMENT for other values than 0 and 1, and for files that cannot be read
+ */
+export function readProtection(env: Environment = process.env): ProtectionSettings {
+  const encrypted = readSwitch(env, 'TSRUN_TLS')
+  const authenticated = readSwitch(env, 'TSRUN_MAC')
+  const { TSRUN_TLS_CERT: cert, TSRUN_TLS_KEY: key, TSRUN_TLS_CA: ca } = env
+  const files = [cert, key, ca].some((file) => file !== undefined && file !== '')
+  const certificate = files ? readCertificate({ cert: cert ?? '', key: key ?? '', ca }) : undefined
+  const protection =
+    encrypted || (files && !authenticated) ? 'encrypted' : authenticated ? 'authenticated' : 'none'
+  return { protection, certificate }
+}
+
+/** @throws ERR_TSR_ENVIRONMENT */
+function readCertificate({ cert, key, ca }: CertificateFiles): Certificate {
+  const read = (variable: string, file: string): string => {
+    try {
+      return readFileSync(file, 'utf8')
+    } catch (cause) {
+      const expected = 'the name of a file in the format PEM; a certificate and its key go together'
+      throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: file, expected }, { cause })
+    }
+  }
+  return {
+    cert: read('TSRUN_TLS_CERT', cert),
+    key: read('TSRUN_TLS_KEY', key),
+    ...(ca !== undefined && ca !== '' && { ca: read('TSRUN_TLS_CA', ca) }),
+  }
+}
+
+function readSwitch(env: Environment, variable: string): boolean {
+  const value = env[variable] ?? ''
+  if (value !== '' && value !== '0' && value !== '1') {
+    throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value, expected: '1 or 0' })
+  }
+  return value === '1'
+}

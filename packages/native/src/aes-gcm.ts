@@ -1,0 +1,114 @@
+import { addressOf, lazy, loadProcess, type NativeFunction } from './libc.ts'
+
+/*
+ * AES-256-GCM (NIST SP 800-38D) by the OpenSSL that Node contains and exports. Unlike the ciphers of
+ * node:crypto, it reads and writes memory where it is: at 128 KiB that takes a quarter of the time.
+ */
+
+const NONCE_BYTES = 12
+export const TAG_BYTES = 16
+
+const EVP_CTRL_AEAD_GET_TAG = 0x10
+const EVP_CTRL_AEAD_SET_TAG = 0x11
+
+type Init = NativeFunction<[number, number, number, number, number], number>
+type Update = NativeFunction<[number, number, number, number, number], number>
+type Final = NativeFunction<[number, number, number], number>
+
+const bound = lazy(() => {
+  const process = loadProcess()
+  return {
+    newContext: process.func('size_t EVP_CIPHER_CTX_new()') as NativeFunction<[], number>,
+    freeContext: process.func('void EVP_CIPHER_CTX_free(size_t)') as NativeFunction<[number], void>,
+    cipher: process.func('size_t EVP_aes_256_gcm()') as NativeFunction<[], number>,
+    control: process.func('int EVP_CIPHER_CTX_ctrl(size_t, int, int, size_t)') as NativeFunction<
+      [number, number, number, number],
+      number
+    >,
+    seal: {
+      init: process.func('int EVP_EncryptInit_ex(size_t, size_t, size_t, size_t, size_t)') as Init,
+      update: process.func('int EVP_EncryptUpdate(size_t, size_t, size_t, size_t, int)') as Update,
+      final: process.func('int EVP_EncryptFinal_ex(size_t, size_t, size_t)') as Final,
+    },
+    open: {
+      init: process.func('int EVP_DecryptInit_ex(size_t, size_t, size_t, size_t, size_t)') as Init,
+      update: process.func('int EVP_DecryptUpdate(size_t, size_t, size_t, size_t, int)') as Update,
+      final: process.func('int EVP_DecryptFinal_ex(size_t, size_t, size_t)') as Final,
+    },
+  }
+})
+
+/** Whether this program exports OpenSSL, as the builds of Node do. */
+export function hasOpenSsl(): boolean {
+  try {
+    bound()
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Memory at an address. */
+export interface Span {
+  readonly address: number
+  readonly length: number
+}
+
+/** One direction of one connection. Spans must be valid during the call. */
+export class AesGcm {
+  readonly #direction: 'seal' | 'open'
+  readonly #scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
+  readonly #nonce: DataView
+  readonly #at: number
+  #context: number
+
+  constructor(direction: 'seal' | 'open', key: Uint8Array) {
+    const { newContext, cipher } = bound()
+    this.#direction = direction
+    this.#at = addressOf(this.#scratch)
+    this.#nonce = new DataView(this.#scratch.buffer, 0, NONCE_BYTES)
+    this.#context = newContext()
+    this.#init(cipher(), key)
+  }
+
+  /** From now on, with another key. */
+  rekey(key: Uint8Array): void {
+    this.#init(0, key)
+  }
+
+  /**
+   * Seals or opens one record.
+   *
+   * @param counter - never the same twice with one key
+   * @param covered - bytes that the tag covers, and that are not encrypted, one after the other
+   * @param text - what is encrypted or decrypted, to `to`, which may be the same
+   * @param tag - address of 16 bytes, written or compared
+   * @returns false when an opened record is not what was sealed
+   */
+  run(counter: number, covered: readonly Span[], text: Span, to: number, tag: number): boolean {
+    const { control } = bound()
+    const { init, update, final } = bound()[this.#direction]
+    const context = this.#context
+    const length = this.#at + NONCE_BYTES
+    this.#nonce.setBigUint64(4, BigInt(counter))
+    const opens = this.#direction === 'open'
+    const results = [
+      init(context, 0, 0, 0, this.#at),
+      ...covered.map((span) => update(context, 0, length, span.address, span.length)),
+      text.length > 0 ? update(context, to, length, text.address, text.length) : 1,
+      opens ? control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) : 1,
+      final(context, length + 4, length),
+      opens ? 1 : control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag),
+    ]
+    return results.every((result) => result === 1)
+  }
+
+  close(): void {
+    if (this.#context !== 0) bound().freeContext(this.#context)
+    this.#context = 0
+  }
+
+  #init(cipher: number, key: Uint8Array): void {
+    bound()[this.#direction].init(this.#context, cipher, 0, addressOf(key), 0)
+  }
+}
