@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { tsrError } from './errors/tsr-error.ts'
+import { shown, tsrError } from './errors/tsr-error.ts'
 
 /**
  * How what a job sends over the network is protected: not at all; the store by TLS and each record
@@ -35,33 +35,26 @@ export interface ProtectionSettings {
   readonly certificate: Certificate | undefined
 }
 
-/** The files of TSRUN_TLS_CERT, TSRUN_TLS_KEY and TSRUN_TLS_CA. */
-export interface CertificateFiles {
-  readonly cert: string
-  readonly key: string
-  readonly ca?: string | undefined
-}
-
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads TSRUN_TLS, TSRUN_MAC and TSRUN_TLS_CERT, _KEY and _CA, which tsrun sets from its flags.
  *
- * @throws ERR_TSR_ENVIRONMENT for other values than 0 and 1, and for files that cannot be read
+ * @throws ERR_TSR_ENVIRONMENT for other values than 1 and 0, and for files that cannot be read
  */
 export function readProtection(env: Environment = process.env): ProtectionSettings {
   const encrypted = readSwitch(env, 'TSRUN_TLS')
   const authenticated = readSwitch(env, 'TSRUN_MAC')
   const { TSRUN_TLS_CERT: cert, TSRUN_TLS_KEY: key, TSRUN_TLS_CA: ca } = env
-  const files = [cert, key, ca].some((file) => file !== undefined && file !== '')
-  const certificate = files ? readCertificate({ cert: cert ?? '', key: key ?? '', ca }) : undefined
-  const protection =
-    encrypted || (files && !authenticated) ? 'encrypted' : authenticated ? 'authenticated' : 'none'
+  const isGiven = [cert, key, ca].some((file) => file !== undefined && file !== '')
+  const certificate = isGiven ? readCertificate(cert, key, ca) : undefined
+  const hasTls = encrypted || (isGiven && !authenticated)
+  const protection = hasTls ? 'encrypted' : authenticated ? 'authenticated' : 'none'
   return { protection, certificate }
 }
 
 /** @throws ERR_TSR_ENVIRONMENT */
-function readCertificate({ cert, key, ca }: CertificateFiles): Certificate {
+function readCertificate(cert = '', key = '', ca = ''): Certificate {
   const read = (variable: string, file: string): string => {
     try {
       return readFileSync(file, 'utf8')
@@ -73,14 +66,13 @@ function readCertificate({ cert, key, ca }: CertificateFiles): Certificate {
   return {
     cert: read('TSRUN_TLS_CERT', cert),
     key: read('TSRUN_TLS_KEY', key),
-    ...(ca !== undefined && ca !== '' && { ca: read('TSRUN_TLS_CA', ca) }),
+    ...(ca !== '' && { ca: read('TSRUN_TLS_CA', ca) }),
   }
 }
 
 function readSwitch(env: Environment, variable: string): boolean {
   const value = env[variable] ?? ''
-  if (value !== '' && value !== '0' && value !== '1') {
-    throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value, expected: '1 or 0' })
-  }
-  return value === '1'
+  if (/^(1|true|yes|on)$/i.test(value)) return true
+  if (/^(0|false|no|off)?$/i.test(value)) return false
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: shown(value), expected: '1 or 0' })
 }

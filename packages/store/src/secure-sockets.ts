@@ -9,7 +9,7 @@ import {
   type TLSSocket,
   type TlsOptions,
 } from 'node:tls'
-import type { Certificate } from '@tsrun/core'
+import type { Certificate, ProtectionSettings } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
 
 /*
@@ -21,6 +21,11 @@ import { nameEndpoint } from './addresses.ts'
 
 /** How the sockets of a store are encrypted: with keys from the token, or with certificates. */
 export type StoreTls = 'token' | Certificate
+
+/** How the sockets of the store of a job are encrypted; undefined: not at all. */
+export function storeTlsOf({ protection, certificate }: ProtectionSettings): StoreTls | undefined {
+  return protection === 'none' ? undefined : (certificate ?? 'token')
+}
 
 /** OpenSSL offers pre-shared keys with ciphers of SHA-256 only. */
 const TOKEN_CIPHER = 'TLS_AES_128_GCM_SHA256'

@@ -69,6 +69,36 @@ const flags = [
     description: 'a file with the secret that the hosts share, instead of TSRUN_TOKEN',
   },
   {
+    name: 'tls',
+    description:
+      'encrypt what goes over the network: the store, and messages between ranks that share no memory; ' +
+      'the same on all hosts',
+    fallback: 'false',
+  },
+  {
+    name: 'mac',
+    description:
+      'show changes on the way of messages between ranks, without encrypting them; the store is encrypted',
+    fallback: 'false',
+  },
+  {
+    name: 'tls-cert',
+    value: 'FILE',
+    description:
+      'the certificate of this host for the store, in PEM; it implies --tls. Without one, the keys come from the token',
+  },
+  {
+    name: 'tls-key',
+    value: 'FILE',
+    description: 'the key of --tls-cert',
+  },
+  {
+    name: 'tls-ca',
+    value: 'FILE',
+    description:
+      'the authority that has signed the certificates of the other hosts; default: --tls-cert itself',
+  },
+  {
     name: 'iface',
     value: 'NAME|ADDRESS',
     description: 'the network interface at which other hosts reach the ranks of this one',
