@@ -183,7 +183,11 @@ function sessionKeys(
   if (pair === undefined) return undefined
   const secret = pair.agree(role === 'client' ? serverNonce : clientNonce)
   const salt = Buffer.concat([clientNonce, serverNonce])
-  const keys = deriveKeys(Buffer.concat([secret, Buffer.from(token)]), salt, `${purpose}\0${parties}`)
+  const keys = deriveKeys(
+    Buffer.concat([secret, Buffer.from(token)]),
+    salt,
+    `${purpose}\0${parties}`,
+  )
   return role === 'client' ? keys : { sending: keys.receiving, receiving: keys.sending }
 }
 

@@ -1,13 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { shown, tsrError } from './errors/tsr-error.ts'
 
-/**
- * How what a job sends over the network is protected: not at all; the store by TLS and each record
- * between ranks by a code that shows changes; or all of it encrypted as well.
- */
-export type Protection = 'none' | 'authenticated' | 'encrypted'
+/** Whether what a job sends over the network is encrypted: its store by TLS, messages between ranks in records. */
+export type Protection = 'none' | 'encrypted'
 
-const protections: readonly Protection[] = ['none', 'authenticated', 'encrypted']
+const protections: readonly Protection[] = ['none', 'encrypted']
 
 /** The number that stands for it in a hello. */
 export function protectionCode(protection: Protection): number {
@@ -16,8 +13,7 @@ export function protectionCode(protection: Protection): number {
 
 /** What to say to get it, for messages. */
 export const protectionFlags: Readonly<Record<Protection, string>> = {
-  none: 'neither --tls nor --mac',
-  authenticated: '--mac',
+  none: 'no --tls',
   encrypted: '--tls',
 }
 
@@ -38,19 +34,16 @@ export interface ProtectionSettings {
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads TSRUN_TLS, TSRUN_MAC and TSRUN_TLS_CERT, _KEY and _CA, which tsrun sets from its flags.
+ * Reads TSRUN_TLS, and TSRUN_TLS_CERT, _KEY and _CA, which tsrun sets from its flags.
  *
  * @throws ERR_TSR_ENVIRONMENT for other values than 1 and 0, and for files that cannot be read
  */
 export function readProtection(env: Environment = process.env): ProtectionSettings {
-  const encrypted = readSwitch(env, 'TSRUN_TLS')
-  const authenticated = readSwitch(env, 'TSRUN_MAC')
   const { TSRUN_TLS_CERT: cert, TSRUN_TLS_KEY: key, TSRUN_TLS_CA: ca } = env
   const isGiven = [cert, key, ca].some((file) => file !== undefined && file !== '')
   const certificate = isGiven ? readCertificate(cert, key, ca) : undefined
-  const hasTls = encrypted || (isGiven && !authenticated)
-  const protection = hasTls ? 'encrypted' : authenticated ? 'authenticated' : 'none'
-  return { protection, certificate }
+  const isEncrypted = isGiven || readSwitch(env, 'TSRUN_TLS')
+  return { protection: isEncrypted ? 'encrypted' : 'none', certificate }
 }
 
 /** @throws ERR_TSR_ENVIRONMENT */

@@ -80,12 +80,12 @@ export class AesGcm {
    * Seals or opens one record.
    *
    * @param counter - never the same twice with one key
-   * @param covered - bytes that the tag covers, and that are not encrypted, one after the other
+   * @param header - bytes that the tag covers, and that are not encrypted
    * @param text - what is encrypted or decrypted, to `to`, which may be the same
    * @param tag - address of 16 bytes, written or compared
    * @returns false when an opened record is not what was sealed
    */
-  run(counter: number, covered: readonly Span[], text: Span, to: number, tag: number): boolean {
+  run(counter: number, header: Span, text: Span, to: number, tag: number): boolean {
     const { control } = bound()
     const { init, update, final } = bound()[this.#direction]
     const context = this.#context
@@ -94,8 +94,8 @@ export class AesGcm {
     const opens = this.#direction === 'open'
     const results = [
       init(context, 0, 0, 0, this.#at),
-      ...covered.map((span) => update(context, 0, length, span.address, span.length)),
-      text.length > 0 ? update(context, to, length, text.address, text.length) : 1,
+      update(context, 0, length, header.address, header.length),
+      update(context, to, length, text.address, text.length),
       opens ? control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) : 1,
       final(context, length + 4, length),
       opens ? 1 : control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag),

@@ -93,7 +93,11 @@ export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
  *
  * @throws an Error of OpenSSL
  */
-export async function secureClient(socket: Socket, tls: StoreTls, token: string): Promise<TLSSocket> {
+export async function secureClient(
+  socket: Socket,
+  tls: StoreTls,
+  token: string,
+): Promise<TLSSocket> {
   const secure = connect({
     ...commonOptions(tls),
     socket,

@@ -32,7 +32,7 @@ it('is complete and checked', () => {
     protection: {
       protection: 'none',
       certificate: undefined,
-      environment: { TSRUN_TLS: '0', TSRUN_MAC: '0' },
+      environment: { TSRUN_TLS: '0' },
     },
     masterAddr: '127.0.0.1',
     masterPort: 0,

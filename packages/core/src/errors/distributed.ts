@@ -133,7 +133,7 @@ export const distributedErrors = {
   ERR_TSR_PROTECTION: {
     category: 'user',
     message: 'Rank {rank} has {theirs}, and rank {other} has {ours}',
-    advice: 'Start tsrun with --tls on all hosts, or with --mac on all, or with neither.',
+    advice: 'Start tsrun with --tls on all hosts, or on none.',
   },
   ERR_TSR_PORT_RANGE: {
     category: 'user',

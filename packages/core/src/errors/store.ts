@@ -37,7 +37,7 @@ export const storeErrors = {
   ERR_TSR_STORE_PROTECTION: {
     category: 'user',
     message: 'The store at {endpoint} {theirs}, and this process {ours}',
-    advice: 'Start tsrun with --tls on all hosts, or with --mac on all, or with neither.',
+    advice: 'Start tsrun with --tls on all hosts, or on none.',
   },
   ERR_TSR_STORE_PORT_TAKEN: {
     category: 'user',

@@ -91,8 +91,8 @@ export async function prepareTransport(
       })
       const fds = channels.map((channel) => channel?.fd)
       const polls = new PollSet(fds.length, sharing?.bell)
-      const seals = channels.map((channel) => channel?.seal)
-      const tcp = new TcpTransport(heap, fds, polls, options.place, seals)
+      const keys = channels.map((channel) => channel?.keys)
+      const tcp = new TcpTransport(heap, fds, polls, options.place, keys)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const ranks = readCoreRanks() ?? options.place?.size ?? Infinity
       const spins = threads * ranks <= allowedCores().length

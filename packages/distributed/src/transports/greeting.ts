@@ -28,7 +28,7 @@ export interface Credentials {
   readonly token: string
   /** Names the job and its attempt, so that a rank of another one is refused. */
   readonly purpose: string
-  /** How the connections are protected; default: 'none'. */
+  /** Whether the connections are encrypted; default: 'none'. */
   readonly protection?: Protection
 }
 
@@ -67,7 +67,7 @@ export async function greetCalled(
 
 function explain(refused: HandshakeRefusal, protection: Protection): string {
   if (refused !== 'protection') return `it fails the handshake (${refused})`
-  return `it protects connections in another way; this rank has ${protectionFlags[protection]}`
+  return `it was started otherwise; this rank has ${protectionFlags[protection]}`
 }
 
 /** A rank that has proven itself. */

@@ -1,16 +1,7 @@
 import { setMaxListeners } from 'node:events'
-import {
-  Crowd,
-  createLogger,
-  Deadline,
-  retry,
-  tsrError,
-  waitOrAbort,
-  type SessionKeys,
-} from '@tsrun/core'
+import { Crowd, createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
-import type { Seal } from './sealed/sealed-stream.ts'
 
 /** Where a rank is called, and how. */
 export interface MeshEndpoint extends Endpoint {
@@ -107,8 +98,7 @@ async function callPeer<Channel extends ByteChannel>(
     try {
       const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
       const greeted = greetCalled(channel, credentialsOf(options, peer), options.rank, peer)
-      const keys = await waitOrAbort(greeted, 'greeting', within, signal)
-      channel.seal = sealOf(options, keys)
+      channel.keys = await waitOrAbort(greeted, 'greeting', within, signal)
     } catch (error) {
       channel.close()
       throw error
@@ -160,7 +150,7 @@ async function hearPeers<Channel extends ByteChannel>(
       } finally {
         welcoming.delete(caller)
       }
-      channel.seal = sealOf(options, keys)
+      channel.keys = keys
       channels[caller] = channel
       greeting.delete(channel)
       if (!isMissing()) resolve()
@@ -194,11 +184,6 @@ function credentialsOf(options: MeshOptions, called: number): Credentials {
   const { token, purpose, protection, endpoints } = options
   const key = `${token}${endpoints[called]?.secret ?? ''}`
   return { token: key, purpose, ...(protection && { protection }) }
-}
-
-function sealOf({ protection }: MeshOptions, keys: SessionKeys | undefined): Seal | undefined {
-  if (keys === undefined || protection === undefined || protection === 'none') return undefined
-  return { keys, protection }
 }
 
 function logRefusal(error: unknown): void {

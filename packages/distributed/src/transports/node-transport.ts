@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import type { SessionKeys } from '@tsrun/core'
 import type { Heap } from '../arena/heap.ts'
 import {
   LARGEST_QUEUE,
@@ -10,7 +11,7 @@ import {
   type ListenOptions,
 } from './dialer.ts'
 import { regionOf } from './sealed/record-cipher.ts'
-import { ALTERED, SealedStream, type Seal } from './sealed/sealed-stream.ts'
+import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
 /** Bytes that Node may hold for a peer that reads slowly, and that we hold unread. */
@@ -24,7 +25,7 @@ const KEPT = 16
 
 interface Peer {
   readonly socket: Socket
-  /** Where the stream is protected. */
+  /** Where the stream is encrypted. */
   readonly seal: SealedStream | undefined
   chunks: Buffer[]
   /** Bytes of the first chunk that were taken. */
@@ -131,7 +132,7 @@ export class NodeTransport implements EventTransport {
 
   #adopt(channel: SocketChannel): Peer {
     const { socket } = channel
-    const seal = channel.seal && new SealedStream(regionOf(this.#heap.bytes), channel.seal)
+    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
     const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }
@@ -225,7 +226,7 @@ const LARGEST_REST = 64 * 1024
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   readonly from: string
-  seal?: Seal | undefined
+  keys?: SessionKeys | undefined
   #rest: Buffer[] = []
   #held = 0
   #wake: (() => void) | undefined

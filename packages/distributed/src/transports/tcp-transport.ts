@@ -1,4 +1,4 @@
-import { isTsrError } from '@tsrun/core'
+import { isTsrError, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
@@ -29,7 +29,7 @@ import {
 } from './dialer.ts'
 import { PollSet } from './poll-set.ts'
 import { readiness } from './readiness.ts'
-import { ALTERED, SealedStream, type Seal } from './sealed/sealed-stream.ts'
+import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -48,22 +48,22 @@ export class TcpTransport implements BlockingTransport {
   readonly #fds: number[]
   readonly #reasons: string[]
   readonly #polls: PollSet
-  /** Of peers whose stream is protected. */
+  /** Of peers whose stream is encrypted. */
   readonly #seals: readonly (SealedStream | undefined)[]
 
-  /** @param seals - by rank; undefined where a connection carries the stream as it is */
+  /** @param keys - by rank; undefined where a connection carries the stream as it is */
   constructor(
     heap: Heap,
     fds: readonly (number | undefined)[],
     polls = new PollSet(fds.length),
     place?: LocalPlace,
-    seals: readonly (Seal | undefined)[] = [],
+    keys: readonly (SessionKeys | undefined)[] = [],
   ) {
     this.place = place
     this.#polls = polls
     this.#base = addressOf(heap.bytes)
     const region = { bytes: heap.bytes, address: this.#base }
-    this.#seals = seals.map((seal) => seal && new SealedStream(region, seal))
+    this.#seals = keys.map((each) => each && new SealedStream(region, each))
     this.#fds = fds.map((fd) => fd ?? -1)
     this.#reasons = fds.map(() => '')
     for (const [peer, fd] of this.#fds.entries()) {
@@ -223,7 +223,7 @@ function tryAccept(listener: number): number {
 export class DescriptorChannel implements ByteChannel {
   readonly fd: number
   readonly from: string
-  seal?: Seal | undefined
+  keys?: SessionKeys | undefined
   #closed = false
 
   constructor(fd: number, from = '') {

@@ -76,12 +76,6 @@ const flags = [
     fallback: 'false',
   },
   {
-    name: 'mac',
-    description:
-      'show changes on the way of messages between ranks, without encrypting them; the store is encrypted',
-    fallback: 'false',
-  },
-  {
     name: 'tls-cert',
     value: 'FILE',
     description:

@@ -11,7 +11,6 @@ export interface ProtectionOptions extends ProtectionSettings {
 
 /** @throws ERR_TSR_USAGE */
 export function readProtectionOptions(settings: Settings): ProtectionOptions {
-  const [tls, mac] = [readSwitch(settings, 'tls'), readSwitch(settings, 'mac')]
   const files = {
     TSRUN_TLS_CERT: settings['tls-cert']?.value,
     TSRUN_TLS_KEY: settings['tls-key']?.value,
@@ -19,8 +18,7 @@ export function readProtectionOptions(settings: Settings): ProtectionOptions {
   }
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   const environment = {
-    TSRUN_TLS: tls ? '1' : '0',
-    TSRUN_MAC: mac ? '1' : '0',
+    TSRUN_TLS: readSwitch(settings, 'tls') ? '1' : '0',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }
   try {

@@ -76,7 +76,7 @@ const isPublished = objectOf<Published>({
   ),
   refusal: optional(isText),
   tuning: objectOf<TuningIdentity>({ source: isText, digest: isText }),
-  protection: oneOf('none', 'authenticated', 'encrypted'),
+  protection: oneOf('none', 'encrypted'),
   secret: optional(isText),
 })
 

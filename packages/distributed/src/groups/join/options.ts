@@ -75,11 +75,6 @@ export interface InitOptions extends DiagnosisOptions {
    */
   readonly tls?: boolean
   /**
-   * Shows changes on the way of messages between ranks, without encrypting them; the store is encrypted.
-   * Default: TSRUN_MAC.
-   */
-  readonly mac?: boolean
-  /**
    * Name of the network interface, or an own IP address, at which the peers reach this rank.
    * Default: TSRUN_IFACE, or the interface that leads to the store.
    */
@@ -142,7 +137,6 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
     (token) => (typeof token === 'string' ? `a text of ${token.length}` : typeof token),
   ).optional(),
   tls: flag().optional(),
-  mac: flag().optional(),
   iface: text().optional(),
   ports: anything<PortRange>(),
   stallWarning: positive('milliseconds above 0').optional(),
@@ -213,12 +207,9 @@ function tokenOf(environment: RankEnvironment | undefined): string {
 }
 
 /** @throws ERR_TSR_ENVIRONMENT */
-function protectionOf({ tls, mac }: GivenOptions): ProtectionSettings {
-  const given = {
-    ...(tls !== undefined && { TSRUN_TLS: tls ? '1' : '0' }),
-    ...(mac !== undefined && { TSRUN_MAC: mac ? '1' : '0' }),
-  }
-  return readProtection({ ...process.env, ...given })
+function protectionOf({ tls }: GivenOptions): ProtectionSettings {
+  if (tls === false) return { protection: 'none', certificate: undefined }
+  return readProtection({ ...process.env, ...(tls === true && { TSRUN_TLS: '1' }) })
 }
 
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ENVIRONMENT */
@@ -229,11 +220,11 @@ function checkProtection(
 ): void {
   if (protection === 'none') return
   if (transport === 'mpi') {
-    const reason = 'libmpi carries its messages, which tls and mac do not reach'
+    const reason = 'libmpi carries its messages, which tls does not reach'
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
   if (token !== '') return
-  const expected = `${TOKEN_EXPECTED}, from which the keys of tls and mac come`
+  const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }
 

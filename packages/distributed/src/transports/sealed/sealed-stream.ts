@@ -7,14 +7,13 @@ import {
   regionOf,
   type RecordCipher,
   type Region,
-  type SealedProtection,
 } from './record-cipher.ts'
 
 /**
- * Longest piece of the stream in a record. A shorter one costs more calls, and a longer one leaves the
- * caches before it is sent.
+ * Longest piece of the stream in a record. A shorter one costs more calls; of a longer one the other
+ * side waits longer for the end, without which it can use nothing of it.
  */
-export const LARGEST_PIECE = 128 * 1024
+export const LARGEST_PIECE = 32 * 1024
 const RECORD_BYTES = LARGEST_PIECE + OVERHEAD_BYTES
 /** Bytes that are read ahead. With room for two records, the begin of one has to be moved seldom. */
 const INCOMING_BYTES = 2 * RECORD_BYTES
@@ -29,11 +28,6 @@ export const ALTERED = -2
 export type SendRaw = (region: Region, at: number, length: number, more: boolean) => number
 /** Receives bytes of the connection into a region; returns how many, 0, or `CLOSED`. */
 export type ReceiveRaw = (region: Region, at: number, length: number) => number
-
-export interface Seal {
-  readonly keys: SessionKeys
-  readonly protection: SealedProtection
-}
 
 /**
  * The stream to and from one peer as records, in place of the bytes themselves.
@@ -56,10 +50,10 @@ export class SealedStream {
   #closed = false
 
   /** @param recordsOfAKey - after which the key is replaced; the same on both sides */
-  constructor(heap: Region, { keys, protection }: Seal, recordsOfAKey = RECORDS_OF_A_KEY) {
+  constructor(heap: Region, keys: SessionKeys, recordsOfAKey = RECORDS_OF_A_KEY) {
     this.#heap = heap
-    this.#sealing = new KeyInUse('seal', keys.sending, protection, recordsOfAKey)
-    this.#opening = new KeyInUse('open', keys.receiving, protection, recordsOfAKey)
+    this.#sealing = new KeyInUse('seal', keys.sending, recordsOfAKey)
+    this.#opening = new KeyInUse('open', keys.receiving, recordsOfAKey)
   }
 
   /** As `Transport.trySend`. */
@@ -68,14 +62,15 @@ export class SealedStream {
     let sent = 0
     // the byte that the record under way still owes
     if (this.#unsent.from < this.#unsent.to) {
-      const state = this.#flush(more || length > 1, sendRaw)
+      const state = this.#flush(more && length === 1, sendRaw)
       if (state !== 'sent') return state === 'closed' ? CLOSED : 0
       sent = 1
     }
     while (sent < length) {
       const piece = Math.min(length - sent, LARGEST_PIECE)
       this.#seal(at + sent, piece)
-      const state = this.#flush(more || sent + piece < length, sendRaw)
+      // Not held back for the next record: the other side waits for the end of this one.
+      const state = this.#flush(more && sent + piece === length, sendRaw)
       if (state === 'closed') return CLOSED
       if (state === 'full') return sent + piece - 1
       sent += piece
@@ -189,13 +184,8 @@ class KeyInUse {
   #key: Uint8Array
   #counter = 0
 
-  constructor(
-    direction: 'seal' | 'open',
-    key: Uint8Array,
-    protection: SealedProtection,
-    recordsOfAKey: number,
-  ) {
-    this.cipher = createRecordCipher(direction, key, protection)
+  constructor(direction: 'seal' | 'open', key: Uint8Array, recordsOfAKey: number) {
+    this.cipher = createRecordCipher(direction, key)
     this.#key = key
     this.#recordsOfAKey = recordsOfAKey
   }
