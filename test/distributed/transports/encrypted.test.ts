@@ -77,7 +77,12 @@ interface Setup {
 /** Two ranks, of which rank 1 calls rank 0, perhaps through somebody between them. */
 async function meet(
   kind: Kind,
-  { protections = ['encrypted', 'encrypted'], secrets = ['s', 's'], change, timeout = 20_000 }: Setup,
+  {
+    protections = ['encrypted', 'encrypted'],
+    secrets = ['s', 's'],
+    change,
+    timeout = 20_000,
+  }: Setup,
 ): Promise<PromiseSettledResult<(ByteChannel | undefined)[]>[]> {
   const dialers: Dialer<ByteChannel>[] = []
   for (const rank of [0, 1]) {

@@ -39,8 +39,7 @@ async function worldOver(
         const channels = await connectMesh(dialer, { ...options, rank })
         const fds = channels.map((channel) => channel?.fd)
         const keys = channels.map((channel) => channel?.keys)
-        return (heap: Heap): Transport =>
-          new TcpTransport(heap, fds, undefined, undefined, keys)
+        return (heap: Heap): Transport => new TcpTransport(heap, fds, undefined, undefined, keys)
       }
       const channels = await connectMesh(dialer, { ...options, rank })
       return (heap: Heap): Transport => new NodeTransport(heap, channels)
