@@ -159,7 +159,7 @@ export class Admission {
     const greet = async (): Promise<void> => {
       const server = this.#secureServer
       const spoken = server && tls ? await encrypt(socket, server, tls) : socket
-      spoken?.on('error', (error) => {
+      spoken?.on('error', (error: Error) => {
         refuse(error.message)
       })
       if (spoken === undefined) refuse('it is not encrypted as this store is')

@@ -130,5 +130,6 @@ export function isTlsError(error: unknown): boolean {
 }
 
 function codeOf(error: unknown): string {
-  return String((error as { code?: unknown } | undefined)?.code ?? '')
+  const { code } = error as NodeJS.ErrnoException
+  return code ?? ''
 }

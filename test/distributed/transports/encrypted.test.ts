@@ -50,7 +50,7 @@ async function interfere(
       [called, caller],
     ] as const) {
       from.on('data', (bytes) => other.write(change(bytes, from === caller)))
-      from.on('error', () => undefined).on('close', () => other.destroySoon())
+      from.on('error', () => undefined).on('close', () => { other.destroySoon(); })
     }
     ends.push(() => {
       caller.destroy()
@@ -59,7 +59,9 @@ async function interfere(
   })
   relay.listen(0, '127.0.0.1')
   await once(relay, 'listening')
-  ends.push(() => relay.close())
+  ends.push(() => {
+    relay.close()
+  })
   return { ...to, port: (relay.address() as AddressInfo).port }
 }
 
@@ -112,7 +114,7 @@ async function worldOf(kind: Kind, setup: Setup): Promise<SteppedWorld> {
     const channels = meshes[rank]!
     const keys = channels.map((channel) => channel?.keys)
     if (kind === 'node') return new NodeTransport(heap, channels as SocketChannel[])
-    const fds = (channels as DescriptorChannel[]).map((channel) => channel?.fd)
+    const fds = (channels as (DescriptorChannel | undefined)[]).map((channel) => channel?.fd)
     return new TcpTransport(heap, fds, undefined, undefined, keys)
   }
   const world = new SteppedWorld(2, { transport: open })
