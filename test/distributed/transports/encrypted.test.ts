@@ -50,7 +50,11 @@ async function interfere(
       [called, caller],
     ] as const) {
       from.on('data', (bytes) => other.write(change(bytes, from === caller)))
-      from.on('error', () => undefined).on('close', () => { other.destroySoon(); })
+      from
+        .on('error', () => undefined)
+        .on('close', () => {
+          other.destroySoon()
+        })
     }
     ends.push(() => {
       caller.destroy()
