@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { once } from 'node:events'
 import type { Certificate } from '@tsrun/core'
 import {
@@ -141,16 +141,43 @@ it('a store without a certificate refuses a client that wants one', async () => 
   expect(error).toMatchObject({ code: 'ERR_TSR_STORE_TLS' })
 })
 
-/** A relay on the way to a port of this host; what it returns is passed on. */
-async function relayTo(port: number, change: (bytes: Buffer) => Buffer): Promise<number> {
-  const { createServer } = await import('node:net')
+it('a client whose way is long gets in while many others call', async () => {
+  const server = await serve('token')
+  // round trips of 500 ms, from another address than that of the crowd
+  const relay = await relayTo(server.endpoint.port, (bytes) => bytes, 250)
+  const state = { isIn: false }
+  const joining = join({ ...server, endpoint: { host: '127.0.0.1', port: relay } }, 'token')
+  void joining.finally(() => (state.isIn = true))
+  const crowd: Socket[] = []
+  while (!state.isIn) {
+    for (let i = 0; i < 50; i++) {
+      const stranger = connect(server.endpoint.port, '127.0.0.1')
+      stranger.on('error', () => undefined).resume()
+      crowd.push(stranger)
+    }
+    await once(crowd.at(-1)!, 'connect')
+  }
+  await (await joining).set('key', 'value')
+  expect(crowd.length).toBeGreaterThan(500)
+  expect(server.inspect().unauthenticated).toBeLessThanOrEqual(256)
+  for (const stranger of crowd) stranger.destroy()
+}, 30_000)
+
+/** A relay on the way to a port of this host; what it returns is passed on, after so many milliseconds. */
+async function relayTo(
+  port: number,
+  change: (bytes: Buffer) => Buffer,
+  delay = 0,
+): Promise<number> {
   const server = createServer((from) => {
-    const to = connect(port, '127.0.0.1')
+    const to = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' })
     for (const [one, other] of [
       [from, to],
       [to, from],
     ] as const) {
-      one.on('data', (bytes) => other.write(change(bytes)))
+      one.on('data', (bytes) => {
+        setTimeout(() => other.write(change(bytes)), delay)
+      })
       one.on('error', () => undefined).on('close', () => other.destroy())
     }
   })
