@@ -6,8 +6,8 @@ import {
   type KeyObject,
 } from 'node:crypto'
 
-/** Bytes of a key of AES-256. */
-const KEY_BYTES = 32
+/** Bytes of a key of AES-128. */
+const KEY_BYTES = 16
 
 /** One key for each direction of a connection. */
 export interface SessionKeys {

@@ -1,12 +1,14 @@
 import { addressOf, lazy, loadProcess, type NativeFunction } from './libc.ts'
 
 /*
- * AES-256-GCM (NIST SP 800-38D) by the OpenSSL that Node contains and exports. Unlike the ciphers of
- * node:crypto, it reads and writes memory where it is: at 128 KiB that takes a quarter of the time.
+ * AES-128-GCM (NIST SP 800-38D) by the OpenSSL that Node contains and exports. Unlike the ciphers of
+ * node:crypto, it reads and writes memory where it is: at 128 KiB that takes a fraction of the time.
  */
 
 const NONCE_BYTES = 12
 export const TAG_BYTES = 16
+/** Bytes before each text. */
+const HEADER_BYTES = 4
 
 const EVP_CTRL_AEAD_GET_TAG = 0x10
 const EVP_CTRL_AEAD_SET_TAG = 0x11
@@ -20,7 +22,7 @@ const bound = lazy(() => {
   return {
     newContext: process.func('size_t EVP_CIPHER_CTX_new()') as NativeFunction<[], number>,
     freeContext: process.func('void EVP_CIPHER_CTX_free(size_t)') as NativeFunction<[number], void>,
-    cipher: process.func('size_t EVP_aes_256_gcm()') as NativeFunction<[], number>,
+    cipher: process.func('size_t EVP_aes_128_gcm()') as NativeFunction<[], number>,
     control: process.func('int EVP_CIPHER_CTX_ctrl(size_t, int, int, size_t)') as NativeFunction<
       [number, number, number, number],
       number
@@ -48,13 +50,7 @@ export function hasOpenSsl(): boolean {
   }
 }
 
-/** Memory at an address. */
-export interface Span {
-  readonly address: number
-  readonly length: number
-}
-
-/** One direction of one connection. Spans must be valid during the call. */
+/** One direction of one connection. The memory must be there during the calls. */
 export class AesGcm {
   readonly #direction: 'seal' | 'open'
   readonly #scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
@@ -77,30 +73,37 @@ export class AesGcm {
   }
 
   /**
-   * Seals or opens one record.
+   * Seals or opens one record. All places are addresses.
    *
    * @param counter - never the same twice with one key
-   * @param header - bytes that the tag covers, and that are not encrypted
+   * @param header - 4 bytes that the tag covers, and that are not encrypted
    * @param text - what is encrypted or decrypted, to `to`, which may be the same
-   * @param tag - address of 16 bytes, written or compared
+   * @param tag - 16 bytes, written or compared
    * @returns false when an opened record is not what was sealed
    */
-  run(counter: number, header: Span, text: Span, to: number, tag: number): boolean {
+  run(
+    counter: number,
+    header: number,
+    text: number,
+    length: number,
+    to: number,
+    tag: number,
+  ): boolean {
     const { control } = bound()
     const { init, update, final } = bound()[this.#direction]
     const context = this.#context
-    const length = this.#at + NONCE_BYTES
-    this.#nonce.setBigUint64(4, BigInt(counter))
+    const written = this.#at + NONCE_BYTES
+    this.#nonce.setUint32(4, counter / 4294967296)
+    this.#nonce.setUint32(8, counter)
     const opens = this.#direction === 'open'
-    const results = [
-      init(context, 0, 0, 0, this.#at),
-      update(context, 0, length, header.address, header.length),
-      update(context, to, length, text.address, text.length),
-      opens ? control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) : 1,
-      final(context, length + 4, length),
-      opens ? 1 : control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag),
-    ]
-    return results.every((result) => result === 1)
+    return (
+      init(context, 0, 0, 0, this.#at) === 1 &&
+      update(context, 0, written, header, HEADER_BYTES) === 1 &&
+      update(context, to, written, text, length) === 1 &&
+      (!opens || control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) === 1) &&
+      final(context, written + 4, written) === 1 &&
+      (opens || control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag) === 1)
+    )
   }
 
   close(): void {

@@ -20,6 +20,8 @@ const HIGH_WATER = 1024 * 1024
 const PIECE = 256 * 1024
 /** Up to so many bytes a new buffer is cheaper. */
 const SMALL = 16 * 1024
+/** Records that are handed to Node at once: each call costs much. */
+const RECORDS = 10
 /** Free pieces that are kept. */
 const KEPT = 16
 
@@ -132,7 +134,7 @@ export class NodeTransport implements EventTransport {
 
   #adopt(channel: SocketChannel): Peer {
     const { socket } = channel
-    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys)
+    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys, RECORDS)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
     const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv } from 'node:crypto'
 import { tsrError } from '@tsrun/core'
-import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES, type Span } from '@tsrun/native'
+import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES } from '@tsrun/native'
 
 /*
  * A record carries a piece of the stream: its length (4 bytes, little-endian), the piece, and a tag of
@@ -62,8 +62,8 @@ export class NativeCipher implements RecordCipher {
   seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void {
     const header = to.address + at
     const body = header + HEADER_BYTES
-    const text = { address: from.address + piece, length }
-    const sealed = this.#gcm.run(counter, spanOf(header), text, body, body + length)
+    const text = from.address + piece
+    const sealed = this.#gcm.run(counter, header, text, length, body, body + length)
     if (!sealed) throw tsrError('ERR_TSR_INTERNAL', { what: 'OpenSSL does not seal a record' })
   }
 
@@ -77,8 +77,7 @@ export class NativeCipher implements RecordCipher {
   ): boolean {
     const header = from.address + at
     const body = header + HEADER_BYTES
-    const text = { address: body, length }
-    return this.#gcm.run(counter, spanOf(header), text, to.address + piece, body + length)
+    return this.#gcm.run(counter, header, body, length, to.address + piece, body + length)
   }
 
   rekey(key: Uint8Array): void {
@@ -88,10 +87,6 @@ export class NativeCipher implements RecordCipher {
   close(): void {
     this.#gcm.close()
   }
-}
-
-function spanOf(header: number): Span {
-  return { address: header, length: HEADER_BYTES }
 }
 
 /** By node:crypto, which gives the results in memory of its own. */
@@ -110,7 +105,7 @@ export class NodeCipher implements RecordCipher {
     to: Region,
     at: number,
   ): void {
-    const cipher = createCipheriv('aes-256-gcm', this.#key, nonceOf(counter))
+    const cipher = createCipheriv('aes-128-gcm', this.#key, nonceOf(counter))
     const body = at + HEADER_BYTES
     cipher.setAAD(to.bytes.subarray(at, body))
     to.bytes.set(cipher.update(bytes.subarray(piece, piece + length)), body)
@@ -127,7 +122,7 @@ export class NodeCipher implements RecordCipher {
     piece: number,
   ): boolean {
     const nonce = nonceOf(counter)
-    const cipher = createDecipheriv('aes-256-gcm', this.#key, nonce, { authTagLength: TAG_BYTES })
+    const cipher = createDecipheriv('aes-128-gcm', this.#key, nonce, { authTagLength: TAG_BYTES })
     const body = at + HEADER_BYTES
     const end = body + length
     cipher.setAuthTag(bytes.subarray(end, end + TAG_BYTES))

@@ -13,10 +13,10 @@ import {
  * Longest piece of the stream in a record. A shorter one costs more calls; of a longer one the other
  * side waits longer for the end, without which it can use nothing of it.
  */
-export const LARGEST_PIECE = 32 * 1024
+export const LARGEST_PIECE = 24 * 1024
 const RECORD_BYTES = LARGEST_PIECE + OVERHEAD_BYTES
-/** Bytes that are read ahead. With room for two records, the begin of one has to be moved seldom. */
-const INCOMING_BYTES = 2 * RECORD_BYTES
+/** Bytes that are read ahead. With room to spare, the begin of a record has to be moved seldom. */
+const INCOMING_BYTES = 4 * RECORD_BYTES
 
 /** Records after which a key is replaced, far below what AES-GCM may seal with one. */
 const RECORDS_OF_A_KEY = 2 ** 24
@@ -32,16 +32,17 @@ export type ReceiveRaw = (region: Region, at: number, length: number) => number
 /**
  * The stream to and from one peer as records, in place of the bytes themselves.
  *
- * A record cannot be taken back when the connection has taken a part of it. The last byte of its piece
- * counts as sent only when the last byte of the record is, so whoever sends comes back for it.
+ * Records cannot be taken back when the connection has taken a part of them. The last byte of their
+ * pieces counts as sent only when the last byte of the records is, so whoever sends comes back for it.
  */
 export class SealedStream {
   readonly #sealing: KeyInUse
   readonly #opening: KeyInUse
   readonly #heap: Region
-  readonly #outgoing = lazyRegion(RECORD_BYTES)
+  readonly #batchBytes: number
+  readonly #outgoing: () => Region
   readonly #incoming = lazyRegion(INCOMING_BYTES)
-  /** Unsent bytes of the record that is under way are [from, to) of `#outgoing`. */
+  /** Unsent bytes of the records that are under way are [from, to) of `#outgoing`. */
   #unsent = { from: 0, to: 0 }
   /** Unread bytes are [from, to) of `#incoming`. */
   #unread = { from: 0, to: 0 }
@@ -49,9 +50,14 @@ export class SealedStream {
   #opened = 0
   #closed = false
 
-  /** @param recordsOfAKey - after which the key is replaced; the same on both sides */
-  constructor(heap: Region, keys: SessionKeys, recordsOfAKey = RECORDS_OF_A_KEY) {
+  /**
+   * @param batch - records that are handed to the connection at once
+   * @param recordsOfAKey - after which the key is replaced; the same on both sides
+   */
+  constructor(heap: Region, keys: SessionKeys, batch = 1, recordsOfAKey = RECORDS_OF_A_KEY) {
     this.#heap = heap
+    this.#batchBytes = batch * LARGEST_PIECE
+    this.#outgoing = lazyRegion(batch * RECORD_BYTES)
     this.#sealing = new KeyInUse('seal', keys.sending, recordsOfAKey)
     this.#opening = new KeyInUse('open', keys.receiving, recordsOfAKey)
   }
@@ -60,20 +66,20 @@ export class SealedStream {
   send(at: number, length: number, more: boolean, sendRaw: SendRaw): number {
     if (this.#closed) return CLOSED
     let sent = 0
-    // the byte that the record under way still owes
+    // the byte that the records under way still owe
     if (this.#unsent.from < this.#unsent.to) {
       const state = this.#flush(more && length === 1, sendRaw)
       if (state !== 'sent') return state === 'closed' ? CLOSED : 0
       sent = 1
     }
     while (sent < length) {
-      const piece = Math.min(length - sent, LARGEST_PIECE)
-      this.#seal(at + sent, piece)
-      // Not held back for the next record: the other side waits for the end of this one.
-      const state = this.#flush(more && sent + piece === length, sendRaw)
+      const bytes = Math.min(length - sent, this.#batchBytes)
+      this.#seal(at + sent, bytes)
+      // Not held back for the next records: the other side waits for the end of these.
+      const state = this.#flush(more && sent + bytes === length, sendRaw)
       if (state === 'closed') return CLOSED
-      if (state === 'full') return sent + piece - 1
-      sent += piece
+      if (state === 'full') return sent + bytes - 1
+      sent += bytes
     }
     return sent
   }
@@ -111,9 +117,16 @@ export class SealedStream {
 
   #seal(at: number, length: number): void {
     const region = this.#outgoing()
-    writeLength(region, 0, length)
-    this.#sealing.cipher.seal(this.#sealing.count(), this.#heap, at, length, region, 0)
-    this.#unsent = { from: 0, to: length + OVERHEAD_BYTES }
+    const { cipher } = this.#sealing
+    let to = 0
+    for (let done = 0; done < length;) {
+      const piece = Math.min(length - done, LARGEST_PIECE)
+      writeLength(region, to, piece)
+      cipher.seal(this.#sealing.count(), this.#heap, at + done, piece, region, to)
+      done += piece
+      to += piece + OVERHEAD_BYTES
+    }
+    this.#unsent = { from: 0, to }
   }
 
   #flush(more: boolean, sendRaw: SendRaw): 'sent' | 'full' | 'closed' {
