@@ -313,6 +313,12 @@ const flags = [
     description:
       'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
   },
+  {
+    name: 'chaos',
+    value: 'FILE',
+    description:
+      'bring the faults over the ranks that FILE (YAML or JSON) lists, to see whether the job withstands them',
+  },
   ...torchrunFlags,
   {
     name: 'dry-run',
