@@ -56,6 +56,7 @@ describe('the flags', () => {
       'cpu-prof switch',
       'heap-prof switch',
       'job-timeout SECONDS',
+      'chaos FILE',
       'standalone switch',
       'rdzv-backend c10d|static',
       'rdzv-id NAME',
