@@ -60,7 +60,7 @@ export function addPlan(context: CommandContext): AddCommand {
         context.console.print(
           'stdout',
           argv.json === true
-            ? JSON.stringify(plan, null, 2)
+            ? `${JSON.stringify(plan, null, 2)}\n`
             : planText(plan, planTable(plan, rows)),
         )
         if (plan.best === undefined) context.exitCode = 1
@@ -101,15 +101,18 @@ function planText({ model, batch, layouts, best }: LayoutPlan, table: string[][]
   const found = layouts.filter(({ fits }) => fits).length
   const end =
     best === undefined
-      ? 'Nothing fits: take more ranks, 16-bit numbers, shorter sequences, or a smaller model.'
+      ? `Nothing fits: the first layout takes the least, ${((layouts[0]?.memory.total ?? 0) / 1e9).toFixed(1)} GB. ` +
+        'Take more ranks, 16-bit\nnumbers, shorter sequences, or a smaller model.'
       : `${found} of ${layouts.length} layouts fit. Of these the first is the fastest.`
   return [
-    `${parameters / 1e9} B parameters: ${layers} layers of width ${width}, ${heads} heads; ${batch} examples of ${sequence} tokens`,
+    `${parameters / 1e9} B parameters: ${layers} layers of width ${width}, ${heads} heads`,
+    `A step has ${batch} examples of ${sequence} tokens.`,
     'GB of the rank that holds most; re: activations are recomputed',
     '',
     ...formatTable(table, 'right', 80),
     '',
     end,
     'Not counted: the framework itself, buffers, embeddings and logits, overlap.',
+    '',
   ].join('\n')
 }

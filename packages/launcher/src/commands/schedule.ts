@@ -82,17 +82,17 @@ export function addSchedule(context: CommandContext): AddCommand {
         const durations = durationsOf(values)
         const { console } = context
         if (values['svg'] === true)
-          console.print('stdout', planning.drawSvg(plan.actions, durations))
+          console.print('stdout', `${planning.drawSvg(plan.actions, durations)}\n`)
         else if (values['trace'] === true) {
           console.write('stdout', planning.scheduleTrace(plan.actions, durations))
         } else if (values['csv'] === true) {
-          console.print('stdout', planning.formatActions(plan.actions).replaceAll(' ', ','))
+          console.print('stdout', planning.formatActions(plan.actions).replaceAll(' ', ',') + '\n')
         } else if (values['json'] === true) {
           const simulation = plan.simulate(durations)
           const { name, stages, microbatches, placement } = plan
           const explanation = planning.explainSimulation(simulation)
           const facts = { name, stages, microbatches, placement, ...simulation, ...explanation }
-          console.print('stdout', JSON.stringify(facts, null, 2))
+          console.print('stdout', `${JSON.stringify(facts, null, 2)}\n`)
         } else console.print('stdout', await describe(planning, plan, durations, values))
       },
     )
@@ -188,6 +188,7 @@ async function describe(
     '',
     'The longest idle times:',
     ...longest(idle).map((each) => `  ${round(each.start)} to ${round(each.end)}: ${each.text}`),
+    '',
   ].join('\n')
 }
 

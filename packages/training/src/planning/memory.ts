@@ -50,7 +50,7 @@ export function bytesOf(dtype: PlanDtype): number {
  * with 16-bit numbers (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
  * 2022, equation 2), and twice that with float32.
  */
-export function layerActivations(
+function layerActivations(
   { width, heads, sequence }: ModelShape,
   dtype: PlanDtype,
   tp: number,

@@ -8,6 +8,7 @@ describe('docs/pipeline.md', () => {
     ['naive', 2],
     ['gpipe', 8],
     ['1f1b', 8],
+    ['zb-v', 4],
   ])('draws %s as the simulator does', (name, microbatches) => {
     const drawings = Array.from(page.matchAll(/^```text\n([^]*?)^```$/gm), ([, text]) => text)
     expect(drawings).toContain(`${schedule(name, { stages: 4, microbatches }).grid()}\n`)

@@ -62,7 +62,7 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
     spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
   )
   const idle = lists.flatMap((list, rank) => idleOf(list, rank, makespan, causeOf))
-  return { idle, criticalPath: pathTo(spans.at(-1), lists, causeOf) }
+  return { idle, criticalPath: pathTo(spans, lists, causeOf) }
 }
 
 type CauseOf = (span: TimedAction) => TimedAction | undefined
@@ -85,41 +85,41 @@ function idleOf(
 }
 
 function beforeNext(start: number, next: TimedAction, cause: TimedAction | undefined): IdleTime[] {
-  const { rank } = next
+  const { rank, ready } = next
   const action = formatAction(next)
-  const core: Pick<IdleTime, 'reason' | 'text'> = {
-    reason: 'core',
-    text: `rank ${rank} waits for a free core, to run ${action}`,
+  const computed = cause === undefined ? start : Math.max(start, cause.end)
+  const waits = cause && {
+    computing: `rank ${rank} waits for ${formatAction(cause)} on rank ${cause.rank}, to run ${action}`,
+    sending: `rank ${rank} waits for the result of ${formatAction(cause)}, which rank ${cause.rank} has sent, to run ${action}`,
   }
-  if (cause === undefined) return [{ rank, start, end: next.start, next, ...core }]
-  const product = formatAction(cause)
-  const end = Math.max(start, Math.min(cause.end, next.start))
-  const late: Pick<IdleTime, 'reason' | 'text'> = {
-    reason: 'message',
-    text: `rank ${rank} waits for the result of ${product}, which rank ${cause.rank} has sent, to run ${action}`,
-  }
+  const facts = { rank, next, ...(cause && { cause }) }
   return [
     {
-      ...{ rank, start, end, next, cause },
-      reason: start === 0 ? 'fill' : 'wait',
-      text: `rank ${rank} waits for ${product} on rank ${cause.rank}, to run ${action}`,
+      ...{ ...facts, start, end: computed, reason: start === 0 ? 'fill' : 'wait' },
+      text: waits?.computing ?? '',
     },
-    { rank, start: end, end: next.start, next, cause, ...(cause.rank === rank ? core : late) },
+    { ...facts, start: computed, end: ready, reason: 'message', text: waits?.sending ?? '' },
+    {
+      ...{ ...facts, start: ready, end: next.start, reason: 'core' },
+      text: `rank ${rank} waits for a free core, to run ${action}`,
+    },
   ]
 }
 
 function pathTo(
-  last: TimedAction | undefined,
+  spans: Simulation['spans'],
   lists: readonly (readonly TimedAction[])[],
   causeOf: CauseOf,
 ): TimedAction[] {
   const path: TimedAction[] = []
-  for (let span = last; span !== undefined;) {
+  for (let span = spans.at(-1); span !== undefined;) {
     path.unshift(span)
     const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
     const cause = causeOf(span)
-    // an action that begins when the one before it ends is held up by that
-    span = before !== undefined && before.end >= span.start ? before : (cause ?? before)
+    const { start, ready } = span
+    // what held it up: the action that had its core, the one before it on its rank, or what it needs
+    if (ready < start) span = spans.findLast(({ end }) => end === start)
+    else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }
   return path
 }

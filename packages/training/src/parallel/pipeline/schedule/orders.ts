@@ -118,7 +118,7 @@ export const orders = {
 } as const satisfies Record<string, Order>
 
 /** The orders in which ranks may have any number of stages. */
-export const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
+const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
 /** How many stages each rank has in the order `name`. */
 export function stagesPerRank(name: unknown): 1 | 2 | 'any' {

@@ -31,6 +31,8 @@ export interface SimulatedRank {
 }
 
 export interface TimedAction extends PlacedAction {
+  /** When its rank was free and what it needs was there; it starts later if no core is free. */
+  readonly ready: number
   readonly start: number
   readonly end: number
 }
@@ -114,12 +116,13 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
       )
     }, free[rank]!)
   }
-  const start = (rank: number): void => {
+  const start = (rank: number, ready: number): void => {
     const action = actions[rank]![next[rank]!]!
     running[rank] = {
       ...action,
       rank,
       position: next[rank]!,
+      ready,
       start: time,
       end: time + work(action),
     }
@@ -139,7 +142,7 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
       .sort((a, b) => a.ready - b.ready)
     const idleCores = cores - running.filter((span) => span !== undefined).length
     const runnable = queue.filter(({ ready }) => ready <= time).slice(0, idleCores)
-    for (const { rank } of runnable) start(rank)
+    for (const { rank, ready } of runnable) start(rank, ready)
     const arrival = queue.find(({ ready }) => ready > time)?.ready ?? Infinity
     const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
     if (until === Infinity) return spans

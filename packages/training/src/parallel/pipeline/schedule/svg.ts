@@ -47,7 +47,7 @@ export function drawSvg(
     const room = (span.end - span.start) * scale
     const [x, y] = [MARGIN + ((span.start + span.end) / 2) * scale, span.rank * ROW + ROW / 2 + 4]
     const label =
-      room >= text.length * 7 ? `<text x="${round(x)}" y="${round(y)}">${text}</text>` : ''
+      room >= text.length * 6.6 ? `<text x="${round(x)}" y="${round(y)}">${text}</text>` : ''
     const what = kinds[span.kind]
     const title = `${text}: ${what} of micro-batch ${span.microbatch} through stage ${span.stage}, ${from(span)}`
     return `<g class="slot"><rect class="slot-${span.kind}" ${bar(span)} rx="2"><title>${title}</title></rect>${label}</g>`
