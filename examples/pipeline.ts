@@ -75,6 +75,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
     const { loss, ...step } = await (full ? meter.time(run) : run())
     peakInFlight = Math.max(peakInFlight, step.peakInFlight)
     done += 1
+    group.reportProgress({ step: done, loss }) // for tsrun top
     images += examples.size
     if (!speaks) continue
     progress.update(() => {

@@ -38,6 +38,18 @@ describe('tsrun hosts', () => {
     expect(run.stdout.trim().split('\n').toSorted()).toEqual(["0 it's n0", "1 it's n2"])
   })
 
+  onSsh('tells ranks how wide a line is without the prefixes of host and rank', async () => {
+    const cluster = await SshCluster.start(2)
+    const program = ['--no-summary', '--no-python', 'sh', '-c', 'echo $COLUMNS']
+    const run = await hosts(cluster, ['--', ...program], { COLUMNS: '100' }).finished
+    const lines = run.stdout.trim().split('\n')
+    expect(lines).toHaveLength(3)
+    for (const line of lines) {
+      const [, prefix, columns] = /^(n\d \| \[rank \d\] )(\d+)$/.exec(line)!
+      expect(Number(columns)).toBe(100 - prefix!.length)
+    }
+  })
+
   onSsh('ends with the exit code of the rank that failed', async () => {
     const cluster = await SshCluster.start(2)
     const program = ['--no-python', 'sh', '-c', '[ "$RANK" != 2 ] || exit 7; sleep 60']

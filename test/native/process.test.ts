@@ -22,3 +22,28 @@ describeNative('the parent-death signal', () => {
     await end
   }, 60_000)
 })
+
+describeNative('a process that has closed its standard streams', () => {
+  it.each([['2'], ['1'], ['1', '2'], ['0', '1', '2'], ['0', '2']])(
+    'ends: %s',
+    async (...fds) => {
+      const child = spawn(process.execPath, [fixture('closed-streams.mjs'), ...fds], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        timeout: 20_000,
+      })
+      expect(await once(child, 'exit')).toEqual([7, null])
+    },
+    60_000,
+  )
+})
+
+describeNative('limits', () => {
+  it('bound how many files can be open, and how far a file can be written', async () => {
+    const child = spawn(process.execPath, [fixture('limits.mjs')], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      timeout: 20_000,
+    })
+    const [output] = (await once(child.stdout, 'data')) as [Buffer]
+    expect(output.toString()).toBe('EMFILE EFBIG\n')
+  }, 60_000)
+})

@@ -35,6 +35,7 @@ export {
   signalEventfd,
   yieldCore,
 } from './poll.ts'
+export { limitFileSize, limitOpenFiles } from './limits.ts'
 export { becomeProgram, leadProcessGroup, setParentDeathSignal } from './process.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export {
@@ -58,5 +59,6 @@ export {
   peerAddress,
   receiveBytes,
   sendBytes,
+  shutdownSocket,
   tuneTcp,
 } from './sockets.ts'

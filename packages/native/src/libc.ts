@@ -1,6 +1,8 @@
+import { closeSync, fstatSync, openSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
+import { isMainThread } from 'node:worker_threads'
 import type * as Koffi from 'koffi'
 
 type KoffiModule = typeof Koffi
@@ -24,6 +26,7 @@ function load(): Loaded | { readonly reason: string } {
   } catch (error) {
     return { reason: `the package koffi cannot be loaded: ${firstLine(error)}` }
   }
+  if (isMainThread) process.on('exit', openStandardStreams)
   for (const name of [
     'libc.so.6',
     `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`,
@@ -35,6 +38,23 @@ function load(): Loaded | { readonly reason: string } {
     }
   }
   return { reason: 'no C library found (tried glibc and musl)' }
+}
+
+/**
+ * At the end of a process, koffi closes its standard output and error. Where that fails, because the program
+ * has closed them itself, it reports so on the same stream, and waits for itself for ever.
+ */
+function openStandardStreams(): void {
+  for (const fd of [1, 2]) {
+    try {
+      fstatSync(fd)
+    } catch {
+      // The lowest number that is free; standard input may be closed, too.
+      const opened = openSync('/dev/null', 'r+')
+      if (opened < fd) openSync('/dev/null', 'r+')
+      else if (opened > fd) closeSync(opened)
+    }
+  }
 }
 
 function loaded(): Loaded {

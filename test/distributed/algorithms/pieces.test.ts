@@ -92,7 +92,8 @@ describe('the choice of algorithm', () => {
 
   it('takes few steps for small buffers and few bytes for large ones', () => {
     expect(choose('allReduce', 4096)).toBe('recursive-doubling')
-    expect(choose('allReduce', 64 * 1024 * 1024)).toBe('ring')
+    expect(choose('allReduce', 1024 * 1024)).toBe('halving-doubling')
+    expect(choose('allReduce', 128 * 1024 * 1024)).toBe('ring')
     expect(choose('broadcast', 4096)).toBe('binomial-tree')
     expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
     expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('window')

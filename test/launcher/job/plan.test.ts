@@ -60,6 +60,8 @@ it('says how wide the lines of a rank may be, without the prefix, unless the use
   expect(columns({}, { logFormat: 'raw' })).toEqual(Array(3).fill(String(width)))
   expect(columns({}, { logPrefix: '{rank}:' })).toEqual(Array(3).fill(without('0: ')))
   expect(columns({ COLUMNS: '200' })).toEqual([undefined, undefined, undefined])
+  expect(columns({ COLUMNS: '60', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill('51'))
+  expect(columns({ COLUMNS: '200', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill(undefined))
 })
 
 it('counts the ranks through the hosts, however many each has', () => {

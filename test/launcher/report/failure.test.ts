@@ -42,6 +42,14 @@ logs         logs/run/attempt_0
   )
 })
 
+it('says what a rank was dying of that was stopped meanwhile', () => {
+  const dying = stopped(1, { error: errorReport({ at: 100 }), stoppedAt: 120 })
+  const text = failureText(describeJob([stopped(0), dying]), false)
+  expect(text).toContain('rank 1 of 2 died of an uncaught error (exit code 1)')
+  expect(text).toContain('── exit code 1 ──')
+  expect(text).not.toContain('SIGTERM')
+})
+
 it('groups ranks that fail of the same error', () => {
   const alike = [0, 1, 2, 3].map((rank) => died(rank, errorReport({ at: 100 + rank })))
   expect(describeJob(alike).others).toEqual(['ranks 1-3: the same error, after 0.10 s'])

@@ -33,7 +33,7 @@ function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
     }))
 }
 
-const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 16 * MIB, 'ring')
+const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 64 * MIB, 'ring')
 const tree = choose('binomial-tree', MIB, 'chain')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 

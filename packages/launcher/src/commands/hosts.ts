@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { textWidth } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../processes/interrupts.ts'
@@ -12,7 +13,7 @@ import {
   type RemoteEnd,
 } from '../remote/connection.ts'
 import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
-import { LIFELINE } from '../remote/lifeline.ts'
+import { HOST_COLUMNS, LIFELINE } from '../remote/lifeline.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** What `tsrun hosts` is asked to do. */
@@ -97,8 +98,9 @@ async function runJobOn(
   const isRaw = /--log[-_]format[= ](json|raw)/.test(request.job.join(' '))
   const connections = hosts.map((host, nodeRank) => {
     const prefix = isRaw ? '' : `${host.name.padEnd(width)} | `
+    const columns = textWidth(env) - prefix.length
     const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
-    const command = commandOf(hosts, nodeRank, request, reach)
+    const command = commandOf(hosts, nodeRank, request, reach, columns)
     const connection = new Connection(host, command, reach, (stream, text) => {
       const lines = splitters[stream].push(Buffer.from(text))
       console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
@@ -132,16 +134,24 @@ async function runJobOn(
   return codes.find((code) => code !== 0 && code !== 255) ?? Math.max(...codes)
 }
 
-/** The command line of one host, for its shell. */
+/**
+ * The command line of one host, for its shell.
+ *
+ * @param columns - the characters of a line that this host's output has room for
+ */
 function commandOf(
   hosts: readonly RemoteHost[],
   nodeRank: number,
   request: HostsRequest,
   { env, cwd }: Reach,
+  columns: number,
 ): string {
   const names = (request.env ?? '').split(',').filter((name) => name !== '')
   const given = names.filter((name) => env[name] !== undefined)
   const variables = given.map((name) => `${name}=${quoted(env[name]!)}`)
+  if (!given.includes('COLUMNS')) {
+    variables.push(`COLUMNS=${Math.max(1, columns)}`, `${HOST_COLUMNS}=${Math.max(1, columns)}`)
+  }
   const first = hosts[0]!.name
   const endpoint = `${first.includes(':') && !first.startsWith('[') ? `[${first}]` : first}:${request.port}`
   const flags = [

@@ -121,11 +121,20 @@ export function topText(
   return jobs
     .map((job) => {
       const rows = job.ranks.map((rank) => toRow(rank, before.get(rank.pid), now.get(rank.pid)))
-      return [jobTitle(job), ...fit(rows, columns, width)]
+      return [...titleLines(job, width), ...fit(rows, columns, width)]
         .map((line) => line.slice(0, width))
         .join('\n')
     })
     .join('\n\n')
+}
+
+/** What a job is, on two lines where one is too short. */
+function titleLines(job: StatusSnapshot, width: number): string[] {
+  const title = jobTitle(job)
+  const facts = title.lastIndexOf(' (')
+  return title.length <= width || facts < 0
+    ? [title]
+    : [title.slice(0, facts), `  ${title.slice(facts + 1)}`]
 }
 
 const titles = [

@@ -7,6 +7,7 @@ import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
 import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
 import { coreEnvironment } from './numa.ts'
+import { HOST_COLUMNS } from '../remote/lifeline.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** What one attempt adds to the plan of its ranks. */
@@ -31,9 +32,11 @@ export function planAttempt(
   const ranks = ranksOf(plan, nodeRank)
   const [program, ...args] = command
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  // What a user has exported is passed on with the rest of the environment.
+  // What a user has exported is passed on with the rest of the environment; `tsrun hosts` means the lines
+  // of the launcher.
   const columns = (rank: number, localRank: number): Record<string, string> => {
-    if (env['COLUMNS'] !== undefined) return {}
+    const { COLUMNS, [HOST_COLUMNS]: ofLauncher } = env
+    if (COLUMNS !== undefined && COLUMNS !== ofLauncher) return {}
     const facts = { rank, localRank, worldSize: worldSizeOf(plan), role, node: nodeRank }
     const now = { host: hostname(), pid: process.pid, generation: restartCount, startedAt: 0 }
     const prefix = prefixWidth(options, { ...facts, ...now })

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { RankOutcome } from './outcome.ts'
+import { ownEnd, type RankOutcome } from './outcome.ts'
 import { formatBytes } from '@tsrun/core'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined where nothing is known. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
-  const { exitCode, signal, heapExhausted } = outcome
+  const { heapExhausted } = outcome
+  const { exitCode, signal } = ownEnd(outcome)
   if (heapExhausted) {
     return (
       'The JavaScript heap is exhausted. Give it more room, for example with ' +

@@ -5,7 +5,7 @@ import type { ErrorReport } from '../rank/control-message.ts'
 import { prettyLine } from '../logs/presenter.ts'
 import { findTrace } from '../logs/traces.ts'
 import { explainEnd, type MemoryEvents } from './explanation.ts'
-import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+import { failedAt, ownEnd, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
 
 /** The facts of a failed attempt of a job, for the report on screen and for JSON. */
@@ -128,7 +128,8 @@ function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCaus
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
 function describeEnd(outcome: RankOutcome): string {
-  const { exitCode, signal, error, heapExhausted, exitedAt } = outcome
+  const { error, heapExhausted, exitedAt } = outcome
+  const { exitCode, signal } = ownEnd(outcome)
   if (heapExhausted)
     return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
   if (signal !== null) return `was killed by ${signal}`

@@ -72,6 +72,15 @@ export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): 
   return signal === null || signal === 'SIGTERM' || signal === stopSignal
 }
 
+/**
+ * How the rank ended, or would have: the launcher may have stopped it while it was dying of an uncaught
+ * error, with which Node exits with code 1.
+ */
+export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
+  if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
+  return outcome
+}
+
 export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
   return exitCode === 0 && stopSignal === undefined
 }

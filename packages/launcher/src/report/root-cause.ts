@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import type { FlightFinding, MismatchFinding } from '@tsrun/telemetry'
 import { findAbsent, type Absence } from './absence.ts'
-import { failedAt, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+import { failedAt, ownEnd, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 
 /** The rank that brought the job down. */
 export interface RootCause {
@@ -108,7 +108,7 @@ function isVictim({ error, heapExhausted }: RankOutcome): boolean {
  * with exit code 0 it is that of the rank that still needed it.
  */
 export function exitCodeOf({ culprit, witness }: RootCause): number {
-  const { exitCode, signal } = witness ?? culprit
+  const { exitCode, signal } = ownEnd(witness ?? culprit)
   if (signal !== null) return 128 + constants.signals[signal]
   return exitCode ?? 1
 }

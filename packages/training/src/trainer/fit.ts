@@ -93,7 +93,6 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           epoch,
           learningRate: run.optimizer?.learningRate,
         }
-        run.layout.world.reportProgress({ step: info.step, loss: info.loss })
         progress.step(info)
         for (const log of logs) {
           log.scalar('loss', info.loss, info.step)

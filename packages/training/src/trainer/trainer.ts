@@ -158,6 +158,7 @@ export class Trainer {
     const result = await this.#core.step(own, { step: this.#steps, row })
     const { loss, count } = result.totals ?? (await this.#totalsOf(result, examples))
     this.#steps++
+    this.layout.world.reportProgress({ step: this.#steps, loss: loss / count })
     return {
       loss: loss / count,
       // Ranks along cp have the same examples.

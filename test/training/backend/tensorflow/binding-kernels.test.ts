@@ -147,9 +147,12 @@ describeIt('the kernels of the binding', () => {
     })
   })
 
-  it('give the same bits in one pass, in halves and added to zeros, at any alignment', async () => {
+  it.each([
+    ['few', 16],
+    ['many', 700],
+  ])('give the same bits in one pass, in halves and added to zeros: %s rows', async (_, rows) => {
     const outcome = await found(`
-      const [rows, widths, relu] = [700, [19, 37, 11], Uint8Array.of(1, 0)]
+      const [rows, widths, relu] = [${rows}, [19, 37, 11], Uint8Array.of(1, 0)]
       ${twoLayers}
       const whole = kernels.linearBackward(Int32Array.of(x, dy, ...weights, ...outputs), relu, true)
       const [first, second, dx] =
@@ -168,6 +171,43 @@ describeIt('the kernels of the binding', () => {
       }
       found = texts.map((each) => each === wanted)`)
     expect(outcome).toEqual(Array(9).fill(true))
+  })
+
+  it('compute the products of any number of rows, at any width', async () => {
+    const outcome = await found(`
+      const relu = Uint8Array.of(0)
+      const widest = (values, wanted) =>
+        values.reduce((most, value, i) => Math.max(most, Math.abs(value - wanted[i])), 0)
+      // sums of \`depth\` products in double precision
+      const product = (rows, columns, depth, term) => Array.from({ length: rows * columns }, (_, at) => {
+        let sum = 0
+        for (let i = 0; i < depth; i++) sum += term(Math.floor(at / columns), at % columns, i)
+        return sum
+      })
+      let worst = 0
+      for (const rows of [1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 40]) {
+        for (const [inputs, outputs] of [[1, 1], [3, 5], [33, 17], [64, 47], [65, 131]]) {
+          const values = (seed, size) => Float32Array.from({ length: size }, (_, i) => Math.sin(seed * (i + 1)))
+          const [X, W, B, D] =
+            [values(0.1, rows * inputs), values(0.3, inputs * outputs), values(0.5, outputs), values(0.7, rows * outputs)]
+          const [x, w, b, dy] =
+            [tensor(X, rows, inputs), tensor(W, inputs, outputs), tensor(B), tensor(D, rows, outputs)]
+          const [y] = kernels.linearForward(Int32Array.of(x, w, b), relu)
+          const [dw, db, dx] = kernels.linearBackward(Int32Array.of(x, dy, w, y), relu, true)
+          worst = Math.max(
+            worst,
+            widest(valuesOf(y), product(rows, outputs, inputs, (r, c, i) =>
+              X[r * inputs + i] * W[i * outputs + c] + (i === 0 ? B[c] : 0))),
+            widest(valuesOf(dx), product(rows, inputs, outputs, (r, c, i) => D[r * outputs + i] * W[c * outputs + i])),
+            widest(valuesOf(dw), product(inputs, outputs, rows, (r, c, i) => X[i * inputs + r] * D[i * outputs + c])),
+            widest(valuesOf(db), product(1, outputs, rows, (_, c, i) => D[i * outputs + c])),
+          )
+          for (const handle of [x, w, b, dy, y, dw, db, dx]) binding.deleteTensor(handle)
+        }
+      }
+      found = worst`)
+    expect(outcome).toBeLessThan(1e-4)
+    expect(outcome).toBeGreaterThan(0)
   })
 
   it('write gradients into arrays, or add to them, with the bits of tensors', async () => {

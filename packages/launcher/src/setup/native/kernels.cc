@@ -5,6 +5,8 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "few-rows.h"
+
 namespace {
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -17,7 +19,11 @@ using Values = Eigen::ArrayXf;
 
 void Forward(Product p, const float* x, const float* w, const float* bias, bool relu, float* y) {
   Out<Matrix> out(y, p.rows, p.outputs);
-  out.noalias() = In<Matrix>(x, p.rows, p.inputs) * In<Matrix>(w, p.inputs, p.outputs);
+  if (p.rows <= few_rows::kMost) {
+    few_rows::Forward(p, x, w, y);
+  } else {
+    out.noalias() = In<Matrix>(x, p.rows, p.inputs) * In<Matrix>(w, p.inputs, p.outputs);
+  }
   const In<Row> added(bias, p.outputs);
   if (relu) {
     // NaN stays NaN, as in TensorFlow.
@@ -33,20 +39,30 @@ void Mask(int64_t size, const float* dy, const float* y, float* dz) {
 }
 
 void InputGradient(Product p, const float* dz, const float* w, float* dx) {
-  Out<Matrix>(dx, p.rows, p.inputs).noalias() =
-      In<Matrix>(dz, p.rows, p.outputs) * In<Matrix>(w, p.inputs, p.outputs).transpose();
+  if (p.rows <= few_rows::kMost) {
+    few_rows::InputGradient(p, dz, w, dx);
+  } else {
+    Out<Matrix>(dx, p.rows, p.inputs).noalias() =
+        In<Matrix>(dz, p.rows, p.outputs) * In<Matrix>(w, p.inputs, p.outputs).transpose();
+  }
 }
 
-void ParameterGradients(Product p, const float* x, const float* dz, float* dw, float* db) {
-  Out<Matrix>(dw, p.inputs, p.outputs).noalias() =
-      In<Matrix>(x, p.rows, p.inputs).transpose() * In<Matrix>(dz, p.rows, p.outputs);
+void ParameterGradients(Product p, const float* x, const float* dz, float* scratch, float* dw, float* db) {
+  const bool adds = scratch != nullptr;
+  if (p.rows <= few_rows::kMost) {
+    few_rows::WeightGradient(p, x, dz, adds, dw);
+  } else {
+    const int64_t size = p.inputs * p.outputs;
+    Out<Matrix>(adds ? scratch : dw, p.inputs, p.outputs).noalias() =
+        In<Matrix>(x, p.rows, p.inputs).transpose() * In<Matrix>(dz, p.rows, p.outputs);
+    if (adds) Out<Values>(dw, size) += In<Values>(scratch, size);
+  }
   // Row by row: the order in which Eigen sums columns depends on the alignment of their memory.
-  Out<Values> sum(db, p.outputs);
+  Out<Values> sum(adds ? scratch : db, p.outputs);
   sum.setZero();
   for (int64_t row = 0; row < p.rows; row++) sum += In<Values>(dz + row * p.outputs, p.outputs);
+  if (adds) Out<Values>(db, p.outputs) += sum;
 }
-
-void Add(int64_t size, const float* values, float* sum) { Out<Values>(sum, size) += In<Values>(values, size); }
 
 void Descend(int64_t size, float rate, const float* gradient, float* value) {
   Out<Values>(value, size) -= In<Values>(gradient, size) * rate;
@@ -71,4 +87,4 @@ void Adam(int64_t size, AdamFactors f, const float* gradient, float* mean, float
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Kernels tsrun_kernels = {
-    Forward, Mask, InputGradient, ParameterGradients, Add, Descend, DescendWithMomentum, Adam};
+    Forward, Mask, InputGradient, ParameterGradients, Descend, DescendWithMomentum, Adam};

@@ -18,10 +18,9 @@ struct Kernels {
   void (*mask)(int64_t size, const float* dy, const float* y, float* dz);
   // dx = dz w^T
   void (*input_gradient)(Product, const float* dz, const float* w, float* dx);
-  // dw = x^T dz, db = the sum of the rows of dz
-  void (*parameter_gradients)(Product, const float* x, const float* dz, float* dw, float* db);
-  // sum += values
-  void (*add)(int64_t size, const float* values, float* sum);
+  // dw = x^T dz, db = the sum of the rows of dz. With a scratch of the size of dw, they are added to what dw and db
+  // have, each after it has been computed completely, so that it has the same bits as without a sum
+  void (*parameter_gradients)(Product, const float* x, const float* dz, float* scratch, float* dw, float* db);
 
   // These round as the operations of TensorFlow named here, on every processor and at every position of an
   // element in a vector.

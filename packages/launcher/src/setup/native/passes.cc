@@ -82,7 +82,7 @@ class ParameterSink {
       const Matrix& weight = weights[i % layers];
       const bool is_bias = i >= layers;
       const int64_t rows = is_bias ? 1 : weight.rows;
-      largest = std::max(largest, weight.size() + weight.columns);
+      largest = std::max(largest, weight.size());
       sizes.push_back(rows * weight.columns);
       if (has_sums) {
         targets_.push_back(call.Tensor(first + i, rows, weight.columns));
@@ -98,8 +98,8 @@ class ParameterSink {
       const std::vector<float*> places = call.Arrays(arrays, sizes);
       for (size_t i = 0; i < places.size(); i++) targets_[i].data = places[i];
     }
-    adds_ = has_sums || (has_arrays && call.Flag(arrays + 1));
-    if (adds_) scratch_.reset(new float[largest]);
+    const bool adds = has_sums || (has_arrays && call.Flag(arrays + 1));
+    if (adds) scratch_.reset(new float[largest]);
   }
 
   // Whether nothing but the caller refers to the memory that is written.
@@ -108,25 +108,16 @@ class ParameterSink {
                        [](const Matrix& target) { return target.tensor == nullptr || target.IsAlone(); });
   }
 
-  // A gradient is computed completely before it is added, so that it has the same bits as without a sum.
   void Take(size_t layer, Product product, const float* x, const float* dz) const {
-    const Matrix& weight = targets_[layer];
-    const Matrix& bias = targets_[targets_.size() / 2 + layer];
-    if (!adds_) {
-      call_.kernels->parameter_gradients(product, x, dz, weight.data, bias.data);
-      return;
-    }
-    float* dw = scratch_.get();
-    float* db = dw + weight.size();
-    call_.kernels->parameter_gradients(product, x, dz, dw, db);
-    call_.kernels->add(weight.size(), dw, weight.data);
-    call_.kernels->add(bias.size(), db, bias.data);
+    float* const weight = targets_[layer].data;
+    float* const bias = targets_[targets_.size() / 2 + layer].data;
+    call_.kernels->parameter_gradients(product, x, dz, scratch_.get(), weight, bias);
   }
 
  private:
   Call& call_;
-  bool adds_ = false;
   std::vector<Matrix> targets_;
+  // Where gradients are added to what is there.
   std::unique_ptr<float[]> scratch_;
 };
 
