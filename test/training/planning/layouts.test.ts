@@ -1,4 +1,4 @@
-import { planLayouts, planTable, stateBytes } from '@tsrun/training'
+import { planLayouts, planTable, schedule, stateBytes } from '@tsrun/training'
 
 const options = { parameters: 10e9, memory: 24e9, ranks: 8, sequence: 512 }
 
@@ -49,6 +49,20 @@ describe('planLayouts', () => {
       const forward = 2 * parameters * sequence + 4 * layers * width * sequence ** 2
       expect(step).toBeCloseTo((32 * 3 * forward) / 8 / 1e13, 6)
     }
+  })
+
+  it('takes as long as the simulator says, also with many micro-batches and slow links', () => {
+    const slow = planLayouts({ ...options, link: 1e8, batch: 64 })
+    const { parameters, layers, width, sequence } = slow.model
+    const found = slow.layouts.find(({ pp, recompute }) => pp === 8 && !recompute)!
+    const forward = (2 * parameters * sequence + 4 * layers * width * sequence ** 2) / 8 / 1e13
+    const durations = {
+      forward,
+      backward: 2 * forward,
+      transfer: 1e-5 + (sequence * width * 4) / 1e8,
+    }
+    const { makespan } = schedule('1f1b', { stages: 8, microbatches: 64 }).simulate(durations)
+    expect(found.step / makespan).toBeCloseTo(1, 9)
   })
 
   it('holds the activations of one micro-batch per later stage', () => {

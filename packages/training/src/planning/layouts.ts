@@ -7,7 +7,7 @@ import {
   type PlanDtype,
   type PlanOptimizer,
 } from './memory.ts'
-import { stepTime, type StepTime } from './step-time.ts'
+import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
 
 export interface PlanOptions {
   /** The number of values that are trained. */
@@ -53,7 +53,7 @@ export interface LayoutPlan {
 }
 
 /** The most stages of a pipeline that are considered. */
-const MOST_STAGES = 64
+const MOST_STAGES = 32
 
 const whole = count({ from: 1 })
 
@@ -90,10 +90,18 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   const given = readOptions(options)
   const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
+  const times = new Map<string, PipelineTime>()
   const layouts = layoutsOf(ranks, model, batch).map((layout): PlannedLayout => {
-    const time = stepTime(model, layout, batch / layout.dp, dtype, given)
-    const memory = layoutMemory(model, layout, { dtype, optimizer }, time.inFlight)
-    return { ...layout, ...time, memory, fits: memory.total <= room }
+    const { dp, tp, pp, recompute } = layout
+    const examples = batch / dp
+    const key = [dp, tp, pp, recompute].join()
+    const time = times.get(key) ?? pipelineTime(model, layout, examples, dtype, given)
+    times.set(key, time)
+    const { makespan, bubble, inFlight } = time
+    const exchange = exchangeTime(model, layout, examples, dtype, given)
+    const memory = layoutMemory(model, layout, { dtype, optimizer }, inFlight)
+    const fits = memory.total <= room
+    return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
   })
   layouts.sort((a, b) => {
     if (a.fits !== b.fits) return a.fits ? -1 : 1
