@@ -72,6 +72,8 @@ async function bundle(name) {
       entryPoints: { [program]: source },
       chunkNames: `${program}-[hash]`,
       conditions: ['@tsrun/source'],
+      // CommonJS, which only `--chaos` loads.
+      external: ['yaml'],
       alias: { 'string-width': join(root, '../scripts/string-width.mjs') },
       metafile: true,
     })

@@ -288,6 +288,12 @@ const flags = [
       'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
   },
   {
+    name: 'chaos',
+    value: 'FILE',
+    description:
+      'bring the faults over the ranks that FILE (YAML or JSON) lists, to see whether the job withstands them',
+  },
+  {
     name: 'standalone',
     description: 'a job of this host alone, with a free port; what is the case without hosts',
     fallback: 'false',

@@ -17,6 +17,8 @@ export interface RankOptions {
   readonly inspect: InspectOptions | undefined
   readonly cpuProf: boolean
   readonly heapProf: boolean
+  /** The file that says which faults ranks have. */
+  readonly chaos: string | undefined
   /** Milliseconds after which the job is ended. */
   readonly jobTimeout: number | undefined
   /** The rank that gets the standard input of the launcher. */
@@ -29,6 +31,7 @@ export const noRankOptions: RankOptions = {
   inspect: undefined,
   cpuProf: false,
   heapProf: false,
+  chaos: undefined,
   jobTimeout: undefined,
   stdin: 'none',
 }
@@ -49,6 +52,7 @@ export function readRankOptions(
     inspect: readInspect(settings, nproc),
     cpuProf: readSwitch(settings, 'cpu-prof'),
     heapProf: readSwitch(settings, 'heap-prof'),
+    chaos: settings.chaos?.value,
     jobTimeout: readJobTimeout(settings),
     stdin: readStdin(settings),
   }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { textWidth } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
+import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import {
@@ -13,7 +14,7 @@ import {
   type RemoteEnd,
 } from '../remote/connection.ts'
 import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
-import { HOST_COLUMNS, LIFELINE } from '../remote/lifeline.ts'
+import { LIFELINE } from '../remote/lifeline.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** What `tsrun hosts` is asked to do. */

@@ -22,7 +22,8 @@ import {
 } from '../job/plan.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
-import { openEventLog } from '../logs/event-log.ts'
+import type { Chaos } from '../chaos/chaos.ts'
+import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -168,8 +169,9 @@ export async function startJob(
   const startedAt = performance.now()
   const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
+  const chaos = await openChaos(options, cwd, announcer, events)
   const jobContext = {
-    ...{ console, announcer, interrupts, events },
+    ...{ console, announcer, interrupts, events, chaos },
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) =>
       recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir }),
@@ -183,6 +185,22 @@ export async function startJob(
     events?.record('launcher-finished', { exitCode, seconds })
   }
   context.exitCode = exitCode
+}
+
+/** @throws ERR_TSR_USAGE when the file is no plan */
+async function openChaos(
+  { chaos, kind }: JobOptions,
+  cwd: string,
+  announcer: Announcer,
+  events: EventLog | undefined,
+): Promise<Chaos | undefined> {
+  if (chaos === undefined) return undefined
+  // Only here, so that other jobs start without it.
+  const [{ Chaos }, { readChaosPlan }] = await Promise.all([
+    import('../chaos/chaos.ts'),
+    import('../chaos/plan.ts'),
+  ])
+  return new Chaos(readChaosPlan(chaos, cwd, kind === 'program'), announcer, events)
 }
 
 /** With a new folder if log files or profiles are asked for and no folder is named. */

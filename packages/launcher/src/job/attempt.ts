@@ -56,6 +56,7 @@ export async function runAttempt(
   const { input } = context
   const ranks: LoggedRank[] = []
   let interrupted = false
+  let endChaos: (() => void) | undefined
   let places: ReturnType<AttemptPage['places']> = new Map()
   const { options, colour } = job
   const filtered = openFiltered(options.filters, directory, context.announcer)
@@ -73,8 +74,15 @@ export async function runAttempt(
       ranks.push({ process, log: logRank({ process, localRank }, files, to) })
       events.add(process, localRank)
     }
+    endChaos = context.chaos?.begin({
+      worldSize,
+      restartCount,
+      ranks: processesOf(ranks),
+      status: () => page.ranks(),
+    })
     interrupted = await untilDecided(processesOf(ranks), context, attempt)
   } finally {
+    endChaos?.()
     places = page.places()
     page.abort(processesOf(ranks))
     await stopRanks(processesOf(ranks), job.options.grace, context)

@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isStrongToken, isTsrError, tsrError } from '@tsrun/core'
+import type { Chaos } from '../chaos/chaos.ts'
 import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import { usageError } from '../args/read-setting.ts'
@@ -44,6 +45,8 @@ export interface JobContext {
   readonly input?: JobInput
   /** Remembers the run with this id for `tsrun logs`; the function that it returns gets the exit code. */
   readonly remember?: (runId: string) => (exitCode: number) => void
+  /** Brings faults over the ranks. */
+  readonly chaos?: Chaos | undefined
   /** Gets the events of the job. */
   readonly events?: EventLog | undefined
 }

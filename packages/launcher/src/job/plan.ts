@@ -7,7 +7,6 @@ import { deviceEnvironment } from './devices.ts'
 import type { Job } from './job.ts'
 import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
 import { coreEnvironment } from './numa.ts'
-import { HOST_COLUMNS } from '../remote/lifeline.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** What one attempt adds to the plan of its ranks. */
@@ -17,6 +16,9 @@ export interface AttemptSetup extends NodeArgumentsContext {
 }
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
+
+/** Has the same value as COLUMNS if `tsrun hosts` has set that, for the lines of the launcher. */
+export const HOST_COLUMNS = 'TSRUN_HOST_COLUMNS'
 
 /** The shortest lines that ranks are told to write, however long their prefix is. */
 const FEWEST_COLUMNS = 20
@@ -67,6 +69,7 @@ export function planAttempt(
       ...deviceEnvironment(devices, env, localRank, ranks.length),
       ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
+      ...(options.chaos === undefined ? {} : { TSRUN_ACCEPT_FAULTS: '1' }),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
       ...(portRange === undefined
         ? {}

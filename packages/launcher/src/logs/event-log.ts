@@ -43,6 +43,12 @@ export interface JobEvents {
     readonly consequence: boolean
   }
   'checkpoint-saved': { readonly rank: number; readonly step: number; readonly path: string }
+  'fault-injected': {
+    readonly rank: number
+    readonly kind: string
+    readonly what: string
+    readonly when: string
+  }
   'signal-received': { readonly signal: string; readonly force: boolean }
   'rank-exited': {
     readonly rank: number

@@ -13,6 +13,7 @@ import {
   type ControlMessage,
   type ErrorReport,
   type ExitReport,
+  type FaultOrder,
   type ResourceUsage,
   type StackReport,
 } from '../rank/control-message.ts'
@@ -167,6 +168,17 @@ export class RankProcess {
   /** Passes Ctrl-Z and `fg` on. */
   relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
     if (this.groupAlive) this.#signal(signal)
+  }
+
+  /** Brings a fault over the main thread, whatever it does. */
+  suffer(fault: FaultOrder): void {
+    if (!this.#hasExited && this.#control.writable)
+      this.#control.write(`${JSON.stringify(fault)}\n`)
+  }
+
+  /** Sends a signal to the process alone, as somebody else would: the rank does not count as stopped. */
+  strike(signal: NodeJS.Signals): void {
+    if (!this.#hasExited) this.#child.kill(signal)
   }
 
   /** Closes the streams, even if another process still holds them. */

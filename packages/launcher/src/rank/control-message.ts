@@ -69,5 +69,21 @@ export interface ResourceUsage {
   readonly peakBytes: number
 }
 
+/** What the launcher writes to the control pipe to bring a fault over a rank (`--chaos`). */
+export interface FaultOrder {
+  readonly kind: string
+  /** Of `exit`. */
+  readonly code: number
+  /** Of `busy`. */
+  readonly forSeconds: number
+  /** Of `clock`. */
+  readonly bySeconds: number
+  /** Of `descriptors`. */
+  readonly limit: number
+}
+
+/** The global symbol under which the watching thread finds what brings a fault over the process. */
+export const SUFFER = 'tsrun.suffer'
+
 /** The file descriptor of the control pipe in a rank. */
 export const CONTROL_FD = 3

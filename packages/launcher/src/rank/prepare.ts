@@ -1,5 +1,6 @@
 import { constants } from 'node:os'
 import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
+import { acceptFaults } from './faults.ts'
 import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
 import { watchLauncher } from './watcher.ts'
@@ -13,6 +14,7 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   writeSynchronously(process.stderr)
   exitAtStop(process.execArgv)
   keepOwnArguments(process.execArgv)
+  acceptFaults(env)
   // The thread answers questions in any case, and kills this process only where the kernel does not.
   watchLauncher(controlFd, !askKernel())
   dieIfOrphan(launcherPid)

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import { SUFFER } from './control-message.ts'
 
 /** Milliseconds that the main thread has for an answer. */
 const ANSWER_TIME = 1000
@@ -26,8 +27,15 @@ const program = `
   pipe.setEncoding('utf8').on('data', (text) => {
     const lines = (rest + text).split('\\n')
     rest = lines.pop()
-    for (const id of lines) ask(id)
+    for (const line of lines) line[0] === '{' ? bring(line) : ask(line)
   })
+  const bring = (fault) => {
+    const { Session } = require('node:inspector')
+    const session = new Session()
+    session.connectToMainThread()
+    const expression = 'globalThis[Symbol.for("${SUFFER}")]?.(' + fault + ')'
+    session.post('Runtime.evaluate', { expression }, () => session.disconnect())
+  }
   const ask = (id) => {
     // Only here, because the inspector takes time to load.
     const { Session } = require('node:inspector')
@@ -55,7 +63,7 @@ const program = `
 
 /**
  * Starts a thread that listens to the launcher while the main thread is busy: it answers questions for
- * the stack of the main thread and, if `dies`, kills this process with its group when the launcher ends.
+ * the stack of the main thread, brings faults over it (`--chaos`) and, if `dies`, kills this process with its group when the launcher ends.
  */
 export function watchLauncher(controlFd: number, dies: boolean): void {
   const workerData = { fd: controlFd, dies }

@@ -4,9 +4,6 @@ import type { Interrupts } from '../processes/interrupts.ts'
 /** Set for a launcher that `tsrun hosts` has started. */
 export const LIFELINE = 'TSRUN_LIFELINE'
 
-/** Has the same value as COLUMNS if `tsrun hosts` has set that, for the lines of the launcher. */
-export const HOST_COLUMNS = 'TSRUN_HOST_COLUMNS'
-
 /**
  * On a host that `tsrun hosts` has started this launcher on: signals arrive as lines on the standard input.
  * When that ends, so does the job: nothing is left on a host whose connection is lost.

@@ -1,0 +1,112 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jest } from '@jest/globals'
+import { killLeftovers, tsrun, type Finished } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(30_000)
+
+let folder = ''
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(() => {
+  killLeftovers()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const script = '../ranks/paced.mjs'
+
+/** A job of three ranks with these faults. */
+async function suffer(
+  faults: readonly object[],
+  {
+    args = [],
+    what = 'nothing',
+    env = {},
+  }: Partial<Record<'args', readonly string[]>> & {
+    readonly what?: string
+    readonly env?: NodeJS.ProcessEnv
+  } = {},
+): Promise<Finished> {
+  const plan = join(folder, 'plan.yaml')
+  writeFileSync(plan, JSON.stringify({ seed: 5, faults }))
+  const flags = ['--nproc', '3', '--grace', '1', '--no-summary', '--chaos', plan, ...args]
+  return await tsrun([...flags, script, what], { env: { TMPDIR: folder, ...env } })
+}
+
+describe('--chaos', () => {
+  it.each<[string, object, RegExp, string]>([
+    ['kill', {}, /rank 1 of 3 was killed by SIGKILL/, 'nothing'],
+    ['kill', { signal: 'SIGSEGV' }, /rank 1 of 3 was killed by SIGSEGV/, 'nothing'],
+    ['exit', { code: 9 }, /rank 1 of 3 called process\.exit\(9\)/, 'nothing'],
+    ['throw', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*a fault of --chaos/, 'nothing'],
+    ['reject', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*a fault of --chaos/, 'nothing'],
+    ['memory', {}, /rank 1 of 3 ran out of JavaScript heap/, 'nothing'],
+    ['descriptors', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*EMFILE/, 'opens'],
+    ['disk', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*EFBIG/, 'writes'],
+  ])('names the rank that has the fault: %s %j', async (kind, facts, cause, what) => {
+    const env = kind === 'memory' ? { NODE_OPTIONS: '--max-old-space-size=40' } : {}
+    const { code, stderr } = await suffer([{ kind, rank: 1, step: 8, ...facts }], { env, what })
+    expect(stderr).toMatch(/tsrun: chaos: rank 1 .+, after step \d+\n/)
+    expect(stderr).toMatch(cause)
+    expect(code).not.toBe(0)
+  })
+
+  it('ends the connections of a rank, which others lose', async () => {
+    const { code, stderr } = await suffer([{ kind: 'disconnect', rank: 1, step: 8 }], {
+      env: { TSRUN_TRANSPORT: 'tcp' },
+    })
+    expect(code).toBe(1)
+    expect(stderr).toContain('ERR_TSR_PEER_LOST')
+  })
+
+  it('a job goes on after a rank was stopped or busy for a while, and after its clock has jumped', async () => {
+    const { code, stdout, stderr } = await suffer([
+      { kind: 'stop', rank: 0, step: 5, forSeconds: 0.3 },
+      { kind: 'busy', rank: 1, step: 10, forSeconds: 0.3 },
+      { kind: 'clock', rank: 2, step: 15, bySeconds: -7200 },
+    ])
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    expect(stderr.match(/chaos: /g)).toHaveLength(3)
+    expect(stdout).toContain('rank 1 of attempt 0: 3, 0 s')
+    expect(stdout).toContain('rank 2 of attempt 0: 3, -7200 s')
+  })
+
+  it('comes back with restarts, and is in the event log', async () => {
+    const events = join(folder, 'events')
+    const faults = [
+      { kind: 'kill', seconds: 0.1 },
+      { kind: 'throw', attempt: 1, rank: 0, step: 3 },
+    ]
+    const args = ['--max-restarts', '2', '--event-log', events]
+    const { code, stdout, stderr } = await suffer(faults, { args })
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    expect(stdout).toContain('rank 0 of attempt 2: 3, 0 s')
+    const injected = readFileSync(events, 'utf8')
+      .split('\n')
+      .filter((line) => line.includes('"fault-injected"'))
+      .map((line) => JSON.parse(line) as object)
+    expect(injected).toMatchObject([
+      { generation: 0, kind: 'kill', what: 'gets SIGKILL', when: '0.1 s after the start' },
+      { generation: 1, kind: 'throw', rank: 0, when: expect.stringMatching(/^after step \d+$/) },
+    ])
+  })
+
+  it('the same seed chooses the same rank', async () => {
+    const runs = [1, 2].map(() => suffer([{ kind: 'exit', step: 1 }]))
+    const [first, second] = (await Promise.all(runs)).map(
+      ({ stderr }) => /chaos: (rank \d)/.exec(stderr)![1],
+    )
+    expect(first).toBe(second)
+  })
+
+  it('refuses a plan that it cannot read, and faults that a program cannot have', async () => {
+    const plan = join(folder, 'plan.yaml')
+    const wrong = await tsrun(['--chaos', plan, script])
+    expect(wrong).toMatchObject({ code: 2 })
+    expect(wrong.stderr).toContain('no such file')
+    writeFileSync(plan, 'faults: [{ kind: throw, seconds: 1 }]')
+    const program = await tsrun(['--chaos', plan, '--no-python', 'sleep', '1'])
+    expect(program).toMatchObject({ code: 2 })
+    expect(program.stderr).toContain('throw needs ranks that are Node')
+  })
+})
