@@ -9,7 +9,7 @@ export const packages = {
   store: ['core'],
   distributed: ['core', 'native', 'telemetry', 'store'],
   training: ['core', 'telemetry', 'distributed'],
-  launcher: ['core', 'native', 'telemetry', 'store'],
+  launcher: ['core', 'native', 'telemetry', 'store', 'training'],
 }
 
 const inPackage = (...names) => `^packages/(${names.join('|')})/`
@@ -74,6 +74,27 @@ const forbidden = [
   keepsTo('distributed', 'distributed does not know TensorFlow.js.', tensorflow),
   keepsTo('training', 'training opens no socket: distributed does.', { path: sockets }),
   keepsTo('launcher', 'launcher does not know TensorFlow.js.', tensorflow),
+  {
+    name: 'launcher-plans',
+    comment: 'Of training, launcher has what is computed without a model.',
+    from: { path: inPackage('launcher') },
+    to: {
+      path: inPackage('training'),
+      pathNot: '^packages/training/(src|dist)/planning\\.(ts|js|d\\.ts)$',
+    },
+  },
+  {
+    name: 'plans-are-pure',
+    comment:
+      'Schedules, simulations and layouts are computed without TensorFlow.js and without ranks.',
+    from: {
+      path: '^packages/training/src/(planning|planning/.*|parallel/pipeline/schedule/.*)\\.ts$',
+    },
+    to: {
+      path: '^packages/|(^|/)node_modules/',
+      pathNot: '^packages/(core/|training/src/(planning/|parallel/pipeline/schedule/))',
+    },
+  },
   {
     name: 'models-are-plain',
     comment: 'nn/ knows the contract of a backend, and no backend: models run on all of them.',

@@ -12,6 +12,7 @@ import { report } from './report/command.mjs'
 import { scale } from './scale/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
+import { strangers } from './strangers/command.mjs'
 import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
 import { where } from './where/command.mjs'
@@ -34,6 +35,7 @@ const commands = {
   where,
   launcher,
   join,
+  strangers,
 }
 
 const overview = `npm run bench -- <command> [options]

@@ -73,6 +73,18 @@ export const configurations = [
   { name: 'pp2 1f1b m1', pp: 2, microbatches: 1 },
   { name: 'pp2 1f1b m2', pp: 2, microbatches: 2 },
   { name: 'pp2 1f1b m8', pp: 2, microbatches: 8 },
+  ...['interleaved-zb', 'zb-v', 'dualpipe-v'].flatMap((schedule) => [
+    { name: `pp2 ${schedule}`, pp: 2, schedule, chunks: 2, bitwise: 'pp2 naive' },
+    {
+      name: `pp4 ${schedule}`,
+      pp: 4,
+      schedule,
+      chunks: 2,
+      microbatches: 8,
+      bitwise: 'pp2 1f1b m8',
+      models: ['mlp'],
+    },
+  ]),
   { name: 'dp2 pp2', dp: 2, pp: 2 },
   { name: 'dp2 tp2', dp: 2, tp: 2 },
   { name: 'pp2 tp2', pp: 2, tp: 2 },

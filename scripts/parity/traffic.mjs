@@ -133,9 +133,14 @@ function averagingTraffic({ shard = 1 }, { averaging: { collectives, bytes } }) 
 function pipelineTraffic(configuration, problem, { stage }) {
   const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1, sequence = false } = configuration
   const { chunks = 1, microbatches = 4 } = configuration
-  const last = pp * chunks - 1
-  const own = Array.from({ length: chunks }, (_, chunk) => chunk * pp + stage)
-  const crossings = own.filter((each) => each > 0).length + own.filter((each) => each < last).length
+  const isV = configuration.schedule?.endsWith('-v') === true
+  const placement = Array.from({ length: pp * chunks }, (_, each) =>
+    isV && each >= pp ? 2 * pp - 1 - each : each % pp,
+  )
+  // From one stage of a rank to the next on the same rank nothing is sent.
+  const crossings = placement
+    .flatMap((rank, each) => (rank === stage ? [placement[each - 1], placement[each + 1]] : []))
+    .filter((other) => other !== undefined && other !== stage).length
   const rows = problem.examples / (dp * shard)
   const example = (4 * problem.boundary) / (cp * (sequence ? tp : 1))
   return {

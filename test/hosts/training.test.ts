@@ -26,9 +26,13 @@ async function trainHere(nproc: number, command: readonly string[]): Promise<str
   return lossesOf(stdout + stderr)
 }
 
-async function onSeveral(on: Cluster, ranks: readonly number[]): Promise<string[]> {
+async function onSeveral(
+  on: Cluster,
+  ranks: readonly number[],
+  flags: readonly string[] = [],
+): Promise<string[]> {
   const runs = ranks.map((nproc, i) =>
-    on.tsrun(i, ranks.length, ['--nproc', String(nproc), ...training]),
+    on.tsrun(i, ranks.length, ['--nproc', String(nproc), ...flags, ...training]),
   )
   const ends = await Promise.all(runs.map(({ finished }) => finished))
   for (const { code, stderr } of ends) expect({ code, stderr }).toEqual({ code: 0, stderr })
@@ -40,6 +44,12 @@ onHosts('two hosts learn what one host learns, with two ranks each', async () =>
   const losses = await onSeveral(cluster, [2, 2])
   expect(losses).toHaveLength(1)
   expect(losses).toEqual(await onOneHost(4))
+})
+
+onHosts('and with --tls, over a link that is slow', async () => {
+  const cluster = new Cluster(2)
+  await cluster.relay(1, 'delay', '50')
+  expect(await onSeveral(cluster, [2, 2], ['--tls'])).toEqual(await onOneHost(4))
 })
 
 onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before one', async () => {

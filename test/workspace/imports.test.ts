@@ -58,6 +58,8 @@ const right: Record<string, string> = {
   'packages/distributed/src/engine/engine.ts': `import '../algorithms/ring.ts'`,
   'packages/training/src/backend/backend.ts': 'export interface Backend {}',
   'packages/training/src/backend/wasm/heap.ts': `import type { Backend } from '../backend.ts'`,
+  'packages/training/src/planning.ts': `export * from './planning/table.ts'`,
+  'packages/training/src/planning/table.ts': `import '@tsrun/core'`,
   'packages/training/src/nn/linear.ts': `import type { Backend } from '../backend/backend.ts'`,
   'examples/example.ts': `import '@tsrun/training'\nimport './lib/flags.ts'`,
   'examples/lib/flags.ts': `import 'node:util'`,
@@ -88,6 +90,16 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'distributed-keeps-to-its-subject': tensorflow('distributed'),
   'training-keeps-to-its-subject': one('packages/training/src/socket.ts', 'node:dgram', 'dgram'),
   'launcher-keeps-to-its-subject': tensorflow('launcher'),
+  'launcher-plans': one(
+    'packages/launcher/src/train.ts',
+    '@tsrun/training',
+    'packages/training/src/index.ts',
+  ),
+  'plans-are-pure': one(
+    'packages/training/src/planning/layouts.ts',
+    '../nn/linear.ts',
+    'packages/training/src/nn/linear.ts',
+  ),
   'models-are-plain': one(
     'packages/training/src/nn/embedding.ts',
     '../backend/wasm/heap.ts',
@@ -196,6 +208,11 @@ function tensorflow(name: string): ReturnType<typeof one> {
   return one(`packages/${name}/src/tensors.ts`, '@tensorflow/tfjs', stub)
 }
 
+/** What a package imports of another. */
+function entryOf(name: string, other: string): string {
+  return `@tsrun/${other}${name === 'launcher' && other === 'training' ? '/planning' : ''}`
+}
+
 /** Packages of the same names that import each other as they may, and two stubs in node_modules. */
 function writePackages(folder: string): void {
   for (const [name, allowed] of Object.entries(packages)) {
@@ -203,10 +220,13 @@ function writePackages(folder: string): void {
     writeFiles(join(folder, 'packages', name), {
       'package.json': JSON.stringify({
         name: `@tsrun/${name}`,
-        exports: { '.': { '@tsrun/source': './src/index.ts', default: './dist/index.js' } },
+        exports: {
+          '.': { '@tsrun/source': './src/index.ts', default: './dist/index.js' },
+          './planning': { '@tsrun/source': './src/planning.ts', default: './dist/planning.js' },
+        },
         dependencies: Object.fromEntries(dependencies.map((dependency) => [dependency, '*'])),
       }),
-      'src/index.ts': allowed.map((other) => `import '@tsrun/${other}'`).join('\n'),
+      'src/index.ts': allowed.map((other) => `import '${entryOf(name, other)}'`).join('\n'),
     })
     mkdirSync(join(folder, 'node_modules/@tsrun'), { recursive: true })
     symlinkSync(join(folder, 'packages', name), join(folder, 'node_modules/@tsrun', name))

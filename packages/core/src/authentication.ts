@@ -1,26 +1,32 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { deriveKeys, makeKeyPair, type KeyPair, type SessionKeys } from './session-keys.ts'
+import { protectionCode, type Protection } from './protection.ts'
 
 /**
  * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). It comes before
  * anything else on the connection is decoded and consists of four messages of fixed size:
  *
- *     client hello   magic, version, client nonce
- *     server hello   magic, version, server nonce
+ *     client hello   magic, version, protection, client nonce
+ *     server hello   magic, version, protection, server nonce
  *     client proof
  *     server proof   zeros when the server refuses the client
  *
  * The client proves first: who only connects gets nothing from which the token could be guessed offline.
  * A proof covers both nonces, so that it cannot be replayed; the role of its sender, so that it cannot
  * be reflected; the purpose of the connection, so that it cannot be relayed to another kind of port or
- * another job; and the parties, so that it cannot be relayed to another rank. The bytes that follow are
- * neither signed nor encrypted.
+ * another job; and the parties, so that it cannot be relayed to another rank.
+ *
+ * Where the bytes that follow are to be protected, the nonces are public keys of X25519, made for this
+ * connection: as fresh as random bytes, and both sides derive the keys of the connection from them.
  */
 export const HELLO_BYTES = 40
 export const PROOF_BYTES = 32
 
-export const HANDSHAKE_VERSION = 2
+export const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
+/** In the place of the code of a protection. */
+const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 
 export type HandshakeRole = 'client' | 'server'
@@ -31,12 +37,17 @@ export interface Challenge {
   readonly purpose: string
   /** Who connects to whom, for example '2 to 1'; default: ''. Both sides must give the same text. */
   readonly parties?: string
+  /** How the bytes that follow are protected; default: 'none'. Both sides must say the same. */
+  readonly protection?: Protection
   readonly clientNonce: Uint8Array
   readonly serverNonce: Uint8Array
 }
 
-/** Why the client refuses: the peer speaks another protocol, another version of it, or has another token. */
-export type HandshakeRefusal = 'protocol' | 'version' | 'token'
+/**
+ * Why the client refuses: the peer speaks another protocol, another version of it, protects connections
+ * in another way, has another token, or does not accept the certificate of the client.
+ */
+export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
 /** What a token has to be, for messages. */
 export const TOKEN_EXPECTED =
@@ -54,8 +65,8 @@ export function makeNonce(): Uint8Array {
 /** The 32 bytes with which `role` proves that it knows the token. */
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
-  const { purpose, parties = '' } = challenge
-  hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${purpose}\0${parties}\0`)
+  const { purpose, parties = '', protection = 'none' } = challenge
+  hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${purpose}\0${parties}\0${protection}\0`)
   hmac.update(challenge.clientNonce)
   hmac.update(challenge.serverNonce)
   return new Uint8Array(hmac.digest())
@@ -82,6 +93,8 @@ export interface ClientHandshake {
   answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal }
   /** Whether the server knows the token, too. Of an unequal token the server proof consists of zeros. */
   trusts(serverProof: Uint8Array): boolean
+  /** The keys of the connection, once the server is trusted; undefined without protection. */
+  keys(): SessionKeys | undefined
 }
 
 /** The accepting side: `answer` the client hello, then `judge` the client proof. */
@@ -94,59 +107,116 @@ export interface ServerHandshake {
    * @param parties - who connects to whom, as the client says
    */
   judge(clientProof: Uint8Array, parties?: string): { accepted: boolean; proof: Uint8Array }
+  /** The keys of the connection, once the client is accepted; undefined without protection. */
+  keys(): SessionKeys | undefined
 }
 
-export function clientHandshake(token: string, purpose: string, parties = ''): ClientHandshake {
-  const clientNonce = makeNonce()
+export function clientHandshake(
+  token: string,
+  purpose: string,
+  parties = '',
+  protection: Protection = 'none',
+): ClientHandshake {
+  const pair = protection === 'none' ? undefined : makeKeyPair()
+  const clientNonce = pair?.publicKey ?? makeNonce()
   let challenge: Challenge | undefined
   return {
-    hello: encodeHello(clientNonce),
+    hello: encodeHello(clientNonce, protectionCode(protection)),
     answer(serverHello) {
       if (!isHello(serverHello)) return { refused: 'protocol' }
       if (versionOf(serverHello) !== HANDSHAKE_VERSION) return { refused: 'version' }
-      challenge = { purpose, parties, clientNonce, serverNonce: nonceOf(serverHello) }
+      if (codeOf(serverHello) === CERTIFICATE_REFUSED) return { refused: 'certificate' }
+      if (codeOf(serverHello) !== protectionCode(protection)) return { refused: 'protection' }
+      challenge = { purpose, parties, protection, clientNonce, serverNonce: nonceOf(serverHello) }
       return { proof: prove(token, 'client', challenge) }
     },
     trusts(serverProof) {
       return challenge !== undefined && verify(token, 'server', challenge, serverProof)
     },
+    keys: () => challenge && sessionKeys(pair, 'client', token, challenge),
   }
 }
 
-export function serverHandshake(token: string, purpose: string): ServerHandshake {
-  const serverNonce = makeNonce()
-  let clientNonce: Uint8Array | undefined
+export function serverHandshake(
+  token: string,
+  purpose: string,
+  protection: Protection = 'none',
+): ServerHandshake {
+  let pair: KeyPair | undefined
+  let challenge: Challenge | undefined
   return {
     answer(clientHello) {
       if (!isHello(clientHello)) return undefined
-      // A client of another version learns ours from the answer and reports it to its user.
-      clientNonce = nonceOf(clientHello)
-      return encodeHello(serverNonce)
+      // A client of another version or protection learns ours from the answer, and tells its user.
+      if (codeOf(clientHello) !== protectionCode(protection)) return helloOf(protection)
+      pair = protection === 'none' ? undefined : makeKeyPair()
+      const serverNonce = pair?.publicKey ?? makeNonce()
+      challenge = { purpose, protection, clientNonce: nonceOf(clientHello), serverNonce }
+      return encodeHello(serverNonce, protectionCode(protection))
     },
     judge(clientProof, parties = '') {
-      const challenge = clientNonce && { purpose, parties, clientNonce, serverNonce }
+      challenge &&= { ...challenge, parties }
       const accepted = challenge !== undefined && verify(token, 'client', challenge, clientProof)
-      const proof = accepted ? prove(token, 'server', challenge) : new Uint8Array(PROOF_BYTES)
+      const proof = accepted ? prove(token, 'server', challenge!) : new Uint8Array(PROOF_BYTES)
       return { accepted, proof }
     },
+    keys: () => challenge && sessionKeys(pair, 'server', token, challenge),
   }
 }
 
-function encodeHello(nonce: Uint8Array): Uint8Array {
+/** The hello of a server with this protection, for a client that has another. */
+export function helloOf(protection: Protection): Uint8Array {
+  return encodeHello(makeNonce(), protectionCode(protection))
+}
+
+/** The hello of a server that does not accept the certificate of the client. */
+export function certificateRefusal(): Uint8Array {
+  return encodeHello(makeNonce(), CERTIFICATE_REFUSED)
+}
+
+function sessionKeys(
+  pair: KeyPair | undefined,
+  role: HandshakeRole,
+  token: string,
+  { purpose, parties = '', clientNonce, serverNonce }: Challenge,
+): SessionKeys | undefined {
+  if (pair === undefined) return undefined
+  const secret = pair.agree(role === 'client' ? serverNonce : clientNonce)
+  const salt = Buffer.concat([clientNonce, serverNonce])
+  const keys = deriveKeys(
+    Buffer.concat([secret, Buffer.from(token)]),
+    salt,
+    `${purpose}\0${parties}`,
+  )
+  return role === 'client' ? keys : { sending: keys.receiving, receiving: keys.sending }
+}
+
+function encodeHello(nonce: Uint8Array, code: number): Uint8Array {
   const bytes = new Uint8Array(HELLO_BYTES)
   const view = new DataView(bytes.buffer)
   view.setUint32(0, MAGIC, true)
   view.setUint16(4, HANDSHAKE_VERSION, true)
+  view.setUint16(6, code, true)
   bytes.set(nonce, HEADER_BYTES)
   return bytes
 }
 
+/** Whether these bytes begin as a hello does. */
+export function isHelloStart(bytes: Uint8Array): boolean {
+  return bytes.byteLength >= 4 && viewOf(bytes).getUint32(0, true) === MAGIC
+}
+
 function isHello(bytes: Uint8Array): boolean {
-  return bytes.byteLength === HELLO_BYTES && viewOf(bytes).getUint32(0, true) === MAGIC
+  return bytes.byteLength === HELLO_BYTES && isHelloStart(bytes)
 }
 
 function versionOf(hello: Uint8Array): number {
   return viewOf(hello).getUint16(4, true)
+}
+
+/** How the sender of a hello protects the connection. */
+function codeOf(hello: Uint8Array): number {
+  return viewOf(hello).getUint16(6, true)
 }
 
 /** A copy, because the caller may reuse the buffer of the message. */

@@ -1,7 +1,10 @@
 export {
+  certificateRefusal,
   clientHandshake,
   HANDSHAKE_VERSION,
   HELLO_BYTES,
+  helloOf,
+  isHelloStart,
   isStrongToken,
   makeNonce,
   PROOF_BYTES,
@@ -80,6 +83,14 @@ export { createLogger, type Logger } from './logger.ts'
 export { visibleText } from './visible-text.ts'
 export { distrustOf, makeOwnFolder, openOwnFile, replaceFile } from './private-files.ts'
 export { ProgressLine } from './progress-line.ts'
+export {
+  protectionFlags,
+  readProtection,
+  type Certificate,
+  type Protection,
+  type ProtectionSettings,
+} from './protection.ts'
+export { nextKey, type SessionKeys } from './session-keys.ts'
 export {
   anyOf,
   isAnything,

@@ -1,3 +1,4 @@
+export { AesGcm, hasOpenSsl, TAG_BYTES } from './aes-gcm.ts'
 export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
 export {
   addressOfBell,

@@ -90,6 +90,11 @@ export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | und
   }
 }
 
+/** This process itself, with all symbols that its program exports. */
+export function loadProcess(): ReturnType<KoffiModule['load']> {
+  return loaded().koffi.load(null)
+}
+
 /** The address of the first byte of `view` in this process. The memory must outlive its use. */
 export function addressOf(view: ArrayBufferView): number {
   return Number(loaded().koffi.address(view))

@@ -1,15 +1,26 @@
 import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 import {
+  certificateRefusal,
   clientHandshake,
   Crowd,
   HELLO_BYTES,
+  helloOf,
+  isHelloStart,
   PROOF_BYTES,
   serverHandshake,
   type HandshakeRefusal,
 } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
+import { acceptsPeer, bindingOf, SecureServer, type StoreTls } from './secure-sockets.ts'
 
-const PURPOSE = 'store'
+/** The first byte of a connection of TLS. */
+const TLS_HANDSHAKE = 0x16
+
+/** What the proofs are for. Those within TLS are for one connection, so that nobody between can pass them on. */
+function purposeOn(socket: Socket | TLSSocket): string {
+  return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
+}
 
 /**
  * The client's side: both ends prove to each other that they know the token.
@@ -20,7 +31,7 @@ export async function greetServer(
   socket: Socket,
   token: string,
 ): Promise<HandshakeRefusal | undefined> {
-  const handshake = clientHandshake(token, PURPOSE)
+  const handshake = clientHandshake(token, purposeOn(socket))
   socket.write(handshake.hello)
   const answer = handshake.answer(await readExactly(socket, HELLO_BYTES))
   if ('refused' in answer) return answer.refused
@@ -30,17 +41,42 @@ export async function greetServer(
 
 /** The server's side: whether the client proves the token. Nothing that it sends before is decoded. */
 async function greetClient(socket: Socket, token: string): Promise<boolean> {
-  const handshake = serverHandshake(token, PURPOSE)
-  const hello = handshake.answer(await readExactly(socket, HELLO_BYTES))
-  if (hello === undefined) return false
+  const handshake = serverHandshake(token, purposeOn(socket))
+  const first = await readExactly(socket, HELLO_BYTES)
+  const hello = handshake.answer(first)
+  if (hello === undefined) {
+    // A client that begins with TLS learns that there is none here.
+    if (first[0] === TLS_HANDSHAKE) await write(socket, helloOf('none'))
+    return false
+  }
   socket.write(hello)
   const { accepted, proof } = handshake.judge(await readExactly(socket, PROOF_BYTES))
   if (accepted) socket.write(proof)
-  else {
-    // It must be on its way before the connection is destroyed.
-    await new Promise((resolve) => socket.write(proof, resolve))
-  }
+  else await write(socket, proof)
   return accepted
+}
+
+/** Writes something that must be on its way before the connection is destroyed. */
+async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
+  await new Promise((resolve) => socket.write(bytes, resolve))
+}
+
+/** The server's side of a connection that is to be encrypted; undefined for one that is not. */
+async function encrypt(
+  socket: Socket,
+  server: SecureServer,
+  tls: StoreTls,
+): Promise<TLSSocket | undefined> {
+  const start = await readExactly(socket, 5)
+  if (start[0] !== TLS_HANDSHAKE) {
+    if (isHelloStart(start)) await write(socket, helloOf('encrypted'))
+    return undefined
+  }
+  socket.unshift(start)
+  const secure = await server.secure(socket)
+  if (acceptsPeer(secure, tls)) return secure
+  await write(secure, certificateRefusal())
+  return undefined
 }
 
 /** Reads `length` bytes and leaves what follows in the socket; rejects when the socket ends before. */
@@ -69,6 +105,8 @@ async function readExactly(socket: Socket, length: number): Promise<Uint8Array> 
 
 export interface AdmissionOptions {
   readonly token: string
+  /** Encrypts the connections; undefined: they are plain. */
+  readonly tls: StoreTls | undefined
   /** Milliseconds in which a connection must prove the token. */
   readonly handshakeTimeout: number
   /** Largest number of connections that have not proven the token yet. */
@@ -84,10 +122,14 @@ interface Candidate {
 /** The sockets of a server that have not proven the token yet. */
 export class Admission {
   readonly #options: AdmissionOptions
+  readonly #secureServer: SecureServer | undefined
   readonly #candidates = new Crowd<Candidate>()
 
+  /** @throws an Error of OpenSSL for a certificate or key that is none */
   constructor(options: AdmissionOptions) {
+    const { tls, token } = options
     this.#options = options
+    this.#secureServer = tls && new SecureServer(tls, token)
   }
 
   get size(): number {
@@ -96,7 +138,7 @@ export class Admission {
 
   /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
   receive(socket: Socket, admit: (socket: Socket) => void): void {
-    const { token, handshakeTimeout, maxUnauthenticated } = this.#options
+    const { token, tls, handshakeTimeout, maxUnauthenticated } = this.#options
     const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
     const refuse = (reason: string): void => {
       clearTimeout(timer)
@@ -114,18 +156,22 @@ export class Admission {
     if (this.#candidates.size > maxUnauthenticated) {
       this.#candidates.first?.refuse('too many others came after it')
     }
-    greetClient(socket, token).then(
-      (proven) => {
-        if (!proven) refuse('it does not know the token')
-        else if (this.#candidates.delete(candidate)) {
-          clearTimeout(timer)
-          admit(socket)
-        }
-      },
-      (error: unknown) => {
-        refuse(error instanceof Error ? error.message : String(error))
-      },
-    )
+    const greet = async (): Promise<void> => {
+      const server = this.#secureServer
+      const spoken = server && tls ? await encrypt(socket, server, tls) : socket
+      spoken?.on('error', (error: Error) => {
+        refuse(error.message)
+      })
+      if (spoken === undefined) refuse('it is not encrypted as this store is')
+      else if (!(await greetClient(spoken, token))) refuse('it does not know the token')
+      else if (this.#candidates.delete(candidate)) {
+        clearTimeout(timer)
+        admit(spoken)
+      }
+    }
+    greet().catch((error: unknown) => {
+      refuse(error instanceof Error ? error.message : String(error))
+    })
   }
 
   close(): void {

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
 import {
   anything,
@@ -20,6 +21,13 @@ import { Connection } from './connection.ts'
 import { LinkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeMessage } from './protocol.ts'
+import {
+  isOtherToken,
+  isPlainPeer,
+  isTlsError,
+  secureClient,
+  type StoreTls,
+} from './secure-sockets.ts'
 import type { Store } from './store.ts'
 
 /** Milliseconds that one attempt to connect may take. */
@@ -40,6 +48,8 @@ export interface StoreConnectOptions {
   readonly port: number
   /** The secret of the job. */
   readonly token: string
+  /** How the store encrypts its connections; default: not at all. */
+  readonly tls?: StoreTls
   /**
    * Milliseconds until connecting is given up, and the default time-out of calls. Default: 300 000.
    */
@@ -53,6 +63,7 @@ const readOptions = declareOptions({
   host: text(),
   port: count({ from: 1, to: 65535 }),
   token: tokenRule,
+  tls: anything<StoreTls>(),
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   signal: anything<AbortSignal>(),
   onProgress: callback<(progress: StoreProgress) => void>().optional(),
@@ -62,17 +73,17 @@ const readOptions = declareOptions({
  * Connects to the store of a job, and tries again while nobody listens there yet. An idle connection
  * does not keep the process alive. A lost connection is not made again.
  *
- * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_ABORTED,
- * ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_PROTECTION,
+ * ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
 export async function connectStore(options: StoreConnectOptions): Promise<Store> {
-  const { host, port, token, timeout, signal, onProgress } = readOptions(options)
+  const { host, port, token, tls, timeout, signal, onProgress } = readOptions(options)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   const started = monotonicNow()
   try {
     const socket = await retry(
-      async () => await dial({ host, port, token, endpoint, deadline, signal }),
+      async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
       {
         deadline,
         isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
@@ -133,6 +144,7 @@ interface DialOptions {
   readonly host: string
   readonly port: number
   readonly token: string
+  readonly tls: StoreTls | undefined
   /** Host and port, for error messages. */
   readonly endpoint: string
   readonly deadline: Deadline
@@ -144,7 +156,7 @@ interface DialOptions {
  * Fails with an error of tsrun where another attempt would fail as well.
  */
 async function dial(options: DialOptions): Promise<Socket> {
-  const { host, port, token, endpoint, deadline, signal } = options
+  const { host, port, token, tls, endpoint, deadline, signal } = options
   signal?.throwIfAborted()
   const socket = createConnection({
     host,
@@ -167,9 +179,10 @@ async function dial(options: DialOptions): Promise<Socket> {
     }
   })
   try {
-    const refusal = await greetServer(socket, token)
+    const spoken = tls === undefined ? socket : await encrypt(socket, tls, token, endpoint)
+    const refusal = await greetServer(spoken, token)
     if (refusal !== undefined) throw refusalError(refusal, endpoint)
-    return socket
+    return spoken
   } catch (error) {
     socket.destroy()
     throw error
@@ -179,8 +192,42 @@ async function dial(options: DialOptions): Promise<Socket> {
   }
 }
 
+async function encrypt(
+  socket: Socket,
+  tls: StoreTls,
+  token: string,
+  endpoint: string,
+): Promise<Socket> {
+  try {
+    if (socket.connecting) await once(socket, 'connect')
+    const secure = await secureClient(socket, tls, token)
+    secure.on('error', () => undefined)
+    return secure
+  } catch (cause) {
+    if (isPlainPeer(cause)) throw protectionError(endpoint, false, cause)
+    if (tls === 'token' && isOtherToken(cause)) {
+      throw tsrError('ERR_TSR_STORE_AUTHENTICATION', { endpoint }, { cause })
+    }
+    if (!isTlsError(cause)) throw cause
+    throw tsrError('ERR_TSR_STORE_TLS', { endpoint, reason: reasonOf(cause) }, { cause })
+  }
+}
+
+/** @param isEncrypted - of the store */
+function protectionError(endpoint: string, isEncrypted: boolean, cause?: unknown): Error {
+  const [theirs, ours] = isEncrypted
+    ? ['encrypts its connections', 'does not']
+    : ['does not encrypt its connections', 'does']
+  return tsrError('ERR_TSR_STORE_PROTECTION', { endpoint, theirs, ours }, { cause })
+}
+
 function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
   if (refusal === 'token') return tsrError('ERR_TSR_STORE_AUTHENTICATION', { endpoint })
+  if (refusal === 'protection') return protectionError(endpoint, true)
+  if (refusal === 'certificate') {
+    const reason = 'it does not accept the certificate of this process'
+    return tsrError('ERR_TSR_STORE_TLS', { endpoint, reason })
+  }
   const reason =
     refusal === 'version'
       ? 'the store there belongs to another version of tsrun'

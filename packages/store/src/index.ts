@@ -10,6 +10,7 @@ export {
 export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
 export { prefixStore } from './prefix-store.ts'
 export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './protocol.ts'
+export { storeTlsOf, type StoreTls } from './secure-sockets.ts'
 export {
   startStoreServer,
   type StoreServer,

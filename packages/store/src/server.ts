@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
-import { callback, count, declareOptions, text, tsrError } from '@tsrun/core'
+import { anything, callback, count, declareOptions, text, tsrError } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
 import { durationRule, tokenRule } from './arguments.ts'
@@ -9,6 +9,7 @@ import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeMessage } from './protocol.ts'
 import { Session } from './session.ts'
+import type { StoreTls } from './secure-sockets.ts'
 import type { Store } from './store.ts'
 
 const BACKLOG = 4096
@@ -24,6 +25,11 @@ export interface StoreServerOptions {
   readonly port?: number
   /** The secret that every client must prove to know. */
   readonly token: string
+  /**
+   * Encrypts all connections: with keys that come from the token, or with a certificate. Clients need
+   * the same. Default: they are plain.
+   */
+  readonly tls?: StoreTls
   /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
   /** Milliseconds in which a connection must prove the token. Default: 5 000. */
@@ -63,6 +69,7 @@ const readOptions = declareOptions({
   host: text().default('127.0.0.1'),
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
+  tls: anything<StoreTls>(),
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   handshakeTimeout: durationRule.default(5000),
   maxUnauthenticated: count({ from: 1 }).default(256),
@@ -85,8 +92,8 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
   const admission = new Admission(admissionOptions)
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
   server.on('connection', (socket) => {
-    admission.receive(socket, () => {
-      const connection = serveConnection(socket, data, () => connections.delete(connection))
+    admission.receive(socket, (spoken) => {
+      const connection = serveConnection(spoken, data, () => connections.delete(connection))
       connections.add(connection)
     })
   })

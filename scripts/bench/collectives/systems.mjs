@@ -9,8 +9,14 @@ const [tsrunRank, torchRank, openMpiRank] = [
   'openmpi-rank.c',
 ].map((file) => fileURLToPath(new URL(`ranks/${file}`, import.meta.url)))
 
-/** Our transports, each of which is measured by itself. */
-export const transports = /** @type {const} */ (['shared-memory', 'tcp', 'node'])
+/** Our transports, each of which is measured by itself; tls: with --tls. */
+export const transports = /** @type {const} */ ([
+  'shared-memory',
+  'tcp',
+  'tcp-tls',
+  'node',
+  'node-tls',
+])
 
 export const peerNames = /** @type {const} */ (['torch', 'openmpi'])
 
@@ -19,7 +25,7 @@ export const peerNames = /** @type {const} */ (['torch', 'openmpi'])
  *
  * @typedef {object} System
  * @property {'tsrun' | 'torch' | 'openmpi'} system
- * @property {'tcp' | 'node' | 'shared-memory' | 'gloo'} transport
+ * @property {(typeof transports)[number] | 'gloo'} transport
  * @property {'worker' | 'inline' | null} engine - null where there is no such choice
  * @property {(ranks: number, output: string, steps: readonly string[]) => CommandLine} commandLine
  *
@@ -64,17 +70,21 @@ export async function measure(system, ranks, steps) {
  * @returns {System[]}
  */
 export function tsrunSystems(wanted, engines) {
-  return wanted.flatMap((transport) =>
-    engines
-      .filter((engine) => transport !== 'node' || engine === 'worker')
+  return wanted.flatMap((transport) => {
+    const name = transport.replace('-tls', '')
+    const env = { TSRUN_TLS: name === transport ? '0' : '1' }
+    return engines
+      .filter((engine) => name !== 'node' || engine === 'worker')
       .map((engine) => ({
         system: /** @type {const} */ ('tsrun'),
         transport,
         engine,
-        commandLine: (ranks, output, steps) =>
-          tsrunLine(ranks, tsrunRank, [output, transport, engine, ...steps]),
-      })),
-  )
+        commandLine: (ranks, output, steps) => ({
+          ...tsrunLine(ranks, tsrunRank, [output, name, engine, ...steps]),
+          env,
+        }),
+      }))
+  })
 }
 
 /**

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
-import type { TsrError } from '@tsrun/core'
+import type { Protection, TsrError } from '@tsrun/core'
 import { connectMesh } from '../../../packages/distributed/src/transports/mesh.ts'
 import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
 import { NodeTransport } from '../../../packages/distributed/src/transports/node-transport.ts'
@@ -20,7 +20,10 @@ type Kind = 'tcp' | 'node'
 const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
 
 /** A stepped world over real sockets of the given kind for each rank. */
-async function worldOver(kinds: readonly Kind[]): Promise<SteppedWorld> {
+async function worldOver(
+  kinds: readonly Kind[],
+  protection: Protection = 'none',
+): Promise<SteppedWorld> {
   const dialers = await Promise.all(
     kinds.map(async (kind) =>
       kind === 'tcp'
@@ -29,12 +32,14 @@ async function worldOver(kinds: readonly Kind[]): Promise<SteppedWorld> {
     ),
   )
   const endpoints = dialers.map(({ dialer }) => dialer.endpoint)
-  const options = { token: 'aa', purpose: 'test', endpoints, timeout: 20_000 }
+  const options = { token: 'aa', purpose: 'test', protection, endpoints, timeout: 20_000 }
   const openers = await Promise.all(
     dialers.map(async ({ kind, dialer }, rank) => {
       if (kind === 'tcp') {
-        const fds = (await connectMesh(dialer, { ...options, rank })).map((channel) => channel?.fd)
-        return (heap: Heap): Transport => new TcpTransport(heap, fds)
+        const channels = await connectMesh(dialer, { ...options, rank })
+        const fds = channels.map((channel) => channel?.fd)
+        const keys = channels.map((channel) => channel?.keys)
+        return (heap: Heap): Transport => new TcpTransport(heap, fds, undefined, undefined, keys)
       }
       const channels = await connectMesh(dialer, { ...options, rank })
       return (heap: Heap): Transport => new NodeTransport(heap, channels)
@@ -46,16 +51,20 @@ async function worldOver(kinds: readonly Kind[]): Promise<SteppedWorld> {
   })
 }
 
-const worlds: Kind[][] = [
+const pairs: [Kind, Kind][] = [
   ['tcp', 'tcp'],
   ['node', 'node'],
   ['tcp', 'node'],
   ['node', 'tcp'],
 ]
+const worlds = pairs.flatMap(([one, other]) => [
+  { one, other, protection: 'none' as const },
+  { one, other, protection: 'encrypted' as const },
+])
 const open: SteppedWorld[] = []
 
-async function start(kinds: readonly Kind[]): Promise<SteppedWorld> {
-  const world = await worldOver(kinds)
+async function start(kinds: readonly Kind[], protection?: Protection): Promise<SteppedWorld> {
+  const world = await worldOver(kinds, protection)
   open.push(world)
   return world
 }
@@ -64,9 +73,11 @@ afterEach(() => {
   for (const { transport } of open.splice(0).flatMap(({ ranks }) => ranks)) transport.close()
 })
 
-describe.each(worlds)('sockets of %s and %s', (...kinds) => {
+describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, protection }) => {
+  const kinds = [one, other]
+
   it('carry messages of every size both ways', async () => {
-    const world = await start([...kinds, kinds[0]!])
+    const world = await start([...kinds, one], protection)
     const lengths = [0, 1, 1000, 100_000, 1_000_000]
     for (const length of lengths) {
       const buffers = world.groups.map((group) => new Float32Array(length).fill(group.rank + 1))
@@ -76,7 +87,7 @@ describe.each(worlds)('sockets of %s and %s', (...kinds) => {
   })
 
   it('deliver all that was sent before its sender left, though the other sends as well', async () => {
-    const world = await start(kinds)
+    const world = await start(kinds, protection)
     const [a, b] = world.groups
     const count = 40
     const received = Array.from({ length: count }, () => new Float32Array(50_000))
@@ -101,7 +112,7 @@ describe.each(worlds)('sockets of %s and %s', (...kinds) => {
   })
 
   it('say why they ended', async () => {
-    const world = await start(kinds)
+    const world = await start(kinds, protection)
     const [a] = world.groups
     const receive = a!.recv(new Float32Array(4), 1)
     world.ranks[1]!.transport.close()

@@ -29,6 +29,11 @@ it('is complete and checked', () => {
     tokenFile: undefined,
     iface: undefined,
     portRange: undefined,
+    protection: {
+      protection: 'none',
+      certificate: undefined,
+      environment: { TSRUN_TLS: '0' },
+    },
     masterAddr: '127.0.0.1',
     masterPort: 0,
     maxRestarts: 0,

@@ -26,6 +26,7 @@ it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
     grace: { value: '5', source: 'TSRUN_GRACE' },
     'log-format': { value: 'pretty', source: 'default' },
     summary: { value: 'true', source: 'default' },
+    tls: { value: 'false', source: 'default' },
     module: { value: 'false', source: 'default' },
     'no-python': { value: 'false', source: 'default' },
     role: { value: 'default', source: 'default' },

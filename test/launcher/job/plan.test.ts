@@ -2,6 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRankEnvironment } from '@tsrun/core'
+import { readProtectionOptions } from '../../../packages/launcher/src/args/protection-options.ts'
 import { makeRunIdentity, type Job } from '../../../packages/launcher/src/job/job.ts'
 import {
   describePlan,
@@ -15,7 +16,10 @@ const scriptArguments = ['--name', "it's"]
 
 function jobOf(virtualLocalRank = false): Job {
   return {
-    options: { scriptArguments, role: 'default', virtualLocalRank, binding: undefined },
+    options: {
+      ...{ scriptArguments, role: 'default', virtualLocalRank, binding: undefined },
+      protection: readProtectionOptions({ tls: { value: 'false', source: 'default' } }),
+    },
     command: [process.execPath, '--enable-source-maps', '/train.mjs'],
     script: '/train.mjs',
     identity: { token: 'secret' },
@@ -62,6 +66,21 @@ it('says how wide the lines of a rank may be, without the prefix, unless the use
   expect(columns({ COLUMNS: '200' })).toEqual([undefined, undefined, undefined])
   expect(columns({ COLUMNS: '60', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill('51'))
   expect(columns({ COLUMNS: '200', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill(undefined))
+})
+
+it('tells the ranks whether to encrypt, and against the environment too', () => {
+  const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
+  const told = (value: string, env: object): (string | undefined)[] => {
+    const job = jobOf()
+    const protection = readProtectionOptions({ tls: { value, source: '--tls' } })
+    const options = { ...job.options, protection }
+    const ranks = planAttempt({ ...job, env, options } as Job, place, 0)
+    return ranks.map(({ environment }) => environment['TSRUN_TLS'])
+  }
+  expect(told('true', {})).toEqual(['1', '1', '1'])
+  expect(told('yes', { TSRUN_TLS: 'yes' })).toEqual(['1', '1', '1'])
+  expect(told('false', { TSRUN_TLS: 'yes' })).toEqual(['0', '0', '0'])
+  expect(told('false', {})).toEqual([undefined, undefined, undefined])
 })
 
 it('counts the ranks through the hosts, however many each has', () => {

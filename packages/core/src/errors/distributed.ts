@@ -130,6 +130,11 @@ export const distributedErrors = {
       'Rank {rank} could not connect to rank {peer} at {endpoint} within {milliseconds} ms: {reason}',
     advice: 'Check that this host can reach the address and that no firewall is in the way.',
   },
+  ERR_TSR_PROTECTION: {
+    category: 'user',
+    message: 'Rank {rank} has {theirs}, and rank {other} has {ours}',
+    advice: 'Start tsrun with --tls on all hosts, or on none.',
+  },
   ERR_TSR_PORT_RANGE: {
     category: 'user',
     message: 'Rank {rank} found no free port from {first} to {last} at {host}',

@@ -28,6 +28,17 @@ export const storeErrors = {
     message: 'The store at {endpoint} and this process have different tokens',
     advice: 'Give every node of the job the same TSRUN_TOKEN.',
   },
+  ERR_TSR_STORE_TLS: {
+    category: 'user',
+    message: 'The connection to the store at {endpoint} cannot be encrypted: {reason}',
+    advice:
+      'Give all hosts certificates that the authority of --tls-ca has signed, or give none: the token then serves instead of them.',
+  },
+  ERR_TSR_STORE_PROTECTION: {
+    category: 'user',
+    message: 'The store at {endpoint} {theirs}, and this process {ours}',
+    advice: 'Start tsrun with --tls on all hosts, or on none.',
+  },
   ERR_TSR_STORE_PORT_TAKEN: {
     category: 'user',
     message: 'The store cannot listen at {endpoint}: another process is using the port',

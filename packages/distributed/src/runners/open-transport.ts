@@ -91,7 +91,8 @@ export async function prepareTransport(
       })
       const fds = channels.map((channel) => channel?.fd)
       const polls = new PollSet(fds.length, sharing?.bell)
-      const tcp = new TcpTransport(heap, fds, polls, options.place)
+      const keys = channels.map((channel) => channel?.keys)
+      const tcp = new TcpTransport(heap, fds, polls, options.place, keys)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const ranks = readCoreRanks() ?? options.place?.size ?? Infinity
       const spins = threads * ranks <= allowedCores().length

@@ -1,4 +1,4 @@
-import { tsrError, type PortRange } from '@tsrun/core'
+import { tsrError, type PortRange, type SessionKeys } from '@tsrun/core'
 
 /** Where a rank listens for the connections of its peers. */
 export interface Endpoint {
@@ -10,6 +10,8 @@ export interface Endpoint {
 export interface ByteChannel {
   /** The address of the other end, of one that has called. */
   readonly from?: string
+  /** That the greeting has agreed on to encrypt what follows. */
+  keys?: SessionKeys | undefined
   write(bytes: Uint8Array): Promise<void>
   /** Exactly `length` bytes. Rejects when the stream ends before. */
   read(length: number): Promise<Uint8Array>

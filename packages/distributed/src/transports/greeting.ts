@@ -1,4 +1,13 @@
-import { clientHandshake, HELLO_BYTES, PROOF_BYTES, serverHandshake } from '@tsrun/core'
+import {
+  clientHandshake,
+  HELLO_BYTES,
+  PROOF_BYTES,
+  protectionFlags,
+  serverHandshake,
+  type HandshakeRefusal,
+  type Protection,
+  type SessionKeys,
+} from '@tsrun/core'
 import type { ByteChannel } from './dialer.ts'
 
 /** The last byte of a greeting: the connection is accepted. */
@@ -19,6 +28,8 @@ export interface Credentials {
   readonly token: string
   /** Names the job and its attempt, so that a rank of another one is refused. */
   readonly purpose: string
+  /** Whether the connections are encrypted; default: 'none'. */
+  readonly protection?: Protection
 }
 
 /** What the proofs cover: without it, somebody between two ranks could lead a call to a third one. */
@@ -29,17 +40,19 @@ function partiesOf(caller: number, called: number): string {
 /**
  * Greets the rank that was called: both sides prove that they know the token, and who they are. Rejects
  * with an Error whose message says why.
+ *
+ * @returns the keys of the connection; undefined without protection
  */
 export async function greetCalled(
   channel: ByteChannel,
-  { token, purpose }: Credentials,
+  { token, purpose, protection = 'none' }: Credentials,
   rank: number,
   called: number,
-): Promise<void> {
-  const handshake = clientHandshake(token, purpose, partiesOf(rank, called))
+): Promise<SessionKeys | undefined> {
+  const handshake = clientHandshake(token, purpose, partiesOf(rank, called), protection)
   await channel.write(handshake.hello)
   const answer = handshake.answer(await channel.read(HELLO_BYTES))
-  if ('refused' in answer) throw refusal(`it fails the handshake (${answer.refused})`)
+  if ('refused' in answer) throw refusal(explain(answer.refused, protection))
   const last = new Uint8Array(PROOF_BYTES + 4)
   last.set(answer.proof)
   new DataView(last.buffer).setUint32(PROOF_BYTES, rank, true)
@@ -49,28 +62,41 @@ export async function greetCalled(
   }
   const [welcome] = await channel.read(1)
   if (welcome !== WELCOME) throw new Error('it refuses the connection')
+  return handshake.keys()
+}
+
+function explain(refused: HandshakeRefusal, protection: Protection): string {
+  if (refused !== 'protection') return `it fails the handshake (${refused})`
+  return `it was started otherwise; this rank has ${protectionFlags[protection]}`
+}
+
+/** A rank that has proven itself. */
+export interface Caller {
+  readonly rank: number
+  /** The keys of the connection; undefined without protection. */
+  readonly keys: SessionKeys | undefined
 }
 
 /**
  * Greets a caller of rank `called`.
  *
- * @returns its rank; undefined when it does not belong to the job, or meant another rank
+ * @returns undefined when it does not belong to the job, or meant another rank
  */
 export async function greetCaller(
   channel: ByteChannel,
-  { token, purpose }: Credentials,
+  { token, purpose, protection }: Credentials,
   called: number,
-): Promise<number | undefined> {
-  const handshake = serverHandshake(token, purpose)
+): Promise<Caller | undefined> {
+  const handshake = serverHandshake(token, purpose, protection)
   const hello = handshake.answer(await channel.read(HELLO_BYTES))
   if (hello === undefined) return undefined
   await channel.write(hello)
   const last = await channel.read(PROOF_BYTES + 4)
-  const caller = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)
-  const parties = partiesOf(caller, called)
+  const rank = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)
+  const parties = partiesOf(rank, called)
   const { accepted, proof } = handshake.judge(last.subarray(0, PROOF_BYTES), parties)
   await channel.write(proof)
-  return accepted ? caller : undefined
+  return accepted ? { rank, keys: handshake.keys() } : undefined
 }
 
 /** Tells the caller that it is accepted. */

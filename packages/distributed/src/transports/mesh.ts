@@ -3,10 +3,16 @@ import { Crowd, createLogger, Deadline, retry, tsrError, waitOrAbort } from '@ts
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
 
+/** Where a rank is called, and how. */
+export interface MeshEndpoint extends Endpoint {
+  /** What a caller has to know besides the token. */
+  readonly secret?: string | undefined
+}
+
 export interface MeshOptions extends Credentials {
   readonly rank: number
   /** By rank. */
-  readonly endpoints: readonly Endpoint[]
+  readonly endpoints: readonly MeshEndpoint[]
   /** Milliseconds until ERR_TSR_CONNECT. */
   readonly timeout: number
   /** Ranks that are reached in another way. */
@@ -91,8 +97,8 @@ async function callPeer<Channel extends ByteChannel>(
     })
     try {
       const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
-      const greeted = greetCalled(channel, options, options.rank, peer)
-      await waitOrAbort(greeted, 'greeting', within, signal)
+      const greeted = greetCalled(channel, credentialsOf(options, peer), options.rank, peer)
+      channel.keys = await waitOrAbort(greeted, 'greeting', within, signal)
     } catch (error) {
       channel.close()
       throw error
@@ -126,14 +132,15 @@ async function hearPeers<Channel extends ByteChannel>(
   if (awaited.size === 0) return
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
-      const caller = await waitOrAbort(
-        greetCaller(channel, options, rank),
+      const greeted = await waitOrAbort(
+        greetCaller(channel, credentialsOf(options, rank), rank),
         'greeting',
         Deadline.after(GREETING_TIME),
       )
       // Taken at once, so that a second caller for this rank is refused in the meantime.
-      const isExpected = caller !== undefined && awaited.delete(caller)
+      const isExpected = greeted !== undefined && awaited.delete(greeted.rank)
       if (!isExpected) throw new Error('not a rank that is waited for')
+      const { rank: caller, keys } = greeted
       welcoming.add(caller)
       try {
         await welcome(channel)
@@ -143,6 +150,7 @@ async function hearPeers<Channel extends ByteChannel>(
       } finally {
         welcoming.delete(caller)
       }
+      channel.keys = keys
       channels[caller] = channel
       greeting.delete(channel)
       if (!isMissing()) resolve()
@@ -169,6 +177,13 @@ async function hearPeers<Channel extends ByteChannel>(
   })
   // Silent callers would only keep the process alive.
   turnAway()
+}
+
+/** What has to be proven to reach this rank. */
+function credentialsOf(options: MeshOptions, called: number): Credentials {
+  const { token, purpose, protection, endpoints } = options
+  const key = `${token}${endpoints[called]?.secret ?? ''}`
+  return { token: key, purpose, ...(protection && { protection }) }
 }
 
 function logRefusal(error: unknown): void {

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import type { SessionKeys } from '@tsrun/core'
 import type { Heap } from '../arena/heap.ts'
 import {
   LARGEST_QUEUE,
@@ -9,7 +10,9 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { CLOSED, type EventTransport } from './transport.ts'
+import { regionOf } from './sealed/record-cipher.ts'
+import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
 /** Bytes that Node may hold for a peer that reads slowly, and that we hold unread. */
 const HIGH_WATER = 1024 * 1024
@@ -17,11 +20,15 @@ const HIGH_WATER = 1024 * 1024
 const PIECE = 256 * 1024
 /** Up to so many bytes a new buffer is cheaper. */
 const SMALL = 16 * 1024
+/** Records that are handed to Node at once: each call costs much. */
+const RECORDS = 10
 /** Free pieces that are kept. */
 const KEPT = 16
 
 interface Peer {
   readonly socket: Socket
+  /** Where the stream is encrypted. */
+  readonly seal: SealedStream | undefined
   chunks: Buffer[]
   /** Bytes of the first chunk that were taken. */
   offset: number
@@ -48,37 +55,60 @@ export class NodeTransport implements EventTransport {
     this.#peers = channels.map((channel) => channel && this.#adopt(channel))
   }
 
-  trySend(index: number, at: number, length: number): number {
+  trySend(index: number, at: number, length: number, more = false): number {
     const peer = this.#peers[index]!
+    if (peer.seal === undefined) return this.#send(peer, this.#heap.bytes, at, length)
+    return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
+      this.#send(peer, bytes, from, count),
+    )
+  }
+
+  tryReceive(index: number, at: number, length: number): number {
+    const peer = this.#peers[index]!
+    if (peer.seal === undefined) return this.#receive(peer, this.#heap.bytes, at, length)
+    const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
+      this.#receive(peer, bytes, to, room),
+    )
+    if (taken !== ALTERED) return taken
+    peer.closed = ALTERED_REASON
+    peer.chunks = []
+    peer.socket.destroy()
+    return CLOSED
+  }
+
+  #send(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
     if (peer.closed !== undefined) return CLOSED
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
     const taken = Math.min(length, room, PIECE)
-    // The bytes are copied, because the arena may change before the kernel has taken them.
+    // The bytes are copied, because they may change before the kernel has taken them.
     if (taken <= SMALL) {
-      peer.socket.write(this.#heap.bytes.slice(at, at + taken))
+      peer.socket.write(bytes.slice(at, at + taken))
       return taken
     }
     const piece = this.#pieces.pop() ?? new Uint8Array(PIECE)
-    piece.set(this.#heap.bytes.subarray(at, at + taken))
+    piece.set(bytes.subarray(at, at + taken))
     peer.socket.write(piece.subarray(0, taken), () => {
       if (this.#pieces.length < KEPT) this.#pieces.push(piece)
     })
     return taken
   }
 
-  tryReceive(index: number, at: number, length: number): number {
-    const peer = this.#peers[index]!
-    const [chunk] = peer.chunks
-    if (chunk === undefined) return peer.closed === undefined ? 0 : CLOSED
-    const taken = Math.min(length, chunk.length - peer.offset)
-    this.#heap.bytes.set(chunk.subarray(peer.offset, peer.offset + taken), at)
-    peer.offset += taken
-    peer.held -= taken
-    if (peer.offset === chunk.length) {
+  #receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+    let taken = 0
+    while (taken < length) {
+      const [chunk] = peer.chunks
+      if (chunk === undefined) break
+      const part = Math.min(length - taken, chunk.length - peer.offset)
+      bytes.set(chunk.subarray(peer.offset, peer.offset + part), at + taken)
+      taken += part
+      peer.offset += part
+      if (peer.offset < chunk.length) break
       peer.chunks.shift()
       peer.offset = 0
     }
+    if (taken === 0 && peer.closed !== undefined) return CLOSED
+    peer.held -= taken
     if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
     return taken
   }
@@ -96,14 +126,18 @@ export class NodeTransport implements EventTransport {
   }
 
   close(): void {
-    for (const peer of this.#peers) peer?.socket.destroySoon()
+    for (const peer of this.#peers) {
+      peer?.seal?.close()
+      peer?.socket.destroySoon()
+    }
   }
 
   #adopt(channel: SocketChannel): Peer {
     const { socket } = channel
+    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys, RECORDS)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-    const peer: Peer = { socket, chunks, offset: 0, held, closed: ended }
+    const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }
     socket.setKeepAlive(true, 10_000)
     socket.on('data', (chunk: Buffer) => {
       peer.chunks.push(chunk)
@@ -194,6 +228,7 @@ const LARGEST_REST = 64 * 1024
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   readonly from: string
+  keys?: SessionKeys | undefined
   #rest: Buffer[] = []
   #held = 0
   #wake: (() => void) | undefined

@@ -1,4 +1,4 @@
-import { isTsrError } from '@tsrun/core'
+import { isTsrError, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
@@ -29,7 +29,8 @@ import {
 } from './dialer.ts'
 import { PollSet } from './poll-set.ts'
 import { readiness } from './readiness.ts'
-import { CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
+import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
  * Milliseconds after which unacknowledged data ends a connection, as when a cable was pulled. It must
@@ -47,16 +48,22 @@ export class TcpTransport implements BlockingTransport {
   readonly #fds: number[]
   readonly #reasons: string[]
   readonly #polls: PollSet
+  /** Of peers whose stream is encrypted. */
+  readonly #seals: readonly (SealedStream | undefined)[]
 
+  /** @param keys - by rank; undefined where a connection carries the stream as it is */
   constructor(
     heap: Heap,
     fds: readonly (number | undefined)[],
     polls = new PollSet(fds.length),
     place?: LocalPlace,
+    keys: readonly (SessionKeys | undefined)[] = [],
   ) {
     this.place = place
     this.#polls = polls
     this.#base = addressOf(heap.bytes)
+    const region = { bytes: heap.bytes, address: this.#base }
+    this.#seals = keys.map((each) => each && new SealedStream(region, each))
     this.#fds = fds.map((fd) => fd ?? -1)
     this.#reasons = fds.map(() => '')
     for (const [peer, fd] of this.#fds.entries()) {
@@ -71,23 +78,20 @@ export class TcpTransport implements BlockingTransport {
   }
 
   trySend(peer: number, at: number, length: number, more: boolean): number {
-    const fd = this.#fds[peer]!
-    if (fd < 0 || this.#reasons[peer] !== '') return CLOSED
-    const sent = sendBytes(fd, this.#base + at, length, more)
-    if (sent >= 0) return sent
-    if (isTransient(sent)) return 0
-    // Nothing more can be sent, but what has come can still be read.
-    this.#reasons[peer] = failure(sent)
-    return CLOSED
+    const seal = this.#seals[peer]
+    if (seal === undefined) return this.#send(peer, this.#base + at, length, more)
+    return seal.send(at, length, more, (region, from, bytes, follows) =>
+      this.#send(peer, region.address + from, bytes, follows),
+    )
   }
 
   tryReceive(peer: number, at: number, length: number): number {
-    const fd = this.#fds[peer]!
-    if (fd < 0) return CLOSED
-    const taken = receiveBytes(fd, this.#base + at, length)
-    if (taken > 0) return taken
-    if (taken === 0) return this.#end(peer, 'it closed the connection')
-    return isTransient(taken) ? 0 : this.#end(peer, failure(taken))
+    const seal = this.#seals[peer]
+    if (seal === undefined) return this.#receive(peer, this.#base + at, length)
+    const taken = seal.receive(at, length, (region, to, bytes) =>
+      this.#receive(peer, region.address + to, bytes),
+    )
+    return taken === ALTERED ? this.#end(peer, ALTERED_REASON) : taken
   }
 
   wantSend(peer: number, wanted: boolean): void {
@@ -105,6 +109,7 @@ export class TcpTransport implements BlockingTransport {
 
   close(): void {
     for (const peer of this.#fds.keys()) this.closePeer(peer)
+    for (const seal of this.#seals) seal?.close()
     this.#polls.close()
   }
 
@@ -114,6 +119,26 @@ export class TcpTransport implements BlockingTransport {
 
   yield(): void {
     yieldCore()
+  }
+
+  #send(peer: number, address: number, length: number, more: boolean): number {
+    const fd = this.#fds[peer]!
+    if (fd < 0 || this.#reasons[peer] !== '') return CLOSED
+    const sent = sendBytes(fd, address, length, more)
+    if (sent >= 0) return sent
+    if (isTransient(sent)) return 0
+    // Nothing more can be sent, but what has come can still be read.
+    this.#reasons[peer] = failure(sent)
+    return CLOSED
+  }
+
+  #receive(peer: number, address: number, length: number): number {
+    const fd = this.#fds[peer]!
+    if (fd < 0) return CLOSED
+    const taken = receiveBytes(fd, address, length)
+    if (taken > 0) return taken
+    if (taken === 0) return this.#end(peer, 'it closed the connection')
+    return isTransient(taken) ? 0 : this.#end(peer, failure(taken))
   }
 
   #end(peer: number, reason: string): typeof CLOSED {
@@ -198,6 +223,7 @@ function tryAccept(listener: number): number {
 export class DescriptorChannel implements ByteChannel {
   readonly fd: number
   readonly from: string
+  keys?: SessionKeys | undefined
   #closed = false
 
   constructor(fd: number, from = '') {

@@ -4,6 +4,9 @@ import type { TransportCollectives } from './transport-collectives.ts'
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1
 
+/** Why a stream has ended that somebody between the ranks has interfered with. */
+export const ALTERED_REASON = 'what it sent was changed, repeated or left out on the way'
+
 /**
  * Moves bytes between this rank and its peers: one ordered, reliable stream for each peer. Nothing
  * here blocks. Offsets are in the rank's heap; peers are ranks of the world.

@@ -1,4 +1,24 @@
-import type { Flag } from './flag.ts'
+import { torchrunFlags } from './torchrun-flags.ts'
+
+/** A flag of the command line. Help, environment, completion and docs are made from this table. */
+export interface Flag {
+  readonly name: string
+  /** Other names for the same flag. */
+  readonly aliases?: readonly string[]
+  /** What help shows in place of the value; a flag without one is a switch. */
+  readonly value?: string
+  readonly description: string
+  /** The value where neither the command line nor the environment gives one. */
+  readonly fallback?: string
+  /** The name of torchrun's flag, whose PET_* variable is read as well. */
+  readonly torchrun?: string
+  /** A variable of torchrun that is read last. */
+  readonly variable?: string
+  /** What differs from that flag, for docs/torch.md; Markdown. */
+  readonly differs?: string
+  /** Where help shows it; default: among the flags of a job. */
+  readonly group?: 'torchrun'
+}
 
 /** In the order of the help page. Each flag may be spelled with dashes or underscores. */
 const flags = [
@@ -49,6 +69,30 @@ const flags = [
     name: 'token-file',
     value: 'FILE',
     description: 'a file with the secret that the hosts share, instead of TSRUN_TOKEN',
+  },
+  {
+    name: 'tls',
+    description:
+      'encrypt what goes over the network: the store, and messages between ranks that share no memory; ' +
+      'the same on all hosts',
+    fallback: 'false',
+  },
+  {
+    name: 'tls-cert',
+    value: 'FILE',
+    description:
+      'the certificate of this host for the store, in PEM; it implies --tls. Without one, the keys come from the token',
+  },
+  {
+    name: 'tls-key',
+    value: 'FILE',
+    description: 'the key of --tls-cert',
+  },
+  {
+    name: 'tls-ca',
+    value: 'FILE',
+    description:
+      'the authority that has signed the certificates of the other hosts; default: --tls-cert itself',
   },
   {
     name: 'iface',
@@ -289,92 +333,7 @@ const flags = [
     description:
       'bring the faults over the ranks that FILE (YAML or JSON) lists, to see whether the job withstands them',
   },
-  {
-    name: 'standalone',
-    description: 'a job of this host alone, with a free port; what is the case without hosts',
-    fallback: 'false',
-    torchrun: 'standalone',
-    group: 'torchrun',
-  },
-  {
-    name: 'rdzv-backend',
-    value: 'c10d|static',
-    description: 'static: --node-rank is needed; c10d: the hosts are numbered as they arrive',
-    torchrun: 'rdzv-backend',
-    differs:
-      '`etcd` and `etcd-v2` are refused: the hosts need no service beside the store of node 0',
-    group: 'torchrun',
-  },
-  {
-    name: 'rdzv-id',
-    value: 'NAME',
-    description: 'the name of the job; hosts with another one are refused',
-    torchrun: 'rdzv-id',
-    differs: 'the run id begins with it, and has a date and a random part as well',
-    group: 'torchrun',
-  },
-  {
-    name: 'rdzv-conf',
-    value: 'K=V,...',
-    description:
-      'timeout or join_timeout: --rdzv-timeout; keep_alive_interval and keep_alive_max_attempt: ' +
-      '--host-timeout; last_call_timeout: seconds for which --nnodes MIN:MAX waits for more than MIN; ' +
-      'is_host: whether this host is node 0',
-    torchrun: 'rdzv-conf',
-    differs:
-      'other settings of torchrun are accepted and have no effect; `store_type=file` is refused',
-    group: 'torchrun',
-  },
-  {
-    name: 'local-addr',
-    value: 'ADDRESS',
-    description: 'the address at which other hosts reach this one: --iface',
-    torchrun: 'local-addr',
-    group: 'torchrun',
-  },
-  {
-    name: 'monitor-interval',
-    value: 'SECONDS',
-    description: 'has no effect: the launcher is told when a rank ends, and does not ask',
-    torchrun: 'monitor-interval',
-    differs: 'has no effect: the launcher is told when a rank ends, and does not ask',
-    group: 'torchrun',
-  },
-  {
-    name: 'start-method',
-    value: 'spawn',
-    description: 'only spawn: each rank is a process of its own',
-    torchrun: 'start-method',
-    differs:
-      'only `spawn`; `fork` and `forkserver` are refused, as a process of Node cannot be forked',
-    group: 'torchrun',
-  },
-  {
-    name: 'run-path',
-    description: 'has no effect: a script is always run by its path',
-    fallback: 'false',
-    torchrun: 'run-path',
-    differs: 'has no effect: a script is always run by its path',
-    group: 'torchrun',
-  },
-  {
-    name: 'event-log-handler',
-    value: 'null|console',
-    description: 'console: what --event-log writes goes to stderr; null: nowhere',
-    torchrun: 'event-log-handler',
-    differs:
-      '`null` and `console`; `--event-log FILE` writes [events of its own](launcher.md#the-events-of-a-job)',
-    group: 'torchrun',
-  },
-  {
-    name: 'logs-specs',
-    value: 'default',
-    description: 'only default; see --log-dir, --redirects and --tee',
-    torchrun: 'logs-specs',
-    differs:
-      'only `default`: plug-ins of torch are refused; see `--log-dir`, `--redirects`, `--tee`',
-    group: 'torchrun',
-  },
+  ...torchrunFlags,
   {
     name: 'dry-run',
     description: 'print the environment and command of each rank, and start nothing',

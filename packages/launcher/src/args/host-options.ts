@@ -1,5 +1,6 @@
 import { parsePortRange, type PortRange } from '@tsrun/core'
 import type { FlagName } from './flags.ts'
+import { readProtectionOptions, type ProtectionOptions } from './protection-options.ts'
 import {
   read,
   readInteger,
@@ -42,6 +43,7 @@ export interface HostOptions {
   /** A name or an address; undefined: the interface that leads to the store. */
   readonly iface: string | undefined
   readonly portRange: PortRange | undefined
+  readonly protection: ProtectionOptions
 }
 
 /** @throws ERR_TSR_USAGE */
@@ -76,6 +78,7 @@ export function readHosts(given: Settings, nproc: number): HostOptions {
     tokenFile: settings['token-file']?.value,
     iface: (settings.iface ?? settings['local-addr'])?.value,
     portRange: readPortRange(settings, nproc),
+    protection: readProtectionOptions(settings),
   }
 }
 

@@ -1,6 +1,5 @@
 import { firstOfNodeList, portOfStep, tsrError } from '@tsrun/core'
-import type { Flag } from './flag.ts'
-import { flagTable, type FlagName, type FlagValues } from './flags.ts'
+import { flagTable, type Flag, type FlagName, type FlagValues } from './flags.ts'
 
 /**
  * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`

@@ -14,8 +14,10 @@ import { addFlight } from './flight.ts'
 import { addHosts } from './hosts.ts'
 import { addInit } from './init.ts'
 import { addLogs } from './logs.ts'
+import { addPlan } from './plan.ts'
 import { addPs } from './ps.ts'
 import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
+import { addSchedule } from './schedule.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addTop } from './top.ts'
 import { addStacks } from './stacks.ts'
@@ -67,6 +69,8 @@ export async function runCommandLine(
     addDoctor(context),
     addEnv(context),
     addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
+    addSchedule(context),
+    addPlan(context),
     addCompletion(context),
   ]
   try {

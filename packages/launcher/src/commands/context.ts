@@ -30,5 +30,7 @@ export const commandNames: readonly string[] = [
   'doctor',
   'env',
   'setup',
+  'schedule',
+  'plan',
   'completion',
 ]

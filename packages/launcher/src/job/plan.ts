@@ -30,7 +30,7 @@ export function planAttempt(
   restartCount: number,
   { environment, ...setup }: AttemptSetup = {},
 ): RankPlan[] {
-  const { scriptArguments, iface, portRange, role, virtualLocalRank, binding } = options
+  const { scriptArguments, iface, portRange, protection, role, virtualLocalRank, binding } = options
   const ranks = ranksOf(plan, nodeRank)
   const [program, ...args] = command
   const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
@@ -74,6 +74,7 @@ export function planAttempt(
       ...(portRange === undefined
         ? {}
         : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
+      ...protectionEnvironment(protection.environment, env),
       ...environment,
     },
     command: [
@@ -85,6 +86,16 @@ export function planAttempt(
       ...scriptArguments,
     ],
   }))
+}
+
+/** What is off is said only where the environment says otherwise. */
+function protectionEnvironment(
+  variables: Readonly<Record<string, string>>,
+  env: NodeJS.ProcessEnv,
+): Record<string, string> {
+  const isSaid = ([name, value]: [string, string]): boolean =>
+    value !== '0' || env[name] !== undefined
+  return Object.fromEntries(Object.entries(variables).filter(isSaid))
 }
 
 /** The nodes that `--dry-run` assumes: each has as many ranks as this one. */

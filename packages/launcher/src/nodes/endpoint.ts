@@ -9,6 +9,7 @@ import {
   ownAddresses,
   startStoreServer,
   type Store,
+  type StoreTls,
 } from '@tsrun/store'
 import type { HostOptions } from '../args/host-options.ts'
 import type { StoreEndpoint } from '../job/nodes.ts'
@@ -90,6 +91,7 @@ export interface JobStore {
  * Starts the store of a job in this process.
  *
  * @param onRefused - called for connections that do not prove the token
+ * @param tls - how its connections are encrypted; undefined: not at all
  * @throws ERR_TSR_STORE_ADDRESS when it cannot listen there
  */
 export async function startJobStore(
@@ -97,9 +99,10 @@ export async function startJobStore(
   port: number,
   token: string,
   onRefused: (peer: string, reason: string) => void,
+  tls?: StoreTls,
 ): Promise<JobStore> {
   try {
-    return await startStoreServer({ host, port, token, onRefused })
+    return await startStoreServer({ host, port, token, onRefused, ...(tls && { tls }) })
   } catch (cause) {
     const { code, message } = systemError(cause)
     const reason = reasons[code ?? ''] ?? message

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { isText, isTsrError, reviveTsrError, tsrError } from '@tsrun/core'
-import { connectStore, type Store } from '@tsrun/store'
+import { connectStore, storeTlsOf, type Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
 import { keys, parse, receive } from './messages.ts'
@@ -70,6 +70,7 @@ async function connect(
   waiting: WaitAnnouncer,
 ): Promise<Store> {
   const { masterAddr: host, masterPort: port, rdzvTimeout: timeout } = options
+  const tls = storeTlsOf(options.protection)
   let reason: string | undefined
   let hint = ''
   try {
@@ -77,6 +78,7 @@ async function connect(
       host,
       port,
       token: identity.token,
+      ...(tls && { tls }),
       timeout,
       signal: interrupts.stop,
       onProgress: (progress) => {

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { isTsrError } from '@tsrun/core'
-import { addressOfInterface } from '@tsrun/store'
+import { addressOfInterface, storeTlsOf } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, Nodes } from '../job/nodes.ts'
 import {
@@ -23,7 +23,7 @@ const REFUSALS_SHOWN = 5
  * Brings the nodes of a job together: node 0 serves the store, and the others connect to it.
  *
  * @throws ERR_TSR_INTERFACE, ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION,
- * ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST;
+ * ERR_TSR_STORE_TLS, ERR_TSR_STORE_PROTECTION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST;
  * ERR_TSR_ABORTED at an interrupt
  */
 export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> {
@@ -76,13 +76,16 @@ async function startStore(
   { announcer }: JobContext,
 ): Promise<JobStore> {
   let refused = 0
-  const store = await startJobStore(address, options.masterPort, identity.token, (peer, reason) => {
+  const tls = storeTlsOf(options.protection)
+  const onRefused = (peer: string, reason: string): void => {
     if (++refused > REFUSALS_SHOWN) return
     announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
       peer,
       reason,
     })
-  })
+  }
+  const { masterPort } = options
+  const store = await startJobStore(address, masterPort, identity.token, onRefused, tls)
   if (options.kind !== 'program') return store
   const freePort = await findFreePort(address)
   return {

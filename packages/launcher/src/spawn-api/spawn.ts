@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
-import { tsrError, type TsrError } from '@tsrun/core'
+import { readProtection, tsrError, type TsrError } from '@tsrun/core'
+import { storeTlsOf } from '@tsrun/store'
 import type { JobOptions } from '../args/job-options.ts'
 import { noRankOptions } from '../args/rank-options.ts'
 import { runOnce } from '../job/agent.ts'
@@ -57,7 +58,8 @@ export async function spawn(
   const planned = planTask(program, complete)
   if (complete.signal?.aborted === true) throw stopError('aborted', complete)
   const job = createSpawnJob(complete, planned)
-  const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined)
+  const tls = storeTlsOf(job.options.protection)
+  const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
   const context = createContext(complete)
   try {
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
@@ -89,6 +91,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     },
     ...{ masterAddr: '127.0.0.1', masterPort: 0 },
     ...{ rdzvTimeout: 0, hostTimeout: 0, tokenFile: undefined, iface: undefined },
+    protection: { ...readProtection(env), environment: {} },
     ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },
     ...{ logPrefix: undefined, eventLog: undefined },
     // None of the ranks is shown unless the output is inherited.

@@ -4,8 +4,8 @@
  */
 import { types } from 'node:util'
 import { compileFunction, constants } from 'node:vm'
-import { readRankEnvironment, tsrError } from '@tsrun/core'
-import { connectStore } from '@tsrun/store'
+import { readProtection, readRankEnvironment, tsrError } from '@tsrun/core'
+import { connectStore, storeTlsOf } from '@tsrun/store'
 import { putValue, takeValue, TASK, valueOf, type FunctionTask, type Task } from './messages.ts'
 
 type RankFunction = (rank: number, ...args: unknown[]) => unknown
@@ -66,7 +66,13 @@ function keepWarningQuiet(): void {
 }
 
 const { rank, masterAddr, masterPort, token } = readRankEnvironment()!
-const store = await connectStore({ host: masterAddr, port: masterPort, token })
+const tls = storeTlsOf(readProtection())
+const store = await connectStore({
+  host: masterAddr,
+  port: masterPort,
+  token,
+  ...(tls && { tls }),
+})
 const { task, args } = (await takeValue(store, TASK)) as { task: Task; args: unknown[] }
 const program = await findFunction(task)
 const value = await program(rank, ...args)

@@ -44,7 +44,12 @@ describe('pipeline() refuses, before it builds a layer,', () => {
     ['no schedule', { schedule: null }, /schedule is null; expected a name, or lists/],
     ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an array of 1/],
     ['chunks where there are none', { chunks: 2 }, /chunks is 2; .* with schedule: 'interleaved'/],
-    ['chunks of 1F1B', { schedule: '1f1b', chunks: 1 }, /chunks is 1; .* or 'looped'/],
+    ['three chunks in a V', { schedule: 'zb-v', chunks: 3 }, /chunks is 3; expected 2/],
+    [
+      'chunks of 1F1B',
+      { schedule: '1f1b', chunks: 1 },
+      /chunks is 1; .*'looped' or 'interleaved-zb'/,
+    ],
     [
       'chunks of lists',
       { schedule: { actions: [['0F0', '0B0']] }, chunks: 1 },

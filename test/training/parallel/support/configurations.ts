@@ -56,11 +56,30 @@ const looped = [
   ...each,
 }))
 
+/** Two stages a rank in a V, and zero bubble with several chunks; also with too few micro-batches. */
+const zeroBubble = (['interleaved-zb', 'zb-v', 'dualpipe-v'] as const).flatMap((schedule) =>
+  [
+    { stages: 1, microbatches: 2 },
+    { stages: 2, microbatches: 1 },
+    { stages: 2, microbatches: 4 },
+    { stages: 3, microbatches: 7 },
+    { stages: 4, microbatches: 8 },
+  ].map((each): Configuration => ({
+    title: `${schedule}, ${each.stages} ranks, ${each.microbatches} micro-batches`,
+    schedule,
+    batch: 16,
+    layers: 10,
+    chunks: 2,
+    ...each,
+  })),
+)
+
 /** The list of layouts that are held against the single process. */
 const configurations: readonly Configuration[] = [
   ...product,
   ...interleaved,
   ...looped,
+  ...zeroBubble,
   { title: 'one rank', schedule: '1f1b', stages: 1, microbatches: 4, ...usual },
   {
     title: 'batch not divisible',

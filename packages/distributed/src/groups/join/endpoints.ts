@@ -3,8 +3,11 @@ import {
   isText,
   isTsrError,
   objectOf,
+  oneOf,
   optional,
+  protectionFlags,
   tsrError,
+  type Protection,
   type RankEnvironment,
 } from '@tsrun/core'
 import { isLoopback, localAddressTowards, reachableAddress, type Store } from '@tsrun/store'
@@ -52,6 +55,9 @@ interface Published extends Endpoint {
   /** Why it cannot join. */
   readonly refusal?: string
   readonly tuning: TuningIdentity
+  readonly protection: Protection
+  /** What its callers have to know besides the token: only members can read it in a store with TLS. */
+  readonly secret?: string
 }
 
 const isPublished = objectOf<Published>({
@@ -70,6 +76,8 @@ const isPublished = objectOf<Published>({
   ),
   refusal: optional(isText),
   tuning: objectOf<TuningIdentity>({ source: isText, digest: isText }),
+  protection: oneOf('none', 'encrypted'),
+  secret: optional(isText),
 })
 
 /**
@@ -77,7 +85,7 @@ const isPublished = objectOf<Published>({
  * them on who shares memory with whom.
  *
  * @throws ERR_TSR_TIMEOUT naming the ranks that are missing, ERR_TSR_TRANSPORT_UNAVAILABLE,
- *   ERR_TSR_LOOPBACK, ERR_TSR_TUNING
+ *   ERR_TSR_LOOPBACK, ERR_TSR_TUNING, ERR_TSR_PROTECTION
  */
 export async function exchangeEndpoints(
   { rank, worldSize, token, environment, sharedMemory }: InitSettings,
@@ -105,6 +113,7 @@ export async function exchangeEndpoints(
   const endpoints = peers.map((peer) => readPublished(texts[peer]!, isPublished, peer))
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
+  refuseOtherProtection(endpoints)
   const tunings = endpoints.map(({ tuning }) => tuning)
   checkSameTuning(rank, tunings)
   const segments = endpoints.map(({ segment }) => segment)
@@ -117,7 +126,17 @@ export async function exchangeEndpoints(
     rank: environment.localRank,
     size: environment.localWorldSize,
   }
-  return { token, purpose, rank, endpoints, timeout, sharing, place }
+  const { protection } = own
+  return { token, purpose, protection, rank, endpoints, timeout, sharing, place }
+}
+
+/** @throws ERR_TSR_PROTECTION when ranks protect their messages in different ways */
+function refuseOtherProtection(endpoints: readonly Published[]): void {
+  const flagsOf = (rank: number): string => protectionFlags[endpoints[rank]!.protection]
+  const rank = endpoints.findIndex(({ protection }) => protection !== endpoints[0]?.protection)
+  if (rank < 0) return
+  const facts = { rank, theirs: flagsOf(rank), other: 0, ours: flagsOf(0) }
+  throw tsrError('ERR_TSR_PROTECTION', facts)
 }
 
 /** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */

@@ -5,6 +5,7 @@ import {
   localAddressTowards,
   memoryStore,
   startStoreServer,
+  storeTlsOf,
 } from '@tsrun/store'
 import { joinMpiWorld } from '../../mpi/join.ts'
 import type { EngineProcessGroup } from '../group.ts'
@@ -57,10 +58,12 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
   checkToken(token, host, address)
   // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
+  const tls = storeTlsOf(settings.protection)
+  const common = { port, token, ...(tls && { tls }) }
   const server = isHost
-    ? await startStoreServer({ host: await listeningHost(environment, address), port, token })
+    ? await startStoreServer({ host: await listeningHost(environment, address), ...common })
     : undefined
-  const connecting = connectStore({ host, port, token, timeout, ...(signal && { signal }) })
+  const connecting = connectStore({ host, ...common, timeout, ...(signal && { signal }) })
   const client = await connecting.catch(async (error: unknown) => {
     await server?.close()
     throw error

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
@@ -16,6 +17,7 @@ import { warnWithoutSharing } from './sharing.ts'
 /** Starts this rank's engine, connected with those of all others. */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
+  const { protection } = settings.protection
   const tuning = settings.tuning.table
   const memory = createMemory(arena)
   const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
@@ -31,6 +33,8 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
         segment: segment?.address,
         ...(refusal !== undefined && { refusal }),
         tuning: identityOf(settings.tuning),
+        protection,
+        ...(protection !== 'none' && { secret: randomBytes(32).toString('hex') }),
       })
     } finally {
       segment?.close()

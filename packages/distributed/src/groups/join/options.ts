@@ -5,12 +5,14 @@ import {
   count,
   createLogger,
   declareOptions,
+  flag,
   having,
   isStrongToken,
   launchedEnvironment,
   parsePortRange,
   positive,
   readCoreRanks,
+  readProtection,
   readRankEnvironment,
   shown,
   takeToken,
@@ -19,6 +21,7 @@ import {
   tsrError,
   where,
   type PortRange,
+  type ProtectionSettings,
   type RankEnvironment,
   type Rules,
 } from '@tsrun/core'
@@ -67,6 +70,11 @@ export interface InitOptions extends DiagnosisOptions {
   /** Secret of the job. Default: TSRUN_TOKEN. */
   readonly token?: string
   /**
+   * Encrypts what goes over the network: the store, and the messages between ranks that share no memory.
+   * All ranks need the same. Default: TSRUN_TLS.
+   */
+  readonly tls?: boolean
+  /**
    * Name of the network interface, or an own IP address, at which the peers reach this rank.
    * Default: TSRUN_IFACE, or the interface that leads to the store.
    */
@@ -88,6 +96,7 @@ export interface InitSettings {
   readonly signal: AbortSignal | undefined
   readonly arena: number
   readonly token: string
+  readonly protection: ProtectionSettings
   readonly iface: string | undefined
   readonly ports: PortRange | undefined
   readonly diagnosis: DiagnosisSettings
@@ -127,6 +136,7 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
     TOKEN_EXPECTED,
     (token) => (typeof token === 'string' ? `a text of ${token.length}` : typeof token),
   ).optional(),
+  tls: flag().optional(),
   iface: text().optional(),
   ports: anything<PortRange>(),
   stallWarning: positive('milliseconds above 0').optional(),
@@ -152,6 +162,9 @@ export function completeOptions(options: GivenOptions): InitSettings {
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
   }
   const { env } = process
+  const token = options.token ?? tokenOf(environment)
+  const protection = protectionOf(options)
+  if (worldSize > 1) checkProtection(protection, transport, token)
   return {
     environment,
     rank,
@@ -163,7 +176,8 @@ export function completeOptions(options: GivenOptions): InitSettings {
     timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
     arena: options.arena ?? arenaRule.check('arena', parseBytes(env['TSRUN_ARENA'] ?? '1GiB')),
-    token: options.token ?? tokenOf(environment),
+    token,
+    protection,
     iface: options.iface ?? nonEmpty(env['TSRUN_IFACE']),
     ports: options.ports ?? readPortRange(env['TSRUN_PORT_RANGE']),
     diagnosis: readDiagnosis(options, env),
@@ -190,6 +204,28 @@ function tokenOf(environment: RankEnvironment | undefined): string {
     value,
     expected: TOKEN_EXPECTED,
   })
+}
+
+/** @throws ERR_TSR_ENVIRONMENT */
+function protectionOf({ tls }: GivenOptions): ProtectionSettings {
+  if (tls === false) return { protection: 'none', certificate: undefined }
+  return readProtection({ ...process.env, ...(tls === true && { TSRUN_TLS: '1' }) })
+}
+
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ENVIRONMENT */
+function checkProtection(
+  { protection }: ProtectionSettings,
+  transport: StreamName,
+  token: string,
+): void {
+  if (protection === 'none') return
+  if (transport === 'mpi') {
+    const reason = 'libmpi carries its messages, which tls does not reach'
+    throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport, reason })
+  }
+  if (token !== '') return
+  const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */

@@ -6,7 +6,7 @@ import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ScheduleChoice } from './plan.ts'
-import { takesChunks } from './schedule/orders.ts'
+import { stagesPerRank } from './schedule/orders.ts'
 import type { Split } from './split.ts'
 
 export interface PipelineOptions {
@@ -115,10 +115,14 @@ export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
 export function readPipelineOptions(given: PipelineOptions): CheckedOptions {
   const options = readOptions(given)
   if (options.clip !== undefined) checkClip(options.clip)
-  const hasChoice = takesChunks(options.schedule)
+  const each = stagesPerRank(options.schedule)
   const chunks = where<number>(
-    (value) => hasChoice && Number.isSafeInteger(value) && Number(value) >= 1,
-    "a whole number from 1, with schedule: 'interleaved' or 'looped'",
-  ).default(hasChoice ? 2 : 1)
+    (value) =>
+      Number.isSafeInteger(value) &&
+      (each === 'any' ? Number(value) >= 1 : each === 2 && value === 2),
+    each === 2
+      ? '2, as this schedule places two stages on each rank'
+      : "a whole number from 1, with schedule: 'interleaved', 'looped' or 'interleaved-zb'",
+  ).default(each === 1 ? 1 : 2)
   return { ...options, chunks: chunks.check('chunks', options.chunks) }
 }

@@ -8,9 +8,12 @@ describe('docs/pipeline.md', () => {
     ['naive', 2],
     ['gpipe', 8],
     ['1f1b', 8],
+    ['zb-v', 4],
   ])('draws %s as the simulator does', (name, microbatches) => {
     const drawings = Array.from(page.matchAll(/^```text\n([^]*?)^```$/gm), ([, text]) => text)
-    expect(drawings).toContain(`${schedule(name, { stages: 4, microbatches }).grid()}\n`)
+    expect(drawings).toContain(
+      `${schedule(name, { stages: 4, microbatches }).grid({ width: 120 })}\n`,
+    )
   })
 
   it('lists the values of the simulator', () => {

@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs'
 import {
+  formatActions,
   schedule,
   type ScheduleName,
 } from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
@@ -78,6 +80,62 @@ describe('zb-h1', () => {
   )
 })
 
+interface TorchOrder {
+  readonly name: ScheduleName
+  readonly ranks: number
+  readonly chunks: number
+  readonly microbatches: number
+  readonly actions: readonly string[]
+}
+
+describe("PyTorch's orders", () => {
+  const file = new URL('golden-torch.json', import.meta.url)
+  const { schedules } = JSON.parse(readFileSync(file, 'utf8')) as { schedules: TorchOrder[] }
+
+  it.each(schedules)(
+    '$name, $ranks ranks, $chunks stages each, $microbatches micro-batches',
+    ({ name, ranks, chunks, microbatches, actions }) => {
+      const made = schedule(name, { stages: ranks * chunks, ranks, microbatches })
+      expect(formatActions(made.actions).split('\n')).toEqual(actions)
+      made.validate()
+    },
+  )
+})
+
+/** Each pass and each half through a stage takes 1. */
+const inV = [
+  { name: 'zb-v', ranks: 4, microbatches: 8, makespan: 51, peak: [8, 8, 8, 8] },
+  { name: 'zb-v', ranks: 4, microbatches: 16, makespan: 99, peak: [8, 8, 8, 8] },
+  { name: 'dualpipe-v', ranks: 4, microbatches: 8, makespan: 51, peak: [9, 9, 9, 9] },
+] as const
+
+describe('two stages per rank in a V', () => {
+  it.each(inV)(
+    '$name, $ranks ranks, $microbatches micro-batches: makespan $makespan',
+    ({ name, ranks, microbatches, makespan, peak }) => {
+      const made = schedule(name, { stages: 2 * ranks, microbatches })
+      const simulation = made.simulate({ forward: 1, backward: 2 })
+      expect(simulation.makespan).toBe(makespan)
+      expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(peak)
+      expect(made.placement).toEqual([0, 1, 2, 3, 3, 2, 1, 0])
+    },
+  )
+
+  it.each(['zb-v', 'dualpipe-v'] as const)('%s never waits for ever, with any counts', (name) => {
+    for (let ranks = 1; ranks <= 6; ranks++) {
+      for (let microbatches = 1; microbatches <= 15; microbatches++) {
+        schedule(name, { stages: 2 * ranks, ranks, microbatches }).validate()
+      }
+    }
+  })
+
+  it('refuses stages that are not two per rank', () => {
+    const given = { stages: 7, microbatches: 2 }
+    expect(() => schedule('zb-v', given)).toThrow('an even number, two per rank')
+    expect(() => schedule('zb-v', { ...given, ranks: 4 })).toThrow('8, two per rank')
+  })
+})
+
 describe('looped over four ranks', () => {
   it.each([
     { chunks: 1, microbatches: 8, makespan: 33 },
@@ -121,7 +179,9 @@ describe('interleaved over four ranks', () => {
     for (let ranks = 1; ranks <= 5; ranks++) {
       for (let chunks = 1; chunks <= 4; chunks++) {
         for (let microbatches = 1; microbatches <= 13; microbatches++) {
-          schedule('interleaved', { stages: ranks * chunks, ranks, microbatches }).validate()
+          const size = { stages: ranks * chunks, ranks, microbatches }
+          schedule('interleaved', size).validate()
+          schedule('interleaved-zb', size).validate()
         }
       }
     }

@@ -18,7 +18,7 @@ describe('actions as text', () => {
     expect(formatAction({ kind: 'F', stage: 0, microbatch: 3 })).toBe('0F3')
     expect(parseAction('12W34')).toEqual({ kind: 'W', stage: 12, microbatch: 34 })
     for (const name of scheduleNames) {
-      const { actions } = schedule(name, { stages: 3, microbatches: 4 })
+      const { actions } = schedule(name, { stages: 4, microbatches: 4 })
       expect(parseActions(formatActions(actions))).toEqual(actions)
     }
   })

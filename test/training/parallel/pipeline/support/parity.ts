@@ -1,6 +1,7 @@
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { disposeModule, loadBackend, SGD, shardedMLP, tf } from '@tsrun/training'
 import { pipeline } from '../../../../../packages/training/src/parallel/pipeline/index.ts'
+import { schedule as planned } from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
 import type { Configuration } from '../../support/configurations.ts'
 import {
   exampleBatch,
@@ -66,8 +67,17 @@ async function trainStage(
       'zb-h1': Math.min(parts, group.size),
       interleaved: Math.min(warmup + 1, all),
       looped: all,
+      // what the simulator says of these is held against torch's orders
+      'interleaved-zb': undefined,
+      'zb-v': undefined,
+      'dualpipe-v': undefined,
     }
-    if (peakInFlight !== peaks[schedule]) expect(peakInFlight).toBe(peaks[schedule])
+    const simulated = planned(schedule, {
+      stages: group.size * (chunks ?? 1),
+      ranks: group.size,
+      microbatches: parts,
+    }).simulate()
+    expect(peakInFlight).toBe(peaks[schedule] ?? simulated.ranks[group.rank]!.peakInFlight)
     const snapshot = { loss, gradients: values(gradients) }
     optimizer.step(pipe.parameters, gradients)
     steps.push({ ...snapshot, parameters: parameterValues(pipe) })

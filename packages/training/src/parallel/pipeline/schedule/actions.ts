@@ -15,6 +15,10 @@ export interface Action {
 /** The actions of each rank, in the order in which the rank runs them. */
 export type ActionLists = readonly (readonly Action[])[]
 
+export function act(kind: ActionKind, stage: number, microbatch: number): Action {
+  return { kind, stage, microbatch }
+}
+
 /** `0F3` stands for stage 0, forward, micro-batch 3. */
 export function formatAction({ stage, kind, microbatch }: Action): string {
   return `${stage}${kind}${microbatch}`

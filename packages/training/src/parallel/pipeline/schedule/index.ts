@@ -7,6 +7,7 @@ export {
   type ActionKind,
   type ActionLists,
 } from './actions.ts'
+export { explainSimulation, type Explanation, type IdleReason, type IdleTime } from './explain.ts'
 export type { GridOptions } from './grid.ts'
 export {
   customSchedule,
@@ -25,4 +26,6 @@ export type {
   SimulationOptions,
   TimedAction,
 } from './simulate.ts'
+export { drawSvg, type SvgOptions } from './svg.ts'
+export { scheduleTrace } from './trace.ts'
 export { validateSchedule } from './validate.ts'

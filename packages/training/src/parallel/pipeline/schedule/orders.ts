@@ -1,9 +1,10 @@
-import type { Action, ActionKind } from './actions.ts'
+import { act, type Action } from './actions.ts'
+import { dualPipeV, zeroBubbleV } from './v-orders.ts'
 
 /**
  * One rank's part of a schedule: its actions, in order. Stages are dealt out to the ranks in turn, so
- * that each gets `chunks` of them. In orders other than `interleaved` and `looped` each rank has one
- * stage, whose number is the rank.
+ * that each gets `chunks` of them; where each rank has one, its number is the rank. In the orders whose
+ * names end in `-v`, rank r has the stages r and 2 ranks - 1 - r.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
@@ -37,22 +38,31 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
  * gradient of the input is sent at once, and those of the weights wait until there is nothing else to
  * do, for at most `stage` micro-batches. If F, I and W take equally long, the bubble is a third of
  * 1F1B's, with `stages` micro-batches in flight on every rank.
+ *
+ * With several chunks per rank it is what PyTorch calls interleaved zero bubble: micro-batches go through
+ * the chunks in rounds of M / floor(M / ranks). Where that is not a whole number, all of them are one
+ * round.
  */
-const zeroBubble: Order = (stage, stages, microbatches) => {
-  const actions: Action[] = []
-  const next = { F: 0, I: 0, W: 0 }
-  const run = (kind: 'F' | 'I' | 'W'): void => {
-    actions.push(act(kind, stage, next[kind]++))
-  }
-  const warmup = Math.min(stages - stage - 1, microbatches)
-  while (next.F < warmup) run('F')
-  while (next.I < microbatches) {
-    if (next.F < microbatches) run('F')
-    run('I')
-    if (next.I - next.W > stage) run('W')
-  }
-  while (next.W < microbatches) run('W')
-  return actions
+const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
+  const rounds = Math.max(1, Math.floor(microbatches / ranks))
+  const size = microbatches % rounds === 0 ? microbatches / rounds : microbatches
+  const visits = visitsOf(size, chunks, microbatches)
+  const forwards = visits.map(({ chunk, microbatch }) => act('F', chunk * ranks + rank, microbatch))
+  const backwards = (kind: 'I' | 'W'): Action[] =>
+    visits.map(({ chunk, microbatch }) =>
+      act(kind, (chunks - 1 - chunk) * ranks + rank, microbatch),
+    )
+  const weights = backwards('W')
+  const warmup = Math.min(ranks - rank - 1 + (chunks - 1) * size, forwards.length)
+  return [
+    ...forwards.slice(0, warmup),
+    ...backwards('I').flatMap((half, index) => [
+      ...forwards.slice(warmup + index, warmup + index + 1),
+      half,
+      ...weights.slice(Math.max(0, index - rank), Math.max(0, index - rank + 1)),
+    ]),
+    ...weights.slice(Math.max(0, weights.length - rank)),
+  ]
 }
 
 /**
@@ -99,33 +109,36 @@ export const orders = {
   naive,
   gpipe,
   '1f1b': oneForwardOneBackward,
-  'zb-h1': zeroBubble,
+  'zb-h1': interleavedZeroBubble,
   interleaved,
   looped,
+  'interleaved-zb': interleavedZeroBubble,
+  'zb-v': zeroBubbleV,
+  'dualpipe-v': dualPipeV,
 } as const satisfies Record<string, Order>
 
-/** Whether ranks may have several stages each. */
-export function takesChunks(name: unknown): boolean {
-  return name === 'interleaved' || name === 'looped'
-}
+/** The orders in which ranks may have any number of stages. */
+const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
-function act(kind: ActionKind, stage: number, microbatch: number): Action {
-  return { kind, stage, microbatch }
+/** How many stages each rank has in the order `name`. */
+export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
+  if ((chunkedNames as readonly unknown[]).includes(name)) return 'any'
+  return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1
 }
 
 function range(from: number, to: number): number[] {
   return Array.from({ length: to - from }, (_, index) => from + index)
 }
 
-/** The order in which micro-batches reach the chunks of a rank. */
+/** The order in which micro-batches reach the chunks of a rank, in rounds of `size` micro-batches. */
 function visitsOf(
-  ranks: number,
+  size: number,
   chunks: number,
   microbatches: number,
 ): { chunk: number; microbatch: number }[] {
   const visits: { chunk: number; microbatch: number }[] = []
-  for (let first = 0; first < microbatches; first += ranks) {
-    const end = Math.min(first + ranks, microbatches)
+  for (let first = 0; first < microbatches; first += size) {
+    const end = Math.min(first + size, microbatches)
     for (let chunk = 0; chunk < chunks; chunk++) {
       for (let microbatch = first; microbatch < end; microbatch++)
         visits.push({ chunk, microbatch })

@@ -2,7 +2,7 @@ import { choice, count, tsrError } from '@tsrun/core'
 import { parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
-import { orders, takesChunks } from './orders.ts'
+import { orders, stagesPerRank } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
 import { validateSchedule } from './validate.ts'
 
@@ -17,8 +17,8 @@ export interface ScheduleOptions {
   /** The number of pipeline stages, at least 1. */
   readonly stages: number
   /**
-   * The number of ranks to which stages are dealt out in turn; default: one per stage. Fewer are for
-   * `interleaved` and `looped` only.
+   * The number of ranks; default: one per stage, or with `zb-v` and `dualpipe-v`, where it can be nothing
+   * else, one per two stages. To `interleaved`, `looped` and `interleaved-zb` stages are dealt out in turn.
    */
   readonly ranks?: number
   /** The number of parts of a batch, at least 1; may be less than the number of stages. */
@@ -42,7 +42,7 @@ export interface Schedule {
 }
 
 /**
- * Makes the schedule `name` for one stage per rank, or with `interleaved` and `looped` for several.
+ * Makes the schedule `name` for one stage per rank, or for several where the order has them.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
@@ -52,17 +52,26 @@ export interface Schedule {
  */
 export function schedule(
   name: ScheduleName,
-  { stages, microbatches, ranks = stages }: ScheduleOptions,
+  { stages, microbatches, ...options }: ScheduleOptions,
 ): Schedule {
   nameRule.check('schedule', name)
+  const each = stagesPerRank(name)
+  const ranks = options.ranks ?? (each === 2 && stages % 2 === 0 ? stages / 2 : stages)
   for (const [option, value] of Object.entries({ stages, microbatches, ranks })) {
     countRule.check(option, value)
   }
-  if (takesChunks(name) ? stages % ranks !== 0 : stages !== ranks) {
+  if (each === 'any' ? stages % ranks !== 0 : stages !== ranks * each) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'stages',
       value: stages,
-      expected: takesChunks(name) ? `a multiple of the ${ranks} ranks` : `${ranks}, one per rank`,
+      expected: {
+        any: `a multiple of the ${ranks} ranks`,
+        1: `${ranks}, one per rank`,
+        2:
+          options.ranks === undefined
+            ? 'an even number, two per rank'
+            : `${2 * ranks}, two per rank`,
+      }[each],
     })
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>

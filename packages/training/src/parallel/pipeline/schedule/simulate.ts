@@ -31,6 +31,8 @@ export interface SimulatedRank {
 }
 
 export interface TimedAction extends PlacedAction {
+  /** When its rank was free and what it needs was there; it starts later if no core is free. */
+  readonly ready: number
   readonly start: number
   readonly end: number
 }
@@ -114,12 +116,13 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
       )
     }, free[rank]!)
   }
-  const start = (rank: number): void => {
+  const start = (rank: number, ready: number): void => {
     const action = actions[rank]![next[rank]!]!
     running[rank] = {
       ...action,
       rank,
       position: next[rank]!,
+      ready,
       start: time,
       end: time + work(action),
     }
@@ -133,14 +136,22 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
     free[rank] = time
   }
 
+  // What is known once stays: results arrive when they arrive, and a rank is free until it starts.
+  const ready = actions.map(() => Infinity)
   for (;;) {
-    const queue = actions
-      .map((_, rank) => ({ rank, ready: readyAt(rank) }))
-      .sort((a, b) => a.ready - b.ready)
+    ready.forEach((known, rank) => {
+      if (known === Infinity) ready[rank] = readyAt(rank)
+    })
     const idleCores = cores - running.filter((span) => span !== undefined).length
-    const runnable = queue.filter(({ ready }) => ready <= time).slice(0, idleCores)
-    for (const { rank } of runnable) start(rank)
-    const arrival = queue.find(({ ready }) => ready > time)?.ready ?? Infinity
+    const runnable = [...ready.keys()]
+      .filter((rank) => ready[rank]! <= time)
+      .sort((a, b) => ready[a]! - ready[b]!)
+      .slice(0, idleCores)
+    for (const rank of runnable) {
+      start(rank, ready[rank]!)
+      ready[rank] = Infinity
+    }
+    const arrival = Math.min(...ready.filter((known) => known > time))
     const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
     if (until === Infinity) return spans
     time = until

@@ -1,0 +1,154 @@
+import { createCipheriv, createDecipheriv } from 'node:crypto'
+import { tsrError } from '@tsrun/core'
+import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES } from '@tsrun/native'
+
+/*
+ * A record carries a piece of the stream: its length (4 bytes, little-endian), the piece, and a tag of
+ * 16 bytes. The tag covers all of it and the number of the record in its direction, so that records can
+ * be neither changed, nor replayed, left out or put in another order.
+ */
+
+export const HEADER_BYTES = 4
+/** What a record has besides its piece. */
+export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
+
+/** Memory with its address, where native code can read it. */
+export interface Region {
+  readonly bytes: Uint8Array
+  /** Of the first byte; 0 without native code. */
+  readonly address: number
+}
+
+export function regionOf(bytes: Uint8Array): Region {
+  return { bytes, address: isAvailable().available ? addressOf(bytes) : 0 }
+}
+
+/** Seals or opens the records of one direction, of which each has a counter of its own. */
+export interface RecordCipher {
+  /** Writes the tag and the piece of `length` bytes of `from` into a record whose header is at `at` of `to`. */
+  seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void
+  /**
+   * Reads the piece of the record whose header is at `at` of `from`.
+   *
+   * @returns false when it is not the record that was sealed; `to` then holds nothing of use
+   */
+  open(
+    counter: number,
+    from: Region,
+    at: number,
+    length: number,
+    to: Region,
+    piece: number,
+  ): boolean
+  rekey(key: Uint8Array): void
+  close(): void
+}
+
+/** The fastest cipher that there is. All of them make the same records. */
+export function createRecordCipher(direction: 'seal' | 'open', key: Uint8Array): RecordCipher {
+  return isAvailable().available && hasOpenSsl()
+    ? new NativeCipher(direction, key)
+    : new NodeCipher(key)
+}
+
+/** In place, by OpenSSL through native calls. */
+export class NativeCipher implements RecordCipher {
+  readonly #gcm: AesGcm
+
+  constructor(direction: 'seal' | 'open', key: Uint8Array) {
+    this.#gcm = new AesGcm(direction, key)
+  }
+
+  seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void {
+    const header = to.address + at
+    const body = header + HEADER_BYTES
+    const text = from.address + piece
+    const sealed = this.#gcm.run(counter, header, text, length, body, body + length)
+    if (!sealed) throw tsrError('ERR_TSR_INTERNAL', { what: 'OpenSSL does not seal a record' })
+  }
+
+  open(
+    counter: number,
+    from: Region,
+    at: number,
+    length: number,
+    to: Region,
+    piece: number,
+  ): boolean {
+    const header = from.address + at
+    const body = header + HEADER_BYTES
+    return this.#gcm.run(counter, header, body, length, to.address + piece, body + length)
+  }
+
+  rekey(key: Uint8Array): void {
+    this.#gcm.rekey(key)
+  }
+
+  close(): void {
+    this.#gcm.close()
+  }
+}
+
+/** By node:crypto, which gives the results in memory of its own. */
+export class NodeCipher implements RecordCipher {
+  #key: Uint8Array
+
+  constructor(key: Uint8Array) {
+    this.#key = key
+  }
+
+  seal(
+    counter: number,
+    { bytes }: Region,
+    piece: number,
+    length: number,
+    to: Region,
+    at: number,
+  ): void {
+    const cipher = createCipheriv('aes-128-gcm', this.#key, nonceOf(counter))
+    const body = at + HEADER_BYTES
+    cipher.setAAD(to.bytes.subarray(at, body))
+    to.bytes.set(cipher.update(bytes.subarray(piece, piece + length)), body)
+    cipher.final()
+    to.bytes.set(cipher.getAuthTag(), body + length)
+  }
+
+  open(
+    counter: number,
+    { bytes }: Region,
+    at: number,
+    length: number,
+    to: Region,
+    piece: number,
+  ): boolean {
+    const nonce = nonceOf(counter)
+    const cipher = createDecipheriv('aes-128-gcm', this.#key, nonce, { authTagLength: TAG_BYTES })
+    const body = at + HEADER_BYTES
+    const end = body + length
+    cipher.setAuthTag(bytes.subarray(end, end + TAG_BYTES))
+    cipher.setAAD(bytes.subarray(at, body))
+    const text = cipher.update(bytes.subarray(body, end))
+    try {
+      cipher.final()
+    } catch {
+      return false
+    }
+    to.bytes.set(text, piece)
+    return true
+  }
+
+  rekey(key: Uint8Array): void {
+    this.#key = key
+  }
+
+  close(): void {
+    this.#key = new Uint8Array()
+  }
+}
+
+/** As `AesGcm` makes it: 4 bytes of zeros, then the counter, big-endian. */
+function nonceOf(counter: number): Uint8Array {
+  const nonce = new Uint8Array(12)
+  new DataView(nonce.buffer).setBigUint64(4, BigInt(counter))
+  return nonce
+}

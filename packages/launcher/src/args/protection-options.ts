@@ -1,0 +1,33 @@
+import { resolve } from 'node:path'
+import { isTsrError, readProtection, type ProtectionSettings } from '@tsrun/core'
+import { readSwitch, usageError } from './read-setting.ts'
+import type { Settings } from './settings.ts'
+
+/** How what a job sends over the network is protected. */
+export interface ProtectionOptions extends ProtectionSettings {
+  /** The variables that tell the ranks. */
+  readonly environment: Readonly<Record<string, string>>
+}
+
+/** @throws ERR_TSR_USAGE */
+export function readProtectionOptions(settings: Settings): ProtectionOptions {
+  const files = {
+    TSRUN_TLS_CERT: settings['tls-cert']?.value,
+    TSRUN_TLS_KEY: settings['tls-key']?.value,
+    TSRUN_TLS_CA: settings['tls-ca']?.value,
+  }
+  const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
+  const environment = {
+    TSRUN_TLS: readSwitch(settings, 'tls') ? '1' : '0',
+    ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
+  }
+  try {
+    const { protection, certificate } = readProtection(environment)
+    return { protection, certificate, environment }
+  } catch (cause) {
+    if (!isTsrError(cause)) throw cause
+    const { variable, expected } = cause.facts
+    const flag = `--${String(variable).slice('TSRUN_'.length).toLowerCase().replaceAll('_', '-')}`
+    throw usageError(`${flag} needs ${String(expected)}`, cause)
+  }
+}

@@ -1,0 +1,135 @@
+import { createHmac } from 'node:crypto'
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
+import {
+  connect,
+  createServer,
+  type ConnectionOptions,
+  type Server,
+  type TLSSocket,
+  type TlsOptions,
+} from 'node:tls'
+import type { Certificate, ProtectionSettings } from '@tsrun/core'
+import { nameEndpoint } from './addresses.ts'
+
+/*
+ * TLS 1.3 for the sockets of the store. Without certificates, both sides use a pre-shared key that they
+ * derive from the token (RFC 8446, 2.2), so that there is nothing to distribute. The keys of a
+ * connection come from an exchange of its own in both cases: whoever learns the token or the key of a
+ * certificate later can read nothing that was recorded.
+ */
+
+/** How the sockets of a store are encrypted: with keys from the token, or with certificates. */
+export type StoreTls = 'token' | Certificate
+
+/** How the sockets of the store of a job are encrypted; undefined: not at all. */
+export function storeTlsOf({ protection, certificate }: ProtectionSettings): StoreTls | undefined {
+  return protection === 'none' ? undefined : (certificate ?? 'token')
+}
+
+/** OpenSSL offers pre-shared keys with ciphers of SHA-256 only. */
+const TOKEN_CIPHER = 'TLS_AES_128_GCM_SHA256'
+const IDENTITY = 'tsrun'
+
+function keyOf(token: string): Buffer {
+  return createHmac('sha256', token).update('tsrun store tls').digest()
+}
+
+function commonOptions(tls: StoreTls): ConnectionOptions & TlsOptions {
+  const options = { minVersion: 'TLSv1.3', maxVersion: 'TLSv1.3' } as const
+  if (tls === 'token') return { ...options, ciphers: TOKEN_CIPHER }
+  const { cert, key, ca = cert } = tls
+  return { ...options, cert, key, ca }
+}
+
+/** The server's side. It makes TLS sockets of sockets that another server has accepted. */
+export class SecureServer {
+  readonly #server: Server
+  /** By the name of the peer: what waits for its handshake. */
+  readonly #waiting = new Map<string, (socket: TLSSocket) => void>()
+
+  /** @throws an Error of OpenSSL for a certificate or key that is none */
+  constructor(tls: StoreTls, token: string) {
+    this.#server = createServer({
+      ...commonOptions(tls),
+      ...(tls === 'token'
+        ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
+        : // What is wrong with it is said within the connection; see `acceptsPeer`.
+          { requestCert: true, rejectUnauthorized: false }),
+    })
+    this.#server.on('secureConnection', (socket) => {
+      this.#waiting.get(nameOf(socket))?.(socket)
+    })
+  }
+
+  /** Resolves once the handshake of TLS is over; rejects when the socket ends before. */
+  async secure(socket: Socket): Promise<TLSSocket> {
+    const name = nameOf(socket)
+    try {
+      return await new Promise<TLSSocket>((resolve, reject) => {
+        this.#waiting.set(name, resolve)
+        socket.once('close', () => {
+          reject(new Error('the handshake of TLS failed'))
+        })
+        this.#server.emit('connection', socket)
+      })
+    } finally {
+      this.#waiting.delete(name)
+    }
+  }
+}
+
+function nameOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
+  return nameEndpoint(remoteAddress, remotePort)
+}
+
+/** Whether the authority of this side has signed the certificate of the other one. */
+export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
+  return tls === 'token' || socket.authorized
+}
+
+/**
+ * The client's side, on a socket that is connected.
+ *
+ * @throws an Error of OpenSSL
+ */
+export async function secureClient(
+  socket: Socket,
+  tls: StoreTls,
+  token: string,
+): Promise<TLSSocket> {
+  const secure = connect({
+    ...commonOptions(tls),
+    socket,
+    ...(tls === 'token' && { pskCallback: () => ({ psk: keyOf(token), identity: IDENTITY }) }),
+    // A certificate names its host at most. Who is at the other end, the token proves, for this connection.
+    checkServerIdentity: () => undefined,
+  })
+  await once(secure, 'secureConnect')
+  return secure
+}
+
+/** What only the two ends of this connection know: the proofs of the token cover it. */
+export function bindingOf(socket: TLSSocket): string {
+  return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
+}
+
+/** Whether a handshake failed because the other side does not speak TLS. */
+export function isPlainPeer(error: unknown): boolean {
+  return codeOf(error) === 'ERR_SSL_WRONG_VERSION_NUMBER'
+}
+
+/** Whether a handshake failed because the other side has another token. */
+export function isOtherToken(error: unknown): boolean {
+  return /DECRYPT_ERROR|ILLEGAL_PARAMETER|BINDER/.test(codeOf(error))
+}
+
+/** Whether an error comes from TLS and not from the network, so that another attempt would fail too. */
+export function isTlsError(error: unknown): boolean {
+  return /^(ERR_SSL|ERR_TLS|CERT_|UNABLE_TO_|.*SELF_SIGNED|ERR_OSSL)/.test(codeOf(error))
+}
+
+function codeOf(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException
+  return code ?? ''
+}

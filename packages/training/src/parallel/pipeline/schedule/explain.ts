@@ -1,0 +1,125 @@
+import { formatAction } from './actions.ts'
+import { needsOf, productOf } from './dependencies.ts'
+import type { Simulation, TimedAction } from './simulate.ts'
+
+/**
+ * Why a rank is idle:
+ *
+ * - `fill`: its first input has not been computed yet;
+ * - `drain`: it has nothing left to do;
+ * - `wait`: what its next action needs is still to be computed;
+ * - `message`: that has been computed, and is on its way;
+ * - `core`: it could go on, but no core is free.
+ */
+export type IdleReason = 'fill' | 'drain' | 'wait' | 'message' | 'core'
+
+/** A time in which a rank runs no action. */
+export interface IdleTime {
+  readonly rank: number
+  readonly start: number
+  readonly end: number
+  readonly reason: IdleReason
+  /** The action that comes next; none at the end. */
+  readonly next?: TimedAction
+  /** The action whose result comes last of those that `next` needs. */
+  readonly cause?: TimedAction
+  /** One sentence. */
+  readonly text: string
+}
+
+export interface Explanation {
+  /** By rank, in the order of time. */
+  readonly idle: readonly IdleTime[]
+  /**
+   * The actions, from the first to the last, each of which begins when the one before it has ended or its
+   * result has arrived: to make the step shorter, make one of these shorter.
+   */
+  readonly criticalPath: readonly TimedAction[]
+}
+
+/**
+ * Says why ranks are idle in a simulated step, and what its length consists of.
+ *
+ * @example
+ * explainSimulation(schedule('gpipe', { stages: 2, microbatches: 1 }).simulate()).idle[0].text
+ * // 'rank 0 waits for 1B0 on rank 1, to run 0B0'
+ */
+export function explainSimulation({ spans, ranks, makespan }: Simulation): Explanation {
+  const stages = spans.reduce((count, { stage }) => Math.max(count, stage + 1), 0)
+  const producers = new Map<string, TimedAction>()
+  for (const span of spans) {
+    const product = productOf(span)
+    if (product !== undefined) producers.set(product, span)
+  }
+  const causeOf = (span: TimedAction): TimedAction | undefined =>
+    needsOf(span, stages)
+      .map((need) => producers.get(need)!)
+      .reduce<TimedAction | undefined>(
+        (last, each) => (each.end > (last?.end ?? -1) ? each : last),
+        undefined,
+      )
+  const lists = ranks.map((_, rank) =>
+    spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
+  )
+  const idle = lists.flatMap((list, rank) => idleOf(list, rank, makespan, causeOf))
+  return { idle, criticalPath: pathTo(spans, lists, causeOf) }
+}
+
+type CauseOf = (span: TimedAction) => TimedAction | undefined
+
+function idleOf(
+  list: readonly TimedAction[],
+  rank: number,
+  makespan: number,
+  causeOf: CauseOf,
+): IdleTime[] {
+  const idle: IdleTime[] = []
+  let free = 0
+  for (const next of list) {
+    idle.push(...beforeNext(free, next, causeOf(next)))
+    free = next.end
+  }
+  const text = `rank ${rank} has nothing left to do in this step`
+  idle.push({ rank, start: free, end: makespan, reason: 'drain', text })
+  return idle.filter(({ start, end }) => end > start)
+}
+
+function beforeNext(start: number, next: TimedAction, cause: TimedAction | undefined): IdleTime[] {
+  const { rank, ready } = next
+  const action = formatAction(next)
+  const computed = cause === undefined ? start : Math.max(start, cause.end)
+  const waits = cause && {
+    computing: `rank ${rank} waits for ${formatAction(cause)} on rank ${cause.rank}, to run ${action}`,
+    sending: `rank ${rank} waits for the result of ${formatAction(cause)}, which rank ${cause.rank} has sent, to run ${action}`,
+  }
+  const facts = { rank, next, ...(cause && { cause }) }
+  return [
+    {
+      ...{ ...facts, start, end: computed, reason: start === 0 ? 'fill' : 'wait' },
+      text: waits?.computing ?? '',
+    },
+    { ...facts, start: computed, end: ready, reason: 'message', text: waits?.sending ?? '' },
+    {
+      ...{ ...facts, start: ready, end: next.start, reason: 'core' },
+      text: `rank ${rank} waits for a free core, to run ${action}`,
+    },
+  ]
+}
+
+function pathTo(
+  spans: Simulation['spans'],
+  lists: readonly (readonly TimedAction[])[],
+  causeOf: CauseOf,
+): TimedAction[] {
+  const path: TimedAction[] = []
+  for (let span = spans.at(-1); span !== undefined;) {
+    path.unshift(span)
+    const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
+    const cause = causeOf(span)
+    const { start, ready } = span
+    // what held it up: the action that had its core, the one before it on its rank, or what it needs
+    if (ready < start) span = spans.findLast(({ end }) => end === start)
+    else span = before !== undefined && before.end >= start ? before : (cause ?? before)
+  }
+  return path
+}

@@ -1,0 +1,167 @@
+import { choice, count, declareOptions, number, positive, tsrError } from '@tsrun/core'
+import {
+  layoutMemory,
+  type RankLayout,
+  type LayoutMemory,
+  type ModelShape,
+  type PlanDtype,
+  type PlanOptimizer,
+} from './memory.ts'
+import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
+
+export interface PlanOptions {
+  /** The number of values that are trained. */
+  readonly parameters: number
+  /** Bytes of one rank. */
+  readonly memory: number
+  readonly ranks: number
+  /** Default: parameters / (12 width^2). */
+  readonly layers?: number
+  /** Default: with `layers`, what parameters = 12 layers width^2 gives; otherwise some 128 per layer. */
+  readonly width?: number
+  /** Default: one per 128 numbers of the width. */
+  readonly heads?: number
+  /** The tokens of an example; default 2048. */
+  readonly sequence?: number
+  /** The examples of a step, over all replicas; default: four per rank. */
+  readonly batch?: number
+  /** Default float32, in which tsrun trains; the others are arithmetic only. */
+  readonly dtype?: PlanDtype
+  /** Default adam. */
+  readonly optimizer?: PlanOptimizer
+  /** Floating-point operations of a rank in a second, as training reaches them; default 10^13. */
+  readonly flops?: number
+  /** Bytes that a rank sends in a second; default 10^10. */
+  readonly link?: number
+  /** Seconds of a message beside its bytes; default 10^-5. */
+  readonly latency?: number
+}
+
+export interface PlannedLayout extends RankLayout, StepTime {
+  readonly memory: LayoutMemory
+  readonly fits: boolean
+}
+
+export interface LayoutPlan {
+  readonly model: ModelShape
+  /** The examples of a step. */
+  readonly batch: number
+  /** All layouts: first those that fit, the fastest first; then the others, the smallest first. */
+  readonly layouts: readonly PlannedLayout[]
+  /** The fastest that fits; undefined if none does. */
+  readonly best: PlannedLayout | undefined
+}
+
+/** The most stages of a pipeline that are considered. */
+const MOST_STAGES = 32
+
+const whole = count({ from: 1 })
+
+const readOptions = declareOptions({
+  parameters: positive(),
+  memory: positive(),
+  ranks: count({ from: 1, to: 4096 }),
+  layers: whole.optional(),
+  width: whole.optional(),
+  heads: whole.optional(),
+  sequence: whole.default(2048),
+  batch: whole.optional(),
+  dtype: choice(['float32', 'bfloat16', 'float16'] as const).default('float32'),
+  optimizer: choice(['adam', 'momentum', 'sgd'] as const).default('adam'),
+  flops: positive().default(1e13),
+  link: positive().default(1e10),
+  latency: number({ from: 0 }).default(1e-5),
+})
+
+/**
+ * The memory wall as arithmetic: what a rank holds in every layout dp x tp x pp of a transformer over the
+ * ranks, with each stage of ZeRO and with or without recomputation; which layouts fit; and how long a
+ * step takes in each, from the simulator of schedules.
+ *
+ * Not counted are what the framework itself needs, the buffers of collectives, embeddings and logits, and
+ * the overlap of communication with computation.
+ *
+ * @example
+ * const { best } = planLayouts({ parameters: 10e9, memory: 24e9, ranks: 16 })
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function planLayouts(options: PlanOptions): LayoutPlan {
+  const given = readOptions(options)
+  const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
+  const model = shapeOf(given)
+  const times = new Map<string, PipelineTime>()
+  const layouts = layoutsOf(ranks, model, batch).map((layout): PlannedLayout => {
+    const { dp, tp, pp, recompute } = layout
+    const examples = batch / dp
+    const key = [dp, tp, pp, recompute].join()
+    const time = times.get(key) ?? pipelineTime(model, layout, examples, dtype, given)
+    times.set(key, time)
+    const { makespan, bubble, inFlight } = time
+    const exchange = exchangeTime(model, layout, examples, dtype, given)
+    const memory = layoutMemory(model, layout, { dtype, optimizer }, inFlight)
+    const fits = memory.total <= room
+    return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
+  })
+  layouts.sort((a, b) => {
+    if (a.fits !== b.fits) return a.fits ? -1 : 1
+    return a.fits ? a.step - b.step : a.memory.total - b.memory.total
+  })
+  return { model, batch, layouts, best: layouts[0]?.fits === true ? layouts[0] : undefined }
+}
+
+function shapeOf(given: {
+  readonly parameters: number
+  readonly layers: number | undefined
+  readonly width: number | undefined
+  readonly heads: number | undefined
+  readonly sequence: number
+}): ModelShape {
+  const { parameters, sequence } = given
+  // 12 layers width^2 parameters, and a width of 128 layers unless something else is given
+  const rough =
+    given.layers === undefined
+      ? Math.cbrt((parameters * 128) / 12)
+      : Math.sqrt(parameters / (12 * given.layers))
+  const width = given.width ?? roundWidth(rough)
+  const layers = given.layers ?? Math.max(1, Math.round(parameters / (12 * width ** 2)))
+  const heads = given.heads ?? Math.max(1, Math.round(width / 128))
+  if (width % heads === 0) return { parameters, layers, width, heads, sequence }
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'heads',
+    value: heads,
+    expected: `a divisor of the width, ${width}`,
+  })
+}
+
+/** To a number that many ranks can share. */
+function roundWidth(width: number): number {
+  const unit = width >= 4096 ? 1024 : width >= 1024 ? 256 : width >= 128 ? 64 : 1
+  return Math.max(1, unit * Math.round(width / unit))
+}
+
+/** All layouts in which heads, layers and batch can be divided. */
+function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number): RankLayout[] {
+  return divisors(ranks).flatMap((dp) =>
+    divisors(ranks / dp).flatMap((tp) => {
+      const pp = ranks / dp / tp
+      if (batch % dp !== 0 || heads % tp !== 0 || pp > Math.min(layers, MOST_STAGES)) return []
+      const stages =
+        dp === 1 ? ([0] as const) : pp === 1 ? ([0, 1, 2, 3] as const) : ([0, 1, 2] as const)
+      return stages.flatMap((zero) =>
+        // with one stage the backward pass follows at once, and nothing is recomputed
+        (pp === 1 ? [false] : [false, true]).map((recompute): RankLayout => ({
+          dp,
+          tp,
+          pp,
+          zero,
+          recompute,
+        })),
+      )
+    }),
+  )
+}
+
+function divisors(of: number): number[] {
+  return Array.from({ length: of }, (_, index) => index + 1).filter((each) => of % each === 0)
+}

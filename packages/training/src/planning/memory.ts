@@ -1,0 +1,89 @@
+/** The number type of weights, gradients and activations. */
+export type PlanDtype = 'float32' | 'bfloat16' | 'float16'
+
+export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
+
+/** How the ranks share the work; the sizes multiply to the number of ranks. */
+export interface RankLayout {
+  /** Replicas, each with a part of the batch. */
+  readonly dp: number
+  /** Ranks that share every layer. */
+  readonly tp: number
+  /** Stages of a pipeline. */
+  readonly pp: number
+  /** What the replicas share: 0 nothing, 1 optimizer state, 2 gradients too, 3 parameters too. */
+  readonly zero: 0 | 1 | 2 | 3
+  /** Whether a stage keeps only its inputs, and runs the forward pass again before the backward pass. */
+  readonly recompute: boolean
+}
+
+/** A transformer, in numbers. */
+export interface ModelShape {
+  readonly parameters: number
+  readonly layers: number
+  /** The length of a hidden vector. */
+  readonly width: number
+  readonly heads: number
+  /** The tokens of an example. */
+  readonly sequence: number
+}
+
+/** Bytes that one rank holds, the one that holds most. */
+export interface LayoutMemory {
+  readonly weights: number
+  readonly gradients: number
+  readonly optimizer: number
+  readonly activations: number
+  readonly total: number
+}
+
+const valueBytes: Readonly<Record<PlanDtype, number>> = { float32: 4, bfloat16: 2, float16: 2 }
+
+const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
+
+export function bytesOf(dtype: PlanDtype): number {
+  return valueBytes[dtype]
+}
+
+/**
+ * The activations of one example in one layer of a transformer, in bytes: s h (10 + 24 / t + 5 a s / (h t))
+ * with 16-bit numbers (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
+ * 2022, equation 2), and twice that with float32.
+ */
+function layerActivations(
+  { width, heads, sequence }: ModelShape,
+  dtype: PlanDtype,
+  tp: number,
+): number {
+  const scores = (5 * heads * sequence) / (width * tp)
+  return sequence * width * (10 + 24 / tp + scores) * (bytesOf(dtype) / 2)
+}
+
+/**
+ * Weights, gradients, optimizer state and activations of a rank. With 16-bit numbers the optimizer has a
+ * float32 copy of the weights. ZeRO stage 3 also holds the weights of one layer.
+ *
+ * @param inFlight - the most micro-batches, of one example each, whose activations a rank holds
+ */
+export function layoutMemory(
+  model: ModelShape,
+  { dp, tp, pp, zero, recompute }: RankLayout,
+  { dtype, optimizer }: { readonly dtype: PlanDtype; readonly optimizer: PlanOptimizer },
+  inFlight: number,
+): LayoutMemory {
+  const bytes = bytesOf(dtype)
+  const own = model.parameters / (tp * pp)
+  const layers = Math.ceil(model.layers / pp)
+  const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
+  // `stateBytes` is the sum of these for float32.
+  const held = (stage: 1 | 2 | 3): number => (zero >= stage ? own / dp : own)
+  const master = dtype === 'float32' ? 0 : 4
+  const weights = (held(3) + gathered) * bytes
+  const gradients = held(2) * bytes
+  const states = held(1) * (moments[optimizer] + master)
+  const layer = layerActivations(model, dtype, tp)
+  const input = model.sequence * model.width * bytes
+  const activations = recompute ? inFlight * input + layers * layer : inFlight * layers * layer
+  const total = weights + gradients + states + activations
+  return { weights, gradients, optimizer: states, activations, total }
+}
