@@ -191,15 +191,18 @@ function middle(list, key) {
   return sorted[Math.floor(sorted.length / 2)]
 }
 
-/** From the second minute on, nothing grows. */
+/** After the first minute, the second half of the time needs no more than the first. */
 function compareMemory(samples) {
-  const groups = [...byMinute(samples)].sort(([a], [b]) => a - b).map(([, group]) => group)
+  const settled = samples.filter(
+    ({ who, at, age }) => at > 60 && (who === 'launcher' || (age >= SETTLED && age <= 2 * SETTLED)),
+  )
+  const half = (60 + Math.max(...samples.map(({ at }) => at))) / 2
   for (const who of ['launcher', 'rank']) {
-    const rows = groups.slice(1).flatMap((group) => (group[who].length > 4 ? [group[who]] : []))
-    const [first, last] = [rows[0], rows.at(-1)]
-    if (first === undefined || first === last) continue
+    const own = settled.filter((one) => one.who === who)
+    const [first, second] = [own.filter(({ at }) => at < half), own.filter(({ at }) => at >= half)]
+    if (Math.min(first.length, second.length) < 20) continue
     for (const key of ['mib', 'threads', 'descriptors']) {
-      const [before, after] = [middle(first, key), middle(last, key)]
+      const [before, after] = [middle(first, key), middle(second, key)]
       const bound = before * (1 + GROWTH) + (key === 'mib' ? SMALL : 1)
       check(
         after <= bound,
