@@ -10,7 +10,7 @@ export default defineConfig(
   // Templates are written as their users write.
   { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
   {
-    files: ['**/*.ts', '**/*.js', '**/*.mjs'],
+    files: ['**/*.ts', '**/*.tsx', '**/*.js', '**/*.mjs'],
     plugins: { n },
     settings: { n: { version: '^20.19.0 || >=22.12.0' } },
     linterOptions: { reportUnusedDisableDirectives: 'error' },
@@ -31,10 +31,13 @@ export default defineConfig(
     },
   },
   {
-    files: ['**/*.ts'],
+    files: ['**/*.ts', '**/*.tsx'],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: {
-      parserOptions: { project: 'test/tsconfig.json', tsconfigRootDir: import.meta.dirname },
+      parserOptions: {
+        project: ['test/tsconfig.json', 'packages/telemetry/page/tsconfig.json'],
+        tsconfigRootDir: import.meta.dirname,
+      },
     },
     rules: {
       '@typescript-eslint/switch-exhaustiveness-check': 'error',

@@ -44,6 +44,7 @@ it('answers only those who know the token, under its own name', async () => {
   const { origin, port } = new URL(url)
   expect(await ask(origin)).toMatchObject({ status: 403 })
   expect(await ask(`${origin}/events`)).toMatchObject({ status: 403 })
+  expect(await ask(`${origin}//`)).toMatchObject({ status: 403 })
   expect(await ask(`${origin}/?token=${'0'.repeat(32)}`)).toMatchObject({ status: 403 })
   expect(await ask(`${origin}/?token=%C3%A9`)).toMatchObject({ status: 403 })
   expect(await ask(url, { host: `rebound.example:${port}` })).toMatchObject({ status: 421 })
@@ -57,7 +58,9 @@ it('answers only those who know the token, under its own name', async () => {
   const page = await ask(origin, { cookie })
   expect(page.status).toBe(200)
   expect(page.headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self';/)
-  expect(await ask(`${origin}/../package.json`, { cookie })).toMatchObject({ status: 404 })
+  for (const path of ['/../package.json', '//', '//elsewhere/', '/constructor']) {
+    expect(await ask(`${origin}${path}`, { cookie })).toMatchObject({ status: 404 })
+  }
   run.signal('SIGTERM')
   expect(await run.finished).toMatchObject({ code: 143 })
 })

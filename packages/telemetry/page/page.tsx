@@ -62,7 +62,7 @@ function Header({
   const status = lost && phase === 'running' ? 'connection lost' : phase
   return (
     <header>
-      <h1>{script.split('/').at(-1) || 'tsrun'}</h1>
+      <h1>{script.slice(script.lastIndexOf('/') + 1)}</h1>
       <span class={`phase ${lost && phase === 'running' ? 'lost' : phase}`} role="status">
         {status}
       </span>

@@ -12,11 +12,11 @@ const IDLE_INTERVAL = 1000
 /** Pages beyond these are refused. */
 const MOST_PAGES = 16
 
-const files: Readonly<Record<string, readonly [file: string, type: string]>> = {
-  '/': ['dashboard.html', 'text/html; charset=utf-8'],
-  '/dashboard.js': ['dashboard.js', 'text/javascript; charset=utf-8'],
-  '/dashboard.css': ['dashboard.css', 'text/css; charset=utf-8'],
-}
+const files: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
+  ['/', ['dashboard.html', 'text/html; charset=utf-8']],
+  ['/dashboard.js', ['dashboard.js', 'text/javascript; charset=utf-8']],
+  ['/dashboard.css', ['dashboard.css', 'text/css; charset=utf-8']],
+])
 
 const securityHeaders = {
   'Content-Security-Policy':
@@ -131,7 +131,9 @@ export class DashboardServer {
       send(405, 'only GET\n', { Allow: 'GET, HEAD' })
       return
     }
-    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://127.0.0.1')
+    // `//` would be read as the beginning of another host.
+    const [pathname = '', query] = (request.url ?? '').split('?', 2)
+    const searchParams = new URLSearchParams(query)
     const given = searchParams.get('token')
     const cookie = `tsrun-dashboard-${this.port}`
     if (given !== null && this.#isToken(given)) {
@@ -143,7 +145,7 @@ export class DashboardServer {
     } else if (pathname === '/events') {
       this.#stream(request, response, send)
     } else {
-      const [file, type] = files[pathname] ?? []
+      const [file, type] = files.get(pathname) ?? []
       if (file === undefined) send(404, 'not found\n')
       else send(200, readFileSync(join(this.#folder, file), 'utf8'), { 'Content-Type': type! })
     }

@@ -1,0 +1,35 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const workflows = readdirSync(`${root}.github/workflows`)
+
+it.each(workflows)('every action of %s is pinned to a commit', (name) => {
+  const text = readFileSync(`${root}.github/workflows/${name}`, 'utf8')
+  const uses = Array.from(text.matchAll(/uses: *(\S+)(.*)/g), ([, action, rest]) => ({
+    action,
+    version: rest,
+  }))
+  expect(uses.length).toBeGreaterThan(0)
+  for (const { action, version } of uses) {
+    expect(action).toMatch(/@[0-9a-f]{40}$/)
+    expect(version).toMatch(/^ # v\d/)
+  }
+})
+
+it('what the packages bring is under licences that are allowed', () => {
+  const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], { cwd: root })
+  expect(said.toString()).toMatch(/^\d+ packages, all under allowed licences\.$/m)
+})
+
+it('dependencies have exact versions', () => {
+  for (const name of readdirSync(`${root}packages`)) {
+    const { dependencies = {}, optionalDependencies = {} } = JSON.parse(
+      readFileSync(`${root}packages/${name}/package.json`, 'utf8'),
+    ) as Record<string, Record<string, string> | undefined>
+    for (const version of Object.values({ ...dependencies, ...optionalDependencies })) {
+      expect(version).toMatch(/^\d+\.\d+\.\d+$/)
+    }
+  }
+})
