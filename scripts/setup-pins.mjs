@@ -24,7 +24,10 @@ try {
     ...wheelsOf(`tensorflow-cpu==${TENSORFLOW_VERSION}`, ['x86_64']),
     ...wheelsOf(`tensorflow==${TENSORFLOW_VERSION}`, ['aarch64']),
   ])
-  write('tensorflow-gpu.txt', wheelsOf(`tensorflow[and-cuda]==${TENSORFLOW_VERSION}`, PINNED_MACHINES))
+  write(
+    'tensorflow-gpu.txt',
+    wheelsOf(`tensorflow[and-cuda]==${TENSORFLOW_VERSION}`, PINNED_MACHINES),
+  )
 } finally {
   rmSync(folder, { recursive: true })
 }
@@ -62,8 +65,12 @@ function wheelsOf(requirement, machines) {
     }
   }
   return [...found].sort().map(([line, { hashes, machines: on }]) => {
-    const marker = on.size === PINNED_MACHINES.length ? '' : ` ; platform_machine == "${[...on].join()}"`
-    return `${line}${marker}${[...hashes].sort().map((hash) => ` \\\n    --hash=sha256:${hash}`).join('')}`
+    const marker =
+      on.size === PINNED_MACHINES.length ? '' : ` ; platform_machine == "${[...on].join()}"`
+    return `${line}${marker}${[...hashes]
+      .sort()
+      .map((hash) => ` \\\n    --hash=sha256:${hash}`)
+      .join('')}`
   })
 }
 
@@ -97,5 +104,8 @@ function resolve(requirement, machine, version) {
 function write(name, lines) {
   const about = '# Written by `npm run pins`. CPython '
   const pythons = `${PINNED_PYTHONS[0]} to ${String(PINNED_PYTHONS.at(-1))}`
-  writeFileSync(join(pins, name), `${about}${pythons} on Linux, ${PINNED_MACHINES.join(' and ')}.\n${lines.join('\n')}\n`)
+  writeFileSync(
+    join(pins, name),
+    `${about}${pythons} on Linux, ${PINNED_MACHINES.join(' and ')}.\n${lines.join('\n')}\n`,
+  )
 }

@@ -62,7 +62,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
               type: 'string',
               requiresArg: true,
               describe:
-                'demand this SHA-256 of a download of --official for which tsrun knows none (repeatable)',
+                'demand this SHA-256 of a download of --official for which tsrun knows none (HASH,HASH for several)',
             },
             check: {
               type: 'boolean',
@@ -114,9 +114,8 @@ export async function setUp(
   }
 }
 
-/** yargs gives an array for a flag that is repeated. */
-function hashesOf(given: string | readonly string[] | undefined): string[] {
-  const hashes = [given ?? []].flat().map((hash) => hash.toLowerCase())
+function hashesOf(given: string | undefined): string[] {
+  const hashes = given?.toLowerCase().split(',') ?? []
   const wrong = hashes.find((hash) => !/^[0-9a-f]{64}$/.test(hash))
   if (wrong === undefined) return hashes
   throw usageError(`--sha256 is ${wrong}; expected 64 hexadecimal digits`)

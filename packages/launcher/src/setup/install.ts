@@ -11,7 +11,12 @@ import {
   tsrunHome,
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
-import { folderOfPackage, installOfficially, installPackages, type Download } from './npm-packages.ts'
+import {
+  folderOfPackage,
+  installOfficially,
+  installPackages,
+  type Download,
+} from './npm-packages.ts'
 import { OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, prove } from './proof.ts'
 import { setupError, type ToolContext } from './tool.ts'
@@ -120,10 +125,14 @@ async function build(
 }
 
 /** What could not be compared with a hash. */
-function unknownOf({ sha256: accepted = [] }: ToolContext, downloads: readonly Download[]): Download[] {
+function unknownOf(
+  { sha256: accepted = [] }: ToolContext,
+  downloads: readonly Download[],
+): Download[] {
   return downloads.filter(
     ({ url, sha256 }) =>
-      OFFICIAL_ARCHIVES[basename(new URL(url).pathname)] === undefined && !accepted.includes(sha256),
+      OFFICIAL_ARCHIVES[basename(new URL(url).pathname)] === undefined &&
+      !accepted.includes(sha256),
   )
 }
 

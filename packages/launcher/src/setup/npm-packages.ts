@@ -77,7 +77,11 @@ export async function installOfficially(
   const record = join(folder, 'downloads')
   const output = await runTool(context, process.execPath, ['scripts/install.js', ...args], {
     cwd: folderOfPackage(folder, name),
-    env: { PATH: path, TSRUN_DOWNLOADS: record, NODE_OPTIONS: `--import=${recorder}` },
+    env: {
+      PATH: path,
+      TSRUN_DOWNLOADS: record,
+      NODE_OPTIONS: `${context.env['NODE_OPTIONS'] ?? ''} --import=${recorder}`,
+    },
   })
   if (output?.ok !== true) {
     const reason = output === undefined ? 'it does not start' : reasonOf(output)

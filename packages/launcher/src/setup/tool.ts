@@ -163,7 +163,8 @@ export function pipFailure(output: ToolOutput): Failure {
   if (!sawVersions && /Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/.test(text)) {
     return { kind: 'offline', reason: /\[Errno -?\d+\] [^'")]+/.exec(text)?.[0] ?? reason }
   }
-  if (/DO NOT MATCH THE HASHES/.test(text)) return { kind: 'other file', reason: hashesIn(text) }
+  if (text.includes('DO NOT MATCH THE HASHES'))
+    return { kind: 'other file', reason: hashesIn(text) }
   if (/wheel .* is invalid|not a zip file|BadZipFile/i.test(text))
     return { kind: 'damaged', reason }
   const unfit = /no matching distribution|not a supported wheel/i.test(text)

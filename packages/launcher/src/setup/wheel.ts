@@ -1,12 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
-import {
-  PINNED_MACHINES,
-  PINNED_PYTHONS,
-  requirements,
-  TENSORFLOW_VERSION,
-} from './pins.ts'
+import { PINNED_MACHINES, PINNED_PYTHONS, requirements, TENSORFLOW_VERSION } from './pins.ts'
 import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
