@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
-import { chromium, type Browser, type Page } from 'playwright-core'
+import { readFileSync } from 'node:fs'
+import type { Browser, Page } from 'playwright-core'
+import { complaintsOf, findChromium, openBrowser } from '../e2e/support/browser.ts'
 
 const root = new URL('../../', import.meta.url)
 const file = new URL('docs/schedules.html', root)
@@ -15,13 +15,7 @@ it('is the page that npm run explorer makes', () => {
   expect(readFileSync(file, 'utf8') === made).toBe(true)
 })
 
-/** Debian calls it chromium, others chromium-browser or google-chrome. */
-const program = (process.env['PATH'] ?? '')
-  .split(delimiter)
-  .flatMap((folder) =>
-    ['chromium', 'chromium-browser', 'google-chrome'].map((name) => join(folder, name)),
-  )
-  .find((path) => existsSync(path))
+const program = findChromium()
 
 if (program === undefined) {
   it('skipped: no Chromium', () => {
@@ -31,7 +25,7 @@ if (program === undefined) {
   describe('the schedule explorer in Chromium', () => {
     let browser: Browser
     beforeAll(async () => {
-      browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox'] })
+      browser = await openBrowser(program)
     })
     afterAll(async () => {
       await browser.close()
@@ -43,9 +37,7 @@ if (program === undefined) {
       { width = 1280, scheme = 'light' }: { width?: number; scheme?: 'light' | 'dark' } = {},
     ): Promise<{ page: Page; complaints: string[] }> {
       const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme })
-      const complaints: string[] = []
-      page.on('console', (message) => complaints.push(message.text()))
-      page.on('pageerror', (error) => complaints.push(error.message))
+      const complaints = complaintsOf(page)
       page.on('request', (request) => {
         if (!/^(file|data):/.test(request.url())) complaints.push(request.url())
       })

@@ -1,12 +1,15 @@
 import { accessSync, constants } from 'node:fs'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { chromium, type Browser, type Page } from 'playwright-core'
+
+/** Debian calls it chromium, others chromium-browser or google-chrome. */
+const programs = ['chromium', 'chromium-browser', 'google-chrome']
 
 /** The Chromium of this machine; undefined: there is none. */
 export function findChromium(): string | undefined {
-  const folders = (process.env['PATH'] ?? '').split(':')
+  const folders = (process.env['PATH'] ?? '').split(delimiter)
   return folders
-    .map((folder) => join(folder, 'chromium'))
+    .flatMap((folder) => programs.map((program) => join(folder, program)))
     .find((path) => {
       try {
         accessSync(path, constants.X_OK)
