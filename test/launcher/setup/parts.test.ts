@@ -7,11 +7,14 @@ import { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
 describe('the arguments of tsrun setup', () => {
   const request = { gpu: false, official: false, wheel: null, python: null }
 
+  let hashes: readonly string[]
+
   /** What is to be set up, and whether it is only to be checked. */
   async function read(...flags: string[]): Promise<[TensorFlowRequest, boolean] | undefined> {
     let seen: [TensorFlowRequest, boolean] | undefined
-    const setup = addSetup('/', (wanted, isCheck) => {
+    const setup = addSetup('/', (wanted, isCheck, sha256) => {
       seen = [wanted, isCheck]
+      hashes = sha256
       return Promise.resolve()
     })
     await parse(['setup', ...flags], [setup])
@@ -24,6 +27,16 @@ describe('the arguments of tsrun setup', () => {
     expect(await read('tensorflow', '--gpu', '--wheel=etc')).toEqual([given, false])
     expect(await read('--check', 'tensorflow')).toEqual([request, true])
     expect(await read('tensorflow', '--help')).toBeUndefined()
+  })
+
+  it('take hashes of downloads for --official only', async () => {
+    const [one, two] = ['A'.repeat(64), 'b'.repeat(64)]
+    await read('tensorflow', '--official', '--sha256', `${one},${two}`)
+    expect(hashes).toEqual(['a'.repeat(64), two])
+    await expect(read('tensorflow', '--official', '--sha256', 'abc')).rejects.toThrow(
+      '--sha256 is abc; expected 64 hexadecimal digits',
+    )
+    await expect(read('tensorflow', '--sha256', one)).rejects.toThrow('official')
   })
 })
 

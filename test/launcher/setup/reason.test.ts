@@ -77,8 +77,8 @@ describe('a failure of npm', () => {
 
 describe('a failure of pip', () => {
   const none =
-    'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu<3,>=2.16 (from versions: none)'
-  const nothing = 'ERROR: No matching distribution found for tensorflow-cpu<3,>=2.16'
+    'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu==2.21.0 (from versions: none)'
+  const nothing = 'ERROR: No matching distribution found for tensorflow-cpu==2.21.0'
   const retry = (error: string): string =>
     'WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after ' +
     `connection broken by '${error}': /simple/tensorflow-cpu/`
@@ -86,7 +86,7 @@ describe('a failure of pip', () => {
     "NewConnectionError('<pip._vendor.urllib3.connection.HTTPConnection object at 0x7f060be02310>: " +
     "Failed to establish a new connection: [Errno 111] Connection refused')"
   const old =
-    'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu<3,>=2.16 (from versions: 2.12.0, 2.13.1)'
+    'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu==2.21.0 (from versions: 2.12.0, 2.13.1)'
   const unfit =
     'ERROR: tensorflow_cpu-2.18.0-cp39-cp39-manylinux_2_17_x86_64.whl is not a supported wheel on this platform.'
   const damaged =

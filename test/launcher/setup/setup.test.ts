@@ -1,4 +1,8 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -117,16 +121,42 @@ describe('tsrun setup tensorflow', () => {
     const gpu = await setUp(env, '--gpu')
     expect(gpu.code).toBe(0)
     expect(gpu.stdout).toContain('no GPU is visible here')
-    expect(pip()).toContain('tensorflow[and-cuda]>=2.16,<3')
-    expect(pip()).not.toContain('--no-deps')
+    expect(pip()).toMatch(/--no-deps --require-hashes -r \S+\/tensorflow-gpu\.txt$/m)
     expect(readTensorFlowManifest(env)?.package).toBe('@tensorflow/tfjs-node-gpu')
   })
 
-  it('needs neither Python nor compiler with --official', async () => {
+  it('needs neither Python nor compiler with --official, and compares what is downloaded', async () => {
     const env = fakeTools(folder, ['npm'])
     const offline = await setUp({ ...env, DOWNLOAD: 'offline' }, '--official')
     expect(offline.stderr).toMatch(/install script of @tensorflow\/tfjs-node failed \(Error: 403\)/)
-    expect((await setUp(env, '--official')).code).toBe(0)
+    const nothing = await setUp(env, '--official')
+    expect(nothing.stderr).toContain('has downloaded nothing whose hash could be compared')
+
+    const server = createServer((request, response) => {
+      response.end(request.url)
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    try {
+      const from = { ...env, DOWNLOAD: `http://127.0.0.1:${port}` }
+      const [library, binding] = ['libtensorflow-cpu-linux-x86_64-2.9.1.tar.gz', 'binding.tar.gz']
+      const changed = await setUp({ ...from, ARCHIVES: `${binding} ${library}` }, '--official')
+      expect(changed).toMatchObject({ code: 1 })
+      expect(changed.stderr).toMatch(
+        /libtensorflow-cpu-linux-x86_64-2\.9\.1\.tar\.gz has the SHA-256 [0-9a-f]{64}, and not 7f510d25/,
+      )
+      expect(contents(env)).toEqual(['setup.log'])
+
+      const unknown = { ...from, ARCHIVES: binding }
+      const flags = ['--official', '--sha256', '0'.repeat(64)]
+      expect(await setUp(unknown, ...flags)).toMatchObject({ code: 1 })
+      const { code, stdout } = await setUp(unknown, '--official')
+      const sha256 = createHash('sha256').update(`/${binding}`).digest('hex')
+      expect(code).toBe(0)
+      expect(stdout).toContain(`/${binding}: its SHA-256 is ${sha256}; --sha256 demands it`)
+    } finally {
+      server.close()
+    }
   })
 })
 
@@ -158,7 +188,19 @@ describe('tsrun setup tensorflow says what to do when', () => {
       'pip has no network',
       all,
       { PIP: 'offline' },
-      /pip could not install tensorflow-cpu .*index of your pip configuration/,
+      /pip could not install TensorFlow 2\.21\.0 .*index of your pip configuration/,
+    ],
+    [
+      'npm gets another file',
+      all,
+      { NPM: 'other-file' },
+      /npm could not install .*integrity checksum failed.*gives other files than those/,
+    ],
+    [
+      'pip gets another file',
+      all,
+      { PIP: 'other-file' },
+      /pip could not install TensorFlow 2\.21\.0 \(file:\S+ has the SHA-256 1{64}, which is none.*--wheel/,
     ],
     [
       'the wheel is another one',

@@ -35,15 +35,16 @@ const scripts = {
     [ "$1" = --version ] && echo 11.0.0 && exit
     case "$NPM" in
       offline) echo 'npm error code ENOTFOUND' >&2; echo 'npm error network request failed' >&2; exit 1 ;;
+      other-file) echo 'npm error code EINTEGRITY' >&2; echo 'npm error sha512-w== integrity checksum failed when using sha512: wanted sha512-w== but got sha512-g==. (9 bytes)' >&2; exit 1 ;;
       hang) echo $$ >"$MARK"; exec sleep 1000 ;;
     esac
-    [ "$1 $2" = 'install --prefix' ] && [ "$4" = --ignore-scripts ] || exit 9
+    [ "$1 $2" = 'ci --prefix' ] && [ "$4" = --ignore-scripts ] && [ -f "$3/package-lock.json" ] || exit 9
     for name in tfjs-node tfjs-node-gpu; do
       package=$3/node_modules/@tensorflow/$name
       mkdir -p $package/binding $package/scripts
       echo '{ "version": "4.22.0" }' >$package/package.json
       cp "$HERE/package.cjs" $package/index.js
-      echo 'process.exit(process.env.DOWNLOAD === "offline" ? (console.error("Error: 403"), 1) : 0)' >$package/scripts/install.js
+      cp "$HERE/install.cjs" $package/scripts/install.js
     done
     mkdir -p "$3/node_modules/node-api-headers/include"`,
   python3: `
@@ -60,8 +61,14 @@ const scripts = {
     case "$PIP" in
       offline)
         echo "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f06>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/tensorflow-cpu/" >&2
-        echo 'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu<3,>=2.16 (from versions: none)' >&2
-        echo 'ERROR: No matching distribution found for tensorflow-cpu<3,>=2.16' >&2
+        echo 'ERROR: Could not find a version that satisfies the requirement tensorflow-cpu==2.21.0 (from versions: none)' >&2
+        echo 'ERROR: No matching distribution found for tensorflow-cpu==2.21.0' >&2
+        exit 1 ;;
+      other-file)
+        echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes. Otherwise, examine the package contents carefully; someone may have tampered with them.' >&2
+        echo '    tensorflow-cpu==2.21.0 from file:///w/tensorflow_cpu-2.21.0-py3-none-any.whl (from -r r.txt (line 1)):' >&2
+        echo '        Expected sha256 05af7c26d35f4de910b5598c7b507e3981831a7b0f47fed9a405d995d51d7793' >&2
+        echo '             Got        1111111111111111111111111111111111111111111111111111111111111111' >&2
         exit 1 ;;
       other-wheel) exit 0 ;;
       hang) echo $$ >"$MARK"; exec sleep 1000 ;;
@@ -93,6 +100,19 @@ const scripts = {
     esac`,
 }
 
+/** Downloads from the server that DOWNLOAD names, as the script of the package does. */
+const installScript = `
+const { DOWNLOAD, ARCHIVES } = process.env
+if (DOWNLOAD === 'offline') {
+  console.error('Error: 403')
+  process.exit(1)
+}
+const http = require('node:http')
+for (const name of ARCHIVES?.split(' ') ?? []) {
+  http.get(DOWNLOAD + '/' + name, (response) => response.pipe(require('node:fs').createWriteStream('/dev/null')))
+}
+`
+
 /** Lists the GPU that the variable GPU names, so that those of the host do not matter. */
 const nvidiaSmi = `
     [ "$1" = -L ] || exit 9
@@ -109,6 +129,7 @@ export function fakeTools(folder: string, tools: readonly FakeTool[]): NodeJS.Pr
   const bin = join(folder, 'bin')
   mkdirSync(bin)
   writeFileSync(join(folder, 'package.cjs'), packageProgram)
+  writeFileSync(join(folder, 'install.cjs'), installScript)
   const programs = tools.map((name) => [name, scripts[name]] as const)
   for (const [name, script] of [...programs, ['nvidia-smi', nvidiaSmi] as const]) {
     const path = join(bin, name)

@@ -68,7 +68,7 @@ export async function runCommandLine(
     addFlight(context),
     addDoctor(context),
     addEnv(context),
-    addSetup(context.cwd, (request, isCheck) => setUp(request, isCheck, context)),
+    addSetup(context.cwd, (request, isCheck, sha256) => setUp(request, isCheck, sha256, context)),
     addSchedule(context),
     addPlan(context),
     addCompletion(context),

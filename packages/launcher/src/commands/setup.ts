@@ -10,7 +10,11 @@ import type { AddCommand, CommandContext } from './context.ts'
 const FAILED = 1
 
 /** @param isCheck - only check the installation that is there */
-export type SetupHandler = (request: TensorFlowRequest, isCheck: boolean) => Promise<void>
+export type SetupHandler = (
+  request: TensorFlowRequest,
+  isCheck: boolean,
+  sha256: readonly string[],
+) => Promise<void>
 
 /** `tsrun setup tensorflow` @param cwd - where relative paths begin */
 export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
@@ -23,7 +27,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
           .usage(
             '$0 setup tensorflow [flags]\n\nBuilds the Node binding of TensorFlow for the backend tensorflow: it installs the ' +
               'npm package @tensorflow/tfjs-node and a TensorFlow wheel (in a virtual environment ' +
-              'of its own), compiles the binding against the wheel, and checks that the result ' +
+              'of its own), each of which must have the hash that tsrun knows, compiles the binding against the wheel, and checks that the result ' +
               'computes. Nothing is done where that is already in place. npm and pip are used as ' +
               'you have configured them.',
           )
@@ -54,12 +58,19 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
               describe:
                 'use the libraries that the npm package downloads (TensorFlow 2.9) instead of a wheel',
             },
+            sha256: {
+              type: 'string',
+              requiresArg: true,
+              describe:
+                'demand this SHA-256 of a download of --official for which tsrun knows none (HASH,HASH for several)',
+            },
             check: {
               type: 'boolean',
               describe:
                 'only check whether TensorFlow is set up and works: exit code 0, otherwise 1',
             },
           })
+          .implies('sha256', 'official')
           .conflicts({ wheel: ['python', 'official'], python: 'official' })
           .epilogue('TSRUN_HOME names the folder; the default is ~/.cache/tsrun.')
           .version(false),
@@ -70,7 +81,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
           wheel: existing('--wheel', argv.wheel, cwd),
           python: existing('--python', argv.python, cwd),
         }
-        return setUp(request, argv.check === true)
+        return setUp(request, argv.check === true, hashesOf(argv.sha256))
       },
     )
 }
@@ -79,6 +90,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
 export async function setUp(
   request: TensorFlowRequest,
   isCheck: boolean,
+  sha256: readonly string[],
   context: CommandContext,
 ): Promise<void> {
   const { env, console, interrupts } = context
@@ -88,7 +100,7 @@ export async function setUp(
   }
   try {
     if (isCheck) context.exitCode = (await checkTensorFlow({ env, signal, say })) ? 0 : FAILED
-    else await setUpTensorFlow({ env, signal, say }, request)
+    else await setUpTensorFlow({ env, signal, say, sha256 }, request)
   } catch (error) {
     if (signal.aborted) {
       const message = 'interrupted; the previous installation, if there was one, is unchanged'
@@ -100,6 +112,13 @@ export async function setUp(
     console.write('stderr', `tsrun: ${error.message}\n`)
     context.exitCode = FAILED
   }
+}
+
+function hashesOf(given: string | undefined): string[] {
+  const hashes = given?.toLowerCase().split(',') ?? []
+  const wrong = hashes.find((hash) => !/^[0-9a-f]{64}$/.test(hash))
+  if (wrong === undefined) return hashes
+  throw usageError(`--sha256 is ${wrong}; expected 64 hexadecimal digits`)
 }
 
 function existing(flag: string, path: string | undefined, cwd: string): string | null {

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import {
   distrustOf,
   tensorflowHome,
@@ -15,8 +15,9 @@ import {
   folderOfPackage,
   installOfficially,
   installPackages,
-  TFJS_VERSION,
+  type Download,
 } from './npm-packages.ts'
+import { OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, prove } from './proof.ts'
 import { setupError, type ToolContext } from './tool.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
@@ -65,9 +66,12 @@ async function build(
   let kernels = false
   if (compiler === undefined) {
     say('3/5 running its install script, which downloads TensorFlow')
-    await installOfficially(context, folder, name)
+    const downloads = await installOfficially(context, folder, name)
     libraryFolders.push(join(source, 'deps/lib'))
     say('4/5 the install script has provided the binding')
+    for (const { url, sha256 } of unknownOf(context, downloads)) {
+      say(`nobody has published the hash of ${url}: its SHA-256 is ${sha256}; --sha256 demands it`)
+    }
   } else {
     say(`3/5 getting TensorFlow as a wheel${gpu ? ', with CUDA: about 3 GB' : ''}`)
     const wheel = await getWheel(context, request, folder)
@@ -118,6 +122,18 @@ async function build(
     system: thisSystem,
     createdAt: new Date().toISOString(),
   }
+}
+
+/** What could not be compared with a hash. */
+function unknownOf(
+  { sha256: accepted = [] }: ToolContext,
+  downloads: readonly Download[],
+): Download[] {
+  return downloads.filter(
+    ({ url, sha256 }) =>
+      OFFICIAL_ARCHIVES[basename(new URL(url).pathname)] === undefined &&
+      !accepted.includes(sha256),
+  )
 }
 
 /** Finds all that is needed, before anything is downloaded. */

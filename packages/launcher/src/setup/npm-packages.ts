@@ -1,11 +1,19 @@
-import { readFileSync, writeFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { basename, delimiter, join } from 'node:path'
 import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
+import { packageFolder } from '../job/package.ts'
+import { npmLock, npmManifest, OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
-/** The last release. The sources of its binding work with TensorFlow 2.9 to 2.21. */
-export const TFJS_VERSION = '4.22.0'
+/** A file that an install script has fetched. */
+export interface Download {
+  readonly url: string
+  readonly sha256: string
+}
+
+/** Records what a program downloads: see the file. A URL, as a path with spaces cannot be in NODE_OPTIONS. */
+const recorder = new URL('src/setup/record-downloads.mjs', packageFolder).href
 
 /** The folder into which npm installs the package. */
 export function folderOfPackage(folder: string, name: TensorFlowManifest['package']): string {
@@ -23,17 +31,10 @@ export async function installPackages(
   folder: string,
   name: TensorFlowManifest['package'],
 ): Promise<void> {
-  const manifest = {
-    private: true,
-    dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
-    // The version that the package asks for has known vulnerabilities.
-    overrides: { tar: '^7.5.16' },
-  }
-  writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest, null, 2))
-  const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock', '--omit=dev']
-  const output = await runTool(context, npm, ['install', '--prefix', folder, ...flags], {
-    cwd: folder,
-  })
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(npmManifest(name), null, 2))
+  writeFileSync(join(folder, 'package-lock.json'), npmLock(name))
+  const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--omit=dev']
+  const output = await runTool(context, npm, ['ci', '--prefix', folder, ...flags], { cwd: folder })
   if (output?.ok === true && isInstalled(folder, name)) return
   const failure = output === undefined ? undefined : npmFailure(output)
   const advice =
@@ -41,7 +42,9 @@ export async function installPackages(
       ? roomAdvice(name === '@tensorflow/tfjs-node-gpu', folder)
       : failure?.kind === 'offline'
         ? 'this host cannot reach the registry of your npm configuration: see npm config get registry'
-        : 'check the registry of your npm configuration, and run the command again'
+        : failure?.kind === 'other file'
+          ? 'the registry of your npm configuration gives other files than those that tsrun was tested with'
+          : 'check the registry of your npm configuration, and run the command again'
   throw setupError(
     `npm could not install ${name} ${TFJS_VERSION} (${failure?.reason ?? 'it does not start'}): ` +
       `${advice}; all output is in ${context.log}`,
@@ -57,23 +60,63 @@ function isInstalled(folder: string, name: TensorFlowManifest['package']): boole
   }
 }
 
-/** Runs the package's own install script, which downloads a library and a binding. @throws ERR_TSR_SETUP */
+/**
+ * Runs the package's own install script, which downloads a library and a binding, and compares what it has
+ * downloaded before any of it runs.
+ *
+ * @returns what it has downloaded
+ * @throws ERR_TSR_SETUP
+ */
 export async function installOfficially(
   context: ToolContext,
   folder: string,
   name: TensorFlowManifest['package'],
-): Promise<void> {
+): Promise<readonly Download[]> {
   const args = name === '@tensorflow/tfjs-node-gpu' ? ['gpu', 'download'] : []
   const path = [join(folder, 'node_modules/.bin'), context.env['PATH'] ?? ''].join(delimiter)
+  const record = join(folder, 'downloads')
   const output = await runTool(context, process.execPath, ['scripts/install.js', ...args], {
     cwd: folderOfPackage(folder, name),
-    env: { PATH: path },
+    env: {
+      PATH: path,
+      TSRUN_DOWNLOADS: record,
+      NODE_OPTIONS: `${context.env['NODE_OPTIONS'] ?? ''} --import=${recorder}`,
+    },
   })
-  if (output?.ok === true) return
-  const reason = output === undefined ? 'it does not start' : reasonOf(output)
-  throw setupError(
-    `the install script of ${name} failed (${reason}): it needs the network, and a system for which ` +
-      `there is a download (this is ${thisSystem}); without --official, the binding is built ` +
-      `with a wheel from pip; all output is in ${context.log}`,
-  )
+  if (output?.ok !== true) {
+    const reason = output === undefined ? 'it does not start' : reasonOf(output)
+    throw setupError(
+      `the install script of ${name} failed (${reason}): it needs the network, and a system for which ` +
+        `there is a download (this is ${thisSystem}); without --official, the binding is built ` +
+        `with a wheel from pip; all output is in ${context.log}`,
+    )
+  }
+  const lines = existsSync(record) ? readFileSync(record, 'utf8').trimEnd().split('\n') : []
+  const downloads = lines.map((line) => JSON.parse(line) as Download)
+  compareDownloads(downloads, context.sha256)
+  return downloads
+}
+
+/**
+ * Refuses a download with another hash than the one that is known for it. What is unknown must be among
+ * `accepted` unless that is empty.
+ *
+ * @throws ERR_TSR_SETUP
+ */
+export function compareDownloads(
+  downloads: readonly Download[],
+  accepted: readonly string[] = [],
+): void {
+  if (downloads.length === 0) {
+    throw setupError('the install script has downloaded nothing whose hash could be compared')
+  }
+  for (const { url, sha256 } of downloads) {
+    const known = OFFICIAL_ARCHIVES[basename(new URL(url).pathname)]
+    const wanted = known === undefined ? accepted : [known]
+    if (wanted.includes(sha256) || (known === undefined && accepted.length === 0)) continue
+    throw setupError(
+      `${url} has the SHA-256 ${sha256}, and not ${wanted.join(' or ')}: somebody has changed it on its ` +
+        'way or at its source; find out who before you use it',
+    )
+  }
 }

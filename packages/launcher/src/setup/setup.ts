@@ -11,7 +11,7 @@ import {
 } from '@tsrun/core'
 import { BINDING_REVISION } from './binding.ts'
 import { removeAbandoned, install } from './install.ts'
-import { TFJS_VERSION } from './npm-packages.ts'
+import { TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, type IdleGpus, prove, type Proof } from './proof.ts'
 import type { ToolContext } from './tool.ts'
 

@@ -15,6 +15,8 @@ export interface ToolContext {
   readonly say: (sentence: string) => void
   /** Milliseconds between two sentences about a tool that is still running; default 10 s. */
   readonly reminderInterval?: number
+  /** With --official: the hashes that downloads must have for which tsrun knows none; empty for any. */
+  readonly sha256?: readonly string[]
 }
 
 export interface ToolOutput {
@@ -114,7 +116,7 @@ export function setupError(problem: string): Error {
 
 /** Why npm or pip failed, by which the advice is chosen. */
 interface Failure {
-  readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other'
+  readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other file' | 'other'
   /** A line of the tool's output. */
   readonly reason: string
 }
@@ -139,7 +141,13 @@ export function reasonOf(output: ToolOutput): string {
 
 export function npmFailure(output: ToolOutput): Failure {
   const text = textOf(output)
-  const kind = isFull(text) ? 'full' : npmOffline.test(text) ? 'offline' : 'other'
+  const kind = isFull(text)
+    ? 'full'
+    : /\bEINTEGRITY\b/.test(text)
+      ? 'other file'
+      : npmOffline.test(text)
+        ? 'offline'
+        : 'other'
   return { kind, reason: reasonOf(output) }
 }
 
@@ -155,10 +163,19 @@ export function pipFailure(output: ToolOutput): Failure {
   if (!sawVersions && /Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/.test(text)) {
     return { kind: 'offline', reason: /\[Errno -?\d+\] [^'")]+/.exec(text)?.[0] ?? reason }
   }
+  if (text.includes('DO NOT MATCH THE HASHES'))
+    return { kind: 'other file', reason: hashesIn(text) }
   if (/wheel .* is invalid|not a zip file|BadZipFile/i.test(text))
     return { kind: 'damaged', reason }
   const unfit = /no matching distribution|not a supported wheel/i.test(text)
   return { kind: unfit ? 'no wheel' : 'other', reason }
+}
+
+/** The hash of the file that pip has refused. */
+function hashesIn(text: string): string {
+  const got = /\bGot\s+([0-9a-f]{64})/.exec(text)?.[1] ?? 'unknown'
+  const from = /^\s+(\S+).* from (\S+)/m.exec(text)
+  return `${from === null ? 'a file' : from[2]!} has the SHA-256 ${got}, which is none of those that are pinned`
 }
 
 /** What to do when the disk is full. The sizes were measured with TensorFlow 2.21. */

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
+import { PINNED_MACHINES, PINNED_PYTHONS, requirements, TENSORFLOW_VERSION } from './pins.ts'
 import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
@@ -84,13 +85,14 @@ async function installWheel(
     )
   }
   const interpreter = join(venv, 'bin/python')
-  const what = archives ?? (gpu ? 'tensorflow[and-cuda]' : 'tensorflow-cpu')
-  // The libraries of tensorflow-cpu need nothing else. The dependencies of its Python part are not used here.
-  const dependencies = gpu && archives === undefined ? [] : ['--no-deps']
+  const what = archives ?? `TensorFlow ${TENSORFLOW_VERSION}${gpu ? ' with CUDA' : ''}`
   const source =
-    archives === undefined ? [`${what}>=2.16,<3`] : ['--no-index', ...wheelsOf(archives)]
+    archives === undefined
+      ? ['--require-hashes', '-r', requirements(gpu)]
+      : ['--no-index', ...wheelsOf(archives)]
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
-  const args = ['-m', 'pip', 'install', ...flags, '--no-compile', ...dependencies, ...source]
+  // The dependencies are those of TensorFlow's Python part, which is not used.
+  const args = ['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...source]
   const output = await runTool(context, interpreter, args)
   if (output?.ok !== true) {
     const place = { python, gpu, folder, log: context.log }
@@ -126,9 +128,13 @@ function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Pl
       'this host cannot reach the index of your pip configuration: see pip config list, or name a ' +
       'folder with the wheel with --wheel',
     'no wheel':
-      `there is no wheel for Python ${python.version} on ${thisSystem}: name another Python with ` +
-      '--python, or a folder with such a wheel with --wheel; or check the index of your pip configuration ' +
-      'with pip config list',
+      `there is no wheel for Python ${python.version} on ${thisSystem}; those of TensorFlow ` +
+      `${TENSORFLOW_VERSION} are for CPython ${PINNED_PYTHONS[0]} to ${PINNED_PYTHONS.at(-1)!} on Linux with ` +
+      `glibc, ${PINNED_MACHINES.join(' and ')}: name such a Python with --python, or a folder with another ` +
+      'wheel, from 2.16 on, with --wheel; or check the index of your pip configuration with pip config list',
+    'other file':
+      'the index of your pip configuration gives other files than those that tsrun was tested with; if you ' +
+      'trust them, put them into a folder and name it with --wheel',
     damaged: 'name another folder with --wheel, or leave out --wheel to download the wheel',
     other: 'check the index of your pip configuration, and run the command again',
   }[kind]

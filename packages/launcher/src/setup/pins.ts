@@ -1,0 +1,57 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { TensorFlowManifest } from '@tsrun/core'
+import { packageFolder } from '../job/package.ts'
+
+/*
+ * What a set-up downloads is pinned: each npm package by the lock file in `pins`, each wheel by its hashes
+ * there, and the libraries that the npm package downloads by the hashes below. `npm run pins` writes the
+ * files; the versions are chosen here.
+ */
+
+/** The last release. The sources of its binding work with TensorFlow 2.9 to 2.21. */
+export const TFJS_VERSION = '4.22.0'
+
+/** The TensorFlow whose wheels are pinned. */
+export const TENSORFLOW_VERSION = '2.21.0'
+
+/** The versions of CPython and the processors for which there are wheels of that TensorFlow on Linux. */
+export const PINNED_PYTHONS = ['3.10', '3.11', '3.12', '3.13'] as const
+export const PINNED_MACHINES = ['x86_64', 'aarch64'] as const
+
+/**
+ * The SHA-256 of the archives that the install script of the npm package downloads, by their names: those of
+ * libtensorflow, as several independent projects have recorded them. Nobody has published the hashes of the
+ * archives of the binding itself.
+ */
+export const OFFICIAL_ARCHIVES: Readonly<Record<string, string>> = {
+  'libtensorflow-cpu-linux-x86_64-2.9.1.tar.gz':
+    '7f510d2546e3db5e10b1d119463689003d587842892ad3c95bca51cf82820173',
+  'libtensorflow-gpu-linux-x86_64-2.9.1.tar.gz':
+    '20c46f761d5905f592c4eac0812e8e50d9cb439f9440a9391912cf4c02ed8be8',
+  'libtensorflow-cpu-darwin-x86_64-2.9.1.tar.gz':
+    '56f83d3320ba0f69aaafd6c058645e1b7fbc75fb9a3fc36d6be98de1291ca226',
+}
+
+const pins = new URL('src/setup/pins/', packageFolder)
+
+/** The package.json of a set-up. `npm run pins` makes the lock file of it. */
+export function npmManifest(name: TensorFlowManifest['package']): object {
+  return {
+    name: 'tsrun-tensorflow',
+    private: true,
+    dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
+    // The version that the package asks for has known vulnerabilities.
+    overrides: { tar: '^7.5.16' },
+  }
+}
+
+/** The lock file that belongs to the manifest. */
+export function npmLock(name: TensorFlowManifest['package']): string {
+  return readFileSync(new URL(`${name.split('/')[1]!}.lock.json`, pins), 'utf8')
+}
+
+/** The file with the requirements of pip and their hashes. */
+export function requirements(gpu: boolean): string {
+  return fileURLToPath(new URL(`tensorflow-${gpu ? 'gpu' : 'cpu'}.txt`, pins))
+}
