@@ -1,6 +1,6 @@
 import { isNativeError } from 'node:util/types'
-import { isTsrError } from '@tsrun/core'
-import { mutateBytes, mutateValue, randomOf } from './mutate.ts'
+import { isTsrError, seededRandom } from '@tsrun/core'
+import { mutateBytes, mutateValue } from './mutate.ts'
 
 /** A decoder, or anything else that reads what others have written. */
 export interface Target {
@@ -58,7 +58,7 @@ export async function campaign(
   target: Target,
   { seed, inputs = Infinity, isOver = () => false }: CampaignOptions,
 ): Promise<{ readonly find: Find | undefined; readonly tried: number }> {
-  const random = randomOf(seed)
+  const random = seededRandom(seed)
   const seeds = target.seeds.map((one) => (typeof one === 'string' ? Buffer.from(one) : one))
   const encode = target.encode ?? ((value: unknown) => Buffer.from(JSON.stringify(value)))
   const values =

@@ -2,19 +2,8 @@
  * Changes inputs. Everything comes of a seed, so that a find can be made again by its number.
  */
 
-/** A source of numbers in [0, 1): mulberry32. */
+/** A source of numbers from 0 to below 1. */
 export type Random = () => number
-
-export function randomOf(seed: number): Random {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let t = state
-    t = Math.imul(t ^ (t >>> 15), t | 1)
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61)
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
-  }
-}
 
 function pick<T>(random: Random, list: readonly T[]): T {
   return list[Math.floor(random() * list.length)]!

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { seededRandom } from '../../../packages/core/src/random.ts'
 import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
 import {
   NativeCipher,
@@ -15,7 +16,6 @@ import {
   type SendRaw,
 } from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
 import { CLOSED } from '../../../packages/distributed/src/transports/transport.ts'
-import { randomOf } from '../../fuzz/mutate.ts'
 
 const HEAP = 4 * 1024 * 1024
 
@@ -79,7 +79,7 @@ function receiveText({ heap, stream }: End, wire: Wire): string | number {
 it.each([1, 2, 3, 4, 5])(
   'a stream arrives as it was sent, however the connection takes it (seed %d)',
   (seed) => {
-    const random = randomOf(seed)
+    const random = seededRandom(seed)
     const upTo = (most: number): number => 1 + Math.floor(random() * most)
     const size = 1_500_000
     const [sender, receiver] = pair(1 + (seed % 3), 7)

@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { monotonicNow, seededRandom, tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
@@ -168,20 +168,13 @@ export class InProcessWorld {
   }
 }
 
-/** A small seeded generator (mulberry32), for schedules that can be repeated. */
+/** A seeded generator, for schedules that can be repeated. */
 export interface Random {
   /** An integer from 0 to `limit` - 1. */
   below(limit: number): number
 }
 
 function createRandom(seed: number): Random {
-  let state = seed >>> 0
-  return {
-    below(limit) {
-      state = (state + 0x6d2b79f5) >>> 0
-      let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-      mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-      return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296) * limit)
-    },
-  }
+  const random = seededRandom(seed)
+  return { below: (limit) => Math.floor(random() * limit) }
 }

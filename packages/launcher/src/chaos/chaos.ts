@@ -1,3 +1,4 @@
+import { seededRandom } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
 import type { EventLog } from '../logs/event-log.ts'
 import type { Announcer } from '../logs/console.ts'
@@ -29,7 +30,7 @@ export class Chaos {
   constructor(plan: ChaosPlan, announcer: Announcer, events: EventLog | undefined) {
     this.#faults = plan.faults.map((fault, i) => ({
       fault,
-      random: makeRandom(plan.seed + 7919 * i),
+      random: seededRandom(plan.seed + 7919 * i),
       left: fault.times ?? Infinity,
     }))
     this.#announcer = announcer
@@ -137,16 +138,5 @@ function describe({ kind, signal, forSeconds, code, bySeconds, limit }: Fault): 
       return 'has a full disk'
     case 'disconnect':
       return 'loses its TCP connections'
-  }
-}
-
-/** Numbers from 0 to 1 (mulberry32): the same for the same seed. */
-function makeRandom(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let t = Math.imul(state ^ (state >>> 15), state | 1)
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61)
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
   }
 }

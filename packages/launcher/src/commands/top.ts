@@ -4,7 +4,7 @@ import { formatBytes, formatSeconds, formatTable, monotonicNow, visibleText } fr
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 import { gpuOf, GpuWatch, type GpuUse } from '../watch/gpu-use.ts'
-import { cpuSeconds, residentBytes } from '../watch/process-use.ts'
+import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { describeState, jobTitle } from './ps.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { statFields, type RankProcess } from '../processes/rank-process.ts'
+import { cpuSeconds, peakBytes } from '../processes/process-use.ts'
+import type { RankProcess } from '../processes/rank-process.ts'
 import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
 import type { ResourceUsage } from '../rank/control-message.ts'
 import type { RankOutcome } from './outcome.ts'
@@ -74,9 +74,6 @@ function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
   return usages.flatMap((usage) => of(usage) ?? []).sort((a, b) => a - b)
 }
 
-/** The clock ticks of /proc/<pid>/stat per second: USER_HZ, which is 100 on every Linux that Node supports. */
-const TICKS = 100
-
 /**
  * Measures the CPU time and peak memory of every rank now and then, because ranks that are killed cannot
  * report them. The returned function ends that.
@@ -100,15 +97,8 @@ export function sample(rank: RankProcess): void {
 
 /** The usage of a process of this host; undefined without /proc, or where there is no such process. */
 export function readUsage(pid: number): ResourceUsage | undefined {
-  try {
-    const fields = statFields(pid)
-    const status = readFileSync(`/proc/${pid}/status`, 'latin1')
-    const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]
-    if (fields === undefined || kibibytes === undefined) return undefined
-    // utime and stime are the fields 14 and 15 of the file.
-    const ticks = Number(fields[11]) + Number(fields[12])
-    return { cpuSeconds: ticks / TICKS, peakBytes: Number(kibibytes) * 1024 }
-  } catch {
-    return undefined
-  }
+  const [seconds, peak] = [cpuSeconds(pid), peakBytes(pid)]
+  return seconds === undefined || peak === undefined
+    ? undefined
+    : { cpuSeconds: seconds, peakBytes: peak }
 }

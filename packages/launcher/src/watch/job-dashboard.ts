@@ -20,7 +20,7 @@ import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
 import { aborted, type Interrupts } from '../processes/interrupts.ts'
 import { gpuOf, GpuWatch } from './gpu-use.ts'
-import { cpuSeconds, residentBytes } from './process-use.ts'
+import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
 
 /** Milliseconds between two looks at what processes use. */
 const USE_INTERVAL = 1000

@@ -1,0 +1,32 @@
+import { readFileSync } from 'node:fs'
+import { statFields } from './rank-process.ts'
+
+/** The clock ticks of /proc/<pid>/stat per second: USER_HZ, which is 100 on every Linux that Node supports. */
+const TICKS = 100
+
+/** The CPU time of all threads of a process so far; undefined when it has ended, or without /proc. */
+export function cpuSeconds(pid: number): number | undefined {
+  const fields = statFields(pid)
+  // utime and stime are the fields 14 and 15 of the file.
+  return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
+}
+
+/** The memory of a process that is resident; undefined when it has ended, or without /proc. */
+export function residentBytes(pid: number): number | undefined {
+  return bytesOf(pid, 'VmRSS')
+}
+
+/** The most memory of a process that was ever resident; undefined when it has ended, or without /proc. */
+export function peakBytes(pid: number): number | undefined {
+  return bytesOf(pid, 'VmHWM')
+}
+
+function bytesOf(pid: number, line: string): number | undefined {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'latin1')
+    const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(status) ?? []
+    return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
+  } catch {
+    return undefined
+  }
+}
