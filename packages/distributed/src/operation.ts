@@ -132,6 +132,8 @@ export interface Operation {
   readonly isReserved: boolean
   /** Position among all operations of this rank, from 1; see `Journal`. */
   readonly flight: number
+  /** The caller's thread has begun the epoch of it and published its buffer; see `Shortcut`. */
+  readonly isPublished: boolean
 }
 
 /** Whether a library behind the transport runs it: it cannot be cancelled, nor asked whom it waits for. */

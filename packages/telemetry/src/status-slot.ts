@@ -54,6 +54,8 @@ export const slotNumber = {
   ended: 7,
   step: 8,
   loss: 9,
+  /** The thread that has written the texts of the operation; 0: none. */
+  writer: 10,
 } as const
 
 /** The texts of a slot: a 32-bit length, then UTF-8. */
@@ -88,6 +90,10 @@ export class StatusSlot {
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1
+  }
+
+  get(name: keyof typeof slotNumber): number {
+    return this.#numbers[slotNumber[name]]!
   }
 
   set(name: keyof typeof slotNumber, value: number): void {

@@ -144,7 +144,6 @@ describe('slots in shared memory', () => {
         rank,
         places: [0, SLOTS_BYTES],
         copy: (to, from, bytes) => heap.bytes.copyWithin(to, from, from + bytes),
-        get: (_peer, at, from, bytes) => heap.bytes.copyWithin(at, from, from + bytes),
         hasCome: (word, count) => heap.unsigned[word / 4]! >= count,
         wake: (peer) => woken.push(peer),
       }),
@@ -154,13 +153,12 @@ describe('slots in shared memory', () => {
     fingerprint: { kind: (14 << 24) | 5, root: 0xffff_ffff, count: 1024 },
   }
 
-  it('show bytes and headers to the others, and wake them', () => {
+  it('show bytes and headers to the others', () => {
     const [ours, theirs] = sides
     heap.bytes.fill(7, 1_000_000, 1_016_384)
     expect(theirs!.hasNews()).toBe(false)
     ours!.publish(2, 1, header, 1_000_000, 16_384)
     expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
-    expect(woken).toEqual([1])
     expect(theirs!.epochOf(0, 2)).toBe(1)
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
@@ -169,13 +167,11 @@ describe('slots in shared memory', () => {
 
   it('show where a buffer is, and how far its rank has come', () => {
     const [ours, theirs] = sides
-    heap.bytes.fill(9, 3_000_000, 3_000_100)
     expect(theirs!.awaitEpoch(0, 30, 1)).toBe(false)
     ours!.expose(30, 1, header, 3_000_000)
     expect(theirs!.awaitEpoch(0, 30, 1)).toBe(true)
     expect(theirs!.matches(0, 30, 1, header)).toBe(true)
-    theirs!.read(0, 30, 1, 2_000_000, 40, 60)
-    expect(heap.bytes.subarray(2_000_000, 2_000_060).every((byte) => byte === 9)).toBe(true)
+    expect(theirs!.exposedAt(0, 30, 1)).toBe(3_000_000)
     ours!.advance(30, 5)
     expect([theirs!.awaitSteps(0, 30, 5), theirs!.awaitSteps(0, 30, 6)]).toEqual([true, false])
     expect(theirs!.stepsOf(0, 30)).toBe(5)
@@ -183,6 +179,22 @@ describe('slots in shared memory', () => {
     ours!.withdraw(30, 1)
     expect([1, 2].map((epoch) => theirs!.hasWithdrawn(0, 30, epoch))).toEqual([true, false])
     expect(theirs!.hasNews()).toBe(true)
+  })
+
+  it('wake a rank once, while it sleeps and waits for what others publish', () => {
+    const [ours, theirs] = sides
+    theirs!.announceSleep(true)
+    ours!.advance(3, 1)
+    expect(woken).toEqual([])
+    theirs!.isAwaited = true
+    theirs!.announceSleep(true)
+    ours!.advance(3, 2)
+    ours!.advance(3, 3)
+    expect(woken).toEqual([1])
+    theirs!.announceSleep(true)
+    theirs!.announceSleep(false)
+    ours!.advance(3, 4)
+    expect(woken).toEqual([1])
   })
 
   it('keep the epoch before, and are apart for every group', () => {

@@ -1,5 +1,5 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import { StatusSlot } from '@tsrun/telemetry'
+import { StatusSlot, type FlightEntry } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
 import { refuses, type EngineGroup } from '../engine/group.ts'
 import { spaces, type StreamAddress } from '../engine/messages/frame.ts'
@@ -31,8 +31,6 @@ export class Diagnosis implements EngineObserver {
   readonly #stalls: Stalls
   #publisher: StatusPublisher | undefined
   readonly #sites: CallSites | undefined
-  /** The last operation that ended, for other ranks that ask. */
-  #last: Task | undefined
   #nextLook = 0
   #lastDump = -Infinity
   #pendingDump: string | undefined
@@ -44,7 +42,7 @@ export class Diagnosis implements EngineObserver {
     this.#links = links
     const { page, settings } = journal
     if (page !== undefined) {
-      this.#publisher = new StatusPublisher(new StatusSlot(page.buffer, page.index))
+      this.#publisher = new StatusPublisher(new StatusSlot(page.buffer, page.index), 'engine')
       copyStatus(page)
     }
     this.#sites = settings.detail ? new CallSites(journal.rank) : undefined
@@ -71,8 +69,7 @@ export class Diagnosis implements EngineObserver {
 
   onSettled(task: Task): void {
     const { operation, started, completed, error } = task
-    this.#last = task
-    this.#publisher?.onSettled(task, this.#running.size)
+    this.#publisher?.onSettled(completed, this.#running.size)
     this.#journal.counters.publish(this.#links)
     if (error !== undefined) this.#writePeers(task)
     this.#journal.recorder.end(operation.flight, started, completed, error?.code)
@@ -88,7 +85,7 @@ export class Diagnosis implements EngineObserver {
   onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void {
     const notice = decodeNotice(payload)
     if (notice?.kind === 'question') {
-      const text = describePlace(this.#running, this.#last)
+      const text = this.#describePlace()
       link.sendNotice(address, encodeNotice({ kind: 'answer', text }))
     } else if (notice?.kind === 'answer') {
       this.#stalls.onAnswer(link.peer, notice.text, monotonicNow())
@@ -141,6 +138,21 @@ export class Diagnosis implements EngineObserver {
     this.#pendingDump = undefined
   }
 
+  /** Human-readable: what this rank runs now, or ran last. */
+  #describePlace(): string {
+    const names = [...this.#running]
+      .slice(0, 3)
+      .map((task) => `${task.describe()} of group ${task.group.name}`)
+    if (names.length > 0) return `now in ${names.join(', ')}`
+    const last = this.#journal.recorder.lastEnded()
+    if (last === undefined) return 'in no operation so far'
+    const seconds = ((monotonicNow() - last.completed) / 1000).toFixed(1)
+    const group = this.#groups.get(last.group)?.name ?? `#${last.group}`
+    const what =
+      last.peer === undefined ? `${last.operation} #${last.sequence}` : describeMessage(last)
+    return `in no operation; its last was ${what} of group ${group}, ${seconds} s ago`
+  }
+
   #writePeers(task: Task): void {
     const text = task.peers().join(',')
     const whole = text.length <= PEERS_BYTES ? text.length : text.lastIndexOf(',', PEERS_BYTES)
@@ -148,13 +160,7 @@ export class Diagnosis implements EngineObserver {
   }
 }
 
-/** Human-readable: what a rank runs now, or ran last. */
-function describePlace(running: ReadonlySet<Task>, last: Task | undefined): string {
-  const names = [...running]
-    .slice(0, 3)
-    .map((task) => `${task.describe()} of group ${task.group.name}`)
-  if (names.length > 0) return `now in ${names.join(', ')}`
-  if (last === undefined) return 'in no operation so far'
-  const seconds = ((monotonicNow() - last.completed) / 1000).toFixed(1)
-  return `in no operation; its last was ${last.describe()} of group ${last.group.name}, ${seconds} s ago`
+function describeMessage({ name, operation, peer, tag }: FlightEntry): string {
+  const direction = name === 'send' ? 'to' : 'from'
+  return `${operation} ${direction} rank ${peer} of the world, tag ${tag}`
 }

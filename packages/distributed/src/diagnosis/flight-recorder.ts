@@ -57,8 +57,8 @@ export interface Departure {
 
 /**
  * The last operations of a rank, in memory that the caller's thread and the engine's share: the
- * caller numbers them and writes their labels, the engine writes the rest. Recording allocates
- * nothing.
+ * caller numbers them and writes their labels, the thread that runs them writes the rest. Recording
+ * allocates nothing.
  */
 export class FlightRecorder {
   readonly capacity: number
@@ -146,6 +146,12 @@ export class FlightRecorder {
       if (this.#numbers[slot * FIELDS + field.number] !== 0) entries.push(this.#read(slot))
     }
     return entries.sort((a, b) => a.number - b.number)
+  }
+
+  /** Of the operations that are kept and have ended, the one that ended last. */
+  lastEnded(): FlightEntry | undefined {
+    const ended = this.entries().filter(({ completed }) => completed > 0)
+    return ended.sort((a, b) => a.completed - b.completed).at(-1)
   }
 
   #read(slot: number): FlightEntry {

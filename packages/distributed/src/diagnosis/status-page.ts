@@ -77,40 +77,52 @@ interface Known {
   readonly text: Uint8Array
 }
 
-/** Publishes what the engine runs on the status page: plain stores, no system calls. */
+/** What is published of an operation. */
+interface Started extends Pick<Task, 'operation' | 'fingerprint' | 'posted'> {
+  readonly group: { readonly name: string }
+}
+
+/** Publishes what a thread of this rank runs on the status page: plain stores, no system calls. */
 export class StatusPublisher {
   readonly #slot: StatusSlot
+  /** The number of the thread, which has written the texts if the slot says so. */
+  readonly #writer: number
   /** Texts by kind and count: programs repeat their calls. */
   readonly #texts = new Map<number, Map<number, Known>>()
   #operation: Uint8Array | undefined
   #group = ''
-  #ended = 0
 
-  constructor(slot: StatusSlot) {
+  constructor(slot: StatusSlot, thread: 'engine' | 'caller') {
     this.#slot = slot
+    this.#writer = thread === 'engine' ? 1 : 2
   }
 
   get abortedBy(): number | undefined {
     return this.#slot.abortedBy
   }
 
-  onStart({ operation, fingerprint, group, posted }: Task, running: number): void {
+  /** @param running - operations of the engine; default: as many as before */
+  onStart({ operation, fingerprint, group, posted }: Started, running?: number): void {
     const slot = this.#slot
+    const isMine = slot.get('writer') === this.#writer
+    if (!isMine) slot.set('writer', this.#writer)
     const text = this.#textOf(fingerprint)
-    if (text !== this.#operation) slot.setBytes('operation', text)
+    if (text !== this.#operation || !isMine) slot.setBytes('operation', text)
     this.#operation = text
-    if (group.name !== this.#group) slot.setText('group', group.name)
+    if (group.name !== this.#group || !isMine) slot.setText('group', group.name)
     this.#group = group.name
     slot.set('sequence', operation.sequence)
     slot.set('bytes', Math.max(0, operation.count) * dtypes[operation.dtype].bytes)
-    slot.set('running', running)
+    if (running !== undefined) slot.set('running', running)
     slot.setState('operation', posted)
   }
 
-  onSettled({ completed }: Task, running: number): void {
-    this.#slot.set('running', running)
-    this.#slot.set('ended', ++this.#ended)
-    if (running === 0) this.#slot.setState('computing', completed)
+  /** @param running - see `onStart` */
+  onSettled(completed: number, running?: number): void {
+    const slot = this.#slot
+    if (running !== undefined) slot.set('running', running)
+    slot.set('ended', slot.get('ended') + 1)
+    if (slot.get('running') === 0) slot.setState('computing', completed)
   }
 
   /** Publishes the ranks that the oldest operation waits for. */

@@ -9,6 +9,7 @@ import type { TransportCollectives } from '../transports/transport-collectives.t
 import type { Transport } from '../transports/transport.ts'
 import { Failures } from './failures.ts'
 import { SharedCollectives } from './shared-collectives.ts'
+import { createEpochs } from './epochs.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
@@ -32,6 +33,8 @@ export interface EngineOptions {
   readonly tuning?: TuningTable | undefined
   /** By world rank: 0 while it is there; written by the engine, read by any thread that has it. */
   readonly gone?: Int32Array
+  /** Memory for the epochs of groups, where another thread begins some of them; see `createEpochs`. */
+  readonly epochs?: Int32Array | undefined
 }
 
 /**
@@ -45,6 +48,8 @@ export class Engine implements TaskContext {
   readonly kernels: Kernels
   readonly tuning: TuningTable
   readonly gone: Int32Array
+  /** See `EngineOptions`; undefined where ranks share no slots. */
+  readonly epochs: Int32Array | undefined
   /** By world rank; undefined for this rank. */
   readonly links: readonly (Link | undefined)[]
   readonly matching: MatchingQueues
@@ -65,6 +70,8 @@ export class Engine implements TaskContext {
     this.rank = rank
     this.gone = gone ?? new Int32Array(worldSize)
     this.heap = heap
+    const { slots } = transport ?? {}
+    this.epochs = slots && (options.epochs ?? createEpochs(slots.exposingGroups))
     this.#hosts = transport?.hosts
     this.kernels = instantiateKernels(heap.memory)
     const copy = (to: number, from: number, bytes: number): void => {
@@ -96,6 +103,9 @@ export class Engine implements TaskContext {
       settle: (task, state) => {
         this.#settle(task, state)
       },
+      onGroupFailed: (group) => {
+        this.#collectives?.onGroupFailed?.(group)
+      },
       observer: this.#observer,
     })
     this.#collectives = transport?.collectives ?? this.#openSharedCollectives(transport)
@@ -107,7 +117,8 @@ export class Engine implements TaskContext {
 
   /** Whether frames wait for the transport. */
   get hasOutgoing(): boolean {
-    return this.#peers.some((link) => link.hasOutgoing && link.closed !== 'lost')
+    for (const link of this.#peers) if (link.hasOutgoing && link.closed !== 'lost') return true
+    return false
   }
 
   /** Whether there are ranks that neither left nor were lost. */
@@ -243,10 +254,14 @@ export class Engine implements TaskContext {
 
   #openSharedCollectives(transport: Transport | undefined): SharedCollectives | undefined {
     const slots = transport?.slots
-    if (slots === undefined) return undefined
-    const { rank, kernels, links, tuning } = this
+    const { rank, kernels, links, tuning, epochs } = this
+    if (slots === undefined || epochs === undefined) return undefined
     return new SharedCollectives({
       slots,
+      epochs,
+      get: (...copied) => {
+        transport!.get!(...copied)
+      },
       rank,
       kernels,
       tuning,

@@ -6,28 +6,21 @@ import type { Kernels } from '../kernels/kernels.ts'
 import { reducing, sameFingerprint, type Fingerprint } from '../operation.ts'
 import type { SharedSlots, SlotHeader } from '../transports/shared-slots.ts'
 import type { RunningOperation } from '../transports/transport-collectives.ts'
+import type { Epochs } from './epochs.ts'
 
 /** What collectives on shared memory need of the engine. */
 export interface SharedContext {
   readonly slots: SharedSlots
+  /** Memory for the epochs of its groups; see `createEpochs`. */
+  readonly epochs: Int32Array
+  /** See `Transport`. */
+  readonly get: (peer: number, at: number, from: number, bytes: number) => void
   /** World rank. */
   readonly rank: number
   readonly kernels: Kernels
   readonly tuning: TuningTable
   /** A peer (world rank) runs something else at this position of a group. */
   readonly onMismatch: (peer: number, group: number, sequence: number, theirs: Fingerprint) => void
-}
-
-/** The epochs of a group. They are given to its operations in the order of the calls. */
-export interface Epochs {
-  /** The last epoch that was given to an operation. Epochs are modulo 2^32. */
-  given: number
-  /** The last epoch that is over. */
-  over: number
-  /** Steps that the operations before have taken, the same on all ranks; modulo 2^32. */
-  steps: number
-  /** What ran in the epoch before, when it may have ended without comparing all ranks' calls. */
-  unchecked: SlotHeader | undefined
 }
 
 /** What runs in an epoch. */
@@ -65,7 +58,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.kernels = context.kernels
     this.context = context
     this.epochs = epochs
-    this.epoch = epochs.given = (epochs.given + 1) | 0
+    this.epoch = this.#begin()
     this.#waiting = waiting
     this.#header = { sequence: running.operation.sequence, fingerprint: running.fingerprint }
   }
@@ -76,9 +69,8 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   restart(): void {
-    this.epoch = this.epochs.given = (this.epochs.given + 1) | 0
+    this.epoch = this.#begin()
     this.#header.sequence = this.running.operation.sequence
-    this.#isPublished = false
   }
 
   /** Whether it can continue; finds ranks that run something else. */
@@ -146,8 +138,16 @@ export abstract class EpochRun implements Resumable, Waited {
     return (this.epoch - 1) | 0
   }
 
+  /** Takes the next epoch, or the one that the caller's thread has begun for it. */
+  #begin(): number {
+    this.#isPublished = this.running.operation.isPublished
+    if (!this.#isPublished) this.epochs.given = (this.epochs.given + 1) | 0
+    return this.epochs.given
+  }
+
   #wait(): IteratorResult<Waited, void> {
     if (!this.#waiting.includes(this)) this.#waiting.push(this)
+    this.context.slots.isAwaited = true
     return { done: false, value: this }
   }
 

@@ -24,6 +24,8 @@ export interface EngineState {
   readonly destroyed: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
+  /** The group refuses operations from now on. */
+  readonly onGroupFailed: (group: number) => void
   readonly observer: EngineObserver
 }
 
@@ -276,6 +278,7 @@ export class Failures {
       from: Math.min(from, before?.from ?? Infinity),
       error: before?.error ?? error,
     }
+    this.#engine.onGroupFailed(group.id)
     if (from < (before?.from ?? Infinity)) this.#tellGroup(group, sequence, fault)
     for (const task of [...running]) {
       if (task.group !== group) continue

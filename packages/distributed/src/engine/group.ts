@@ -46,7 +46,8 @@ export function createGroup(
   }
 }
 
-function layoutOf(hosts: readonly number[]): Layout {
+/** @param hosts - of each member */
+export function layoutOf(hosts: readonly number[]): Layout {
   const count = new Set(hosts).size
   if (count === hosts.length) return 'apart'
   return count === 1 ? 'together' : 'mixed'

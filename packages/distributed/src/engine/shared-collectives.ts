@@ -6,7 +6,9 @@ import type {
   RunningOperation,
   TransportCollectives,
 } from '../transports/transport-collectives.ts'
-import type { EpochRun, Epochs, SharedContext } from './epoch.ts'
+import type { SharedSlots } from '../transports/shared-slots.ts'
+import type { EpochRun, SharedContext } from './epoch.ts'
+import { Epochs } from './epochs.ts'
 import { FlatRun } from './flat-run.ts'
 import { WindowRun } from './window-run.ts'
 
@@ -19,25 +21,16 @@ export class SharedCollectives implements TransportCollectives {
 
   constructor(context: SharedContext) {
     this.#context = context
-    this.#epochs = Array.from({ length: context.slots.exposingGroups }, () => ({
-      given: 0,
-      over: 0,
-      steps: 0,
-      unchecked: undefined,
-    }))
+    const { slots, epochs } = context
+    this.#epochs = Array.from(
+      { length: slots.exposingGroups },
+      (_, group) => new Epochs(epochs, group),
+    )
   }
 
   take(operation: Operation, group: GroupFacts): Operation | undefined {
-    const { slots, rank, tuning } = this.#context
-    const { id, layout, ranks } = group
-    if (operation.isReserved || layout !== 'together' || id >= slots.exposingGroups) {
-      return undefined
-    }
-    const slotBytes = id < slots.groups ? slots.slotBytes : -1
-    const algorithm = chooseWithoutMessages(operation, ranks.length, slotBytes, tuning)
-    if (algorithm === undefined) return undefined
-    if (!ranks.every((peer) => peer === rank || slots.reaches(peer))) return undefined
-    return { ...operation, algorithm }
+    const algorithm = chooseShared(operation, group, this.#context)
+    return algorithm && { ...operation, algorithm }
   }
 
   run(running: RunningOperation): Resumable {
@@ -61,6 +54,24 @@ export class SharedCollectives implements TransportCollectives {
       moved = true
       run.running.resume(run)
     }
+    this.#context.slots.isAwaited = this.#waiting.length > 0
     return moved
   }
+
+  onGroupFailed(id: number): void {
+    this.#epochs[id]?.fail()
+  }
+}
+
+/** How ranks run an operation on shared memory; undefined where they exchange messages. */
+export function chooseShared(
+  operation: Operation,
+  { id, layout, ranks }: GroupFacts,
+  { slots, rank, tuning }: Pick<SharedContext, 'rank' | 'tuning'> & { readonly slots: SharedSlots },
+): 'flat' | 'window' | undefined {
+  if (operation.isReserved || layout !== 'together' || id >= slots.exposingGroups) return undefined
+  const slotBytes = id < slots.groups ? slots.slotBytes : -1
+  const algorithm = chooseWithoutMessages(operation, ranks.length, slotBytes, tuning)
+  const areReached = ranks.every((peer) => peer === rank || slots.reaches(peer))
+  return areReached ? algorithm : undefined
 }

@@ -16,8 +16,10 @@ export class WindowRun extends EpochRun implements Window {
   }
 
   read(rank: number, at: number, offset: number, bytes: number): void {
+    const { slots, get } = this.context
     const { id, ranks } = this.running.group
-    this.context.slots.read(ranks[rank]!, id, this.epoch, at, offset, bytes)
+    const peer = ranks[rank]!
+    get(peer, at, slots.exposedAt(peer, id, this.epoch) + offset, bytes)
   }
 
   advance(): void {

@@ -131,7 +131,7 @@ export class InProcessWorld {
     const submit = (operation: Operation): Ticket => {
       this.#activity++
       return new TaskTicket(engine, operation, {
-        checkOpen: () => {
+        prepareFor: () => {
           this.#activity++
         },
         poll: () => undefined,

@@ -5,6 +5,7 @@ import type { Operation } from '../operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { DrivenEngine } from './driven-engine.ts'
+import { Shortcut } from './shortcut/shortcut.ts'
 import { TaskTicket } from './task-ticket.ts'
 import type { Ticket } from '../ticket.ts'
 
@@ -26,6 +27,7 @@ export class InlineRunner implements Runner {
   readonly #driven: DrivenEngine
   readonly #awaited = new Set<Ticket>()
   readonly #polls: NodeJS.Timeout | undefined
+  readonly #shortcut: Shortcut | undefined
   #pumping = false
   #closed = false
   /** A script that ends without an error leaves in order; one that fails does not. */
@@ -45,6 +47,7 @@ export class InlineRunner implements Runner {
     this.journal = journal
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
+    this.#shortcut = this.#openShortcut(transport)
     process.on('exit', this.#onExit)
     if (transport?.movesWhenLookedAt === true) this.#polls = this.#pollNowAndThen()
   }
@@ -52,9 +55,11 @@ export class InlineRunner implements Runner {
   addGroup(id: number, name: string, ranks: readonly number[]): void {
     if (this.#closed) throw destroyedError('newGroup')
     this.#engine.addGroup(id, name, ranks)
+    this.#shortcut?.addGroup(id, name, ranks)
   }
 
   removeGroup(id: number): void {
+    this.#shortcut?.removeGroup(id)
     this.#engine.removeGroup(id)
   }
 
@@ -70,9 +75,14 @@ export class InlineRunner implements Runner {
 
   submit(operation: Operation): Ticket {
     if (this.#closed) throw destroyedError(operation.name)
+    return this.#shortcut?.take(operation) ?? this.#submit(operation)
+  }
+
+  #submit(operation: Operation): Ticket {
     return new TaskTicket(this.#engine, operation, {
-      checkOpen: (name) => {
-        if (this.#closed) throw destroyedError(name)
+      prepareFor: (next) => {
+        if (this.#closed) throw destroyedError(next.name)
+        this.#shortcut?.makeWayFor(next)
       },
       poll: () => {
         this.#driven.poll()
@@ -94,6 +104,20 @@ export class InlineRunner implements Runner {
     this.#closed = true
     this.#driven.leave()
     await Promise.resolve()
+  }
+
+  #openShortcut(transport: BlockingTransport | undefined): Shortcut | undefined {
+    const { journal } = this
+    const { rank, kernels, tuning, epochs } = this.#engine
+    const { slots, hosts, place } = transport ?? {}
+    // in detail, ranks tell each other where they call
+    if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
+    if (journal.owner.settings.detail) return undefined
+    return new Shortcut({
+      ...{ slots, kernels, rank, hosts, tuning, epochs, journal, place },
+      isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,
+      submit: (operation) => this.#submit(operation),
+    })
   }
 
   /** Other ranks may need this one while it waits for something else, such as the store. */

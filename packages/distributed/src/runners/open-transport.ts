@@ -94,12 +94,16 @@ export async function prepareTransport(
       const keys = channels.map((channel) => channel?.keys)
       const tcp = new TcpTransport(heap, fds, polls, options.place, keys)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
-      const ranks = readCoreRanks() ?? options.place?.size ?? Infinity
-      const spins = threads * ranks <= allowedCores().length
+      const spins = haveCores(threads, options)
       const transport = new SharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
       return { kind: 'blocking', transport }
     },
   }
+}
+
+/** Whether there is a core for each of so many threads of each rank of this host. */
+export function haveCores(threads: number, { place }: Pick<ConnectOptions, 'place'>): boolean {
+  return threads * (readCoreRanks() ?? place?.size ?? Infinity) <= allowedCores().length
 }
 
 /** libmpi connects the ranks itself, so there is nothing to publish. */

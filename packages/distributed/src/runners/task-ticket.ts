@@ -9,8 +9,12 @@ export interface Waiting {
   /** Moves what can move, without waiting. */
   poll(): void
   block(ticket: Ticket, operation: string): void
-  /** @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more */
-  checkOpen?(operation: string): void
+  /**
+   * Called before the engine is handed an operation.
+   *
+   * @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more
+   */
+  prepareFor?(operation: Operation): void
   /** Keeps the engine going until the ticket is settled, because somebody awaits it. */
   attend(ticket: Ticket): void
 }
@@ -25,6 +29,7 @@ export class TaskTicket implements Ticket {
   constructor(engine: Engine, operation: Operation, waiting: Waiting) {
     this.#engine = engine
     this.#waiting = waiting
+    waiting.prepareFor?.(operation)
     this.#task = engine.start(operation, () => {
       for (const callback of this.#callbacks) queueMicrotask(callback)
     })
@@ -62,7 +67,7 @@ export class TaskTicket implements Ticket {
   }
 
   restart(operation: Operation): void {
-    this.#waiting.checkOpen?.(operation.name)
+    this.#waiting.prepareFor?.(operation)
     if (this.#callbacks.length > 0) this.#callbacks.length = 0
     this.#engine.restart(this.#task, operation)
   }

@@ -215,7 +215,7 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
 }
 
 async function run({ kind, transport }: OpenedTransport): Promise<void> {
-  const { rank, worldSize, journal, tuning, gone } = input
+  const { rank, worldSize, journal, tuning, gone, epochs } = input
   const engine = new Engine({
     heap,
     rank,
@@ -224,6 +224,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
     observe: (observed) => new Diagnosis(journal, observed),
     tuning,
     gone,
+    epochs,
   })
   isReady = true
   const thread = placeOfThread()

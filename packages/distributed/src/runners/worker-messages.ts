@@ -20,6 +20,8 @@ export interface WorkerInput {
   readonly tuning: TuningTable
   /** See `EngineOptions`; shared. */
   readonly gone: Int32Array
+  /** See `EngineOptions`. */
+  readonly epochs: Int32Array
 }
 
 /** Main to worker, while it starts. */

@@ -2,13 +2,18 @@ import { tsrError, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
 import { Arena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
+import { createEpochs } from '../engine/epochs.ts'
+import { instantiateKernels } from '../kernels/kernels.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket, WorkTiming } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
+import { hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
+import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
-import type { ConnectOptions } from './open-transport.ts'
+import { haveCores, type ConnectOptions } from './open-transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
+import { Shortcut } from './shortcut/shortcut.ts'
 import {
   commandAt,
   commandKinds,
@@ -34,6 +39,9 @@ export class WorkerRunner implements Runner {
   readonly arena: Arena
   readonly journal: Journal
   readonly gone: Int32Array
+  readonly #options: RunnerOptions
+  readonly #epochs = createEpochs(EXPOSING_GROUPS)
+  #shortcut: Shortcut | undefined
   readonly #rank: number
   readonly #thread: EngineThread
   readonly #shared: SharedState
@@ -52,13 +60,16 @@ export class WorkerRunner implements Runner {
   constructor(options: RunnerOptions) {
     const { memory, rank, transport, journal } = options
     this.transport = transport
+    this.#options = options
     this.#rank = rank
     this.arena = new Arena(heapOf(memory), rank)
     this.journal = journal
     const shared = new SharedArrayBuffer(sharedBytes())
     this.#shared = sharedStateOf(shared)
     this.gone = new Int32Array(new SharedArrayBuffer(4 * options.worldSize))
-    const input = { ...options, shared, journal: journal.shared, gone: this.gone }
+    const { gone } = this
+    const epochs = this.#epochs
+    const input = { ...options, shared, journal: journal.shared, gone, epochs }
     this.#thread = new EngineThread(input, this.#shared.control, () => {
       this.#failAll()
     })
@@ -69,12 +80,14 @@ export class WorkerRunner implements Runner {
     exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
     signal?: AbortSignal,
   ): Promise<void> {
+    let connect: ConnectOptions | undefined
     const exchanged = async (endpoint: Endpoint): Promise<ConnectOptions> => {
-      const connect = await exchange(endpoint)
+      connect = await exchange(endpoint)
       if (connect.sharing !== undefined) this.transport = 'shared-memory'
       return connect
     }
     await this.#thread.start(exchanged, signal)
+    if (connect !== undefined) this.#shortcut = this.#openShortcut(connect)
     process.on('exit', this.#onExit)
   }
 
@@ -83,10 +96,12 @@ export class WorkerRunner implements Runner {
     this.#thread.post({ id, name, ranks })
     const isTaken = this.#command(commandKinds.addGroup, 0, () => undefined)
     if (!isTaken) throw this.#deathOr('it takes no commands')
+    this.#shortcut?.addGroup(id, name, ranks)
   }
 
   removeGroup(id: number): void {
     if (this.#stopped) return
+    this.#shortcut?.removeGroup(id)
     this.#command(commandKinds.removeGroup, 0, (commands, at) => {
       commands[at + 2] = id
     })
@@ -101,6 +116,10 @@ export class WorkerRunner implements Runner {
   /** When the engine's thread has ended, the ticket has failed already. */
   submit(operation: Operation): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
+    return this.#shortcut?.take(operation) ?? this.#submit(operation)
+  }
+
+  #submit(operation: Operation): Ticket {
     const ticket = new WorkerTicket(this, this.#takeSlot())
     this.#start(ticket, operation)
     return ticket
@@ -114,6 +133,7 @@ export class WorkerRunner implements Runner {
   }
 
   #start(ticket: WorkerTicket, operation: Operation): void {
+    this.#shortcut?.makeWayFor(operation)
     const { slot } = ticket
     this.#tickets[slot] = ticket
     this.#command(commandKinds.start, slot, (commands, at) => {
@@ -179,6 +199,27 @@ export class WorkerRunner implements Runner {
     process.off('exit', this.#onExit)
     this.#stop(1)
     await this.#thread.end(LEAVE_TIME + SLICE)
+  }
+
+  #openShortcut({ sharing, place }: ConnectOptions): Shortcut | undefined {
+    const { memory, rank, journal, tuning } = this.#options
+    // in detail, ranks tell each other where they call
+    if (sharing === undefined || journal.owner.settings.detail) return undefined
+    const heap = heapOf(memory)
+    const kernels = instantiateKernels(memory)
+    const { control: words } = this.#shared
+    return new Shortcut({
+      slots: openSlots(heap, kernels, rank, sharing, haveCores(1, { place })),
+      kernels,
+      rank,
+      hosts: hostsOf(sharing),
+      tuning,
+      epochs: this.#epochs,
+      isIdle: () => !this.#isDead && Atomics.load(words, control.read) === words[control.written],
+      journal,
+      place,
+      submit: (operation) => this.#submit(operation),
+    })
   }
 
   #stop(how: 1 | 2): void {

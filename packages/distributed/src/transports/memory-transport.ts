@@ -105,6 +105,7 @@ class MemorySlots {
       groups: GROUPS,
       exposingGroups: EXPOSING_GROUPS,
       slotBytes: SLOT,
+      isAwaited: false,
       reaches,
       slotOf,
       publish: (group, epoch, header, at, bytes) => {
@@ -115,11 +116,7 @@ class MemorySlots {
         expose(group, epoch, header, at)
       },
       expose,
-      read: (peer, group, epoch, at, offset, bytes) => {
-        const from = of(peer, group).exposed[epoch & 1]! + offset
-        const source = this.#heaps[peer]!.bytes.subarray(from, from + bytes)
-        this.#heaps[rank]!.bytes.set(source, at)
-      },
+      exposedAt: (peer, group, epoch) => of(peer, group).exposed[epoch & 1]!,
       advance: (group, steps) => {
         of(rank, group).steps = steps
       },

@@ -21,6 +21,8 @@ export interface SharedSlots {
   readonly exposingGroups: number
   /** Bytes of a slot. */
   readonly slotBytes: number
+  /** Whether this rank waits for what others publish, so that it must be woken when it sleeps. */
+  isAwaited: boolean
   /** Whether this rank reads what the peer publishes, and the peer reads what this one does. */
   reaches(peer: number): boolean
   /** Copies `bytes` bytes at offset `at` of the heap to the own slot, and wakes sleeping readers. */
@@ -38,8 +40,8 @@ export interface SharedSlots {
   headerOf(peer: number, group: number, epoch: number): SlotHeader
   /** Offset in this heap of what a rank, this one too, has published. */
   slotOf(peer: number, group: number, epoch: number): number
-  /** Copies `bytes` bytes at `offset` of the buffer that a peer exposes to `at` in this heap. */
-  read(peer: number, group: number, epoch: number, at: number, offset: number, bytes: number): void
+  /** Offset in the peer's heap of the buffer that it exposes. */
+  exposedAt(peer: number, group: number, epoch: number): number
   /** Tells the others how many steps this rank has done in a group, modulo 2^32, and wakes them. */
   advance(group: number, steps: number): void
   /** The steps that a peer has done. */

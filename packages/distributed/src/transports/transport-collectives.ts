@@ -35,4 +35,6 @@ export interface TransportCollectives {
   /** Looks at what is under way, and resumes the operations that wait for what is done. */
   progress(): boolean
   removeGroup?(id: number): void
+  /** The group refuses operations from now on. */
+  onGroupFailed?(id: number): void
 }

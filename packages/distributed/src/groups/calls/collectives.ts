@@ -27,11 +27,12 @@ import type { FollowedWork } from './work.ts'
 
 type Buffer = AnyTypedArray
 
-const noBuffers = { dtype: 'float32', count: 0, input: undefined, output: undefined } as const
-
 /**
  * The collectives of a group: each method checks its arguments and starts the operation. What they
  * do is said in `GroupCalls`.
+ *
+ * The calls of those that are quick have the same properties in the same order, which keeps the code
+ * that they go through fast.
  */
 export class Collectives extends BlockingForms implements Member {
   readonly name: string
@@ -132,6 +133,7 @@ export class Collectives extends BlockingForms implements Member {
       input,
       output: whole?.buffer ?? undefined,
       peer: root,
+      reduction: undefined,
       algorithm: checkAlgorithm(name, options),
       options,
     })
@@ -154,6 +156,7 @@ export class Collectives extends BlockingForms implements Member {
       input: whole?.buffer ?? undefined,
       output,
       peer: root,
+      reduction: undefined,
       algorithm: checkAlgorithm(name, options),
       options,
     })
@@ -168,8 +171,17 @@ export class Collectives extends BlockingForms implements Member {
     const [whole, part] = [named('output', output), named('a slice of input', slice)]
     const dtype = checkSlices(name, this.size, whole, part, options)
     checkOverlap(name, output, input, 0)
-    const algorithm = checkAlgorithm(name, options)
-    return this.#starter.start({ name, dtype, count, input, output, algorithm, options })
+    return this.#starter.start({
+      name,
+      dtype,
+      count,
+      input,
+      output,
+      peer: 0,
+      reduction: undefined,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    })
   }
 
   allGatherV(
@@ -269,8 +281,11 @@ export class Collectives extends BlockingForms implements Member {
 
   monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
     return this.#starter.start({
-      ...noBuffers,
       name: 'monitoredBarrier',
+      dtype: 'float32',
+      count: 0,
+      input: undefined,
+      output: undefined,
       peer: options?.waitAllRanks === true ? 1 : 0,
       // rank 0 may come last; its time-out must still be the first to end, as it names the missing
       patience: this.rank === 0 ? 1 : 2,
@@ -288,6 +303,7 @@ export class Collectives extends BlockingForms implements Member {
       input: this.rank === root ? buffer : undefined,
       output: buffer,
       peer: root,
+      reduction: undefined,
       algorithm: checkAlgorithm(name, options),
       options,
     }
@@ -304,6 +320,7 @@ export class Collectives extends BlockingForms implements Member {
       count: output.length,
       input,
       output,
+      peer: 0,
       reduction: checkReduction(name, dtype, options),
       algorithm: checkAlgorithm(name, options),
       options,
@@ -315,8 +332,17 @@ export class Collectives extends BlockingForms implements Member {
     const [whole, slice] = [named('output', output), named('input', input)]
     const dtype = checkSlices(name, this.size, whole, slice, options)
     checkOverlap(name, output, input, this.rank * input.length)
-    const algorithm = checkAlgorithm(name, options)
-    return { name, dtype, count: input.length, input, output, algorithm, options }
+    return {
+      name,
+      dtype,
+      count: input.length,
+      input,
+      output,
+      peer: 0,
+      reduction: undefined,
+      algorithm: checkAlgorithm(name, options),
+      options,
+    }
   }
 }
 
@@ -331,7 +357,17 @@ function named<B extends Buffer | null>(name: string, buffer: B): { name: string
 
 function barrierCall(options: CollectiveOptions | undefined): Call {
   const name = 'barrier'
-  return { ...noBuffers, name, algorithm: checkAlgorithm(name, options), options }
+  return {
+    name,
+    dtype: 'float32',
+    count: 0,
+    input: undefined,
+    output: undefined,
+    peer: 0,
+    reduction: undefined,
+    algorithm: checkAlgorithm(name, options),
+    options,
+  }
 }
 
 function reductionCall(

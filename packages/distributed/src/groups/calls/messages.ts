@@ -24,6 +24,8 @@ export function sendCall(
     output: undefined,
     peer: to,
     tag,
+    table: undefined,
+    resultOf: undefined,
     options,
   }
 }
@@ -46,7 +48,7 @@ export function recvCall(
     peer,
     tag,
     // a known source needs no answer
-    ...(typeof from === 'number' ? {} : { table: [0] }),
+    table: typeof from === 'number' ? undefined : [0],
     resultOf: (table) => table[0] ?? peer,
     options,
   }

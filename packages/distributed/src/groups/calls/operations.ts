@@ -24,16 +24,16 @@ export interface Call<T = void> {
   readonly output: AnyTypedArray | undefined
   readonly peer?: number
   readonly tag?: number
-  readonly reduction?: CheckedReduction
+  readonly reduction?: CheckedReduction | undefined
   readonly algorithm?: AlgorithmName
   /** A reserved position among the group's collectives. Default: the next one. */
   readonly sequence?: number
   /** Numbers for the engine, and room for its answer; see `Operation.table`. */
-  readonly table?: readonly number[]
+  readonly table?: readonly number[] | undefined
   /** The time-out is multiplied by it. */
   readonly patience?: number
   /** What the call resolves to, by what the engine left in the table. Default: undefined. */
-  readonly resultOf?: (table: Float64Array) => T
+  readonly resultOf?: ((table: Float64Array) => T) | undefined
   /** Called when the operation has succeeded. */
   readonly onDone?: () => void
   /** Called at the end in any case, also when the call is refused. */
@@ -204,6 +204,7 @@ export class Operations implements Starter {
       aborted: call.options?.signal?.aborted === true,
       isReserved: call.sequence !== undefined,
       flight: 0,
+      isPublished: false,
     }
   }
 

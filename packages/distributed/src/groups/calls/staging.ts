@@ -7,7 +7,7 @@ interface Handed {
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
   /** Numbers for the engine, and room for its answer. */
-  readonly table?: readonly number[]
+  readonly table?: readonly number[] | undefined
 }
 
 /**

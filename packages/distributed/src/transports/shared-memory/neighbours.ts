@@ -6,14 +6,18 @@ import {
   mapFile,
   mapFileOver,
   mapPrivateOver,
+  ringBell,
   unmapFile,
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
-import { MOST_READERS, SLOTS_BYTES } from './slots.ts'
+import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
 /** The first page of a heap holds its nonce. */
 const FIRST_BUFFER = 4096
+/** Looks at each word before a core is given away: 10 us for one word, 50 us for two. */
+export const SPIN_LOOKS = 8000
 
 /** Who shares memory with whom, the same on every rank; see `agreeOnSharing`. */
 export interface Sharing {
@@ -88,7 +92,7 @@ export function reservedBytes(neighbours: number): number {
 }
 
 /** By world rank: the offset of its slots in this heap, the own ones included. */
-export function slotPlaces(
+function slotPlaces(
   { neighbours }: Pick<Sharing, 'neighbours'>,
   rank: number,
 ): (number | undefined)[] {
@@ -104,6 +108,34 @@ function slotsOf(
   const isReadable = hasSlots(own.length) && hasSlots(neighbours[peer]!.length)
   if (!isReadable || (peer !== rank && !own.includes(peer))) return undefined
   return slotsAt(own.length, own.indexOf(peer))
+}
+
+/**
+ * The slots of this host for one thread of a rank. They are there as soon as the neighbours have been
+ * opened, by whichever thread.
+ *
+ * @param spins - whether a rank that waits has a core of its own
+ */
+export function openSlots(
+  heap: Heap,
+  kernels: Kernels,
+  rank: number,
+  sharing: Sharing,
+  spins: boolean,
+): MappedSlots {
+  const { segments } = sharing
+  return new MappedSlots({
+    heap,
+    copy: (to, from, bytes) => {
+      kernels.copy(to, from, bytes)
+    },
+    rank,
+    places: slotPlaces(sharing, rank),
+    hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
+    wake: (peer) => {
+      ringBell(segments[peer]!.bell)
+    },
+  })
 }
 
 /** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the ring buffers of all neighbours */

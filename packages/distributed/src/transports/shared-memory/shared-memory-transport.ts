@@ -7,20 +7,19 @@ import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts
 import {
   hostsOf,
   openNeighbour,
+  openSlots,
   reservedBytes,
-  slotPlaces,
+  SPIN_LOOKS,
   type Neighbour,
   type Sharing,
 } from './neighbours.ts'
-import { MappedSlots } from './slots.ts'
+import type { MappedSlots } from './slots.ts'
 
 /** Looks at an empty ring buffer between two looks at whether its peer is still there. */
 const LOOKS = 4096
 /** Where the words are listed that `spin` looks at, and how many there is room for. */
 const WATCHED_AT = 2176
 const MOST_WATCHED = 240
-/** Looks at each word before a core is given away: 10 us for one word, 50 us for two. */
-const SPIN_LOOKS = 8000
 
 export interface SharedMemoryOptions {
   readonly heap: Heap
@@ -74,20 +73,7 @@ export class SharedMemoryTransport implements BlockingTransport {
       isPeer.has(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
     for (const peer of this.#peers) polls.watch(peer, this.#neighbours[peer]!.bell, 0)
-    this.slots = new MappedSlots({
-      heap,
-      copy,
-      get: (peer, at, from, bytes) => {
-        this.get(peer, at, from, bytes)
-      },
-      rank,
-      places: slotPlaces(sharing, rank),
-      hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
-      wake: (peer) => {
-        const neighbour = this.#neighbours[peer]
-        if (neighbour?.writer.shouldWake() === true) ringBell(neighbour.bell)
-      },
-    })
+    this.slots = openSlots(heap, kernels, rank, sharing, spins)
     this.#looks = this.#neighbours.map(() => 0)
     // what comes from other hosts is noticed by system calls only
     const isAlone = this.#peers.length === sharing.neighbours.length - 1
@@ -201,6 +187,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   }
 
   #announceSleep(sleeps: boolean): void {
+    this.slots.announceSleep(sleeps)
     for (const peer of this.#peers) {
       const { reader, writer } = this.#neighbours[peer]!
       reader.announceSleep(sleeps)

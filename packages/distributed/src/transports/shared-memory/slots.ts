@@ -6,7 +6,7 @@ const GROUPS = 4
 /** Bytes of a slot. */
 export const SLOT = 16 * 1024
 /** Groups that can expose buffers: each has two cache lines of words in the header. */
-const EXPOSING_GROUPS = 31
+export const EXPOSING_GROUPS = 31
 /** Bytes before the slots. */
 const HEADER = 4096
 const LINE = 16
@@ -25,6 +25,8 @@ const STEPS = LINE
 const WITHDRAWN = LINE + 1
 /** The word behind the groups counts what was published in all of them. */
 const PUBLISHED = EXPOSING_GROUPS * GROUP_WORDS
+/** 1 while the rank sleeps and waits for what others publish. */
+const SLEEPS = PUBLISHED + LINE
 
 /** Bytes of a rank's slots with their header: whole pages. */
 export const SLOTS_BYTES = HEADER + GROUPS * 2 * SLOT
@@ -34,12 +36,11 @@ export const MOST_READERS = 16
 interface MappedSlotsOptions {
   readonly heap: Heap
   readonly copy: (to: number, from: number, bytes: number) => void
-  /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */
-  readonly get: (peer: number, at: number, from: number, bytes: number) => void
   /** World rank. */
   readonly rank: number
   /** By world rank: where its slots are in this heap; undefined where they are not. */
   readonly places: readonly (number | undefined)[]
+  /** Wakes a rank that sleeps. */
   readonly wake: (peer: number) => void
   /**
    * Whether the word at this offset, which counts modulo 2^32, has come to `count`. It may look for a
@@ -48,11 +49,15 @@ interface MappedSlotsOptions {
   readonly hasCome: (word: number, count: number) => boolean
 }
 
-/** The slots of a host's ranks, mapped over windows of this heap. */
+/**
+ * The slots of a host's ranks, mapped over windows of this heap. The threads of a rank have an object
+ * each.
+ */
 export class MappedSlots implements SharedSlots {
   readonly groups = GROUPS
   readonly exposingGroups = EXPOSING_GROUPS
   readonly slotBytes = SLOT
+  isAwaited = false
   readonly #options: MappedSlotsOptions
   /** By world rank. */
   readonly #words: readonly (Int32Array | undefined)[]
@@ -136,16 +141,8 @@ export class MappedSlots implements SharedSlots {
     return this.#options.places[peer]! + HEADER + (2 * group + (epoch & 1)) * SLOT
   }
 
-  read(
-    peer: number,
-    group: number,
-    epoch: number,
-    at: number,
-    offset: number,
-    bytes: number,
-  ): void {
-    const exposed = this.#words[peer]![placeOfHeader(group, epoch) + EXPOSED]! >>> 0
-    this.#options.get(peer, at, exposed + offset, bytes)
+  exposedAt(peer: number, group: number, epoch: number): number {
+    return this.#words[peer]![placeOfHeader(group, epoch) + EXPOSED]! >>> 0
   }
 
   advance(group: number, steps: number): void {
@@ -183,10 +180,21 @@ export class MappedSlots implements SharedSlots {
     return news
   }
 
+  /** This rank is about to sleep, or has woken. What was published before is news. */
+  announceSleep(sleeps: boolean): void {
+    const words = this.#words[this.#options.rank]!
+    Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
+  }
+
   /** Wakes the readers that sleep. */
   #announce(words: Int32Array): void {
-    Atomics.store(words, PUBLISHED, (words[PUBLISHED]! + 1) | 0)
-    for (const peer of this.#peers) this.#options.wake(peer)
+    Atomics.add(words, PUBLISHED, 1)
+    for (const peer of this.#peers) {
+      const theirs = this.#words[peer]!
+      // one of those that publish rings
+      const sleeps = Atomics.load(theirs, SLEEPS) === 1
+      if (sleeps && Atomics.exchange(theirs, SLEEPS, 0) === 1) this.#options.wake(peer)
+    }
   }
 }
 

@@ -1,0 +1,182 @@
+import { ALL, planOf, type FlatEpoch, type FlatPlan } from '../../algorithms/flat.ts'
+import type { TuningTable } from '../../algorithms/tuning-table.ts'
+import { dtypes } from '../../dtype.ts'
+import { Epochs } from '../../engine/epochs.ts'
+import { layoutOf } from '../../engine/group.ts'
+import { chooseShared } from '../../engine/shared-collectives.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
+import {
+  fingerprintOf,
+  reducing,
+  type Fingerprint,
+  type Operation,
+  type OperationName,
+} from '../../operation.ts'
+import type { SharedSlots } from '../../transports/shared-slots.ts'
+import type { GroupFacts } from '../../transports/transport-collectives.ts'
+
+/** What operations on the caller's thread use. */
+export interface ShortcutContext {
+  readonly slots: SharedSlots
+  readonly kernels: Kernels
+  /** World rank. */
+  readonly rank: number
+  /** By world rank; see `Transport`. */
+  readonly hosts: readonly number[]
+  readonly tuning: TuningTable
+  /** Those of the engine; see `createEpochs`. */
+  readonly epochs: Int32Array
+  /** Whether the engine has taken all that it was handed, and does not need this thread to go on. */
+  readonly isIdle: () => boolean
+}
+
+/** What the calls of an operation with the same arguments have in common. */
+export interface Form {
+  readonly plan: FlatPlan
+  readonly fingerprint: Fingerprint
+}
+
+/** An operation on its way. */
+interface UnderWay {
+  readonly operation: Operation
+  readonly form: Form
+  /** Ends it if all ranks are there; returns whether it is no longer on its way here. */
+  proceed(): boolean
+  leaveToEngine(): void
+}
+
+/**
+ * The epochs of a group whose ranks share slots, as the caller's thread begins and ends them: one at a
+ * time, while the engine has none under way.
+ */
+export class ShortcutGroup implements FlatEpoch {
+  readonly id: number
+  readonly name: string
+  /** Rank in the group. */
+  readonly rank: number
+  readonly size: number
+  readonly kernels: Kernels
+  readonly slotOf: (rank: number) => number
+  readonly #context: ShortcutContext
+  readonly #facts: GroupFacts
+  /** World ranks of the others. */
+  readonly #peers: readonly number[]
+  readonly #epochs: Epochs
+  /** By operation: the arguments of the last call, and its form; undefined: the engine must run it. */
+  readonly #known = new Map<OperationName, { of: Operation; form: Form | undefined }>()
+  readonly #header = { sequence: 0, fingerprint: { kind: 0, root: 0, count: 0 } as Fingerprint }
+  #current: UnderWay | undefined
+  #epoch = 0
+  /** How many of the peers have begun the epoch. */
+  #arrived = 0
+
+  constructor(context: ShortcutContext, id: number, name: string, ranks: readonly number[]) {
+    const { slots, kernels, rank, epochs, hosts } = context
+    this.id = id
+    this.name = name
+    this.rank = ranks.indexOf(rank)
+    this.size = ranks.length
+    this.kernels = kernels
+    this.slotOf = (member) => slots.slotOf(ranks[member]!, id, this.#epoch)
+    this.#context = context
+    const layout = layoutOf(ranks.map((peer) => hosts[peer]!))
+    this.#facts = { id, rank: this.rank, ranks, layout }
+    this.#peers = ranks.filter((peer) => peer !== rank)
+    this.#epochs = new Epochs(epochs, id)
+  }
+
+  /** Undefined for an operation that the engine must run. */
+  formOf(operation: Operation): Form | undefined {
+    const known = this.#known.get(operation.name)
+    if (known !== undefined && isAlike(known.of, operation)) return known.form
+    const form = this.#newFormOf(operation)
+    this.#known.set(operation.name, { of: { ...operation }, form })
+    return form
+  }
+
+  /** Begins the next epoch with an operation, if nothing stands in the way. */
+  begin(underWay: UnderWay): boolean {
+    const { operation, form } = underWay
+    const epochs = this.#epochs
+    this.leaveToEngine()
+    if (operation.aborted || !this.#context.isIdle() || !epochs.isOpen) return false
+    const { slots } = this.#context
+    const before = epochs.given
+    for (const peer of this.#peers) {
+      if (((slots.epochOf(peer, this.id) - before) | 0) < 0) return false
+    }
+    const { name, reduction, dtype, input, factor } = operation
+    const { published } = form.plan
+    if (reduction === 'premulSum' && reducing.has(name)) {
+      this.kernels.scale(dtype, input, published / dtypes[dtype].bytes, factor)
+    }
+    this.#current = underWay
+    this.#arrived = 0
+    this.#epoch = epochs.given = (before + 1) | 0
+    this.#header.sequence = operation.sequence
+    this.#header.fingerprint = form.fingerprint
+    slots.publish(this.id, this.#epoch, this.#header, input, published)
+    return true
+  }
+
+  /** Looks for a moment whether all ranks have begun the epoch. */
+  haveArrived(): boolean {
+    const { slots } = this.#context
+    const peers = this.#peers
+    while (this.#arrived < peers.length) {
+      if (!slots.awaitEpoch(peers[this.#arrived]!, this.id, this.#epoch)) return false
+      this.#arrived++
+    }
+    return true
+  }
+
+  /** Whether all ranks, which have begun the epoch, run the same operation. */
+  agree(): boolean {
+    const { slots } = this.#context
+    for (const peer of this.#peers) {
+      if (!slots.matches(peer, this.id, this.#epoch, this.#header)) return false
+    }
+    return true
+  }
+
+  /** Takes what others have published. The epoch is over. */
+  end({ operation, form: { plan } }: UnderWay): void {
+    plan.take?.(this, operation, plan.bytes)
+    this.#epochs.over = this.#epoch
+    this.#current = undefined
+  }
+
+  /** Leaves what is on its way to the engine, if it is not over now. */
+  leaveToEngine(): void {
+    const underWay = this.#current
+    if (underWay === undefined || underWay.proceed()) return
+    underWay.leaveToEngine()
+  }
+
+  /** The engine continues what was on its way. */
+  forget(): void {
+    this.#current = undefined
+  }
+
+  #newFormOf(operation: Operation): Form | undefined {
+    if (chooseShared(operation, this.#facts, this.#context) !== 'flat') return undefined
+    const plan = planOf(operation, this.rank, this.size)
+    // a rank that waits for none or one of the others ends before it has compared the calls of all
+    if (plan.awaited !== ALL) return undefined
+    const code = dtypes[operation.dtype].code
+    return { plan, fingerprint: fingerprintOf({ ...operation, algorithm: 'flat' }, code) }
+  }
+}
+
+/** Whether two calls of one operation have the same form. */
+function isAlike(a: Operation, b: Operation): boolean {
+  return (
+    a.count === b.count &&
+    a.dtype === b.dtype &&
+    a.reduction === b.reduction &&
+    a.factor === b.factor &&
+    a.peer === b.peer &&
+    a.algorithm === b.algorithm &&
+    a.isReserved === b.isReserved
+  )
+}
