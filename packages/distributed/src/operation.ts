@@ -132,8 +132,11 @@ export interface Operation {
   readonly isReserved: boolean
   /** Position among all operations of this rank, from 1; see `Journal`. */
   readonly flight: number
-  /** The caller's thread has begun the epoch of it and published its buffer; see `Shortcut`. */
-  readonly isPublished: boolean
+  /**
+   * How far the caller's thread has come with it, for what runs in an epoch: 0 when it has not begun,
+   * 1 when its buffer is published, and 1 more for each time that its steps were continued.
+   */
+  readonly begun: number
 }
 
 /** Whether a library behind the transport runs it: it cannot be cancelled, nor asked whom it waits for. */

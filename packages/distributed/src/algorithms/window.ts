@@ -23,7 +23,7 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
 export interface Window {
   readonly rank: number
   readonly size: number
-  readonly kernels: Kernels
+  readonly kernels: Pick<Kernels, 'combine' | 'divide' | 'copy'>
   /** Offset of engine memory that is released when the operation ends. */
   scratch(bytes: number): number
   /** Copies `bytes` bytes at `offset` of a rank's buffer to `at` in this heap. */
@@ -34,7 +34,8 @@ export interface Window {
 
 /**
  * A collective on a window. It yields the rank that it waits for, until this has done so many steps.
- * At the end it waits until all ranks have read all that they need: then buffers may change.
+ * At the end it waits until all ranks have read all that they need: then buffers may change. Nothing
+ * that it has in scratch lasts from one wait to the next.
  */
 export type WindowSteps = Generator<Awaited, void, void>
 
@@ -50,6 +51,8 @@ type WindowCollective = (window: Window, operation: Operation) => WindowSteps
 
 /** Bytes of a chunk of a block: it is added up in scratch that stays in the caches. */
 const CHUNK = 128 * 1024
+/** Bytes of scratch that a collective takes at most. */
+export const WINDOW_SCRATCH = 2 * CHUNK
 
 const collectives: Partial<Record<OperationName, WindowCollective>> = {
   allReduce: windowAllReduce,
@@ -111,12 +114,12 @@ function* windowReduceScatter(window: Window, operation: Operation): WindowSteps
 }
 
 function* windowAllGather(window: Window, operation: Operation): WindowSteps {
-  const { rank, kernels } = window
+  const { rank } = window
   const { input, output, count, dtype } = operation
   const bytes = count * dtypes[dtype].bytes
   for (const peer of otherRanks(window)) window.read(peer, output + peer * bytes, 0, bytes)
   window.advance()
-  if (output + rank * bytes !== input) kernels.copy(output + rank * bytes, input, bytes)
+  if (output + rank * bytes !== input) window.kernels.copy(output + rank * bytes, input, bytes)
   yield { rank: ALL, steps: 1 }
 }
 

@@ -23,10 +23,15 @@ export interface SharedContext {
   readonly onMismatch: (peer: number, group: number, sequence: number, theirs: Fingerprint) => void
 }
 
-/** What runs in an epoch. */
+/** What an epoch runs. */
+export type RunInEpoch = Pick<
+  RunningOperation,
+  'operation' | 'group' | 'fingerprint' | 'state' | 'started' | 'scratch' | 'resume'
+>
+
 export interface EpochOf {
   readonly context: SharedContext
-  readonly running: RunningOperation
+  readonly running: RunInEpoch
   readonly epochs: Epochs
   /** Those that wait, of all groups. */
   readonly waiting: EpochRun[]
@@ -39,11 +44,10 @@ const FINISHED = { done: true, value: undefined } as const
  * and a rank that has begun an epoch has read everything of the one before the last.
  */
 export abstract class EpochRun implements Resumable, Waited {
-  readonly running: RunningOperation
+  readonly running: RunInEpoch
   /** Rank in the group. */
   readonly rank: number
   readonly size: number
-  readonly kernels: Kernels
   protected readonly context: SharedContext
   protected readonly epochs: Epochs
   protected epoch: number
@@ -55,7 +59,6 @@ export abstract class EpochRun implements Resumable, Waited {
     this.running = running
     this.rank = running.group.rank
     this.size = running.group.ranks.length
-    this.kernels = context.kernels
     this.context = context
     this.epochs = epochs
     this.epoch = this.#begin()
@@ -66,6 +69,11 @@ export abstract class EpochRun implements Resumable, Waited {
   /** What this rank says about the operation. */
   protected get header(): SlotHeader {
     return this.#header
+  }
+
+  /** Whether the others may read what this rank has. */
+  protected get isPublished(): boolean {
+    return this.#isPublished
   }
 
   restart(): void {
@@ -140,7 +148,7 @@ export abstract class EpochRun implements Resumable, Waited {
 
   /** Takes the next epoch, or the one that the caller's thread has begun for it. */
   #begin(): number {
-    this.#isPublished = this.running.operation.isPublished
+    this.#isPublished = this.running.operation.begun > 0
     if (!this.#isPublished) this.epochs.given = (this.epochs.given + 1) | 0
     return this.epochs.given
   }
@@ -165,7 +173,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.epochs.unchecked = undefined
     if (this.running.started === 0) this.running.started = monotonicNow()
     if (reduction === 'premulSum' && reducing.has(name)) {
-      this.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
+      this.context.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
     }
     this.publish(this.#header)
     this.#isPublished = true

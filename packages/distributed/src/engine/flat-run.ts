@@ -1,10 +1,12 @@
 import { ALL, NOBODY, planOf, type FlatEpoch, type FlatPlan } from '../algorithms/flat.ts'
+import type { Kernels } from '../kernels/kernels.ts'
 import { rooted } from '../operation.ts'
 import type { SlotHeader } from '../transports/shared-slots.ts'
 import { EpochRun, type EpochOf } from './epoch.ts'
 
 /** A small collective, on copies in slots. A slot is written again two epochs later. */
 export class FlatRun extends EpochRun implements FlatEpoch {
+  readonly kernels: Kernels
   readonly slotOf: (rank: number) => number
   readonly #plan: FlatPlan
 
@@ -13,6 +15,7 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     const { operation, group } = of.running
     const { slots } = of.context
     this.#plan = planOf(operation, this.rank, this.size)
+    this.kernels = of.context.kernels
     this.slotOf = (member) => slots.slotOf(group.ranks[member]!, group.id, this.epoch)
   }
 

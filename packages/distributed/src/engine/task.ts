@@ -86,12 +86,12 @@ export class Task implements RunningOperation {
   }
 
   /** Runs once more after its end, at another position. */
-  restart({ sequence, flight, aborted, isPublished }: Operation): void {
+  restart({ sequence, flight, aborted, begun }: Operation): void {
     const operation = this.operation as { -readonly [Name in keyof Operation]: Operation[Name] }
     operation.sequence = sequence
     operation.flight = flight
     operation.aborted = aborted
-    operation.isPublished = isPublished
+    operation.begun = begun
     this.posted = monotonicNow()
     this.deadline = this.posted + this.operation.timeout
     this.started = this.completed = 0

@@ -1,7 +1,13 @@
 import { ALL, findWindowCollective, type Window, type WindowSteps } from '../algorithms/window.ts'
 import { dtypes } from '../dtype.ts'
 import type { SlotHeader } from '../transports/shared-slots.ts'
-import { EpochRun } from './epoch.ts'
+import { EpochRun, type EpochOf } from './epoch.ts'
+
+const noKernels: Window['kernels'] = {
+  combine: () => undefined,
+  divide: () => undefined,
+  copy: () => undefined,
+}
 
 /** A large collective, on the ranks' own buffers. They stay exposed until all have read them. */
 export class WindowRun extends EpochRun implements Window {
@@ -10,12 +16,30 @@ export class WindowRun extends EpochRun implements Window {
   #awaited = ALL
   #count: number | undefined
   #done = 0
+  #continued = 0
+  /** It comes to where another thread has left it, without moving data. */
+  #isReplaying = false
+
+  constructor(of: EpochOf) {
+    super(of)
+    this.#replay()
+  }
+
+  get kernels(): Window['kernels'] {
+    return this.#isReplaying ? noKernels : this.context.kernels
+  }
+
+  /** See `Operation.begun`. */
+  get begun(): number {
+    return this.isPublished ? 1 + this.#continued : 0
+  }
 
   scratch(bytes: number): number {
     return this.running.scratch(bytes)
   }
 
   read(rank: number, at: number, offset: number, bytes: number): void {
+    if (this.#isReplaying) return
     const { slots, get } = this.context
     const { id, ranks } = this.running.group
     const peer = ranks[rank]!
@@ -24,6 +48,7 @@ export class WindowRun extends EpochRun implements Window {
 
   advance(): void {
     this.#done++
+    if (this.#isReplaying) return
     this.context.slots.advance(this.running.group.id, (this.epochs.steps + this.#done) | 0)
   }
 
@@ -31,7 +56,8 @@ export class WindowRun extends EpochRun implements Window {
     super.restart()
     this.#steps = this.#count = undefined
     this.#awaited = ALL
-    this.#done = 0
+    this.#done = this.#continued = 0
+    this.#replay()
   }
 
   abandon(): void {
@@ -69,6 +95,7 @@ export class WindowRun extends EpochRun implements Window {
   protected proceed(): boolean {
     const { operation, group } = this.running
     this.#steps ??= findWindowCollective(operation.name)!(this, operation)
+    this.#continued++
     const { done, value } = this.#steps.next()
     if (done === true) {
       this.epochs.steps = (this.epochs.steps + this.#done) | 0
@@ -77,5 +104,11 @@ export class WindowRun extends EpochRun implements Window {
     this.#awaited = value.rank === ALL ? ALL : group.ranks[value.rank]!
     this.#count = (this.epochs.steps + value.steps) | 0
     return false
+  }
+
+  #replay(): void {
+    this.#isReplaying = true
+    for (let step = 1; step < this.running.operation.begun; step++) this.proceed()
+    this.#isReplaying = false
   }
 }

@@ -11,6 +11,7 @@ import {
   type FailureMessage,
   type GroupFailureMessage,
   type GroupMessage,
+  type ReadyMessage,
   type StartCommand,
   type StartMessage,
   type WorkerInput,
@@ -29,6 +30,8 @@ export class EngineThread {
   readonly #control: Int32Array
   readonly #exited: Promise<void>
   readonly #failures = new Map<number, TsrError>()
+  /** See `ReadyMessage`. */
+  heaps: ReadyMessage['heaps']
   /** Where Linux shows the thread as long as it exists. */
   #place: string | undefined
   #hasExited = false
@@ -74,6 +77,7 @@ export class EngineThread {
       if (!('ready' in second)) throw unexpected(second)
       this.doorbell = second.ready.doorbell
       this.#place = second.ready.thread
+      this.heaps = second.ready.heaps
     } catch (error) {
       await this.#giveUp()
       throw error

@@ -73,9 +73,9 @@ export class InlineRunner implements Runner {
     return this.#engine.gone
   }
 
-  submit(operation: Operation): Ticket {
+  submit(operation: Operation, isAwaited: boolean): Ticket {
     if (this.#closed) throw destroyedError(operation.name)
-    return this.#shortcut?.take(operation) ?? this.#submit(operation)
+    return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
   }
 
   #submit(operation: Operation): Ticket {
@@ -107,14 +107,16 @@ export class InlineRunner implements Runner {
   }
 
   #openShortcut(transport: BlockingTransport | undefined): Shortcut | undefined {
-    const { journal } = this
+    const { arena, journal } = this
     const { rank, kernels, tuning, epochs } = this.#engine
     const { slots, hosts, place } = transport ?? {}
     // in detail, ranks tell each other where they call
     if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
     if (journal.owner.settings.detail) return undefined
     return new Shortcut({
-      ...{ slots, kernels, rank, hosts, tuning, epochs, journal, place },
+      ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
+      // the engine of a large one is on this thread anyway
+      get: undefined,
       isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,
       submit: (operation) => this.#submit(operation),
     })

@@ -22,8 +22,12 @@ export interface Runner {
   failGroup(id: number, reason: string): void
   /** By world rank: 0 while the rank is there, 1 when it has left or was lost. */
   readonly gone: Int32Array
-  /** Hands an operation to the engine. */
-  submit(operation: Operation): Ticket
+  /**
+   * Hands an operation to the engine, or begins it on the caller's thread.
+   *
+   * @param isAwaited - the caller is going to block until it is settled, before it does anything else
+   */
+  submit(operation: Operation, isAwaited: boolean): Ticket
   /** Leaves in order: what was sent still arrives, and the peers are told afterwards. */
   close(): Promise<void>
 }

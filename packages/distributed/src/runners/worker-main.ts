@@ -229,10 +229,10 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
   isReady = true
   const thread = placeOfThread()
   if (kind === 'blocking') {
-    tell({ ready: { doorbell: transport.doorbell, thread } })
+    tell({ ready: { doorbell: transport.doorbell, thread, heaps: transport.heaps } })
     runBlocking(engine, transport)
   } else {
-    tell({ ready: { doorbell: undefined, thread } })
+    tell({ ready: { doorbell: undefined, thread, heaps: undefined } })
     await runOnEvents(engine, transport)
   }
 }

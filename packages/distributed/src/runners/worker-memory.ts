@@ -89,7 +89,7 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 17] = operation.factor
   commands[at + 18] = operation.deterministic ? 1 : 0
   commands[at + 19] = operation.isReserved ? 1 : 0
-  commands[at + 20] = operation.isPublished ? 1 : 0
+  commands[at + 20] = operation.begun
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -112,6 +112,6 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     factor: commands[at + 17]!,
     deterministic: commands[at + 18] === 1,
     isReserved: commands[at + 19] === 1,
-    isPublished: commands[at + 20] === 1,
+    begun: commands[at + 20]!,
   }
 }

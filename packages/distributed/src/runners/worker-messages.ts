@@ -4,6 +4,7 @@ import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
 import type { Endpoint } from '../transports/dialer.ts'
+import type { MappedHeap } from '../transports/shared-memory/neighbours.ts'
 import type { ConnectOptions, StreamName } from './open-transport.ts'
 
 /** What the worker starts with. */
@@ -41,6 +42,8 @@ export interface ReadyMessage {
   readonly doorbell: number | undefined
   /** Where Linux shows its thread. */
   readonly thread: string | undefined
+  /** See `BlockingTransport`. */
+  readonly heaps: readonly (MappedHeap | undefined)[] | undefined
 }
 
 /** In place of a slot: the engine itself has failed. */

@@ -1,5 +1,5 @@
 import { tsrError, type TsrError } from '@tsrun/core'
-import { yieldCore } from '@tsrun/native'
+import { addressOf, yieldCore } from '@tsrun/native'
 import { Arena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
 import { createEpochs } from '../engine/epochs.ts'
@@ -8,7 +8,7 @@ import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket, WorkTiming } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
-import { hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
+import { copyFrom, hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
 import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
@@ -28,7 +28,7 @@ import {
 } from './worker-memory.ts'
 
 /** Times that the main thread looks at a slot before it sleeps, so that quick operations need no wake-up. */
-const SPINS = 50
+const SPINS = 0
 /** Milliseconds of one sleep of the main thread. */
 const SLICE = 1000
 
@@ -114,9 +114,9 @@ export class WorkerRunner implements Runner {
   }
 
   /** When the engine's thread has ended, the ticket has failed already. */
-  submit(operation: Operation): Ticket {
+  submit(operation: Operation, isAwaited: boolean): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
-    return this.#shortcut?.take(operation) ?? this.#submit(operation)
+    return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
   }
 
   #submit(operation: Operation): Ticket {
@@ -208,6 +208,8 @@ export class WorkerRunner implements Runner {
     const heap = heapOf(memory)
     const kernels = instantiateKernels(memory)
     const { control: words } = this.#shared
+    const { heaps } = this.#thread
+    const base = addressOf(heap.bytes)
     return new Shortcut({
       slots: openSlots(heap, kernels, rank, sharing, haveCores(1, { place })),
       kernels,
@@ -215,7 +217,13 @@ export class WorkerRunner implements Runner {
       hosts: hostsOf(sharing),
       tuning,
       epochs: this.#epochs,
+      get:
+        heaps &&
+        ((peer, at, from, bytes) => {
+          copyFrom(heaps[peer]!, from, base + at, bytes)
+        }),
       isIdle: () => !this.#isDead && Atomics.load(words, control.read) === words[control.written],
+      arena: this.arena,
       journal,
       place,
       submit: (operation) => this.#submit(operation),

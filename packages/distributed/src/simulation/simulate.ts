@@ -306,6 +306,6 @@ function operationOf(
     ...{ input: 0, output: inPlace.has(name) ? 0 : OTHER_BUFFER },
     count: bytes / 4 / (sliced.has(name) ? ranks : 1),
     ...{ peer: 0, table: 0, tag: 0, timeout: 0, aborted: false, isReserved: false },
-    isPublished: false,
+    begun: 0,
   }
 }

@@ -1,3 +1,4 @@
+import type { MappedHeap } from './shared-memory/neighbours.ts'
 import type { SharedSlots } from './shared-slots.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
@@ -58,6 +59,8 @@ export interface BlockingTransport extends Transport {
    */
   readonly movesWhenLookedAt?: boolean
   readonly place?: LocalPlace | undefined
+  /** By rank: the heap of a rank that shares memory with this one, as this process has mapped it. */
+  readonly heaps?: readonly (MappedHeap | undefined)[]
   /** Sleeps until a stream may move or the doorbell rings, at most `milliseconds`. */
   sleep(milliseconds: number): void
   /** Lets other threads of the core run, once. */

@@ -7,6 +7,7 @@ import type {
   ProcessGroup,
   Work,
 } from '../../process-group.ts'
+import type { AwaitedStarter } from './operations.ts'
 
 /** The calls on values of any shape, each made of several operations. */
 const objectCalls = [
@@ -26,7 +27,15 @@ type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } &
   'batchIsendIrecvSync'
 >
 
+const starter = Symbol('starter')
+
 class Base {
+  readonly [starter]: AwaitedStarter
+
+  constructor(operations: AwaitedStarter) {
+    this[starter] = operations
+  }
+
   batchIsendIrecvSync(
     this: ProcessGroup,
     messages: readonly BatchedMessage[],
@@ -37,12 +46,12 @@ class Base {
   }
 }
 
-type AsyncCalls = Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
+type AsyncCalls = Base & Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
 
 for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
-      return this[name]!(...args).wait()
+      return this[starter].startAwaited(() => this[name]!(...args)).wait()
     },
   })
 }
@@ -51,4 +60,4 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
  * The synchronous form of each call, as methods of its name with `Sync`: it starts the operation by
  * the asynchronous method and waits for it.
  */
-export const BlockingForms = Base as new () => Forms
+export const BlockingForms = Base as unknown as new (operations: AwaitedStarter) => Forms

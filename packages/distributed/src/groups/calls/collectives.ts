@@ -21,7 +21,7 @@ import {
   type Member,
 } from './arguments.ts'
 import { BlockingForms } from './blocking-forms.ts'
-import type { Call, Starter } from './operations.ts'
+import type { AwaitedStarter, Call, Starter } from './operations.ts'
 import { packInto } from './staging.ts'
 import type { FollowedWork } from './work.ts'
 
@@ -40,8 +40,8 @@ export class Collectives extends BlockingForms implements Member {
   readonly size: number
   readonly #starter: Starter
 
-  constructor({ name, rank, size }: Member, starter: Starter) {
-    super()
+  constructor({ name, rank, size }: Member, starter: AwaitedStarter) {
+    super(starter)
     this.name = name
     this.rank = rank
     this.size = size

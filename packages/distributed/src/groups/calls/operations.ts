@@ -55,6 +55,12 @@ export interface Starter {
   prepare(call: Call<unknown>): PersistentOperation
 }
 
+/** Starts calls that block, too. */
+export interface AwaitedStarter extends Starter {
+  /** Calls `start`, whose operation the caller blocks on before it does anything else. */
+  startAwaited<T>(start: () => T): T
+}
+
 /** An operation that the group waits for before it ends. */
 interface UnderWay {
   isCompleted(): boolean
@@ -75,7 +81,7 @@ export interface GroupIdentity {
 }
 
 /** The operations of one group: stages their buffers, starts them, and keeps those under way. */
-export class Operations implements Starter {
+export class Operations implements AwaitedStarter {
   readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
@@ -83,6 +89,7 @@ export class Operations implements Starter {
   #collectives = 0
   #messages = 0
   #isFinished = false
+  #isAwaited = false
   /** Number of pending operations at which to look for those that nobody awaits. */
   #sweepAt = 100
 
@@ -127,7 +134,7 @@ export class Operations implements Starter {
       const operation = this.#operationOf(call, staged, timeout)
       operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
       operation.flight = this.runner.journal.number(options?.label)
-      const ticket = this.runner.submit(operation)
+      const ticket = this.runner.submit(operation, this.#isAwaited)
       // counted only now: what the engine refused must not put this rank ahead of the others
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
@@ -140,6 +147,16 @@ export class Operations implements Starter {
       staged?.free()
       call.onEnd?.()
       throw error
+    }
+  }
+
+  /** See `AwaitedStarter`. */
+  startAwaited<T>(start: () => T): T {
+    this.#isAwaited = true
+    try {
+      return start()
+    } finally {
+      this.#isAwaited = false
     }
   }
 
@@ -163,7 +180,7 @@ export class Operations implements Starter {
     operation.sequence = isMessage ? this.#messages : this.#collectives
     operation.flight = this.runner.journal.number(options?.label)
     operation.aborted = options?.signal?.aborted === true
-    const ticket = former ?? this.runner.submit(operation)
+    const ticket = former ?? this.runner.submit(operation, false)
     if (former !== undefined) former.restart(operation)
     if (isMessage) this.#messages++
     else this.#collectives++
@@ -204,7 +221,7 @@ export class Operations implements Starter {
       aborted: call.options?.signal?.aborted === true,
       isReserved: call.sequence !== undefined,
       flight: 0,
-      isPublished: false,
+      begun: 0,
     }
   }
 

@@ -117,6 +117,7 @@ export class ObjectCollectives {
     const calls = new Collectives(this.#member, {
       arena: operations.arena,
       start: (call) => operations.start({ ...call, sequence: next++ }),
+      startAwaited: (start) => operations.startAwaited(start),
       prepare: (call) => operations.prepare(call),
     })
     return { sequence, calls }

@@ -1,9 +1,11 @@
 import { ALL, planOf, type FlatEpoch, type FlatPlan } from '../../algorithms/flat.ts'
 import type { TuningTable } from '../../algorithms/tuning-table.ts'
 import { dtypes } from '../../dtype.ts'
+import type { SharedContext } from '../../engine/epoch.ts'
 import { Epochs } from '../../engine/epochs.ts'
 import { layoutOf } from '../../engine/group.ts'
 import { chooseShared } from '../../engine/shared-collectives.ts'
+import { WindowRun } from '../../engine/window-run.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import {
   fingerprintOf,
@@ -26,14 +28,17 @@ export interface ShortcutContext {
   readonly tuning: TuningTable
   /** Those of the engine; see `createEpochs`. */
   readonly epochs: Int32Array
+  /** Copies out of another rank's heap; undefined where only small collectives run here. */
+  readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
   /** Whether the engine has taken all that it was handed, and does not need this thread to go on. */
   readonly isIdle: () => boolean
 }
 
 /** What the calls of an operation with the same arguments have in common. */
 export interface Form {
-  readonly plan: FlatPlan
   readonly fingerprint: Fingerprint
+  /** Undefined: it is a large one, which runs on a window. */
+  readonly plan: FlatPlan | undefined
 }
 
 /** An operation on its way. */
@@ -65,13 +70,14 @@ export class ShortcutGroup implements FlatEpoch {
   /** By operation: the arguments of the last call, and its form; undefined: the engine must run it. */
   readonly #known = new Map<OperationName, { of: Operation; form: Form | undefined }>()
   readonly #header = { sequence: 0, fingerprint: { kind: 0, root: 0, count: 0 } as Fingerprint }
+  readonly #windows: SharedContext | undefined
   #current: UnderWay | undefined
   #epoch = 0
   /** How many of the peers have begun the epoch. */
   #arrived = 0
 
   constructor(context: ShortcutContext, id: number, name: string, ranks: readonly number[]) {
-    const { slots, kernels, rank, epochs, hosts } = context
+    const { slots, kernels, rank, epochs, hosts, tuning, get } = context
     this.id = id
     this.name = name
     this.rank = ranks.indexOf(rank)
@@ -83,6 +89,8 @@ export class ShortcutGroup implements FlatEpoch {
     this.#facts = { id, rank: this.rank, ranks, layout }
     this.#peers = ranks.filter((peer) => peer !== rank)
     this.#epochs = new Epochs(epochs, id)
+    const onMismatch = (): void => this.#current?.leaveToEngine()
+    this.#windows = get && { slots, kernels, rank, epochs, tuning, get, onMismatch }
   }
 
   /** Undefined for an operation that the engine must run. */
@@ -94,29 +102,49 @@ export class ShortcutGroup implements FlatEpoch {
     return form
   }
 
-  /** Begins the next epoch with an operation, if nothing stands in the way. */
-  begin(underWay: UnderWay): boolean {
-    const { operation, form } = underWay
-    const epochs = this.#epochs
+  /** Whether an operation may begin the next epoch here. */
+  isFreeFor(operation: Operation): boolean {
     this.leaveToEngine()
-    if (operation.aborted || !this.#context.isIdle() || !epochs.isOpen) return false
-    const { slots } = this.#context
+    const { slots, isIdle } = this.#context
+    const epochs = this.#epochs
+    if (operation.aborted || !isIdle() || !epochs.isOpen) return false
     const before = epochs.given
     for (const peer of this.#peers) {
       if (((slots.epochOf(peer, this.id) - before) | 0) < 0) return false
     }
+    return true
+  }
+
+  /** Begins the next epoch with a large operation. */
+  openWindow(underWay: UnderWay, scratch: (bytes: number) => number): WindowRun {
+    const { operation, form } = underWay
+    this.#current = underWay
+    return new WindowRun({
+      context: this.#windows!,
+      running: {
+        ...{ operation, scratch, group: this.#facts, fingerprint: form.fingerprint },
+        ...{ state: 'running', started: 0, resume: () => undefined },
+      },
+      epochs: this.#epochs,
+      waiting: [],
+    })
+  }
+
+  /** Begins the next epoch with a small operation. */
+  publish(underWay: UnderWay, { published }: FlatPlan): void {
+    const { slots } = this.#context
+    const { operation, form } = underWay
+    const epochs = this.#epochs
     const { name, reduction, dtype, input, factor } = operation
-    const { published } = form.plan
     if (reduction === 'premulSum' && reducing.has(name)) {
       this.kernels.scale(dtype, input, published / dtypes[dtype].bytes, factor)
     }
     this.#current = underWay
     this.#arrived = 0
-    this.#epoch = epochs.given = (before + 1) | 0
+    this.#epoch = epochs.given = (epochs.given + 1) | 0
     this.#header.sequence = operation.sequence
     this.#header.fingerprint = form.fingerprint
     slots.publish(this.id, this.#epoch, this.#header, input, published)
-    return true
   }
 
   /** Looks for a moment whether all ranks have begun the epoch. */
@@ -139,8 +167,8 @@ export class ShortcutGroup implements FlatEpoch {
     return true
   }
 
-  /** Takes what others have published. The epoch is over. */
-  end({ operation, form: { plan } }: UnderWay): void {
+  /** Takes what others have published for a small operation. The epoch is over. */
+  take({ operation }: UnderWay, plan: FlatPlan): void {
     plan.take?.(this, operation, plan.bytes)
     this.#epochs.over = this.#epoch
     this.#current = undefined
@@ -153,18 +181,19 @@ export class ShortcutGroup implements FlatEpoch {
     underWay.leaveToEngine()
   }
 
-  /** The engine continues what was on its way. */
+  /** Nothing is on its way here any more. */
   forget(): void {
     this.#current = undefined
   }
 
   #newFormOf(operation: Operation): Form | undefined {
-    if (chooseShared(operation, this.#facts, this.#context) !== 'flat') return undefined
+    const algorithm = chooseShared(operation, this.#facts, this.#context)
+    if (algorithm === undefined) return undefined
+    const fingerprint = fingerprintOf({ ...operation, algorithm }, dtypes[operation.dtype].code)
+    if (algorithm === 'window') return this.#windows && { fingerprint, plan: undefined }
     const plan = planOf(operation, this.rank, this.size)
     // a rank that waits for none or one of the others ends before it has compared the calls of all
-    if (plan.awaited !== ALL) return undefined
-    const code = dtypes[operation.dtype].code
-    return { plan, fingerprint: fingerprintOf({ ...operation, algorithm: 'flat' }, code) }
+    return plan.awaited === ALL ? { fingerprint, plan } : undefined
   }
 }
 

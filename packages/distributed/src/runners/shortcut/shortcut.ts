@@ -1,5 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
+import { WINDOW_SCRATCH } from '../../algorithms/window.ts'
+import type { Arena } from '../../arena/arena.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
 import { StatusPublisher } from '../../diagnosis/status-page.ts'
 import { isCollective, type Operation } from '../../operation.ts'
@@ -9,10 +11,13 @@ import { Placement } from '../placement.ts'
 import { ShortcutGroup, type ShortcutContext } from './group.ts'
 import { ShortcutTicket } from './ticket.ts'
 
-/** Milliseconds that a caller looks for the other ranks before it leaves an operation to the engine. */
+/** Milliseconds without progress after which a caller leaves an operation to the engine. */
 const PATIENCE = 0.2
+/** Milliseconds for each byte that others may be copying meanwhile. */
+const PATIENCE_PER_BYTE = 1e-6
 
 export interface ShortcutOptions extends ShortcutContext {
+  readonly arena: Arena
   readonly journal: Journal
   readonly place: LocalPlace | undefined
   /** Hands an operation to the engine. */
@@ -28,13 +33,15 @@ export interface ShortcutOptions extends ShortcutContext {
 export class Shortcut {
   readonly submit: (operation: Operation) => Ticket
   readonly #context: ShortcutContext
+  readonly #arena: Arena
   readonly #journal: Journal
   readonly #groups = new Map<number, ShortcutGroup>()
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
 
   constructor(options: ShortcutOptions) {
-    const { journal, place, submit } = options
+    const { arena, journal, place, submit } = options
+    this.#arena = arena
     this.submit = submit
     this.#context = options
     this.#journal = journal
@@ -53,12 +60,16 @@ export class Shortcut {
     this.#groups.delete(id)
   }
 
-  /** The ticket of an operation that runs here, or would if the group were idle; else undefined. */
-  take(operation: Operation): Ticket | undefined {
+  /**
+   * The ticket of an operation that runs here, or would if the group were idle; else undefined. A large
+   * one moves only while its caller waits, which holds up the others, so it has to wait at once.
+   */
+  take(operation: Operation, isAwaited: boolean): Ticket | undefined {
     const group = this.#groups.get(operation.group)
     if (group === undefined || !isCollective(operation)) return undefined
     const form = group.formOf(operation)
-    return form && new ShortcutTicket(this, group, operation, form)
+    if (form === undefined || (form.plan === undefined && !isAwaited)) return undefined
+    return new ShortcutTicket(this, group, operation, form)
   }
 
   /** The engine is about to be handed an operation: what is on its way here comes before it. */
@@ -79,12 +90,31 @@ export class Shortcut {
   }
 
   /** See `Owner`. */
+  takeScratch(): number | undefined {
+    try {
+      return this.#arena.allocBytes(WINDOW_SCRATCH)
+    } catch {
+      return undefined
+    }
+  }
+
+  /** See `Owner`. */
+  releaseScratch(at: number): void {
+    this.#arena.releaseBytes(at)
+  }
+
+  /** See `Owner`. */
   await(ticket: ShortcutTicket): boolean {
-    const start = monotonicNow()
-    for (let now = start; now - start < PATIENCE; now = monotonicNow()) {
+    let { begun } = ticket
+    let start = monotonicNow()
+    const patience = PATIENCE + ticket.bytes * PATIENCE_PER_BYTE
+    for (let now = start; now - start < patience; now = monotonicNow()) {
       yieldCore()
       this.#placement?.onYield(now)
       if (ticket.proceed()) return true
+      if (ticket.begun === begun) continue
+      begun = ticket.begun
+      start = now
     }
     return false
   }

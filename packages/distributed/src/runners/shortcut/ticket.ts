@@ -1,8 +1,10 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
 import { NO_PEER, type Departure } from '../../diagnosis/flight-recorder.ts'
 import { dtypes } from '../../dtype.ts'
+import type { WindowRun } from '../../engine/window-run.ts'
 import type { Fingerprint, Operation } from '../../operation.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
+import type { FlatPlan } from '../../algorithms/flat.ts'
 import type { Form, ShortcutGroup } from './group.ts'
 
 /** Milliseconds after which an operation that is only polled is left to the engine. */
@@ -12,6 +14,9 @@ const PATIENCE = 1
 interface Owner {
   readonly onStart: (ticket: ShortcutTicket) => void
   readonly onDone: (ticket: ShortcutTicket) => void
+  /** Offset of scratch for a large operation; undefined where there is no room. */
+  readonly takeScratch: () => number | undefined
+  readonly releaseScratch: (at: number) => void
   /** Gives the core to others until the operation proceeds, for a moment; returns whether it has. */
   readonly await: (ticket: ShortcutTicket) => boolean
   /** Hands an operation to the engine. */
@@ -29,6 +34,9 @@ export class ShortcutTicket implements Ticket, Departure {
   posted = 0
   completed = 0
   readonly #owner: Owner
+  /** Of a large one that is on its way here. */
+  #window: WindowRun | undefined
+  #scratch: number | undefined
   #place: 'here' | 'engine' | 'done' = 'engine'
   /** Of the engine, once it has had this operation. */
   #ticket: Ticket | undefined
@@ -85,14 +93,10 @@ export class ShortcutTicket implements Ticket, Departure {
 
   proceed(): boolean {
     if (this.#place !== 'here') return true
-    const { group } = this
-    if (!group.haveArrived()) return false
-    if (!group.agree()) {
-      // the engine finds out who runs what
-      this.leaveToEngine()
-      return true
+    if (!(this.form.plan === undefined ? this.#continue() : this.#take(this.form.plan))) {
+      // the engine has it, if the ranks run different things: it finds out who runs what
+      return this.#isElsewhere
     }
-    group.end(this)
     this.#place = 'done'
     this.completed = monotonicNow()
     this.#owner.onDone(this)
@@ -100,18 +104,72 @@ export class ShortcutTicket implements Ticket, Departure {
   }
 
   leaveToEngine(): void {
+    const { begun } = this
+    this.#closeWindow()
     this.group.forget()
-    this.#submit(true)
+    this.#submit(begun)
+  }
+
+  /** See `Operation`. */
+  get begun(): number {
+    return this.#window?.begun ?? 1
+  }
+
+  get #isElsewhere(): boolean {
+    return this.#place !== 'here'
   }
 
   #begin(): void {
+    const { group, operation, form } = this
     this.posted = monotonicNow()
-    if (this.group.begin(this)) {
-      this.#place = 'here'
-      this.#owner.onStart(this)
-    } else {
-      this.#submit(false)
+    if (!group.isFreeFor(operation) || (form.plan === undefined && !this.#hasScratch())) {
+      this.#submit(0)
+      return
     }
+    this.#place = 'here'
+    this.#owner.onStart(this)
+    if (form.plan === undefined) this.#openWindow()
+    else group.publish(this, form.plan)
+  }
+
+  /** A small one: whether all ranks have come, so that it is over. */
+  #take(plan: FlatPlan): boolean {
+    const { group } = this
+    if (!group.haveArrived()) return false
+    if (!group.agree()) {
+      this.leaveToEngine()
+      return false
+    }
+    group.take(this, plan)
+    return true
+  }
+
+  #hasScratch(): boolean {
+    this.#scratch = this.#owner.takeScratch()
+    return this.#scratch !== undefined
+  }
+
+  #openWindow(): void {
+    let next = this.#scratch!
+    this.#window = this.group.openWindow(this, (bytes) => {
+      next += bytes
+      return next - bytes
+    })
+    this.proceed()
+  }
+
+  /** A large one: whether it is over. */
+  #continue(): boolean {
+    if (this.#window!.next().done !== true) return false
+    this.#closeWindow()
+    this.group.forget()
+    return true
+  }
+
+  #closeWindow(): void {
+    this.#window = undefined
+    if (this.#scratch !== undefined) this.#owner.releaseScratch(this.#scratch)
+    this.#scratch = undefined
   }
 
   /** Afterwards it is done, or the engine has it. */
@@ -120,8 +178,8 @@ export class ShortcutTicket implements Ticket, Departure {
     if (!isAwaited || !this.#owner.await(this)) this.leaveToEngine()
   }
 
-  #submit(isPublished: boolean): void {
-    const operation = { ...this.operation, isPublished }
+  #submit(begun: number): void {
+    const operation = { ...this.operation, begun }
     this.#place = 'engine'
     if (this.#ticket === undefined) this.#ticket = this.#owner.submit(operation)
     else this.#ticket.restart(operation)

@@ -36,13 +36,18 @@ export interface SharedSegment {
   readonly bell: number
 }
 
-/** The mapped heap of another rank of this host, and the ring buffers to and from it. */
+/** The heap of another rank, as this process has mapped it. */
+export interface MappedHeap {
+  readonly address: number
+  readonly bytes: number
+}
+
+/** Another rank of this host: its heap, and the ring buffers to and from it. */
 export interface Neighbour {
   readonly writer: RingBufferWriter
   readonly reader: RingBufferReader
   readonly bell: number
-  /** Copies out of its heap into this one. */
-  get(at: number, from: number, bytes: number): void
+  readonly heap: MappedHeap
   release(): void
 }
 
@@ -149,6 +154,17 @@ export function checkRoom(
   throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank, bytes, used: 0, capacity: engineBytes })
 }
 
+/** Copies `length` bytes at `from` of a neighbour's heap to an address of this process. */
+export function copyFrom(
+  { address, bytes }: MappedHeap,
+  from: number,
+  to: number,
+  length: number,
+): void {
+  if (from + length > bytes) throw new RangeError('a payload outside the peer’s heap')
+  copyMemory(to, address + from, length)
+}
+
 /**
  * Maps a neighbour's heap. Its ring buffer for this rank and its slots are also mapped over the
  * windows in this heap, so that JavaScript and the kernels reach them. Takes over the descriptors.
@@ -180,10 +196,7 @@ export function openNeighbour(
     writer: new RingBufferWriter(heap, window, copy),
     reader: new RingBufferReader(heap, inbound, copy),
     bell,
-    get: (at, from, length) => {
-      if (from + length > bytes) throw new RangeError('a payload outside the peer’s heap')
-      copyMemory(base + at, peerBase + from, length)
-    },
+    heap: { address: peerBase, bytes },
     release: () => {
       closeSocket(bell)
       mapPrivateOver(base + window, RING_BUFFER_BYTES)

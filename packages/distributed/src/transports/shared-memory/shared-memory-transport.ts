@@ -1,15 +1,17 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../../kernels/kernels.ts'
-import { POLLERR, ringBell } from '@tsrun/native'
+import { addressOf, POLLERR, ringBell } from '@tsrun/native'
 import type { PollSet } from '../poll-set.ts'
 import type { TcpTransport } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
 import {
+  copyFrom,
   hostsOf,
   openNeighbour,
   openSlots,
   reservedBytes,
   SPIN_LOOKS,
+  type MappedHeap,
   type Neighbour,
   type Sharing,
 } from './neighbours.ts'
@@ -44,6 +46,8 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly reservedBytes: number
   readonly hosts: readonly number[]
   readonly slots: MappedSlots
+  readonly heaps: readonly (MappedHeap | undefined)[]
+  readonly #base: number
   readonly #tcp: TcpTransport
   readonly #polls: PollSet
   /** By rank. */
@@ -73,6 +77,8 @@ export class SharedMemoryTransport implements BlockingTransport {
       isPeer.has(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
     )
     for (const peer of this.#peers) polls.watch(peer, this.#neighbours[peer]!.bell, 0)
+    this.#base = addressOf(heap.bytes)
+    this.heaps = this.#neighbours.map((neighbour) => neighbour?.heap)
     this.slots = openSlots(heap, kernels, rank, sharing, spins)
     this.#looks = this.#neighbours.map(() => 0)
     // what comes from other hosts is noticed by system calls only
@@ -93,7 +99,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   }
 
   get(peer: number, at: number, from: number, bytes: number): void {
-    this.#neighbours[peer]!.get(at, from, bytes)
+    copyFrom(this.#neighbours[peer]!.heap, from, this.#base + at, bytes)
   }
 
   trySend(peer: number, at: number, length: number, more: boolean): number {
