@@ -4,14 +4,24 @@ import { formatRecords, parseSize, printRows } from '../figures.mjs'
 import { oneThread, runRanks, tsrunLine } from '../programs.mjs'
 import { engines, networks } from '../training/plan.mjs'
 import { layouts } from './layouts.mjs'
-import { formatSteps, summarizeExchange, summarizeSteps } from './summaries.mjs'
+import {
+  formatExposed,
+  formatSteps,
+  summarizeCold,
+  summarizeExchange,
+  summarizeExposed,
+  summarizeSteps,
+} from './summaries.mjs'
 
 const stepRank = fileURLToPath(new URL('step-rank.mjs', import.meta.url))
+const firstCallsRank = fileURLToPath(new URL('first-calls-rank.mjs', import.meta.url))
 const allReduceRank = fileURLToPath(new URL('all-reduce-rank.mjs', import.meta.url))
 
-const parts = /** @type {const} */ (['steps', 'all-reduce'])
+const parts = /** @type {const} */ (['steps', 'all-reduce', 'first-calls'])
 const backends = /** @type {const} */ (['tensorflow', 'wasm'])
 const MICROBATCHES = 8
+/** Bytes: the time of the first calls of larger ones is that of their bytes. */
+const LARGEST_FIRST = 2 ** 20
 const names = layouts.map(({ name }) => name)
 const workloadNames = networks.map(({ name }) => name)
 
@@ -66,20 +76,34 @@ export const where = {
         workloads: networks.filter(({ name }) => trained.includes(name)),
         ...{ engine, repeats, microbatches: MICROBATCHES },
       }
-      const rows = await measureSteps(
+      const { rows, exposed } = await measureSteps(
         layouts.filter(({ name }) => ours.includes(name)),
         backend === undefined ? backends : [/** @type {(typeof backends)[number]} */ (backend)],
         plan,
       )
       if (rows.length > 0) printRows(rows, isJson, formatSteps)
+      if (exposed.length > 0) {
+        separate(isJson)
+        printRows(exposed, isJson, formatExposed)
+      }
     }
     if (chosen.includes('all-reduce')) {
-      if (chosen.length > 1 && !isJson) console.log()
+      if (chosen.includes('steps')) separate(isJson)
       const rows = await measureAllReduce({ ...exchanged, repeats: repeats ?? 200 })
       printRows(rows, isJson, formatRecords)
     }
+    if (chosen.includes('first-calls')) {
+      if (chosen.length > 1) separate(isJson)
+      const sizes = exchanged.sizes.filter((bytes) => bytes <= LARGEST_FIRST)
+      printRows(await measureFirstCalls({ ...exchanged, sizes }), isJson, formatRecords)
+    }
     return 0
   },
+}
+
+/** @param {boolean} isJson */
+function separate(isJson) {
+  if (!isJson) console.log()
 }
 
 /**
@@ -102,10 +126,11 @@ function one([first, ...more]) {
 async function measureSteps(chosen, candidates, plan) {
   const left = [...candidates]
   const rows = []
+  const exposed = []
   for (const layout of chosen) {
     for (;;) {
       const [backend] = left
-      if (backend === undefined) return []
+      if (backend === undefined) return { rows: [], exposed: [] }
       console.error(`${layout.name} on ${backend}`)
       const text = await runRanks(`${layout.name} on ${backend}`, (output) => ({
         ...tsrunLine(layout.ranks, stepRank, [
@@ -115,23 +140,27 @@ async function measureSteps(chosen, candidates, plan) {
         ]),
         env: oneThread,
       }))
-      /** @type {{ samples: { workload: string, steps: import('./summaries.mjs').Step[] }[] } | { skipped: string }} */
+      /** @type {{ samples: { workload: string, steps: import('./summaries.mjs').Step[], warm?: import('./summaries.mjs').Warm }[] } | { skipped: string }} */
       const measured = JSON.parse(text)
       if ('skipped' in measured) {
         console.error(`skipped: no ${backend} (${measured.skipped})`)
         left.shift()
         continue
       }
-      for (const { workload, steps } of measured.samples) {
+      for (const { workload, steps, warm } of measured.samples) {
         const what = { workload, layout: layout.name, ranks: layout.ranks, backend }
-        rows.push(summarizeSteps(what, steps))
+        const row = summarizeSteps(what, steps)
+        rows.push(row)
+        if (warm !== undefined) exposed.push(summarizeExposed(row, warm))
       }
       break
     }
   }
-  return rows.toSorted(
-    (a, b) => workloadNames.indexOf(a.workload) - workloadNames.indexOf(b.workload),
-  )
+  const byWorkload = (
+    /** @type {{ workload: string }} */ a,
+    /** @type {{ workload: string }} */ b,
+  ) => workloadNames.indexOf(a.workload) - workloadNames.indexOf(b.workload)
+  return { rows: rows.toSorted(byWorkload), exposed: exposed.toSorted(byWorkload) }
 }
 
 /** @param {{ engines: readonly string[], ranks: readonly number[], sizes: readonly number[], repeats: number }} what */
@@ -146,6 +175,29 @@ async function measureAllReduce({ engines, ranks, sizes, repeats }) {
       /** @type {import('./summaries.mjs').Exchange[]} */
       const exchanges = JSON.parse(text)
       rows.push(...exchanges.map((each) => summarizeExchange({ ranks: size, engine }, each)))
+    }
+  }
+  return rows
+}
+
+/**
+ * Each size in a job of its own, so that its first calls are the first that the ranks make.
+ *
+ * @param {{ engines: readonly string[], ranks: readonly number[], sizes: readonly number[] }} what
+ */
+async function measureFirstCalls({ engines, ranks, sizes }) {
+  const rows = []
+  for (const size of ranks) {
+    for (const engine of engines) {
+      console.error(`first calls of ${size} ranks, engine ${engine}`)
+      for (const bytes of sizes) {
+        const text = await runRanks(`${size} ranks, engine ${engine}`, (output) =>
+          tsrunLine(size, firstCallsRank, [output, engine, String(bytes)]),
+        )
+        /** @type {{ first: number[], warm: number[] }} */
+        const times = JSON.parse(text)
+        rows.push(summarizeCold({ ranks: size, engine }, { bytes, ...times }))
+      }
     }
   }
   return rows

@@ -13,6 +13,7 @@ import {
   tf,
   trainer,
 } from '@tsrun/training'
+import { median } from '../figures.mjs'
 import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
 
 /** @typedef {import('../steps/workloads.mjs').Workload} Workload */
@@ -21,6 +22,10 @@ const [output, backend, argument] = /** @type {[string, 'wasm', string]} */ (pro
 /** @type {import('./layouts.mjs').Plan} */
 const { layout, workloads, engine, microbatches, repeats } = JSON.parse(argument)
 
+/** Of the all-reduce that the communication of a step is compared with. */
+const WARM_UPS = 200
+const REPEATS = 50
+
 /** @type {import('@tsrun/distributed').ProcessGroup | undefined} */
 let group
 const result = await unlessMissing(async () => {
@@ -28,7 +33,10 @@ const result = await unlessMissing(async () => {
   group = await initProcessGroup({ engine })
   const samples = []
   for (const workload of workloads) {
-    samples.push({ workload: workload.name, steps: await measure(workload, group) })
+    const steps = await measure(workload, group)
+    const isAveraged = layout.mesh.dp === group.size && layout.zero === undefined && group.size > 1
+    const warm = isAveraged ? await warmAllReduce(bytesOf(steps), group) : undefined
+    samples.push({ workload: workload.name, steps, ...(warm && { warm }) })
   }
   return { samples }
 })
@@ -75,6 +83,39 @@ async function measure(workload, world) {
   run.dispose()
   tf.dispose([x, labels])
   return steps
+}
+
+/**
+ * The bytes that the first rank has averaged in the last step.
+ *
+ * @param {readonly import('./summaries.mjs').Step[]} steps
+ */
+function bytesOf(steps) {
+  const spans = steps.at(-1)?.[0]?.spans ?? []
+  const collectives = spans.filter(({ kind }) => kind === 'collective')
+  return collectives.reduce((total, { bytes = 0 }) => total + bytes, 0)
+}
+
+/**
+ * One all-reduce of so many bytes, of all ranks at once: the median of the slowest rank's times, once it
+ * runs at its usual speed.
+ *
+ * @param {number} bytes
+ * @param {import('@tsrun/distributed').ProcessGroup} world
+ * @returns {Promise<import('./summaries.mjs').Warm>}
+ */
+async function warmAllReduce(bytes, world) {
+  const buffer = world.alloc('float32', Math.ceil(bytes / 4))
+  const times = []
+  for (let i = -WARM_UPS; i < REPEATS; i++) {
+    world.barrierSync()
+    const start = monotonicNow()
+    world.allReduceSync(buffer)
+    if (i >= 0) times.push(monotonicNow() - start)
+  }
+  world.free(buffer)
+  const all = await world.allGatherObject(times)
+  return { bytes, ms: median(times.map((_, i) => Math.max(...all.map((each) => each[i] ?? 0)))) }
 }
 
 /** @param {number} layers */

@@ -1,11 +1,17 @@
 import { formatBytes } from '@tsrun/core'
-import { markdownTable, significant } from '../figures.mjs'
+import { markdownTable, percentile, significant } from '../figures.mjs'
 import { mean, middle, partNames, takeApart } from './parts.mjs'
 
 /**
  * @typedef {readonly (import('./parts.mjs').RankStep & { toHost: number, toTensor: number })[]} Step -
  * what each rank has recorded of a step; `toHost` and `toTensor` are the bytes that it has copied from
  * tensors to arrays of the host and back
+ */
+
+/**
+ * @typedef {object} Warm - one all-reduce of what a step averages, in the same job
+ * @property {number} bytes
+ * @property {number} ms
  */
 
 /** The headings of the parts. */
@@ -55,6 +61,56 @@ export function summarizeSteps(what, steps) {
     hiddenMs: significant(of('hidden'), 3),
     toHostBytes: Math.round(of('toHost')),
     toTensorBytes: Math.round(of('toTensor')),
+  }
+}
+
+/** What a step of data parallel pays for averaging, beside waiting for the slower rank. */
+const paid = /** @type {const} */ (['pack', 'call', 'transfer', 'wakeUp', 'reduce', 'unpack'])
+
+/**
+ * The communication of a step that is not hidden behind its computation, beside one all-reduce of the
+ * same bytes.
+ *
+ * @param {ReturnType<typeof summarizeSteps>} row
+ * @param {Warm} warm
+ */
+export function summarizeExposed(row, { bytes, ms }) {
+  const exposed = paid.reduce((total, name) => total + (row[`${name}Ms`] ?? 0), 0)
+  return {
+    ...{ workload: row.workload, layout: row.layout, backend: row.backend, bytes },
+    exposedMs: significant(exposed, 3),
+    waitingMs: row['waitingMs'] ?? 0,
+    warmMs: significant(ms, 3),
+    ratio: significant(exposed / ms, 3),
+  }
+}
+
+/** @param {readonly ReturnType<typeof summarizeExposed>[]} rows */
+export function formatExposed(rows) {
+  return markdownTable(
+    ['workload', 'layout', 'averaged', 'exposed ms', 'waiting ms', 'one all-reduce ms', 'x'],
+    rows.map(({ workload, layout, bytes, exposedMs, waitingMs, warmMs, ratio }) => [
+      ...[workload, layout, formatBytes(bytes), exposedMs, waitingMs, warmMs, ratio],
+    ]),
+  )
+}
+
+/**
+ * The first calls of an operation beside those that run at its usual speed.
+ *
+ * @param {{ ranks: number, engine: string }} what
+ * @param {{ bytes: number, first: readonly number[], warm: readonly number[] }} times - microseconds
+ */
+export function summarizeCold(what, { bytes, first, warm }) {
+  const [firstUs, warmUs] = [mean(first), mean(warm)]
+  return {
+    ...{ size: formatBytes(bytes), ...what },
+    firstUs: significant(firstUs, 3),
+    warmUs: significant(warmUs, 3),
+    ratio: significant(firstUs / warmUs, 3),
+    p50Us: significant(percentile(warm, 0.5), 3),
+    p90Us: significant(percentile(warm, 0.9), 3),
+    spread: significant(percentile(warm, 0.9) / percentile(warm, 0.5), 3),
   }
 }
 

@@ -28,7 +28,7 @@ import {
 } from './worker-memory.ts'
 
 /** Times that the main thread looks at a slot before it sleeps, so that quick operations need no wake-up. */
-const SPINS = 0
+const SPINS = 50
 /** Milliseconds of one sleep of the main thread. */
 const SLICE = 1000
 
