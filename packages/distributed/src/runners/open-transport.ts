@@ -102,7 +102,10 @@ export async function prepareTransport(
 }
 
 /** Whether there is a core for each of so many threads of each rank of this host. */
-export function haveCores(threads: number, { place }: { readonly place?: LocalPlace | undefined }): boolean {
+export function haveCores(
+  threads: number,
+  { place }: { readonly place?: LocalPlace | undefined },
+): boolean {
   return threads * (readCoreRanks() ?? place?.size ?? Infinity) <= allowedCores().length
 }
 

@@ -4,7 +4,7 @@ import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
 import type { Endpoint } from '../transports/dialer.ts'
-import type { MappedHeap } from '../transports/shared-memory/neighbours.ts'
+import type { MappedHeap } from '../transports/transport.ts'
 import type { ConnectOptions, StreamName } from './open-transport.ts'
 
 /** What the worker starts with. */

@@ -1,4 +1,3 @@
-import type { MappedHeap } from './shared-memory/neighbours.ts'
 import type { SharedSlots } from './shared-slots.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
@@ -43,6 +42,12 @@ export interface Transport {
   /** Ends the stream to one peer, after what was taken has been delivered. */
   closePeer(peer: number): void
   close(): void
+}
+
+/** The heap of another rank, as this process has mapped it. */
+export interface MappedHeap {
+  readonly address: number
+  readonly bytes: number
 }
 
 /** A rank's place among those of its host. */

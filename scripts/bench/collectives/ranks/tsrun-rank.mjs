@@ -6,6 +6,8 @@ import { checkResult, operationOn } from './tsrun-operations.mjs'
 
 /** The just-in-time compiler reaches its last tier, in which training runs, after some thousand calls. */
 const WARM_UP_FACTOR = 30
+/** Elements from which on the time of a call is that of its bytes. */
+const LARGE = 262_144
 
 const [output, transport, engine, ...steps] = process.argv.slice(2)
 const group = await initProcessGroup({ transport, engine })
@@ -22,7 +24,7 @@ function measure({ op, count, warmUps, repeats }) {
   const operation = operationOn(group, op, count)
   const { run, free } = operation
   checkResult(group, op, operation)
-  for (let i = 0; i < warmUps * (count <= 16_384 ? WARM_UP_FACTOR : 1); i++) {
+  for (let i = 0; i < warmUps * (count <= LARGE ? WARM_UP_FACTOR : 1); i++) {
     group.barrierSync()
     run()
   }

@@ -11,6 +11,7 @@ import {
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import type { MappedHeap } from '../transport.ts'
 import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
 import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
@@ -34,12 +35,6 @@ export interface SharedSegment {
   readonly fd: number
   readonly bytes: number
   readonly bell: number
-}
-
-/** The heap of another rank, as this process has mapped it. */
-export interface MappedHeap {
-  readonly address: number
-  readonly bytes: number
 }
 
 /** Another rank of this host: its heap, and the ring buffers to and from it. */

@@ -3,7 +3,7 @@ import { instantiateKernels, type Kernels } from '../../kernels/kernels.ts'
 import { addressOf, POLLERR, ringBell } from '@tsrun/native'
 import type { PollSet } from '../poll-set.ts'
 import type { TcpTransport } from '../tcp-transport.ts'
-import { CLOSED, type BlockingTransport, type LocalPlace } from '../transport.ts'
+import { CLOSED, type BlockingTransport, type LocalPlace, type MappedHeap } from '../transport.ts'
 import {
   copyFrom,
   hostsOf,
@@ -11,7 +11,6 @@ import {
   openSlots,
   reservedBytes,
   SPIN_LOOKS,
-  type MappedHeap,
   type Neighbour,
   type Sharing,
 } from './neighbours.ts'

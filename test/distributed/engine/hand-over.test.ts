@@ -1,0 +1,128 @@
+import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { builtInTuning } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
+import { dtypes } from '../../../packages/distributed/src/dtype.ts'
+import { createEpochs, Epochs } from '../../../packages/distributed/src/engine/epochs.ts'
+import type { EpochOf } from '../../../packages/distributed/src/engine/epoch.ts'
+import { WindowRun } from '../../../packages/distributed/src/engine/window-run.ts'
+import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
+import { fingerprintOf, type Operation } from '../../../packages/distributed/src/operation.ts'
+import { MemoryNetwork } from '../../../packages/distributed/src/transports/memory-transport.ts'
+
+const SIZE = 3
+const INPUT = 2 * 1024 * 1024
+const OUTPUT = 8 * 1024 * 1024
+/** Where each of the two threads of a rank has its scratch. */
+const SCRATCH = [14 * 1024 * 1024, 15 * 1024 * 1024] as const
+/** Two blocks and a part of one. */
+const COUNT = 2 * SIZE * 32 * 1024 + 1001
+
+function operationOf(name: 'allReduce' | 'reduceScatter' | 'allGather'): Operation {
+  return {
+    ...{ name, algorithm: 'window', group: 0, sequence: 7, flight: 1, begun: 0 },
+    ...{ dtype: 'float32', deterministic: false, factor: 2 },
+    reduction: name === 'allGather' ? 'sum' : 'premulSum',
+    ...{ input: INPUT, output: name === 'allReduce' ? INPUT : OUTPUT, count: COUNT },
+    ...{ peer: 0, table: 0, tag: 0, timeout: 1000, aborted: false, isReserved: false },
+  }
+}
+
+interface Rank {
+  readonly heap: Heap
+  /** Runs the operation on one of the two threads. */
+  readonly create: (thread: 0 | 1, begun: number) => WindowRun
+}
+
+function createRanks(operation: Operation): Rank[] {
+  const network = new MemoryNetwork(SIZE, [0, 0, 0])
+  const ranks = [0, 1, 2]
+  for (const rank of ranks) network.heaps[rank] = heapOf(createMemory(16 * 1024 * 1024))
+  return ranks.map((rank) => {
+    const heap = network.heaps[rank]!
+    const epochs = createEpochs(1)
+    const context: EpochOf['context'] = {
+      ...{ rank, epochs, tuning: builtInTuning, slots: network.slots!.slotsOf(rank) },
+      kernels: instantiateKernels(heap.memory),
+      get: (peer, at, from, bytes) => {
+        heap.bytes.set(network.heaps[peer]!.bytes.subarray(from, from + bytes), at)
+      },
+      onMismatch: () => {
+        throw new Error('the ranks run the same')
+      },
+    }
+    const create: Rank['create'] = (thread, begun) => {
+      let scratch: number = SCRATCH[thread]
+      return new WindowRun({
+        context,
+        epochs: new Epochs(epochs, 0),
+        waiting: [],
+        running: {
+          operation: { ...operation, begun },
+          fingerprint: fingerprintOf(operation, dtypes.float32.code),
+          ...{ group: { id: 0, rank, ranks, layout: 'together' }, state: 'running', started: 0 },
+          resume: () => undefined,
+          scratch: (bytes) => (scratch += bytes) - bytes,
+        },
+      })
+    }
+    return { heap, create }
+  })
+}
+
+/** Elements that a rank publishes. */
+function published({ name }: Operation): number {
+  return name === 'reduceScatter' ? COUNT * SIZE : COUNT
+}
+
+const inputOf = (rank: number, i: number): number => (i % 100) + rank
+const sumOf = (i: number): number => 2 * (3 * (i % 100) + 3)
+
+const expected = {
+  allReduce: (_: number, i: number) => sumOf(i),
+  reduceScatter: (rank: number, i: number) => sumOf(rank * COUNT + i),
+  allGather: (_: number, i: number) => inputOf(Math.floor(i / COUNT), i % COUNT),
+}
+
+/** Another thread goes on with what a rank does after so many looks; returns whether it came to that. */
+function run(name: keyof typeof expected, rank: number, looks: number): boolean {
+  const operation = operationOf(name)
+  const ranks = createRanks(operation)
+  for (const [member, { heap }] of ranks.entries()) {
+    const input = new Float32Array(heap.bytes.buffer, INPUT, published(operation))
+    for (let i = 0; i < input.length; i++) input[i] = inputOf(member, i)
+  }
+  const runs = ranks.map(({ create }) => create(0, 0))
+  const done = runs.map(() => false)
+  let turns = 0
+  let hasChanged = false
+  while (done.includes(false)) {
+    for (const [i, each] of runs.entries()) {
+      if (done[i] === true) continue
+      if (i === rank && turns++ === looks) {
+        runs[i] = ranks[i]!.create(1, each.begun)
+        hasChanged = true
+      } else {
+        done[i] = each.next().done === true
+      }
+    }
+  }
+  const length = name === 'allGather' ? COUNT * SIZE : COUNT
+  for (const [member, { heap }] of ranks.entries()) {
+    const output = new Float32Array(heap.bytes.buffer, operation.output, length)
+    const wrong = output.findIndex((value, i) => value !== expected[name](member, i))
+    expect({ looks, member, wrong }).toEqual({ looks, member, wrong: -1 })
+  }
+  return hasChanged
+}
+
+describe('a large collective that another thread goes on with', () => {
+  it.each(['allReduce', 'reduceScatter', 'allGather'] as const)(
+    '%s gives the same, wherever it was left',
+    (name) => {
+      for (let rank = 0; rank < SIZE; rank++) {
+        let looks = 1
+        while (run(name, rank, looks)) looks++
+        expect(looks).toBeGreaterThan(1)
+      }
+    },
+  )
+})
