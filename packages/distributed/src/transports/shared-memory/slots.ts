@@ -182,7 +182,9 @@ export class MappedSlots implements SharedSlots {
 
   /** This rank is about to sleep, or has woken. What was published before is news. */
   announceSleep(sleeps: boolean): void {
-    const words = this.#words[this.#options.rank]!
+    const words = this.#words[this.#options.rank]
+    // too many ranks for slots
+    if (words === undefined) return
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
   }
 
