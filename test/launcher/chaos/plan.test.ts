@@ -20,6 +20,13 @@ describe('a plan of faults', () => {
     ['faults: [{ kind: kill, step: 1, seconds: 2 }]', 'only one of step, seconds and meanSeconds'],
     ['faults: [{ kind: kill, step: 1, signal: SIGNONE }]', 'expected the name of a signal'],
     ['faults: [{ kind: kill, step: 1, ranks: 2 }]', 'did you mean rank?'],
+    [
+      'faults: [{ kind: stop, step: 1, signal: SIGTERM }]',
+      'signal is an option of kill, not of stop',
+    ],
+    ['faults: [{ kind: kill, step: 1, forSeconds: 2 }]', 'an option of stop and busy, not of kill'],
+    ['faults: [{ kind: kill, step: 1, times: 2 }]', 'times needs meanSeconds'],
+    ['faults: [{ kind: kill, meanSeconds: 1, attempt: 2 }]', 'come in every attempt'],
     ['faults: [7]', 'fault 1: '],
     ['faults: [null]', 'fault 1: '],
   ])('is refused with the reason: %s', (text, reason) => {

@@ -54,7 +54,8 @@ export class Diagnosis implements EngineObserver {
   onStart(task: Task): void {
     const { operation, group, fingerprint, posted } = task
     const isMessage = !isCollective(operation)
-    const isRefused = refuses(group, operation)
+    // one that the caller's thread has begun was called before this rank knew of the failure
+    const isRefused = refuses(group, operation) && operation.begun === 0
     const departure = {
       operation,
       fingerprint,

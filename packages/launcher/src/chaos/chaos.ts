@@ -23,16 +23,14 @@ interface Stricken {
  * brings the faults of its own ranks.
  */
 export class Chaos {
+  readonly #seed: number
   readonly #faults: readonly PlannedFault[]
   readonly #announcer: Announcer
   readonly #events: EventLog | undefined
 
   constructor(plan: ChaosPlan, announcer: Announcer, events: EventLog | undefined) {
-    this.#faults = plan.faults.map((fault, i) => ({
-      fault,
-      random: seededRandom(plan.seed + 7919 * i),
-      left: fault.times ?? Infinity,
-    }))
+    this.#seed = plan.seed
+    this.#faults = plan.faults.map((fault) => ({ fault, left: fault.times ?? Infinity }))
     this.#announcer = announcer
     this.#events = events
   }
@@ -43,51 +41,47 @@ export class Chaos {
     const after = (seconds: number, run: () => void): void => {
       timers.push(setTimeout(run, Math.min(1000 * seconds, 2 ** 31 - 1)))
     }
-    for (const planned of this.#faults) {
+    for (const [i, planned] of this.#faults.entries()) {
       const { fault } = planned
-      if (fault.meanSeconds !== undefined) this.#repeat(planned, attempt, after)
+      // the same on all hosts, however often a fault has come in the attempts before
+      const random = seededRandom(hashOf(this.#seed, i, attempt.restartCount))
+      const struck = { ...attempt, fault, random, after }
+      if (fault.meanSeconds !== undefined) this.#repeat(planned, struck)
       else if (fault.attempt !== attempt.restartCount) continue
       else if (fault.seconds !== undefined) {
         after(fault.seconds, () => {
-          this.#strike(planned, attempt, `${fault.seconds} s after the start`, after)
+          this.#strike(struck, `${fault.seconds} s after the start`)
         })
-      } else this.#strikeAtStep(planned, attempt, fault.step!, after)
+      } else this.#strikeAtStep(struck, fault.step!)
     }
     return () => {
       for (const timer of timers) clearTimeout(timer)
     }
   }
 
-  #repeat(planned: PlannedFault, attempt: Stricken, after: After): void {
-    const { random } = planned
+  #repeat(planned: PlannedFault, struck: Struck): void {
     if (planned.left <= 0) return
-    after(-planned.fault.meanSeconds! * Math.log(1 - random()), () => {
+    struck.after(-struck.fault.meanSeconds! * Math.log(1 - struck.random()), () => {
       planned.left--
-      this.#strike(planned, attempt, 'by chance', after)
-      this.#repeat(planned, attempt, after)
+      this.#strike(struck, 'by chance')
+      this.#repeat(planned, struck)
     })
   }
 
-  #strikeAtStep(planned: PlannedFault, attempt: Stricken, step: number, after: After): void {
-    const rank = chooseRank(planned, attempt)
-    if (!attempt.ranks.some((process) => process.rank === rank)) return
+  #strikeAtStep(struck: Struck, step: number): void {
+    const rank = chooseRank(struck)
+    if (!struck.ranks.some((process) => process.rank === rank)) return
     const look = (): void => {
-      const status = attempt.status().find((one) => one.rank === rank)
-      if ((status?.step ?? -1) < step) after(LOOK / 1000, look)
-      else this.#strike(planned, attempt, `after step ${status!.step}`, after, rank)
+      const status = struck.status().find((one) => one.rank === rank)
+      if ((status?.step ?? -1) < step) struck.after(LOOK / 1000, look)
+      else this.#strike(struck, `after step ${status!.step}`, rank)
     }
     look()
   }
 
-  #strike(
-    planned: PlannedFault,
-    attempt: Stricken,
-    when: string,
-    after: After,
-    rank = chooseRank(planned, attempt),
-  ): void {
-    const { fault } = planned
-    const process = attempt.ranks.find((one) => one.rank === rank)
+  #strike(struck: Struck, when: string, rank = chooseRank(struck)): void {
+    const { fault, after } = struck
+    const process = struck.ranks.find((one) => one.rank === rank)
     if (process === undefined || process.end !== undefined) return
     const what = describe(fault)
     this.#announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind: fault.kind })
@@ -104,14 +98,24 @@ export class Chaos {
 
 interface PlannedFault {
   readonly fault: Fault
-  readonly random: () => number
+  /** How often it comes at most from now on. */
   left: number
 }
 
-type After = (seconds: number, run: () => void) => void
+/** A fault in one attempt. */
+interface Struck extends Stricken {
+  readonly fault: Fault
+  readonly random: () => number
+  readonly after: (seconds: number, run: () => void) => void
+}
 
-function chooseRank({ fault, random }: PlannedFault, { worldSize }: Stricken): number {
+function chooseRank({ fault, random, worldSize }: Struck): number {
   return fault.rank ?? Math.floor(random() * worldSize)
+}
+
+/** A seed of several numbers (FNV-1a). */
+function hashOf(...numbers: readonly number[]): number {
+  return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }
 
 function describe({ kind, signal, forSeconds, code, bySeconds, limit }: Fault): string {

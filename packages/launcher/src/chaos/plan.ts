@@ -30,6 +30,15 @@ export const faultKinds = [
 
 export type FaultKind = (typeof faultKinds)[number]
 
+/** The options that some kinds have. */
+const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
+  signal: ['kill'],
+  code: ['exit'],
+  forSeconds: ['stop', 'busy'],
+  bySeconds: ['clock'],
+  limit: ['descriptors'],
+}
+
 const readFault = declareOptions(
   {
     kind: choice(faultKinds),
@@ -74,14 +83,25 @@ export interface ChaosPlan {
 /** What happens to a rank from outside, and therefore to any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop']
 
+/** The job that a plan is for. */
+interface Job {
+  /** Whether the ranks are not Node. */
+  readonly isProgram: boolean
+  /** The ranks that there are at most. */
+  readonly size: number
+}
+
 /**
  * @param file - YAML or JSON, relative to `cwd`
- * @param isProgram - whether the ranks are not Node
  * @throws ERR_TSR_USAGE
  */
-export function readChaosPlan(file: string, cwd: string, isProgram: boolean): ChaosPlan {
+export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
   try {
     const plan = parseChaosPlan(readFileSync(resolve(cwd, file), 'utf8'))
+    for (const [i, { rank = 0 }] of plan.faults.entries()) {
+      if (rank >= size)
+        throw new Error(`fault ${i + 1}: rank is ${rank}; the job has ${size} ranks`)
+    }
     const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
     if (isProgram && inside !== undefined) {
       throw new Error(
@@ -107,11 +127,28 @@ export function parseChaosPlan(text: string): ChaosPlan {
     seed: count({ to: 2 ** 32 - 1 }).check('seed', seed),
     faults: faults.map((fault: unknown, i) => {
       try {
-        return checkMoment(readFault(fault as object))
+        const read = readFault(fault as object)
+        checkOptions(read, Object.keys(fault as object))
+        return checkMoment(read)
       } catch (error) {
         throw new Error(`fault ${i + 1}: ${reasonOf(error)}`, { cause: error })
       }
     }),
+  }
+}
+
+/** An option of another kind would do nothing. */
+function checkOptions({ kind, meanSeconds }: Fault, given: readonly string[]): void {
+  for (const name of given) {
+    const kinds = optionsOf[name]
+    if (kinds !== undefined && !kinds.includes(kind)) {
+      throw new Error(`${name} is an option of ${kinds.join(' and ')}, not of ${kind}`)
+    }
+  }
+  const repeats = meanSeconds !== undefined
+  if (!repeats && given.includes('times')) throw new Error('times needs meanSeconds')
+  if (repeats && given.includes('attempt')) {
+    throw new Error('attempt is for a fault with step or seconds: others come in every attempt')
   }
 }
 

@@ -198,7 +198,7 @@ export async function startJob(
 
 /** @throws ERR_TSR_USAGE when the file is no plan */
 async function openChaos(
-  { chaos, kind }: JobOptions,
+  { chaos, kind, nproc, nnodes }: JobOptions,
   cwd: string,
   announcer: Announcer,
   events: EventLog | undefined,
@@ -209,7 +209,11 @@ async function openChaos(
     import('../chaos/chaos.ts'),
     import('../chaos/plan.ts'),
   ])
-  return new Chaos(readChaosPlan(chaos, cwd, kind === 'program'), announcer, events)
+  return new Chaos(
+    readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),
+    announcer,
+    events,
+  )
 }
 
 /** With a new folder if log files or profiles are asked for and no folder is named. */
