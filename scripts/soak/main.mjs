@@ -4,10 +4,12 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { formatTable } from '../../packages/core/dist/index.js'
+import { findGrowth, tableOf } from './judge.mjs'
 
 const options = {
   minutes: { type: 'string', default: '3' },
@@ -37,12 +39,6 @@ const script = fileURLToPath(new URL('train.mjs', import.meta.url))
 /** Milliseconds between two steps of the disturbed training, so that it takes as long as it shall. */
 const PACE = 40
 const steps = Math.max(60, Math.round((minutes * 60_000) / (PACE + 10)))
-/** Seconds after the start of a process from which on its memory is compared. */
-const SETTLED = 10
-/** How much more memory is not growth, as a share, and in MiB for what is small. */
-const GROWTH = 0.05
-const SMALL = 4
-
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-soak-'))
 const env = {
   ...process.env,
@@ -78,10 +74,14 @@ async function main() {
     check(b !== undefined && a.digest === b.digest, `the parameters of rank ${rank} differ`)
     check(b !== undefined && String(a.last) === String(b.last), `the losses of rank ${rank} differ`)
     check(b?.steps === steps, `rank ${rank} has made ${b?.steps} steps, not ${steps}`)
+    for (const one of [a, b]) {
+      const expected = (steps - (one?.from ?? NaN)) * one?.batch
+      check(one?.seen === expected, `rank ${rank} has seen ${one?.seen} examples, not ${expected}`)
+    }
   }
   check(wanted.results.size === ranks, 'not every rank has ended the undisturbed training')
-  check(found.faults > 0, 'there was no fault')
-  compareMemory(found.samples)
+  check(found.faults.size > 0, 'there was no fault')
+  problems.push(...findGrowth(found.samples))
   const left = livingProcesses()
   check(left.length === 0, `processes are left: ${left.join(', ')}`)
   const added = listOf('/dev/shm').filter((name) => !shared.includes(name))
@@ -90,10 +90,17 @@ async function main() {
     (name) => name.startsWith('tsrun') && !name.startsWith('tsrun-flight'),
   )
   check(files.length === 0, `temporary files are left: ${files.join(', ')}`)
+  const unfinished = readdirSync(join(folder, 'disturbed'), { recursive: true }).filter((name) =>
+    String(name).includes('unfinished'),
+  )
+  check(unfinished.length === 0, `unfinished checkpoints are left: ${unfinished.join(', ')}`)
 
   console.log(formatTable(tableOf(found.samples)).join('\n'))
+  const counts = [...found.faults].map(([what, count]) => [what, String(count)])
+  console.log(formatTable([['fault', 'times'], ...counts]).join('\n'))
+  const total = [...found.faults.values()].reduce((sum, count) => sum + count, 0)
   console.log(
-    `${found.faults} faults, ${found.restarts} restarts, ${found.seconds.toFixed(0)} s: ` +
+    `${total} faults, ${found.restarts} restarts, ${found.seconds.toFixed(0)} s: ` +
       (problems.length === 0 ? 'equal parameters, nothing left' : 'not as without faults'),
   )
 }
@@ -118,10 +125,12 @@ async function train(name, pace, args) {
   child.stderr
     .setEncoding('utf8')
     .on('data', (text) => (stderr = (stderr + text).slice(-1_000_000)))
-  let [faults, restarts] = [0, 0]
-  child.stderr.on('data', (text) => {
-    faults += text.split('tsrun: chaos: ').length - 1
-    restarts += text.split('starting all ranks again').length - 1
+  const faults = new Map()
+  let restarts = 0
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    const [, what] = /tsrun: chaos: rank \d+ (.+), by chance/.exec(line) ?? []
+    if (what !== undefined) faults.set(what, (faults.get(what) ?? 0) + 1)
+    if (line.includes('starting all ranks again')) restarts++
   })
   let isOver = false
   const samples = []
@@ -171,59 +180,6 @@ function ageOf(pid) {
   const stat = readText(`/proc/${pid}/stat`) ?? ''
   const ticks = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19])
   return Number(readText('/proc/uptime').split(' ')[0]) - ticks / 100
-}
-
-/** By minute: what settled processes use in the middle, and the launcher at most. */
-function byMinute(samples) {
-  const groups = new Map()
-  for (const one of samples) {
-    if (one.who === 'rank' && (one.age < SETTLED || one.age > 2 * SETTLED)) continue
-    const key = Math.floor(one.at / 60)
-    const group = groups.get(key) ?? { launcher: [], rank: [] }
-    group[one.who].push(one)
-    groups.set(key, group)
-  }
-  return groups
-}
-
-function middle(list, key) {
-  const sorted = list.map((one) => one[key]).sort((a, b) => a - b)
-  return sorted[Math.floor(sorted.length / 2)]
-}
-
-/** After the first minute, the second half of the time needs no more than the first. */
-function compareMemory(samples) {
-  const settled = samples.filter(
-    ({ who, at, age }) => at > 60 && (who === 'launcher' || (age >= SETTLED && age <= 2 * SETTLED)),
-  )
-  const half = (60 + Math.max(...samples.map(({ at }) => at))) / 2
-  for (const who of ['launcher', 'rank']) {
-    const own = settled.filter((one) => one.who === who)
-    const [first, second] = [own.filter(({ at }) => at < half), own.filter(({ at }) => at >= half)]
-    if (Math.min(first.length, second.length) < 20) continue
-    for (const key of ['mib', 'threads', 'descriptors']) {
-      const [before, after] = [middle(first, key), middle(second, key)]
-      const bound = before * (1 + GROWTH) + (key === 'mib' ? SMALL : 1)
-      check(
-        after <= bound,
-        `${key} of a ${who} grew from ${before.toFixed(0)} to ${after.toFixed(0)}`,
-      )
-    }
-  }
-}
-
-function tableOf(samples) {
-  const rows = [['minute', 'process', 'MiB', 'threads', 'descriptors', 'maps']]
-  for (const [minute, group] of [...byMinute(samples)].sort(([a], [b]) => a - b)) {
-    for (const who of ['launcher', 'rank']) {
-      if (group[who].length === 0) continue
-      const figures = ['mib', 'threads', 'descriptors', 'maps'].map((key) =>
-        middle(group[who], key).toFixed(0),
-      )
-      rows.push([String(minute + 1), who, ...figures])
-    }
-  }
-  return rows
 }
 
 /** The processes that have the variable of this soak, but this one. */

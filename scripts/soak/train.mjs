@@ -36,6 +36,10 @@ await run.gathered(() => {
   for (const { name, value } of run.parameters) digest.update(name).update(value.dataSync())
 })
 const last = losses.slice(-3)
-console.log(JSON.stringify({ rank, steps: run.steps, seen, last, digest: digest.digest('hex') }))
+const batch = 32 * mesh.dp
+const from = run.steps - losses.length
+console.log(
+  JSON.stringify({ rank, steps: run.steps, from, batch, seen, last, digest: digest.digest('hex') }),
+)
 run.dispose()
 await destroyProcessGroup()

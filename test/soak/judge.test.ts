@@ -1,0 +1,58 @@
+import { findGrowth, tableOf } from '../../scripts/soak/judge.mjs'
+
+interface Uses {
+  readonly mib: number
+  readonly threads?: number
+  readonly descriptors?: number
+  readonly maps?: number
+}
+
+/** A launcher and ranks that restart every 25 s, for ten minutes; `uses` of the seconds since the start. */
+function samplesOf(launcher: (at: number) => Uses, rank: (at: number) => Uses) {
+  const usual = { threads: 11, descriptors: 40, maps: 400 }
+  return Array.from({ length: 600 }, (_, at) => [
+    { who: 'launcher' as const, at, age: at, ...usual, ...launcher(at) },
+    { who: 'rank' as const, at, age: at % 25, ...usual, ...rank(at) },
+  ]).flat()
+}
+
+/** Memory of a heap that is collected every 40 s. */
+const sawtooth = (base: number) => (at: number) => ({ mib: base + (at % 40) / 2 })
+
+describe('growth in a soak', () => {
+  it('is not what goes up and down', () => {
+    expect(findGrowth(samplesOf(sawtooth(70), sawtooth(430)))).toEqual([])
+  })
+
+  it('is found in the memory of the launcher and of ranks', () => {
+    const leak = (at: number) => ({ mib: sawtooth(70)(at).mib + at / 60 })
+    expect(findGrowth(samplesOf(leak, sawtooth(430)))).toEqual([
+      expect.stringMatching(/^mib of a launcher grew from 7\d to 7\d|8\d$/),
+    ])
+    const ranks = (at: number) => ({ mib: sawtooth(430)(at).mib + at / 10 })
+    expect(findGrowth(samplesOf(sawtooth(70), ranks))).toEqual([
+      expect.stringMatching(/^mib of a rank grew/),
+    ])
+  })
+
+  it('is found in threads, descriptors and maps, but one more is none', () => {
+    const growing = (at: number) => ({
+      ...{ mib: 70, threads: 11 + Math.floor(at / 400) },
+      ...{ descriptors: 40 + Math.floor(at / 50), maps: 400 + at },
+    })
+    const found = findGrowth(samplesOf(growing, sawtooth(430)))
+    expect(found.map((text) => text.split(' ')[0])).toEqual(['descriptors', 'maps'])
+  })
+
+  it('is not denied where there is too little to compare', () => {
+    const few = samplesOf(sawtooth(70), sawtooth(430)).filter(({ at }) => at < 80)
+    expect(findGrowth(few)).toHaveLength(2)
+    expect(findGrowth(few)[0]).toContain('too few to compare')
+  })
+
+  it('is shown by minute', () => {
+    const rows = tableOf(samplesOf(sawtooth(70), sawtooth(430)))
+    expect(rows).toHaveLength(1 + 2 * 10)
+    expect(rows[1]).toEqual(['1', 'launcher', '74', '11', '40', '400'])
+  })
+})
