@@ -63,7 +63,8 @@ async function main() {
   const plan = join(folder, 'plan.yaml')
   const kinds = ['kill', 'throw', 'exit', 'stop', 'busy', 'memory', 'reject']
   const faults = kinds.map((kind) => ({
-    ...{ kind, meanSeconds: every * kinds.length, forSeconds: 0.5 },
+    ...{ kind, meanSeconds: every * kinds.length },
+    ...(['stop', 'busy'].includes(kind) && { forSeconds: 0.5 }),
   }))
   writeFileSync(plan, JSON.stringify({ seed: Number(values.seed), faults }))
   const args = ['--chaos', plan, '--max-restarts', '100000', '--grace', '2']
@@ -90,8 +91,8 @@ async function main() {
     (name) => name.startsWith('tsrun') && !name.startsWith('tsrun-flight'),
   )
   check(files.length === 0, `temporary files are left: ${files.join(', ')}`)
-  const unfinished = readdirSync(join(folder, 'disturbed'), { recursive: true }).filter((name) =>
-    String(name).includes('unfinished'),
+  const unfinished = listOf(join(folder, 'disturbed'), { recursive: true }).filter((name) =>
+    name.includes('unfinished'),
   )
   check(unfinished.length === 0, `unfinished checkpoints are left: ${unfinished.join(', ')}`)
 
@@ -191,9 +192,9 @@ function livingProcesses() {
   })
 }
 
-function listOf(path) {
+function listOf(path, options = {}) {
   try {
-    return readdirSync(path)
+    return readdirSync(path, options)
   } catch {
     return []
   }
