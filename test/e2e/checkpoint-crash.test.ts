@@ -8,10 +8,15 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
+import { seededRandom } from '@tsrun/core'
 import { latestCheckpoint, loadCheckpoint, type Piece } from '@tsrun/training'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
+/** How often saving is killed; any number with `SAVES=200 npm test -- test/e2e/checkpoint-crash`. */
+const kills = Number(process.env['SAVES'] ?? 6)
+const random = seededRandom(Number(process.env['SAVES_SEED'] ?? 1))
+
+jest.setTimeout(120_000 + 2000 * kills)
 afterEach(killLeftovers)
 
 const fixture = (name: string) =>
@@ -51,7 +56,8 @@ describe('a crash while a checkpoint is saved', () => {
   it('by SIGKILL leaves the last good one', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-killed-'))
     try {
-      for (const delay of [0, 1, 2, 3, 5, 8]) {
+      for (let kill = 0; kill < kills; kill++) {
+        const delay = random() * 12
         const child = spawn(process.execPath, [fixture('endless-saves.mjs'), folder], {
           stdio: ['ignore', 'pipe', 'inherit'],
         })
