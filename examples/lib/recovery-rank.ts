@@ -1,0 +1,114 @@
+// One rank of examples/recovery.ts: it trains, and goes on when others are lost or come back.
+
+import { isTsrError } from '@tsrun/core'
+import { initProcessGroup, reconfigure, type ProcessGroup } from '@tsrun/distributed'
+import * as training from '@tsrun/training'
+
+/** What all ranks are started with. */
+export interface Plan {
+  readonly steps: number
+  readonly batch: number
+  readonly seed: number
+  readonly lr: number
+  /** From this step on, ranks that have lost another wait for its return. */
+  readonly returnAt: number
+}
+
+/** What a rank says, as a line of JSON. */
+export type Said =
+  | { readonly kind: 'step'; readonly step: number; readonly loss: number; readonly ranks: number }
+  | { readonly kind: 'waits' }
+  | { readonly kind: 'end'; readonly loss: number }
+
+/** A replica on a group of ranks, and the steps that its parameters have behind them. */
+interface Replica {
+  readonly group: ProcessGroup
+  readonly run: training.Trainer
+  step: number
+}
+
+const train = training.mnist({ split: 'train' })
+
+export async function trainRank(plan: Plan): Promise<void> {
+  const first = await initProcessGroup({ timeout: 60_000 })
+  const isNew = first.generation > 0
+  let replica = await replicaOn(first, plan, isNew ? undefined : { step: 0 })
+  const { size } = first
+  while (replica.step < plan.steps) {
+    try {
+      if (replica.group.size < size && replica.step >= plan.returnAt) {
+        if (replica.group.rank === 0) say({ kind: 'waits' })
+        replica = await continueOn(await reconfigure(), replica, plan)
+      }
+      await makeStep(replica, plan)
+    } catch (error) {
+      // somebody was lost in the middle of the step; who made it all the same does not matter
+      if (!isTsrError(error)) throw error
+      replica = await continueOn(await replica.group.shrink({ timeout: 60_000 }), replica, plan)
+    }
+  }
+  const loss = await finalLoss(replica)
+  if (replica.group.rank === 0) say({ kind: 'end', loss })
+  replica.run.dispose()
+  await replica.group.destroy()
+}
+
+async function makeStep(replica: Replica, { batch, seed }: Plan): Promise<void> {
+  const { run, step, group } = replica
+  const perEpoch = Math.floor(train.size / batch)
+  const epoch = Math.floor(step / perEpoch)
+  const start = (step % perEpoch) * batch
+  const [part] = training.batches(train, { batch, seed, epoch, start, share: run.share })
+  const { loss } = await run.step(part!)
+  replica.step++
+  if (group.rank === 0) say({ kind: 'step', step: replica.step, loss, ranks: group.size })
+}
+
+/** A replica on another group, with the parameters and the step that this one has. */
+async function continueOn(group: ProcessGroup, from: Replica, plan: Plan): Promise<Replica> {
+  const { step, run } = from
+  const next = await replicaOn(group, plan, { step, run })
+  run.dispose()
+  return next
+}
+
+/**
+ * A replica whose parameters are those of the rank that has come farthest. A rank that is new has none.
+ */
+async function replicaOn(
+  group: ProcessGroup,
+  { seed, lr }: Plan,
+  own: { readonly step: number; readonly run?: training.Trainer } | undefined,
+): Promise<Replica> {
+  const steps = await group.allGatherObject(own?.step ?? -1)
+  const step = Math.max(...steps)
+  const source = steps.indexOf(step)
+  const run = await training.trainer(training.shardedMLP({ layers: 4, hidden: 64, seed }), {
+    mesh: group,
+    optimizer: new training.SGD({ learningRate: lr }),
+  })
+  if (step > 0) {
+    for (const [i, parameter] of run.parameters.entries()) {
+      const values = group.alloc(
+        'float32',
+        parameter.shape.reduce((a, b) => a * b, 1),
+      )
+      const mine = own?.run?.parameters[i]
+      if (group.rank === source) await training.writeTo(mine!.value, values)
+      await group.broadcast(values, source)
+      training.replaceValue(parameter, training.tensorFrom(values.slice(), parameter.shape))
+      group.free(values)
+    }
+  }
+  return { group, run, step }
+}
+
+async function finalLoss({ run }: Replica): Promise<number> {
+  const test = training.batches(train, { batch: 1000, shuffle: false, share: run.share })
+  const { loss } = await run.evaluate(test)
+  return loss
+}
+
+function say(said: Said): void {
+  process.stdout.write(`${JSON.stringify(said)}\n`)
+}
