@@ -10,6 +10,7 @@
 
 import * as training from '@tsrun/training'
 import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { gpuUtilisation } from './lib/gpu-utilisation.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
 
@@ -39,6 +40,8 @@ const { evaluations } = await run.fit(train, {
   callbacks: [speed],
 })
 
+const shares = await run.layout.world.allGatherObject(speed.cpuShare)
+const gpus = run.rank === 0 ? await gpuUtilisation() : undefined
 if (run.rank === 0) {
   const { accuracy } = evaluations.at(-1)!
   const { collectives, bytes } = run.traffic ?? { collectives: 0, bytes: 0 }
@@ -47,6 +50,8 @@ if (run.rank === 0) {
     `test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s  ` +
       `${percent(exposed)} of the time waiting for gradients`,
   )
+  console.log(`CPU of each rank: ${shares.map((share) => percent(share, 0)).join(', ')}`)
+  if (gpus !== undefined) console.log(gpus)
   console.log(`${collectives} buckets, ${grouped(bytes)} bytes of gradients per step`)
   const ranks = run.layout.world.size
   printResult({ ranks, accuracy, imagesPerSecond, exposed, collectives, bytes })

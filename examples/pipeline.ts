@@ -17,6 +17,7 @@ import { initProcessGroup } from '@tsrun/distributed'
 import { drawTimeline } from '@tsrun/telemetry'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
+import { gpuUtilisation } from './lib/gpu-utilisation.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
 
@@ -112,6 +113,7 @@ const facts = await group.allGatherObject({
   parameters: pipe.parameters.reduce((sum, { value }) => sum + value.size, 0),
   peakInFlight,
 })
+const gpus = speaks ? await gpuUtilisation() : undefined
 const cores = availableParallelism()
 const message = training.messageTime(spans)
 const report = training.pipelineReport(samples, schedule, { cores })
@@ -120,6 +122,7 @@ const withMessages = training.pipelineReport(samples, schedule, { cores, transfe
 if (speaks) {
   console.log(`\n${formatReport(report, facts, schedule)}`)
   console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
+  if (gpus !== undefined) console.log(`GPUs: ${gpus}`)
   console.log('\nThe last full step, measured:')
   console.log(drawTimeline(spans))
   console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}\n`)

@@ -17,6 +17,7 @@ import {
   type ScheduleName,
 } from '@tsrun/training'
 import { choice, readFlags } from './flags.ts'
+import { gpuUtilisation } from './gpu-utilisation.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { gridLegend, percent, printResult } from './output.ts'
 
@@ -75,6 +76,7 @@ export async function runLesson(
     losses.push(await stage.end())
   }
 
+  const gpus = rank === 0 ? await gpuUtilisation() : undefined
   const ideal = schedule(name, { stages: size, microbatches })
   const report = pipelineReport(await meter.gather(group), ideal)
   const peaks = await group.allGatherObject(stage.peakInFlight)
@@ -90,9 +92,11 @@ export async function runLesson(
     report.ranks.forEach((times, at) => {
       const idle = times.idle / (times.idle + times.compute)
       console.log(
-        `rank ${at}: idle ${percent(idle, 0)}, at most ${peaks[at]!} micro-batches in flight`,
+        `rank ${at}: computes ${percent(1 - idle, 0)}, CPU ${percent(times.cpuShare, 0)}, ` +
+          `at most ${peaks[at]!} micro-batches in flight`,
       )
     })
+    if (gpus !== undefined) console.log(`GPUs: ${gpus}.`)
     console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
     if (cores < size) {
       const shared = percent(ideal.simulate({ cores }).bubble)

@@ -33,6 +33,7 @@ describe('the steps 4 to 6', () => {
     expect(result['peaks']).toEqual(peaks)
     expect(result['idle']).toBeGreaterThan(0)
     expect(shown).toContain('rank 0 F0')
+    expect(shown.match(/^rank \d: computes \d+ %, CPU \d+ %, at most/gm)).toHaveLength(4)
   })
 
   it('refuse flags that they do not have', async () => {
