@@ -51,22 +51,33 @@ describe('--chaos', () => {
     expect(code).not.toBe(0)
   })
 
-  it('ends the connections of a rank, which others lose', async () => {
-    const { code, stderr } = await suffer([{ kind: 'disconnect', rank: 1, step: 8 }], {
+  it.each(['disconnect', 'half-close'])('ends connections, which others lose: %s', async (kind) => {
+    const { code, stderr } = await suffer([{ kind, rank: 1, operations: 20 }], {
       env: { TSRUN_TRANSPORT: 'tcp' },
     })
     expect(code).toBe(1)
+    expect(stderr).toMatch(/chaos: rank 1 .+, after \d+ operations\n/)
     expect(stderr).toContain('ERR_TSR_PEER_LOST')
   })
 
-  it('a job goes on after a rank was stopped or busy for a while, and after its clock has jumped', async () => {
+  it('leaves a rank no memory to map', async () => {
+    const { code, stderr } = await suffer([{ kind: 'address-space', rank: 1, step: 8 }], {
+      what: 'maps',
+    })
+    expect(code).not.toBe(0)
+    expect(stderr).toContain('chaos: rank 1 can map no memory any more')
+    expect(stderr).toMatch(/rank 1 of 3 (died of|was killed|ran out)/)
+  })
+
+  it('a job goes on after a rank was stopped, busy or slow for a while, and after its clock has jumped', async () => {
     const { code, stdout, stderr } = await suffer([
       { kind: 'stop', rank: 0, step: 5, forSeconds: 0.3 },
       { kind: 'busy', rank: 1, step: 10, forSeconds: 0.3 },
       { kind: 'clock', rank: 2, step: 15, bySeconds: -7200 },
+      { kind: 'slow', rank: 0, step: 20, share: 0.5, forSeconds: 0.3 },
     ])
     expect({ code, stderr }).toMatchObject({ code: 0 })
-    expect(stderr.match(/chaos: /g)).toHaveLength(3)
+    expect(stderr.match(/chaos: /g)).toHaveLength(4)
     expect(stdout).toContain('rank 1 of attempt 0: 3, 0 s')
     expect(stdout).toContain('rank 2 of attempt 0: 3, -7200 s')
   })

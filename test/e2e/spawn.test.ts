@@ -208,3 +208,17 @@ function run(args: readonly string[]): Promise<{ stdout: string; stderr: string 
     })
   })
 }
+
+it('brings faults over its ranks on request, and refuses plans that would do nothing', async () => {
+  const forever = async (): Promise<void> => {
+    await new Promise((resolve) => setTimeout(resolve, 60_000))
+  }
+  const faults = [{ kind: 'kill', rank: 1, seconds: 0.2 }] as const
+  await expect(
+    spawn(forever, { nproc: 2, grace: 100, output: 'ignore', chaos: { faults } }),
+  ).rejects.toMatchObject({ code: 'ERR_TSR_RANK_FAILED', facts: { rank: 1 } })
+  await expect(spawn(forever, { nproc: 1, chaos: { faults } })).rejects.toMatchObject({
+    code: 'ERR_TSR_ARGUMENT',
+    message: expect.stringContaining('rank is 1; the job has 1 ranks') as string,
+  })
+})

@@ -36,7 +36,7 @@ export {
   signalEventfd,
   yieldCore,
 } from './poll.ts'
-export { limitFileSize, limitOpenFiles } from './limits.ts'
+export { limitAddressSpace, limitFileSize, limitOpenFiles } from './limits.ts'
 export { becomeProgram, leadProcessGroup, setParentDeathSignal } from './process.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export {

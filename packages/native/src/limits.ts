@@ -2,6 +2,7 @@ import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
 
 const RLIMIT_FSIZE = 1
 const RLIMIT_NOFILE = 7
+const RLIMIT_AS = 9
 
 const calls = lazy(() => ({
   getrlimit: bindFunction<[number, number], number>('int getrlimit(int, size_t)'),
@@ -26,6 +27,15 @@ export function limitFileSize(bytes: number): void {
  */
 export function limitOpenFiles(count: number): void {
   limit(RLIMIT_NOFILE, count)
+}
+
+/**
+ * Bounds the memory that this process can map: mapping more fails with ENOMEM. What is mapped stays.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function limitAddressSpace(bytes: number): void {
+  limit(RLIMIT_AS, bytes)
 }
 
 /** Sets the soft limit. */

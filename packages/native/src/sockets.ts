@@ -23,6 +23,7 @@ const SOCK_STREAM_NONBLOCK_CLOEXEC = 1 | 0o4000 | 0o2000000
 const SOL_SOCKET = 1
 const SO_REUSEADDR = 2
 const SO_ERROR = 4
+const SHUT_WR = 1
 const SHUT_RDWR = 2
 const SO_SNDBUF = 7
 const SO_KEEPALIVE = 9
@@ -162,9 +163,12 @@ export function connectTcp(endpoint: Endpoint): number {
   return fd
 }
 
-/** Ends a connection in both directions, as a network does that breaks. The descriptor stays open. */
-export function shutdownSocket(fd: number): void {
-  calls().shutdown(fd, SHUT_RDWR)
+/**
+ * Ends a connection in both directions, as a network does that breaks, or only that in which this process
+ * sends. The descriptor stays open.
+ */
+export function shutdownSocket(fd: number, which: 'both' | 'sending'): void {
+  calls().shutdown(fd, which === 'both' ? SHUT_RDWR : SHUT_WR)
 }
 
 /** The errno of a finished non-blocking connect, 0 when it has succeeded. */

@@ -1,4 +1,4 @@
-import { parseChaosPlan } from '../../../packages/launcher/src/chaos/plan.ts'
+import { parseChaosPlan } from '../../../packages/launcher/src/chaos/plan-file.ts'
 
 describe('a plan of faults', () => {
   it('is YAML or JSON, with defaults', () => {
@@ -16,17 +16,25 @@ describe('a plan of faults', () => {
     ['fault: []', 'unknown key "fault"'],
     ['{ seed: -1, faults: [] }', 'seed is -1'],
     ['faults: [{ kind: kil, step: 1 }]', 'fault 1: kind is "kil"; expected one of "kill"'],
-    ['faults: [{ kind: kill }]', 'fault 1: it has no step, seconds or meanSeconds'],
-    ['faults: [{ kind: kill, step: 1, seconds: 2 }]', 'only one of step, seconds and meanSeconds'],
+    ['faults: [{ kind: kill }]', 'fault 1: it has no step, operations, seconds or meanSeconds'],
+    [
+      'faults: [{ kind: kill, step: 1, seconds: 2 }]',
+      'only one of step, operations, seconds and meanSeconds',
+    ],
     ['faults: [{ kind: kill, step: 1, signal: SIGNONE }]', 'expected the name of a signal'],
     ['faults: [{ kind: kill, step: 1, ranks: 2 }]', 'did you mean rank?'],
     [
       'faults: [{ kind: stop, step: 1, signal: SIGTERM }]',
       'signal is an option of kill, not of stop',
     ],
-    ['faults: [{ kind: kill, step: 1, forSeconds: 2 }]', 'an option of stop and busy, not of kill'],
+    [
+      'faults: [{ kind: kill, step: 1, forSeconds: 2 }]',
+      'an option of stop and busy and slow, not of kill',
+    ],
     ['faults: [{ kind: kill, step: 1, times: 2 }]', 'times needs meanSeconds'],
     ['faults: [{ kind: kill, meanSeconds: 1, attempt: 2 }]', 'come in every attempt'],
+    ['faults: [{ kind: slow, step: 1, share: 1 }]', 'expected a number between 0 and 1'],
+    ['faults: [{ kind: kill, operations: 0 }]', 'fault 1: operations'],
     ['faults: [7]', 'fault 1: '],
     ['faults: [null]', 'fault 1: '],
   ])('is refused with the reason: %s', (text, reason) => {

@@ -52,7 +52,7 @@ export class Chaos {
         after(fault.seconds, () => {
           this.#strike(struck, `${fault.seconds} s after the start`)
         })
-      } else this.#strikeAtStep(struck, fault.step!)
+      } else this.#strikeWhenDone(struck)
     }
     return () => {
       for (const timer of timers) clearTimeout(timer)
@@ -68,13 +68,20 @@ export class Chaos {
     })
   }
 
-  #strikeAtStep(struck: Struck, step: number): void {
+  /** After a step, or a number of operations. */
+  #strikeWhenDone(struck: Struck): void {
     const rank = chooseRank(struck)
+    const { step, operations } = struck.fault
     if (!struck.ranks.some((process) => process.rank === rank)) return
     const look = (): void => {
       const status = struck.status().find((one) => one.rank === rank)
-      if ((status?.step ?? -1) < step) struck.after(LOOK / 1000, look)
-      else this.#strike(struck, `after step ${status!.step}`, rank)
+      const done = operations === undefined ? status?.step : status?.ended
+      if (done === undefined || done < (step ?? operations ?? 0)) {
+        struck.after(LOOK / 1000, look)
+        return
+      }
+      const when = operations === undefined ? `after step ${done}` : `after ${done} operations`
+      this.#strike(struck, when, rank)
     }
     look()
   }
@@ -92,7 +99,8 @@ export class Chaos {
       after(fault.forSeconds, () => {
         process.strike('SIGCONT')
       })
-    } else process.suffer(fault)
+    } else if (fault.kind === 'slow') slowDown(process, fault, after)
+    else process.suffer(fault)
   }
 }
 
@@ -109,6 +117,27 @@ interface Struck extends Stricken {
   readonly after: (seconds: number, run: () => void) => void
 }
 
+/** Milliseconds from one stop of a slow process to the next. */
+const TURN = 40
+
+/** Lets a process run for a part of the time only. */
+function slowDown(
+  process: RankProcess,
+  { share, forSeconds }: Fault,
+  after: Struck['after'],
+): void {
+  const end = performance.now() + 1000 * forSeconds
+  const stop = (): void => {
+    if (performance.now() >= end || process.end !== undefined) return
+    process.strike('SIGSTOP')
+    after((TURN * (1 - share)) / 1000, () => {
+      process.strike('SIGCONT')
+      after((TURN * share) / 1000, stop)
+    })
+  }
+  stop()
+}
+
 function chooseRank({ fault, random, worldSize }: Struck): number {
   return fault.rank ?? Math.floor(random() * worldSize)
 }
@@ -118,7 +147,8 @@ function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }
 
-function describe({ kind, signal, forSeconds, code, bySeconds, limit }: Fault): string {
+function describe(fault: Fault): string {
+  const { kind, signal, forSeconds, code, bySeconds, limit, mebibytes, share } = fault
   switch (kind) {
     case 'kill':
       return `gets ${signal}`
@@ -140,7 +170,13 @@ function describe({ kind, signal, forSeconds, code, bySeconds, limit }: Fault): 
       return `can open ${limit === 0 ? 'no file' : `${limit} files`} any more`
     case 'disk':
       return 'has a full disk'
+    case 'address-space':
+      return `can map ${mebibytes === 0 ? 'no memory' : `${mebibytes} MiB`} any more`
     case 'disconnect':
       return 'loses its TCP connections'
+    case 'half-close':
+      return 'can no longer send on its TCP connections'
+    case 'slow':
+      return `runs for ${Math.round(100 * share)} % of the time, for ${forSeconds} s`
   }
 }

@@ -1,6 +1,4 @@
-import { readFileSync } from 'node:fs'
 import { constants } from 'node:os'
-import { resolve } from 'node:path'
 import {
   choice,
   count,
@@ -10,8 +8,6 @@ import {
   refuseUnknown,
   where,
 } from '@tsrun/core'
-import { parse } from 'yaml'
-import { usageError } from '../args/read-setting.ts'
 
 /** What happens to a rank. docs/chaos.md describes each kind. */
 export const faultKinds = [
@@ -24,8 +20,11 @@ export const faultKinds = [
   'memory',
   'clock',
   'descriptors',
+  'address-space',
   'disk',
   'disconnect',
+  'half-close',
+  'slow',
 ] as const
 
 export type FaultKind = (typeof faultKinds)[number]
@@ -34,7 +33,9 @@ export type FaultKind = (typeof faultKinds)[number]
 const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
   signal: ['kill'],
   code: ['exit'],
-  forSeconds: ['stop', 'busy'],
+  forSeconds: ['stop', 'busy', 'slow'],
+  share: ['slow'],
+  mebibytes: ['address-space'],
   bySeconds: ['clock'],
   limit: ['descriptors'],
 }
@@ -46,11 +47,13 @@ const readFault = declareOptions(
     rank: count().optional(),
     /** The step, as `group.reportProgress` or a trainer reports it, after which the fault comes. */
     step: count().optional(),
+    /** The number of operations of the rank after whose end the fault comes. */
+    operations: count({ from: 1 }).optional(),
     /** Seconds after the ranks have started. */
     seconds: positive('a positive number of seconds').optional(),
     /** The mean of the seconds between two such faults, whose times are exponentially distributed. */
     meanSeconds: positive('a positive number of seconds').optional(),
-    /** The attempt of the job, from 0, in which a fault at a step or a time comes. */
+    /** The attempt of the job, from 0, in which a fault at a step, an operation or a time comes. */
     attempt: count().default(0),
     /** How often a fault with `meanSeconds` comes at most. */
     times: count({ from: 1 }).optional(),
@@ -61,62 +64,52 @@ const readFault = declareOptions(
     ).default('SIGKILL'),
     /** Of `exit`. */
     code: count({ to: 255 }).default(1),
-    /** How long `stop` and `busy` last. */
+    /** How long `stop`, `busy` and `slow` last. */
     forSeconds: positive('a positive number of seconds').default(1),
     /** Of `clock`: what is added to the time of day. */
     bySeconds: where<number>(Number.isFinite, 'a number of seconds').default(3600),
     /** Of `descriptors`: how many files can still be opened. */
     limit: count().default(0),
+    /** Of `address-space`: how much more memory can be mapped. */
+    mebibytes: count().default(0),
+    /** Of `slow`: the part of the time in which the process runs. */
+    share: where<number>(
+      (value) => typeof value === 'number' && value > 0 && value < 1,
+      'a number between 0 and 1',
+    ).default(0.25),
   },
   'fault',
 )
 
 export type Fault = ReturnType<typeof readFault>
 
-/** Which faults come when: the file of `--chaos`. */
+/** A fault as a plan names it: what is left out has its default. */
+export type FaultOptions = Pick<Fault, 'kind'> & Partial<Fault>
+
+/** Which faults come when. */
+export interface ChaosOptions {
+  /** The same seed gives the same ranks and times. Default 1. */
+  readonly seed?: number
+  readonly faults: readonly FaultOptions[]
+}
+
+/** Which faults come when, complete. */
 export interface ChaosPlan {
   /** The same seed gives the same ranks and times. */
   readonly seed: number
   readonly faults: readonly Fault[]
 }
 
-/** What happens to a rank from outside, and therefore to any program. */
-const outside: readonly FaultKind[] = ['kill', 'stop']
-
-/** The job that a plan is for. */
-interface Job {
-  /** Whether the ranks are not Node. */
-  readonly isProgram: boolean
-  /** The ranks that there are at most. */
-  readonly size: number
-}
-
-/**
- * @param file - YAML or JSON, relative to `cwd`
- * @throws ERR_TSR_USAGE
- */
-export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
-  try {
-    const plan = parseChaosPlan(readFileSync(resolve(cwd, file), 'utf8'))
-    for (const [i, { rank = 0 }] of plan.faults.entries()) {
-      if (rank >= size)
-        throw new Error(`fault ${i + 1}: rank is ${rank}; the job has ${size} ranks`)
-    }
-    const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
-    if (isProgram && inside !== undefined) {
-      throw new Error(
-        `${inside.kind} needs ranks that are Node; a program can have ${outside.join(' and ')}`,
-      )
-    }
-    return plan
-  } catch (error) {
-    throw usageError(`--chaos ${file}: ${reasonOf(error)}`)
+/** @throws Error when a fault is for a rank that the job does not have */
+export function checkRanks({ faults }: ChaosPlan, size: number): void {
+  for (const [i, { rank = 0 }] of faults.entries()) {
+    if (rank < size) continue
+    throw new Error(`fault ${i + 1}: rank is ${rank}; the job has ${size} ranks`)
   }
 }
 
 /** @throws Error, whose message says what is wrong */
-export function parseChaosPlan(text: string): ChaosPlan {
-  const given = parse(text) as unknown
+export function toChaosPlan(given: unknown): ChaosPlan {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new Error('the plan is not an object with a list of faults')
   }
@@ -148,24 +141,25 @@ function checkOptions({ kind, meanSeconds }: Fault, given: readonly string[]): v
   const repeats = meanSeconds !== undefined
   if (!repeats && given.includes('times')) throw new Error('times needs meanSeconds')
   if (repeats && given.includes('attempt')) {
-    throw new Error('attempt is for a fault with step or seconds: others come in every attempt')
+    throw new Error('attempt is not for meanSeconds, whose faults come in every attempt')
   }
 }
 
 function checkMoment(fault: Fault): Fault {
-  const moments = [fault.step, fault.seconds, fault.meanSeconds].filter((one) => one !== undefined)
+  const { step, operations, seconds, meanSeconds } = fault
+  const moments = [step, operations, seconds, meanSeconds].filter((one) => one !== undefined)
   if (moments.length !== 1) {
     throw new Error(
       moments.length === 0
-        ? 'it has no step, seconds or meanSeconds, one of which says when it comes'
-        : 'only one of step, seconds and meanSeconds may say when it comes',
+        ? 'it has no step, operations, seconds or meanSeconds, one of which says when it comes'
+        : 'only one of step, operations, seconds and meanSeconds may say when it comes',
     )
   }
   return fault
 }
 
 /** Without the advice, which is for those who call a function. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
     return (error as Error).message.split(/\.?\n|:\n/, 1)[0]!
   }

@@ -207,7 +207,7 @@ async function openChaos(
   // Only here, so that other jobs start without it.
   const [{ Chaos }, { readChaosPlan }] = await Promise.all([
     import('../chaos/chaos.ts'),
-    import('../chaos/plan.ts'),
+    import('../chaos/plan-file.ts'),
   ])
   return new Chaos(
     readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),

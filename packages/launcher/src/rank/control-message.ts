@@ -80,6 +80,8 @@ export interface FaultOrder {
   readonly bySeconds: number
   /** Of `descriptors`. */
   readonly limit: number
+  /** Of `address-space`. */
+  readonly mebibytes: number
 }
 
 /** The global symbol under which the watching thread finds what brings a fault over the process. */

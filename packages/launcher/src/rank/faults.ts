@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { limitFileSize, limitOpenFiles, shutdownSocket } from '@tsrun/native'
+import { limitAddressSpace, limitFileSize, limitOpenFiles, shutdownSocket } from '@tsrun/native'
 import { SUFFER, type FaultOrder } from './control-message.ts'
+
+/** Bytes of a page, as /proc counts them. */
+const PAGE = 4096
 
 /** Where `--chaos` is given: lets the launcher bring faults over this process. */
 export function acceptFaults(env: NodeJS.ProcessEnv): void {
@@ -45,8 +48,14 @@ function bring(fault: FaultOrder, storePort: number): void {
       process.on('SIGXFSZ', () => undefined)
       limitFileSize(0)
       return
+    case 'address-space':
+      limitAddressSpace(mappedBytes() + fault.mebibytes * 2 ** 20)
+      return
     case 'disconnect':
-      disconnect(storePort)
+      disconnect(storePort, 'both')
+      return
+    case 'half-close':
+      disconnect(storePort, 'sending')
       return
     default:
       return
@@ -80,13 +89,19 @@ function moveClock(milliseconds: number): void {
   })
 }
 
+/** The size of what this process has mapped. */
+function mappedBytes(): number {
+  const [pages = ''] = readFileSync('/proc/self/statm', 'latin1').split(' ')
+  return Number(pages) * PAGE
+}
+
 /** Of those that are open. Gaps below it are not counted, so it can open a few files more. */
 function highestDescriptor(): number {
   return Math.max(...readdirSync('/proc/self/fd').map(Number))
 }
 
-/** Ends the connections to other ranks, in both directions; that to the store stays. */
-function disconnect(storePort: number): void {
+/** Ends the connections to other ranks, in both directions or one; that to the store stays. */
+function disconnect(storePort: number, which: 'both' | 'sending'): void {
   const connected = new Map<string, number>()
   for (const table of ['tcp', 'tcp6']) {
     const [, ...lines] = readFileSync(`/proc/self/net/${table}`, 'latin1').trim().split('\n')
@@ -99,7 +114,7 @@ function disconnect(storePort: number): void {
   for (const name of readdirSync('/proc/self/fd')) {
     const [, inode = ''] = /^socket:\[(\d+)\]$/.exec(targetOf(`/proc/self/fd/${name}`)) ?? []
     const port = connected.get(inode)
-    if (port !== undefined && port !== storePort) shutdownSocket(Number(name))
+    if (port !== undefined && port !== storePort) shutdownSocket(Number(name), which)
   }
 }
 

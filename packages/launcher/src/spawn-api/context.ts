@@ -1,5 +1,7 @@
 import { Writable } from 'node:stream'
 import type { JobContext } from '../job/job.ts'
+import { Chaos } from '../chaos/chaos.ts'
+import type { ChaosPlan } from '../chaos/plan.ts'
 import { Announcer, Console } from '../logs/console.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'
 import type { CompleteOptions } from './options.ts'
@@ -14,7 +16,10 @@ export interface SpawnContext extends JobContext {
   readonly release: () => void
 }
 
-export function createContext({ output, signal, timeout }: CompleteOptions): SpawnContext {
+export function createContext(
+  { output, signal, timeout }: CompleteOptions,
+  plan: ChaosPlan | undefined,
+): SpawnContext {
   const console = new Console(
     { stdout: forwardTo(process.stdout), stderr: forwardTo(process.stderr) },
     () => undefined,
@@ -38,9 +43,11 @@ export function createContext({ output, signal, timeout }: CompleteOptions): Spa
     interrupt: () => undefined,
     force: () => undefined,
   }
+  const announcer = new Announcer(console, 'pretty')
   return {
     console,
-    announcer: new Announcer(console, 'pretty'),
+    announcer,
+    chaos: plan && new Chaos(plan, announcer, undefined),
     interrupts,
     ...(typeof output === 'function'
       ? {

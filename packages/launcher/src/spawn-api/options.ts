@@ -1,3 +1,4 @@
+import type { ChaosOptions } from '../chaos/plan.ts'
 import { anything, count, declareOptions, text, where } from '@tsrun/core'
 import type { StreamName } from '../logs/lines.ts'
 
@@ -39,6 +40,8 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
   readonly signal?: AbortSignal
   /** Milliseconds between SIGTERM and SIGKILL when ranks are stopped. Default 10 000. */
   readonly grace?: number
+  /** Faults that are brought over the ranks on purpose, as `tsrun --chaos` does. Default: none. */
+  readonly chaos?: ChaosOptions
 }
 
 /** The longest time of a timer, in milliseconds. */
@@ -59,6 +62,7 @@ export const readOptions = declareOptions({
   timeout: count({ from: 1, to: LONGEST }).optional(),
   signal: anything<AbortSignal>(),
   grace: count({ from: 0, to: LONGEST }).default(10_000),
+  chaos: anything<ChaosOptions>(),
 })
 
 /** The options, complete. */

@@ -3,6 +3,7 @@ import { readProtection, tsrError, type TsrError } from '@tsrun/core'
 import { storeTlsOf } from '@tsrun/store'
 import type { JobOptions } from '../args/job-options.ts'
 import { noRankOptions } from '../args/rank-options.ts'
+import { checkRanks, toChaosPlan, type ChaosPlan } from '../chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
 import type { Verdict } from '../job/nodes.ts'
@@ -58,9 +59,10 @@ export async function spawn(
   const planned = planTask(program, complete)
   if (complete.signal?.aborted === true) throw stopError('aborted', complete)
   const job = createSpawnJob(complete, planned)
+  const chaos = chaosOf(complete)
   const tls = storeTlsOf(job.options.protection)
   const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
-  const context = createContext(complete)
+  const context = createContext(complete, chaos)
   try {
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createOnlyNode(job, store)
@@ -75,7 +77,7 @@ export async function spawn(
 }
 
 function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
-  const { nproc, grace, output, execArgv } = options
+  const { nproc, grace, output, execArgv, chaos } = options
   const env = { ...process.env, ...options.env }
   const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
@@ -98,7 +100,8 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
     ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
-    ...{ ...noRankOptions, nodeArguments: execArgv },
+    // that there is a plan is what ranks have to know
+    ...{ ...noRankOptions, nodeArguments: execArgv, chaos: chaos && 'an option of spawn' },
     ...{
       dashboard: undefined,
       summary: false,
@@ -108,6 +111,19 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     },
   }
   return createJob(jobOptions, env, process.cwd(), entry, code)
+}
+
+/** @throws ERR_TSR_ARGUMENT for a plan that would do nothing */
+function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
+  if (chaos === undefined) return undefined
+  try {
+    const plan = toChaosPlan(chaos)
+    checkRanks(plan, nproc)
+    return plan
+  } catch (error) {
+    const value = (error as Error).message
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'chaos', value, expected: 'a plan of faults' })
+  }
 }
 
 /** @throws ERR_TSR_RANK_FAILED, ERR_TSR_ABORTED, ERR_TSR_TIMEOUT */

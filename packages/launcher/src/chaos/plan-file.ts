@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { parse } from 'yaml'
+import { usageError } from '../args/read-setting.ts'
+import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
+
+/** What happens to a rank from outside, and therefore to any program. */
+const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
+
+/** The job that a plan is for. */
+interface Job {
+  /** Whether the ranks are not Node. */
+  readonly isProgram: boolean
+  /** The ranks that there are at most. */
+  readonly size: number
+}
+
+/**
+ * @param file - YAML or JSON, relative to `cwd`
+ * @throws ERR_TSR_USAGE
+ */
+export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
+  try {
+    const plan = parseChaosPlan(readFileSync(resolve(cwd, file), 'utf8'))
+    checkRanks(plan, size)
+    const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
+    if (isProgram && inside !== undefined) {
+      throw new Error(
+        `${inside.kind} needs ranks that are Node; a program can have ${outside.join(' and ')}`,
+      )
+    }
+    return plan
+  } catch (error) {
+    throw usageError(`--chaos ${file}: ${reasonOf(error)}`)
+  }
+}
+
+/** @throws Error, whose message says what is wrong */
+export function parseChaosPlan(text: string): ChaosPlan {
+  return toChaosPlan(parse(text))
+}
