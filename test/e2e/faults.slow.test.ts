@@ -60,7 +60,10 @@ const kinds: Readonly<Record<string, Kind>> = {
   'kit: stop': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
   'kit: busy': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
   'kit: clock': { options: { bySeconds: -86_400 }, outcome: 'it goes on' },
+  'kit: slow': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
+  'kit: address-space': {},
   'kit: disconnect': { outcome: 'a rank has lost another' },
+  'kit: half-close': { outcome: 'a rank has lost another' },
 }
 
 function makeFaults(): Fault[] {
@@ -110,6 +113,7 @@ async function run(fault: Fault): Promise<Result> {
     writeFileSync(plan, JSON.stringify({ faults: [{ kind, ...when, ...options }] }))
     args.push('--chaos', plan)
   }
+  const { outcome } = kinds[fault.kind]!
   const isShort = ['oom', 'kit'].includes(fault.variant) && fault.kind.includes('memory')
   const start = performance.now()
   const finished = await tsrun([...args, 'faulty.mjs'], {
@@ -122,7 +126,8 @@ async function run(fault: Fault): Promise<Result> {
       FAULT_LINES: lines,
       TSRUN_ENGINE: fault.engine,
       TMPDIR: temporary,
-      ...(fault.kind === 'kit: disconnect' ? { TSRUN_TRANSPORT: 'tcp' } : {}),
+      ...(outcome === 'a rank has lost another' ? { TSRUN_TRANSPORT: 'tcp' } : {}),
+      ...(fault.kind === 'kit: address-space' ? { FAULT_MAPS: '1' } : {}),
       ...(isShort ? { NODE_OPTIONS: '--max-old-space-size=40' } : {}),
     },
   })
