@@ -1,6 +1,10 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { allFinished, allReady, collecting, node } from '../launcher/support/nodes.ts'
-import { killLeftovers, now, until, untilGone } from '../launcher/support/tsrun.ts'
+import { killLeftovers, now, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -8,19 +12,18 @@ afterEach(killLeftovers)
 /** The figure of the project: a failure ends the job on every host within so many ms. */
 const LIMIT = 2000
 
-/** The failure report, without what differs from run to run. */
-function reportIn(stderr: string): string {
-  return stderr.slice(stderr.indexOf('── tsrun'))
-}
+/** The line with which other nodes than node 0 point to the report. */
+const pointer = (what: string): RegExp =>
+  new RegExp(`^tsrun: the job failed: ${what}; the report is on node 0 \\(.+\\)$`, 'm')
 
 describe('one end for all', () => {
-  it('a rank that fails ends the job everywhere, with the same report and exit code', async () => {
+  it('a rank that fails ends the job everywhere, with one report and the same exit code', async () => {
     const args = ['--nproc', '2', '--no-summary', 'die.mjs', 'exit']
     const runs = [node(0, 2, args), node(1, 2, args)]
     const ends = await allFinished(runs)
-    const reports = ends.map(({ stderr }) => reportIn(stderr))
-    expect(reports[0]).toContain('first cause  rank 1 of 4')
-    expect(reports[1]).toBe(reports[0])
+    expect(ends[0]!.stderr).toContain('first cause  rank 1 of 4')
+    expect(ends[1]!.stderr).not.toContain('first cause')
+    expect(ends[1]!.stderr).toMatch(pointer('rank 1 of 4 on .+ called process.exit\\(3\\)'))
     expect(ends[0]!.code).toBe(ends[1]!.code)
     expect(ends[0]!.code).toBeGreaterThan(0)
     expect(Math.abs(ends[0]!.at - ends[1]!.at)).toBeLessThan(LIMIT)
@@ -34,11 +37,14 @@ describe('one end for all', () => {
     const killed = now()
     process.kill(ranks[2 * culprit]!.pid, 'SIGKILL')
     const ends = await allFinished(runs)
-    for (const { code, stderr, at } of ends) {
+    for (const { code, at } of ends) {
       expect(code).toBe(137)
-      expect(reportIn(stderr)).toBe(reportIn(ends[0]!.stderr))
-      expect(stderr).toContain(`rank ${2 * culprit} of 6 was killed by SIGKILL`)
       expect(at - killed).toBeLessThan(LIMIT)
+    }
+    const [zero, ...others] = ends.map(({ stderr }) => stderr)
+    expect(zero).toContain(`first cause  rank ${2 * culprit} of 6 was killed by SIGKILL`)
+    for (const stderr of others) {
+      expect(stderr).toMatch(pointer(`rank ${2 * culprit} of 6 on .+ was killed by SIGKILL`))
     }
     await untilGone(
       ranks.map(({ pid }) => pid),
@@ -54,14 +60,20 @@ describe('one end for all', () => {
     const killed = now()
     runs[victim]!.signal('SIGKILL')
     const others = await allFinished(runs.filter((_, i) => i !== victim))
-    for (const { code, stderr, at } of others) {
+    const which = `ranks ${2 * victim}-${2 * victim + 1}`
+    others.forEach(({ code, stderr, at }, i) => {
       expect(code).toBe(1)
-      const which = `ranks ${2 * victim}-${2 * victim + 1}`
-      expect(stderr).toContain(
-        `first cause  node ${victim} (${which}) is gone: its launcher has ended`,
-      )
       expect(at - killed).toBeLessThan(LIMIT + 3000)
-    }
+      // Without node 0 every other node gives an account of its own.
+      if (victim === 0 || i === 0) {
+        expect(stderr).toContain(
+          `first cause  node ${victim} (${which}) is gone: its launcher has ended`,
+        )
+      } else {
+        const gone = `node ${victim} \\(.+, ${which}\\) is gone: its launcher has ended`
+        expect(stderr).toMatch(pointer(gone))
+      }
+    })
     await untilGone(
       ranks.map(({ pid }) => pid),
       LIMIT,
@@ -127,10 +139,58 @@ describe('one end for all', () => {
     const ends = await allFinished(
       [0, 1].map((rank) => node(rank, 2, ['--no-summary', '../distributed/early-leave.mjs'])),
     )
-    for (const { code, stderr } of ends) {
-      expect(code).toBeGreaterThan(0)
-      expect(reportIn(stderr)).toBe(reportIn(ends[0]!.stderr))
-      expect(stderr).toContain('first cause  rank 1 of 2 left the job early')
-    }
+    for (const { code } of ends) expect(code).toBeGreaterThan(0)
+    expect(ends[0]!.stderr).toContain('first cause  rank 1 of 2 left the job early')
+    expect(ends[1]!.stderr).toMatch(pointer('rank 1 of 2 on .+ left the job early.*'))
+  })
+})
+
+describe('one account of all ranks, on node 0', () => {
+  const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+  let TMPDIR = ''
+  beforeEach(() => (TMPDIR = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+  afterEach(() => {
+    rmSync(TMPDIR, { recursive: true, force: true })
+  })
+
+  /** What the nodes of a job say; each has two ranks, of which rank 2 is the culprit. */
+  const run = async (program: readonly string[]): Promise<[string, string]> => {
+    const args = ['--nproc', '2', '--grace', '0.3', ...program]
+    const options = { cwd, env: { TMPDIR, TIMEOUT: '500' } }
+    const ends = await allFinished([0, 1].map((rank) => node(rank, 2, args, options)))
+    const [zero, one] = ends.map(({ stderr }) => stderr.replaceAll(/\n {13}/g, ' ')) as [
+      string,
+      string,
+    ]
+    return [zero, one]
+  }
+
+  it('a rank of another host that never comes to a collective is named, with the records of all', async () => {
+    const [zero, one] = await run(['never-enters.mjs'])
+    const what =
+      'never entered allReduce #5 (ddp bucket 3: layer4.weight) of group world, in which ranks ' +
+      '0-1, 3 waited 0.50 s'
+    expect(zero).toContain(`first cause  rank 2 of 4 ${what}`)
+    expect(one).toMatch(/^tsrun: the job failed: rank 2 of 4 on .+ never entered allReduce #5/m)
+    expect(one).not.toContain('── tsrun')
+    const [, folder] = /^records +tsrun flight (.+)$/m.exec(zero)!
+    const { stdout } = await tsrun(['flight', folder!])
+    expect(stdout).toContain('records of 4 of 4 ranks')
+    expect(stdout).toContain('waiting for it: 0-1, 3')
+    // The other host keeps nothing.
+    expect(readdirSync(TMPDIR).filter((name) => name.startsWith('tsrun-flight-'))).toHaveLength(1)
+  })
+
+  it('a rank of another host that calls a different collective is named', async () => {
+    const [zero] = await run(['mismatch.mjs', 'last'])
+    expect(zero).toMatch(/^first cause {2}rank 2 of 4/m)
+    expect(zero).toMatch(/ranks 0-1, 3 ran allReduce.*; rank 2 ran broadcast/)
+  })
+
+  it('the summary has the ranks of all hosts', async () => {
+    const [zero, one] = await run(['../launcher/hello.mjs'])
+    expect(zero.match(/^ +[0-3] +\S+ +[\d.]+ s /gm)).toHaveLength(4)
+    expect(one).not.toContain('peak memory')
+    expect(one).toMatch(/^tsrun: the summary of all ranks is on node 0 \(.+\)$/m)
   })
 })

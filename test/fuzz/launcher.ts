@@ -37,42 +37,6 @@ const outcome = {
     ...{ milliseconds: 5, isStopped: false },
   },
 }
-const findings = [
-  {
-    ...{ kind: 'missing', group: 'world', sequence: 1, name: 'allReduce', operation: 'allReduce' },
-    missing: [{ rank: 0, last: 'barrier', running: 'send', late: false }],
-    ...{ waiting: [1], unknown: [2] },
-  },
-  {
-    ...{ kind: 'mismatch', group: 'world', sequence: 1 },
-    calls: [{ operation: 'a', label: 'l', ranks: [0], sites: ['a.ts'] }],
-  },
-  {
-    ...{ kind: 'message', group: 'world', rank: 1, name: 'send', operation: 'send/recv', tag: 0 },
-    ...{ peer: 0, place: { rank: 0, last: 'a', running: 'b', late: true } },
-  },
-  {
-    ...{ kind: 'unfinished', group: 'world', sequence: 1, name: 'a', operation: 'a' },
-    ...{ running: [1], unknown: [], errors: ['ERR'], waitsFor: [0] },
-  },
-  { kind: 'slow', group: 'world', rank: 1, collectives: 9, last: 8, behind: 3 },
-]
-const report = {
-  ...{ nodeRank: 0, outcomes: [outcome, { ...outcome, rank: 0, error: undefined }] },
-  interruption: undefined,
-  facts: { host: 'h', memory: { kills: 0, available: 5, limit: 9 }, logs: '/l', findings },
-}
-const nodes = [0, 1].map((nodeRank) => {
-  return { id: `n${nodeRank}`, nodeRank, nproc: 1, host: 'h', address: '10.0.0.1', role: 'r' }
-})
-const plan = { runId: 'r', master: { host: '10.0.0.1', port: 29_500 }, nodes }
-const registration = {
-  ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h', pid: 7, identity: 'i' },
-  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', node: 'v20', script: '/a' },
-  digest: 'abc',
-}
-const verdict = judge({ plan, reports: [report as never], lost: [], restarts: 0, maxRestarts: 1 })
-
 const flight = [
   {
     ...{ format: 'tsrun-flight', version: 1, rank: 0, worldSize: 2, pid: 7, host: 'h' },
@@ -88,6 +52,23 @@ const flight = [
     ...{ bytes: 8, posted: 1, started: 2, completed: 3, state: 'failed', error: 'ERR' },
   },
 ]
+
+const report = {
+  ...{ nodeRank: 0, outcomes: [outcome, { ...outcome, rank: 0, error: undefined }] },
+  interruption: undefined,
+  facts: { host: 'h', memory: { kills: 0, available: 5, limit: 9 }, logs: '/l' },
+  flight: [{ header: flight[0], entries: flight.slice(1) }],
+}
+const nodes = [0, 1].map((nodeRank) => {
+  return { id: `n${nodeRank}`, nodeRank, nproc: 1, host: 'h', address: '10.0.0.1', role: 'r' }
+})
+const plan = { runId: 'r', master: { host: '10.0.0.1', port: 29_500 }, nodes }
+const registration = {
+  ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h', pid: 7, identity: 'i' },
+  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', node: 'v20', script: '/a' },
+  digest: 'abc',
+}
+const verdict = judge({ plan, reports: [report as never], lost: [], restarts: 0, maxRestarts: 1 })
 
 const words = (text: string): string[] => splitWords(text) ?? []
 

@@ -1,4 +1,10 @@
-import { describeFinding, mergeFlight, type FlightDump } from '@tsrun/telemetry'
+import {
+  describeFinding,
+  mergeFlight,
+  tailOfFlight,
+  type FlightDump,
+  type FlightGroup,
+} from '@tsrun/telemetry'
 import { dumpOf, done } from './dumps.ts'
 
 const found = (dumps: readonly FlightDump[]): string[] => mergeFlight(dumps).map(describeFinding)
@@ -129,3 +135,31 @@ it('finds the rank that is always last', () => {
     'rank 1 is slow: it came last to 20 of 20 collectives of group world, by 12.0 ms (median)',
   ])
 })
+
+describe('the tail of a dump', () => {
+  const far: FlightGroup = { id: 7, name: 'pipe', ranks: [0, 1] }
+  const idle: FlightGroup = { id: 8, name: 'data', ranks: [0, 1] }
+  const world: FlightGroup = { id: 0, name: 'world', ranks: [0, 1] }
+  const early = { group: 7, sequence: 0, operation: 'barrier' }
+  const waiting = { name: 'recv', operation: 'send/recv', peer: 1, state: 'running' } as const
+
+  it('has the last operations, those that run, and the last collective of each group', () => {
+    const dump = dumpOf(0, 2, [early, waiting, ...done(100)], [world, far, idle])
+    const { header, entries } = tailOfFlight(dump, 10)
+    expect(entries.map(({ number }) => number)).toEqual([1, 2, ...range(93, 102)])
+    expect(header.groups).toEqual([world, far])
+  })
+
+  it('shows no rank as absent that was there long ago', () => {
+    const entries = [early, ...done(100)]
+    const both = [0, 1].map((rank) => dumpOf(rank, 2, entries, [world, far]))
+    const behind = dumpOf(1, 2, [{ ...early, state: 'running' }], [world, far])
+    expect(mergeFlight(both.map((dump) => tailOfFlight(dump, 10)))).toEqual([])
+    const found = mergeFlight([both[0]!, behind].map((dump) => tailOfFlight(dump, 10)))
+    expect(found.filter(({ kind }) => kind === 'missing')).toEqual([])
+  })
+})
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, i) => from + i)
+}

@@ -1,16 +1,5 @@
-import {
-  anyOf,
-  formatRankList,
-  formatRanks,
-  isCount,
-  isFlag,
-  isNumber,
-  isText,
-  listOf,
-  objectOf,
-  oneOf,
-  optional,
-} from '@tsrun/core'
+import { formatRankList, formatRanks } from '@tsrun/core'
+
 /** What the comparison of all ranks' dumps shows. Ranks are ranks of the world. */
 export type FlightFinding =
   MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding | SlowFinding
@@ -97,73 +86,6 @@ export interface SlowFinding {
   /** How much later than the first rank it entered those, in milliseconds: the median. */
   readonly behind: number
 }
-
-const isRankPlace = objectOf<RankPlace>({
-  rank: isCount,
-  last: optional(isText),
-  running: optional(isText),
-  late: isFlag,
-})
-
-const about = {
-  group: isText,
-  sequence: isNumber,
-  name: isText,
-  operation: isText,
-  label: optional(isText),
-}
-const isRanks = listOf(isCount)
-
-/** Whether a value, as of another host, is a finding. */
-export const isFlightFinding = anyOf<FlightFinding>(
-  objectOf<MissingFinding>({
-    kind: oneOf('missing'),
-    ...about,
-    missing: listOf(isRankPlace),
-    waiting: isRanks,
-    unknown: isRanks,
-  }),
-  objectOf<MismatchFinding>({
-    kind: oneOf('mismatch'),
-    group: isText,
-    sequence: isNumber,
-    calls: listOf(
-      objectOf<MismatchFinding['calls'][number]>({
-        operation: isText,
-        label: optional(isText),
-        ranks: isRanks,
-        sites: listOf(isText),
-      }),
-    ),
-  }),
-  objectOf<MessageFinding>({
-    kind: oneOf('message'),
-    group: isText,
-    rank: isCount,
-    name: isText,
-    operation: isText,
-    label: optional(isText),
-    peer: optional(isCount),
-    tag: isNumber,
-    place: optional(isRankPlace),
-  }),
-  objectOf<UnfinishedFinding>({
-    kind: oneOf('unfinished'),
-    ...about,
-    running: isRanks,
-    unknown: isRanks,
-    errors: listOf(isText),
-    waitsFor: isRanks,
-  }),
-  objectOf<SlowFinding>({
-    kind: oneOf('slow'),
-    group: isText,
-    rank: isCount,
-    collectives: isCount,
-    last: isCount,
-    behind: isNumber,
-  }),
-)
 
 /** The finding as a sentence. */
 export function describeFinding(finding: FlightFinding): string {

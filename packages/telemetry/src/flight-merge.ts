@@ -211,3 +211,22 @@ function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
+
+/** The most groups of which the tail of a dump keeps the last collective. */
+const GROUPS_KEPT = 64
+
+/**
+ * The end of a dump, for sending it: its last `count` operations, those before them that have not ended, the
+ * last collective of each group, and the groups of these. `mergeFlight` finds in the tails what it finds in
+ * the dumps, unless ranks are further apart than that.
+ */
+export function tailOfFlight({ header, entries }: FlightDump, count: number): FlightDump {
+  const running = entries.filter(({ state }) => state === 'running').slice(-count)
+  const last = new Map<number, FlightEntry>()
+  for (const entry of entries) if (!isMessage(entry)) last.set(entry.group, entry)
+  const lasting = [...last.values()].slice(-GROUPS_KEPT)
+  const kept = new Set([...entries.slice(-count), ...running, ...lasting])
+  const used = new Set([...kept].map(({ group }) => group))
+  const groups = header.groups.filter(({ id }) => used.has(id))
+  return { header: { ...header, groups }, entries: entries.filter((entry) => kept.has(entry)) }
+}

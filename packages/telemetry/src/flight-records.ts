@@ -190,3 +190,9 @@ const isEntry = objectOf<FlightEntry>({
   error: optional(isText),
   waitsFor: optional(listOf(isCount, MOST)),
 })
+
+/** Whether a value, as of another host, is a dump. */
+export const isFlightDump = objectOf<FlightDump>({
+  header: isHeader,
+  entries: listOf(isEntry, MOST),
+})

@@ -10,16 +10,16 @@ export type {
 } from './dashboard/views.ts'
 export {
   describeFinding,
-  isFlightFinding,
   type FlightFinding,
   type MismatchFinding,
   type RankPlace as FlightPlace,
 } from './flight-findings.ts'
-export { mergeFlight } from './flight-merge.ts'
+export { mergeFlight, tailOfFlight } from './flight-merge.ts'
 export {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
   flightStates,
+  isFlightDump,
   readFlightFolder,
   writeFlightDump,
   type FlightDump,

@@ -1,9 +1,15 @@
-import { packReport, unpackReport } from '../../../packages/launcher/src/nodes/messages.ts'
+import {
+  packReport,
+  shortenFlight,
+  unpackReport,
+} from '../../../packages/launcher/src/nodes/messages.ts'
 import type { NodePlan, NodeReport } from '../../../packages/launcher/src/job/nodes.ts'
 import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
 import { nodeFailureText } from '../../../packages/launcher/src/report/failure-text.ts'
+import { isReport } from '../../../packages/launcher/src/nodes/shapes.ts'
 import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
 import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
+import { done, dumpOf } from '../../telemetry/dumps.ts'
 
 const plan: NodePlan = {
   runId: 'run',
@@ -28,8 +34,10 @@ function report(
 ): NodeReport {
   const memory = { kills: NaN, available: undefined, limit: undefined }
   const facts = { host: `h${nodeRank}`, memory, logs: undefined }
-  const sent = packReport({ nodeRank, outcomes, interruption: undefined, facts, ...changes })
-  return unpackReport(JSON.parse(JSON.stringify(sent)) as NodeReport)
+  const own = { nodeRank, outcomes, interruption: undefined, facts, flight: [], ...changes }
+  const sent: unknown = JSON.parse(JSON.stringify(packReport(own)))
+  if (!isReport(sent)) throw new Error('no report')
+  return unpackReport(sent)
 }
 
 it('is a success when all ranks of all hosts end well', () => {
@@ -97,6 +105,86 @@ it('survives the way through the store', () => {
   })
 })
 
+describe('flight records of several hosts', () => {
+  const running = { name: 'barrier', operation: 'barrier', state: 'running' } as const
+  const timedOut = (peers: number[]) =>
+    errorReport({
+      code: 'ERR_TSR_OPERATION_TIMEOUT',
+      peers,
+      wait: { operation: 'barrier #3', group: 'world', milliseconds: 500, peers },
+    })
+
+  it('name the rank of another host that never came to a collective', () => {
+    // Ranks wait for their neighbours only; rank 3 is the one that is somewhere else.
+    const waits = [...done(3), { ...running, sequence: 3 }]
+    const reports = [
+      report(0, [died(0, timedOut([1])), stopped(1)], {
+        flight: [dumpOf(0, 4, waits), dumpOf(1, 4, waits)],
+      }),
+      report(1, [stopped(2), stopped(3)], { flight: [dumpOf(2, 4, waits), dumpOf(3, 4, done(3))] }),
+    ]
+    const verdict = judge({ plan, reports, lost: [], ...budget })
+    expect(verdict).toMatchObject({
+      kind: 'failure',
+      failure: {
+        rank: 3,
+        ended: 'never entered barrier #3 of group world, in which ranks 0-2 waited 0.50 s',
+        last: expect.stringContaining('Its last operation was allReduce(sum) float32[4] #2'),
+      },
+    })
+    // Each host alone would have had to blame another one.
+    const alone = reports.map((one) => ({ ...one, flight: [] }))
+    expect(judge({ plan, reports: alone, lost: [], ...budget })).toMatchObject({
+      failure: { rank: 1 },
+    })
+  })
+
+  it('name the rank that differs from all others, wherever they are', () => {
+    const mismatch = errorReport({ code: 'ERR_TSR_MISMATCH', peers: [2] })
+    const other = [...done(2), { sequence: 2, operation: 'broadcast', state: 'failed' } as const]
+    const reports = [
+      report(0, [died(0, mismatch), stopped(1)], {
+        flight: [dumpOf(0, 4, done(3)), dumpOf(1, 4, done(3))],
+      }),
+      report(1, [stopped(2), stopped(3)], { flight: [dumpOf(2, 4, other), dumpOf(3, 4, done(3))] }),
+    ]
+    expect(judge({ plan, reports, lost: [], ...budget })).toMatchObject({ failure: { rank: 2 } })
+  })
+
+  it('blame no rank whose host is gone, but one that has left no record', () => {
+    const waits = [{ ...running, sequence: 0 }]
+    const present = report(0, [died(0, timedOut([1, 2, 3])), stopped(1)], {
+      flight: [dumpOf(0, 4, waits)],
+    })
+    const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'it was silent for 30 s' }
+    expect(judge({ plan, reports: [present], lost: [lost], ...budget })).toMatchObject({
+      failure: { rank: 1, ended: expect.stringMatching(/^never entered barrier #0/) },
+    })
+  })
+
+  it('are sent in 4 MiB at most, of 256 ranks as of one', () => {
+    const ranks = Array.from({ length: 256 }, (_, rank) => rank)
+    const site = 'at train (file:///home/me/project/train.ts:10:12)'
+    const dumps = ranks.map((rank) =>
+      dumpOf(rank, 256, done(200, { site, label: 'layer4.weight' })),
+    )
+    const sent = shortenFlight(dumps)
+    expect(sent).toHaveLength(256)
+    expect(JSON.stringify(sent).length).toBeLessThan(4 << 20)
+    expect(shortenFlight(dumps.slice(0, 8))[0]!.entries).toHaveLength(50)
+    expect(shortenFlight(dumps, 1000)).toEqual([])
+  })
+
+  it('that are none are refused', () => {
+    const one = report(0, [exited(0, 0), exited(1, 0)])
+    const damaged = { ...dumpOf(0, 4, []), entries: [{ number: 'one' }] }
+    expect(isReport(JSON.parse(JSON.stringify({ ...one, flight: [dumpOf(0, 4, done(2))] })))).toBe(
+      true,
+    )
+    expect(isReport(JSON.parse(JSON.stringify({ ...one, flight: [damaged] })))).toBe(false)
+  })
+})
+
 describe('a job whose hosts may come and go', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const ranks = (...outcomes: RankOutcome[]): NodeReport => ({
@@ -104,6 +192,7 @@ describe('a job whose hosts may come and go', () => {
     outcomes,
     interruption: undefined,
     facts: { host: 'h0', memory: { outOfMemory: 0, kills: 0 }, logs: undefined } as never,
+    flight: [],
   })
   const elastic = { plan, lost: [], isElastic: true, ...budget }
 

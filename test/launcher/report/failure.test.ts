@@ -24,7 +24,7 @@ it('tells the cause first, then what followed, then where to read on', () => {
     quiet,
     'logs/run/attempt_0',
   )
-  const text = failureText(failure, false)
+  const text = failureText(failure, false, 'node0')
   expect(text)
     .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
 first cause  rank 1 of 5 died of an uncaught error (exit code 1), 0.10 s after its start
@@ -37,6 +37,7 @@ others       rank 0: failed because of rank 1 (ERR_TSR_PEER_LOST), after 0.12 s
 logs         logs/run/attempt_0
 ── exit code 1 ─────────────────────────────────────────────────────────────────
 `)
+  expect(failureText(failure, false, 'node1')).toContain('logs/run/attempt_0 on node0\n')
   expect(failureText(failure, true)).toMatch(
     /^\x1b\[1m\x1b\[31m── tsrun: the job failed ─+\x1b\[39m\x1b\[22m\n/,
   )

@@ -1,4 +1,8 @@
-import { readUsage } from '../../../packages/launcher/src/report/usage.ts'
+import {
+  readUsage,
+  summaryText,
+  type RankUsage,
+} from '../../../packages/launcher/src/report/usage.ts'
 
 it('reads from /proc what the process itself measures', () => {
   const seen = readUsage(process.pid)!
@@ -9,4 +13,41 @@ it('reads from /proc what the process itself measures', () => {
 
 it('knows nothing of a process that is not there', () => {
   expect(readUsage(2 ** 22 + 1)).toBeUndefined()
+})
+
+describe('the summary', () => {
+  const usage = (rank: number, node: number): RankUsage => ({
+    ...{ rank, node, host: `h${node}`, seconds: 10, cpuSeconds: 10 * (node + 1) },
+    peakBytes: 2 ** 20 * (rank + 1),
+  })
+  const ranks = (count: number, perNode: number): RankUsage[] =>
+    Array.from({ length: count }, (_, rank) => usage(rank, Math.floor(rank / perNode)))
+
+  it('of one host names none', () => {
+    expect(summaryText(ranks(2, 2))).toBe(`rank    time  CPU time    CPU  peak memory
+   0  10.0 s    10.0 s  100 %        1 MiB
+   1  10.0 s    10.0 s  100 %        2 MiB
+`)
+  })
+
+  it('of several hosts has one row for each rank', () => {
+    expect(summaryText(ranks(4, 2))).toBe(`rank  host    time  CPU time    CPU  peak memory
+   0    h0  10.0 s    10.0 s  100 %        1 MiB
+   1    h0  10.0 s    10.0 s  100 %        2 MiB
+   2    h1  10.0 s    20.0 s  200 %        3 MiB
+   3    h1  10.0 s    20.0 s  200 %        4 MiB
+`)
+  })
+
+  it('of many ranks has the extremes of all, and the median of each host', () => {
+    expect(summaryText(ranks(256, 64), 80)).toBe(`  256 ranks    time  CPU time    CPU  peak memory
+      least  10.0 s    10.0 s  100 %        1 MiB
+     median  10.0 s    20.0 s  200 %      128 MiB
+       most  10.0 s    40.0 s  400 %      256 MiB
+node 0 (h0)  10.0 s    10.0 s  100 %       32 MiB
+node 1 (h1)  10.0 s    20.0 s  200 %       96 MiB
+node 2 (h2)  10.0 s    30.0 s  300 %      160 MiB
+node 3 (h3)  10.0 s    40.0 s  400 %      224 MiB
+`)
+  })
 })

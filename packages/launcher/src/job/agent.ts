@@ -7,15 +7,22 @@ import { checkNamedRanks } from '../args/rank-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
-import { failureText, nodeFailureText } from '../report/failure-text.ts'
-import { openFlightPlace, readFindings } from '../report/flight-records.ts'
+import { failureText, nodeFailureText, shortFailureText } from '../report/failure-text.ts'
+import { addFlight, openFlightPlace, readFlight } from '../report/flight-records.ts'
 import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
 import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './job-events.ts'
 import { announceDebuggers, placeDebuggers } from './node-arguments.ts'
-import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
+import {
+  ranksOf,
+  worldSizeOf,
+  type Conclusion,
+  type NodePlan,
+  type Nodes,
+  type Verdict,
+} from './nodes.ts'
 import { planAttempt } from './plan.ts'
 import { StackDesk } from './stack-desk.ts'
 import { openStatusPage } from './status-page.ts'
@@ -78,8 +85,10 @@ async function runAttempts(
   for (let restartCount = nodes.firstAttempt; ; restartCount++) {
     recordAttempt(nodes, restartCount, before, events)
     before = nodes.plan
-    const verdict = await runOnce(job, nodes, restartCount, context, limit)
-    recordVerdict(verdict, nodes.nodeRank, restartCount, events)
+    const { plan, nodeRank } = nodes
+    const { verdict, reports } = await runOnce(job, nodes, restartCount, context, limit)
+    recordVerdict(verdict, nodeRank, restartCount, events)
+    showSummary(job, { verdict, reports }, plan, context)
     if (verdict.kind === 'success') return 0
     if (verdict.kind === 'interrupted') return verdict.exitCode
     if (verdict.kind === 'change') {
@@ -92,15 +101,13 @@ async function runAttempts(
       continue
     }
     const { failure } = verdict
-    const colour = job.colour.stderr
-    if (verdict.kind === 'lost') {
-      context.dashboard?.showFailure(nodeFailureText(verdict.failure, false))
-      announcer.show('failure', nodeFailureText(verdict.failure, colour), failure)
-      return failure.jobExitCode
+    const text = (colour: boolean): string => {
+      if (reports === undefined) return shortFailureText(failure, plan.nodes[0]!)
+      return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    context.dashboard?.showFailure(failureText(verdict.failure, false))
-    announcer.show('failure', failureText(verdict.failure, colour), failure)
-    if (verdict.restart === undefined) return failure.jobExitCode
+    context.dashboard?.showFailure(text(false))
+    announcer.show('failure', text(job.colour.stderr), failure)
+    if (verdict.kind === 'lost' || verdict.restart === undefined) return failure.jobExitCode
     if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
     const { number, of } = verdict.restart
     const message = `starting all ranks again (restart ${number} of ${of})`
@@ -116,7 +123,7 @@ export async function runOnce(
   restartCount: number,
   context: JobContext,
   limit?: TimeLimit,
-): Promise<Verdict> {
+): Promise<Conclusion> {
   const { options } = job
   const { plan, nodeRank } = nodes
   const memory = watchMemoryEvents()
@@ -133,7 +140,7 @@ export async function runOnce(
     page.ranks(),
   )
   const flight = openFlightPlace(directory, job.env)
-  let hasFailed = false
+  let keepsRecords = false
   try {
     const shared = nodes.begin(restartCount)
     const environment = { ...flight.environment, ...page.environment }
@@ -155,9 +162,8 @@ export async function runOnce(
       if (limit !== undefined) limit.lastWords = undefined
     })
     if (interrupted) showErrors(outcomes, context)
-    else showSummary(job, outcomes, context)
     const { stop, kill } = context.interrupts
-    const attempt = { runId: plan.runId, restartCount, nodes: plan.nodes.length }
+    const run = { runId: plan.runId, restartCount }
     const conclusion = shared.conclude({
       nodeRank,
       outcomes,
@@ -168,22 +174,39 @@ export async function runOnce(
         logs: directory,
         isDetailed: job.env['TSRUN_DEBUG'] === 'detail',
         records: flight.kept(),
-        findings: interrupted ? [] : readFindings(flight.folder, attempt),
       },
+      flight: interrupted
+        ? []
+        : readFlight(flight.folder, { ...run, ranks: ranksOf(plan, nodeRank) }),
     })
     // A second Ctrl-C does not wait for a host that does not answer.
-    const verdict = await Promise.race([conclusion, giveUp(kill)])
-    hasFailed = verdict.kind === 'failure' || verdict.kind === 'lost'
-    return verdict
+    const { verdict, reports } = await Promise.race([conclusion, giveUp(kill)])
+    if (reports === undefined || (verdict.kind !== 'failure' && verdict.kind !== 'lost'))
+      return { verdict, reports }
+    const others = reports.filter((report) => report.nodeRank !== nodeRank)
+    addFlight(
+      flight.folder,
+      others.flatMap((report) => report.flight),
+      run,
+    )
+    keepsRecords = true
+    return { verdict: withRecords(verdict, flight.kept()), reports }
   } finally {
-    flight.close(hasFailed)
+    flight.close(keepsRecords)
   }
 }
 
-async function giveUp(kill: AbortSignal): Promise<Verdict> {
+async function giveUp(kill: AbortSignal): Promise<Conclusion> {
   if (!kill.aborted) await once(kill, 'abort')
   await pause(ANSWER_TIME)
-  return { kind: 'interrupted', exitCode: (kill.reason as Interruption).exitCode }
+  const { exitCode } = kill.reason as Interruption
+  return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
+}
+
+/** The verdict with the folder in which this node has the records of all. */
+function withRecords(verdict: Verdict, records: string | undefined): Verdict {
+  if (verdict.kind !== 'failure') return verdict
+  return { ...verdict, failure: { ...verdict.failure, records } }
 }
 
 /** Names the hosts and their ranks, where there are several hosts. */
@@ -224,12 +247,25 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
+/** On the node that gives the account of the job, for all of them. The others say where it is. */
 function showSummary(
   { options }: Job,
-  outcomes: readonly RankOutcome[],
+  { verdict, reports }: Conclusion,
+  { nodes }: NodePlan,
   { announcer }: JobContext,
 ): void {
-  const usages = outcomes.map(rankUsage)
-  const wanted = options.summary && options.nproc > 1 && options.logFormat === 'pretty'
-  announcer.show('summary', wanted ? summaryText(usages) : '', { ranks: usages })
+  const isWanted = options.summary && options.logFormat === 'pretty'
+  if (verdict.kind === 'interrupted') return
+  if (reports === undefined) {
+    const where = `the summary of all ranks is on node 0 (${nodes[0]!.host})`
+    if (isWanted && verdict.kind === 'success') announcer.say('summary', where)
+    return
+  }
+  const usages = reports
+    .flatMap(({ outcomes, nodeRank: node, facts: { host } }) =>
+      outcomes.map((outcome) => rankUsage(outcome, { node, host })),
+    )
+    .sort((a, b) => a.rank - b.rank)
+  const text = isWanted && usages.length > 1 ? summaryText(usages) : ''
+  announcer.show('summary', text, { ranks: usages })
 }

@@ -2,6 +2,7 @@
  * What a job needs to know of its nodes, of which each is the launcher on one host. `nodes/` implements
  * this for one host and for several.
  */
+import type { FlightDump } from '@tsrun/telemetry'
 import type { Interruption } from '../processes/interrupts.ts'
 import type { Failure, HostFacts, NodeFailure } from '../report/failure.ts'
 import type { RankOutcome } from '../report/outcome.ts'
@@ -57,7 +58,17 @@ export interface SharedAttempt {
   /** Tells the other nodes that a rank here has failed, before anything is stopped. */
   readonly fail: () => void
   /** Hands in how the ranks here ended; resolves when all nodes know the verdict. */
-  readonly conclude: (report: NodeReport) => Promise<Verdict>
+  readonly conclude: (report: NodeReport) => Promise<Conclusion>
+}
+
+/** The end of an attempt, as one node knows it. */
+export interface Conclusion {
+  readonly verdict: Verdict
+  /**
+   * Those of all nodes, on the node that gives the account of the job: node 0, or another one once that is
+   * gone. Undefined elsewhere.
+   */
+  readonly reports: readonly NodeReport[] | undefined
 }
 
 /** How the ranks of one node ended. */
@@ -67,6 +78,8 @@ export interface NodeReport {
   /** Set when the node was stopped from outside before any rank failed. */
   readonly interruption: Interruption | undefined
   readonly facts: HostFacts
+  /** The flight records of its ranks that left any: whole ones here, their ends from other nodes. */
+  readonly flight: readonly FlightDump[]
 }
 
 /** How an attempt of the job as a whole has ended. */

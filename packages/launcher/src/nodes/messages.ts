@@ -9,6 +9,7 @@ import {
   type Shape,
 } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
+import { tailOfFlight, type FlightDump } from '@tsrun/telemetry'
 import type { NodeFacts, NodeReport } from '../job/nodes.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'
 import type { RankOutcome } from '../report/outcome.ts'
@@ -121,9 +122,23 @@ const TAILS = 16
 export function packReport(report: NodeReport): NodeReport {
   const failed = report.outcomes.filter(({ exitCode, stopSignal }) => exitCode !== 0 && !stopSignal)
   const withTail = new Set(failed.slice(0, TAILS).map(({ rank }) => rank))
-  return shifted(report, Date.now() - monotonicNow(), (outcome) =>
+  const packed = shifted(report, Date.now() - monotonicNow(), (outcome) =>
     withTail.has(outcome.rank) || outcome.error !== undefined ? outcome.stderrTail : [],
   )
+  return { ...packed, flight: shortenFlight(report.flight) }
+}
+
+/** The operations of each rank that are sent, if they have room in so many bytes. */
+const OPERATIONS = 50
+const FLIGHT_BYTES = 4 << 20
+
+/** The ends of the records, each of as many operations as there is room for. */
+export function shortenFlight(dumps: readonly FlightDump[], room = FLIGHT_BYTES): FlightDump[] {
+  for (let count = OPERATIONS; count > 0; count >>= 1) {
+    const tails = dumps.map((dump) => tailOfFlight(dump, count))
+    if (JSON.stringify(tails).length <= room) return tails
+  }
+  return []
 }
 
 export function unpackReport(report: NodeReport): NodeReport {

@@ -3,6 +3,7 @@ import { isAnything, isTsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type {
+  Conclusion,
   NodeFacts,
   NodePlan,
   NodeReport,
@@ -104,7 +105,7 @@ export class NodeZero implements Nodes {
     await this.#jobStore.close()
   }
 
-  async #conclude(restartCount: number, own: NodeReport): Promise<Verdict> {
+  async #conclude(restartCount: number, own: NodeReport): Promise<Conclusion> {
     const others = [...this.#watched].map(([id, { gone }]) =>
       // A node that is gone does not report any more.
       receive(this.#store, keys.report(restartCount, id), isReport, gone.signal).then(
@@ -123,9 +124,10 @@ export class NodeZero implements Nodes {
     if (this.#halt.signal.aborted) this.#tellFailing(restartCount)
     const reports = [own, ...(await Promise.all(others))].filter((report) => report !== undefined)
     this.#attempt = undefined
+    const { plan } = this
     const judged = (isElastic: boolean): Verdict =>
       judge({
-        plan: this.plan,
+        plan,
         reports,
         lost: this.#lost,
         restarts: this.#restarts,
@@ -139,7 +141,7 @@ export class NodeZero implements Nodes {
     }
     if (verdict.kind === 'failure' && goesOn(verdict)) this.#restarts++
     await post(this.#store, keys.verdict(restartCount), verdict)
-    return verdict
+    return { verdict, reports }
   }
 
   /** Makes the plan of the next attempt from the nodes that are here. @returns whether there are enough */

@@ -1,7 +1,14 @@
 import { isAnything } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type { NodePlan, NodeReport, Nodes, SharedAttempt, Verdict } from '../job/nodes.ts'
+import type {
+  Conclusion,
+  NodePlan,
+  NodeReport,
+  Nodes,
+  SharedAttempt,
+  Verdict,
+} from '../job/nodes.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { Joined } from './join.ts'
 import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
@@ -96,23 +103,28 @@ export class OtherNode implements Nodes {
     restartCount: number,
     report: NodeReport,
     verdict: Promise<Verdict>,
-  ): Promise<Verdict> {
+  ): Promise<Conclusion> {
     const key = keys.report(restartCount, this.#id)
     post(this.#store, key, packReport(report)).catch(() => undefined)
-    const alone = new Promise<Verdict>((resolve) => {
+    const alone = new Promise<Conclusion>((resolve) => {
       const decide = (): void => {
         const lost = [this.#alone.signal.reason as LostNode]
         const budget = { restarts: 0, maxRestarts: 0 }
-        resolve(judge({ plan: this.plan, reports: [report], lost, ...budget }))
+        const reports = [report]
+        resolve({ verdict: judge({ plan: this.plan, reports, lost, ...budget }), reports })
       }
       if (this.#alone.signal.aborted) decide()
       this.#alone.signal.addEventListener('abort', decide)
     })
     // When the store is lost, `alone` is settled before the verdict is rejected.
-    const said = await Promise.race([verdict.catch(() => alone), alone])
-    if (this.#isElastic && goesOn(said))
+    const common = verdict.then(
+      (said): Conclusion => ({ verdict: said, reports: undefined }),
+      () => alone,
+    )
+    const conclusion = await Promise.race([common, alone])
+    if (this.#isElastic && goesOn(conclusion.verdict))
       this.plan = await receive(this.#store, keys.plan(restartCount + 1), planWith(this.#id))
-    return said
+    return conclusion
   }
 
   #lose(reason: string): void {

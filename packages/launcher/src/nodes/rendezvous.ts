@@ -114,8 +114,9 @@ export function createOnlyNode(
       fail: () => undefined,
       conclude: (report) => {
         const { maxRestarts } = options
-        const evidence = { plan, reports: [report], lost: [], restarts: restartCount, maxRestarts }
-        return Promise.resolve(judge(evidence))
+        const reports = [report]
+        const evidence = { plan, reports, lost: [], restarts: restartCount, maxRestarts }
+        return Promise.resolve({ verdict: judge(evidence), reports })
       },
     }),
     close: () => store.close(),

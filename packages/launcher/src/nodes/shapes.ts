@@ -13,7 +13,7 @@ import {
   type SerializedTsrError,
   type Shape,
 } from '@tsrun/core'
-import { isFlightFinding } from '@tsrun/telemetry'
+import { isFlightDump } from '@tsrun/telemetry'
 import type { NodePlan, NodeReport, Restart, StoreEndpoint, Verdict } from '../job/nodes.ts'
 import { isErrorReport, isResourceUsage } from '../processes/control-messages.ts'
 import type { Interruption } from '../processes/interrupts.ts'
@@ -138,7 +138,6 @@ const isFacts = objectOf<HostFacts>({
   logs: optional(isText),
   isDetailed: optional(isFlag),
   records: optional(isText),
-  findings: optional(listOf(isFlightFinding)),
 })
 
 export const isReport = objectOf<NodeReport>({
@@ -146,6 +145,7 @@ export const isReport = objectOf<NodeReport>({
   outcomes: listOf(isOutcome, MOST),
   interruption: optional(objectOf<Interruption>({ exitCode: isCount, reason: optional(isText) })),
   facts: isFacts,
+  flight: listOf(isFlightDump, MOST),
 })
 
 const lost = { node: isCount, host: isText, address: isText, reason: isText } as const

@@ -1,6 +1,7 @@
 import { ranksOf, worldSizeOf, type NodePlan, type NodeReport, type Verdict } from '../job/nodes.ts'
 import { describeFailure, describeLostNode, type LostNode } from '../report/failure.ts'
 import { succeeded } from '../report/outcome.ts'
+import { findCauses } from '../report/flight-records.ts'
 import { findRootCause } from '../report/root-cause.ts'
 
 export interface Evidence {
@@ -24,7 +25,10 @@ export interface Evidence {
 export function judge(evidence: Evidence): Verdict {
   const { plan, reports, lost, restarts, maxRestarts, change, isElastic = false } = evidence
   const outcomes = reports.flatMap((report) => report.outcomes)
-  const findings = reports.flatMap(({ facts }) => facts.findings ?? [])
+  // Nothing is known of the records of a host that is gone.
+  const here = reports.flatMap(({ nodeRank }) => ranksOf(plan, nodeRank))
+  const dumps = reports.flatMap(({ flight }) => flight)
+  const findings = findCauses(dumps, here)
   const cause = findRootCause(outcomes, findings)
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
   const interruption = reports.find((report) => report.interruption !== undefined)?.interruption
@@ -44,7 +48,8 @@ export function judge(evidence: Evidence): Verdict {
   if (cause === undefined) return { kind: 'success' }
   const { rank } = cause.culprit
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
-  const failure = describeFailure(cause, outcomes, facts, worldSizeOf(plan), missing)
+  const seen = { findings, worldSize: worldSizeOf(plan), missing }
+  const failure = describeFailure(cause, outcomes, facts, seen)
   // In a job of a fixed size no other host can take the place of one that is gone.
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }

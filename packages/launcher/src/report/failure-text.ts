@@ -1,3 +1,4 @@
+import { hostname } from 'node:os'
 import { styleText } from 'node:util'
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import type { Failure, NodeFailure } from './failure.ts'
@@ -7,7 +8,7 @@ const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
 
 /** The report of a failed job: first the cause, then what followed, then where to read on. */
-export function failureText(failure: Failure, colour: boolean): string {
+export function failureText(failure: Failure, colour: boolean, here = hostname()): string {
   const {
     rank,
     worldSize,
@@ -25,6 +26,7 @@ export function failureText(failure: Failure, colour: boolean): string {
     last,
   } = failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
+  const away = host === here ? '' : ` on ${host}`
   const when = `, ${formatSeconds(seconds)} after its start`
   return reportText(
     [
@@ -39,7 +41,7 @@ export function failureText(failure: Failure, colour: boolean): string {
       { title: 'stderr', lines: stderr },
       { title: 'others', lines: others },
       { title: 'operations', lines: findings.flatMap(wrap) },
-      { title: 'logs', lines: logs === undefined ? [] : [logs] },
+      { title: 'logs', lines: logs === undefined ? [] : [`${logs}${away}`] },
       { title: 'records', lines: records === undefined ? [] : [`tsrun flight ${records}`] },
     ],
     failure.jobExitCode,
@@ -59,6 +61,24 @@ export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
     jobExitCode,
     colour,
   )
+}
+
+/** The report in one line, for a node whose neighbour prints the whole. */
+export function shortFailureText(
+  failure: Failure | NodeFailure,
+  { nodeRank, host }: { readonly nodeRank: number; readonly host: string },
+): string {
+  const what = 'ended' in failure ? describeRank(failure) : describeNode(failure)
+  return `tsrun: the job failed: ${what}; the report is on node ${nodeRank} (${host})\n`
+}
+
+function describeRank({ rank, worldSize, host, ended, what }: Failure): string {
+  const error = what === undefined ? '' : `: ${what.split('\n', 1)[0]!}`
+  return `rank ${rank} of ${worldSize} on ${host} ${ended}${error}`
+}
+
+function describeNode({ node, host, ranks, reason }: NodeFailure): string {
+  return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
 }
 
 /** A block of a report. One without lines is not shown. */

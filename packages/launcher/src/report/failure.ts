@@ -51,8 +51,15 @@ export interface HostFacts {
   readonly isDetailed?: boolean
   /** The temporary folder of the flight records, if there are any in one. */
   readonly records?: string | undefined
-  /** What the flight recorders of the host's ranks show together. */
+}
+
+/** What is known beyond one host. */
+export interface JobFacts {
+  /** What the flight recorders of the ranks show together. */
   readonly findings?: readonly FlightFinding[]
+  readonly worldSize?: number
+  /** The ranks of which nothing is known, because their host is gone. */
+  readonly missing?: readonly number[]
 }
 
 /** A host that vanished from a running job. */
@@ -83,14 +90,12 @@ export function describeLostNode(
  * Collects the facts of the failure.
  *
  * @param outcomes - those of all ranks whose end is known
- * @param missing - the ranks of which nothing is known, because their host is gone
  */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
-  { host, memory, logs, records, findings = [], isDetailed = false }: HostFacts,
-  worldSize = outcomes.length,
-  missing: readonly number[] = [],
+  { host, memory, logs, records, isDetailed = false }: HostFacts,
+  { findings = [], worldSize = outcomes.length, missing = [] }: JobFacts = {},
 ): Failure {
   const { culprit, witness, absence } = cause
   // The rank whose error is shown.

@@ -1,9 +1,11 @@
 import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { createLogger } from '@tsrun/core'
 import {
   mergeFlight,
   readFlightFolder,
+  writeFlightDump,
   type FlightDump,
   type FlightFinding,
   type FlightFolder,
@@ -89,24 +91,60 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
 const kinds = ['mismatch', 'missing', 'message']
 const SHOWN = 5
 
-/** What the records of a failed attempt say about its cause. */
-export function readFindings(
+/** The records that these ranks have left in one attempt. */
+export function readFlight(
   directory: string | undefined,
-  attempt: { readonly runId: string; readonly restartCount: number; readonly nodes: number },
-): FlightFinding[] {
+  {
+    runId,
+    restartCount,
+    ranks,
+  }: {
+    readonly runId: string
+    readonly restartCount: number
+    readonly ranks: readonly number[]
+  },
+): FlightDump[] {
   if (directory === undefined || !existsSync(directory)) return []
-  // A folder that the user has named may hold records of other runs.
-  const own = readFlightFolder(directory).dumps.filter(
-    ({ header }) => header.runId === attempt.runId && header.restartCount === attempt.restartCount,
+  // A folder that the user has named may hold records of other runs, and of the ranks of other hosts.
+  return readFlightFolder(directory).dumps.filter(
+    ({ header }) =>
+      header.runId === runId && header.restartCount === restartCount && ranks.includes(header.rank),
   )
-  return mergeFlight(own)
+}
+
+/**
+ * What the records of a failed attempt say about its cause.
+ *
+ * @param known - the ranks of the hosts that have reported: no record of another rank is missing
+ */
+export function findCauses(
+  dumps: readonly FlightDump[],
+  known: readonly number[],
+): FlightFinding[] {
+  return mergeFlight(dumps)
     .filter(({ kind }) => kinds.includes(kind))
-    .flatMap((finding) => {
-      if (finding.kind !== 'missing' || attempt.nodes === 1) return [finding]
-      // The ranks of other hosts write their records there; none is missing.
-      return finding.missing.length === 0 ? [] : [{ ...finding, unknown: [] }]
+    .flatMap((finding): FlightFinding[] => {
+      if (finding.kind !== 'missing') return [finding]
+      const unknown = finding.unknown.filter((rank) => known.includes(rank))
+      return finding.missing.length + unknown.length === 0 ? [] : [{ ...finding, unknown }]
     })
     .slice(0, SHOWN)
+}
+
+/** Adds the records of ranks of other hosts, except where a shared file system has brought the whole ones. */
+export function addFlight(
+  folder: string | undefined,
+  dumps: readonly FlightDump[],
+  run: { readonly runId: string; readonly restartCount: number },
+): void {
+  if (folder === undefined) return
+  const ranks = dumps.map(({ header }) => header.rank)
+  const here = readFlight(folder, { ...run, ranks }).map(({ header }) => header.rank)
+  try {
+    for (const dump of dumps) if (!here.includes(dump.header.rank)) writeFlightDump(folder, dump)
+  } catch (error) {
+    createLogger('launcher').info({ reason: (error as Error).message }, 'no records of other hosts')
+  }
 }
 
 /** Where the ranks of one attempt write their flight records. */

@@ -7,14 +7,20 @@ import type { RankOutcome } from './outcome.ts'
 /** The time and memory that one rank used. */
 export interface RankUsage {
   readonly rank: number
+  readonly node: number
+  readonly host: string
   readonly seconds: number
   readonly cpuSeconds: number | undefined
   readonly peakBytes: number | undefined
 }
 
-export function rankUsage({ rank, startedAt, endedAt, usage }: RankOutcome): RankUsage {
+export function rankUsage(
+  { rank, startedAt, endedAt, usage }: RankOutcome,
+  place: { readonly node: number; readonly host: string },
+): RankUsage {
   return {
     rank,
+    ...place,
     seconds: (endedAt - startedAt) / 1000,
     cpuSeconds: usage?.cpuSeconds,
     peakBytes: usage?.peakBytes,
@@ -39,30 +45,59 @@ const columns: readonly Column[] = [
   { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
 ]
 
-/** The most ranks that have a row each. */
+/** The most ranks, or hosts, that have a row each. */
 const MOST_ROWS = 16
 
-/** A row for each rank; of more ranks the least, the median and the most of each column. */
-export function summaryText(usages: readonly RankUsage[]): string {
+/**
+ * A row for each rank; of more ranks the least, the median and the most of each column, and of several hosts
+ * the median of each.
+ */
+export function summaryText(usages: readonly RankUsage[], width?: number): string {
+  const nodes = new Map(usages.map(({ node, host }) => [node, `node ${node} (${host})`]))
   const isShort = usages.length <= MOST_ROWS
-  const heading = isShort ? 'rank' : `${usages.length} ranks`
-  const rows = isShort
-    ? usages.map((usage) => toRow(String(usage.rank), ({ of }) => of(usage)))
-    : [
-        toRow('least', (column) => sorted(usages, column)[0]),
-        toRow('median', (column) => {
-          const values = sorted(usages, column)
-          return values[(values.length - 1) >> 1]
-        }),
-        toRow('most', (column) => sorted(usages, column).at(-1)),
-      ]
-  const titles = columns.map(({ title }) => title)
-  return `${formatTable([[heading, ...titles], ...rows], 'right').join('\n')}\n`
+  const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
+  if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
+    for (const [node, name] of nodes) {
+      const own = usages.filter((usage) => usage.node === node)
+      rows.push(toRow([name], (column) => median(own, column)))
+    }
+  }
+  return `${formatTable(rows, 'right', width).join('\n')}\n`
 }
 
-function toRow(name: string, valueOf: (column: Column) => number | undefined): string[] {
+const titles = columns.map(({ title }) => title)
+
+function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] {
   return [
-    name,
+    [...(areFar ? ['rank', 'host'] : ['rank']), ...titles],
+    ...usages.map((usage) =>
+      toRow(areFar ? [String(usage.rank), usage.host] : [String(usage.rank)], ({ of }) =>
+        of(usage),
+      ),
+    ),
+  ]
+}
+
+function summarize(usages: readonly RankUsage[]): string[][] {
+  return [
+    [`${usages.length} ranks`, ...titles],
+    toRow(['least'], (column) => sorted(usages, column)[0]),
+    toRow(['median'], (column) => median(usages, column)),
+    toRow(['most'], (column) => sorted(usages, column).at(-1)),
+  ]
+}
+
+function median(usages: readonly RankUsage[], column: Column): number | undefined {
+  const values = sorted(usages, column)
+  return values[(values.length - 1) >> 1]
+}
+
+function toRow(
+  names: readonly string[],
+  valueOf: (column: Column) => number | undefined,
+): string[] {
+  return [
+    ...names,
     ...columns.map((column) => {
       const value = valueOf(column)
       return value === undefined ? '–' : column.show(value)

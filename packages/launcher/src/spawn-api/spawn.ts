@@ -66,7 +66,7 @@ export async function spawn(
   try {
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createOnlyNode(job, store)
-    const verdict = await runOnce(job, nodes, 0, context)
+    const { verdict } = await runOnce(job, nodes, 0, context)
     await context.console.flush()
     throwFailure(verdict, context, complete)
     return await collect(store, complete.nproc)
