@@ -35,6 +35,8 @@ export interface SteppedOptions {
   /** By rank: which host; the ranks of one share memory. Default: none does. */
   readonly hosts?: readonly number[]
   readonly tuning?: TuningTable
+  /** How many of the bytes that could move do move. Default: all. */
+  readonly portion?: (bytes: number) => number
 }
 
 /** Milliseconds without movement after which a test is given up. */
@@ -49,13 +51,14 @@ export class SteppedWorld {
 
   constructor(size: number, options: SteppedOptions = {}) {
     const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
+    const { portion = (bytes) => bytes } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
     const network = new MemoryNetwork(size, hosts)
     const store = memoryStore()
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
       const transport =
-        open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, (bytes) => bytes)
+        open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, portion)
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
       const facts = { heap, rank, worldSize: size, transport }

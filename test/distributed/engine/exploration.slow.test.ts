@@ -1,0 +1,18 @@
+import { jest } from '@jest/globals'
+import { explore } from '../support/exploration.ts'
+import { explorations } from './support/explorations.ts'
+
+jest.setTimeout(900_000)
+
+/** Steps whose ways are all tried; more with `EXPLORE=9 npm run test:slow -- test/distributed/engine`. */
+const depth = Number(process.env['EXPLORE'] ?? 7)
+
+describe('every way in which the first steps can go ends as promised', () => {
+  it.each(Object.entries(explorations))('%s', async (name, create) => {
+    // the group of those that are left is agreed on in the store, which takes its time
+    const steps = name.includes('are left') ? Math.min(depth, 4) : depth
+    const runs = await explore(create, steps)
+    process.stdout.write(`${name}: ${runs} runs of ${steps} steps\n`)
+    expect(runs).toBeGreaterThan(1)
+  })
+})

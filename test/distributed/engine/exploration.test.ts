@@ -1,0 +1,33 @@
+import { jest } from '@jest/globals'
+import { explore, type Scenario } from '../support/exploration.ts'
+import { explorations } from './support/explorations.ts'
+
+jest.setTimeout(120_000)
+
+describe('every way in which the first steps can go ends as promised', () => {
+  it.each(Object.entries(explorations))('%s', async (...[, create]) => {
+    expect(await explore(create, 4)).toBeGreaterThan(1)
+  })
+})
+
+describe('an exploration', () => {
+  it('finds the one order that goes wrong', async () => {
+    const order = (): Scenario => {
+      const events: string[] = []
+      return {
+        size: 2,
+        start: ({ groups }) =>
+          groups.map(async (group) => {
+            await group.barrier()
+          }),
+        events: ['a', 'b', 'c'].map((name) => () => {
+          events.push(name)
+        }),
+        check: () => {
+          if (events.join('') === 'cab') throw new Error('cab')
+        },
+      }
+    }
+    await expect(explore(order, 5)).rejects.toThrow(/^after the decisions .*6/)
+  })
+})
