@@ -70,12 +70,12 @@ async function runOnce<T>(
     ...(hosts && { hosts }),
   })
   const events = [...(scenario.events ?? [])]
-  let isOver = false
+  const state = { isOver: false }
   const givenUp = new AbortController()
   const ends = Promise.allSettled(scenario.start(world, givenUp.signal))
-  void ends.then(() => (isOver = true))
+  void ends.then(() => (state.isOver = true))
   await turns(1)
-  while (!isOver && decisions.length < depth) {
+  while (!state.isOver && decisions.length < depth) {
     const options = 2 * size + events.length
     const taken = path[decisions.length] ?? 0
     decisions.push({ taken, options })
@@ -94,7 +94,7 @@ async function runOnce<T>(
   }
   for (const event of events) event(world)
   let lastMoved = performance.now()
-  while (!isOver) {
+  while (!state.isOver) {
     if (world.step()) lastMoved = performance.now()
     else if (performance.now() - lastMoved > STILL) {
       givenUp.abort()

@@ -51,7 +51,7 @@ export class SteppedWorld {
 
   constructor(size: number, options: SteppedOptions = {}) {
     const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
-    const { portion = (bytes) => bytes } = options
+    const { portion = (bytes: number) => bytes } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
     const network = new MemoryNetwork(size, hosts)
     const store = memoryStore()
