@@ -19,8 +19,8 @@ beforeAll(async () => {
   if (!isHere) return
   slurm = await Slurm.start(2)
   // Its time is up while the other tests run. Slurm looks every 30 seconds for what is due, and sends
-  // the signal up to 30 seconds early: not before tsrun has begun to listen.
-  limited = await submit(['--time=1', '--signal=USR1@15'], 'limited')
+  // the signal up to 30 seconds early.
+  limited = await submit(['--time=1', '--signal=B:USR1@15'], 'limited')
 })
 afterAll(async () => {
   if (isHere) await slurm.down()
@@ -184,7 +184,7 @@ describe('ranks that srun starts without tsrun', () => {
 
 describe('the time limit of deploy/slurm.sbatch', () => {
   onSlurm('a job saves at the signal before it, queues itself again, and continues', async () => {
-    await expectContinued(limited, 'SIGUSR1')
+    await expectContinued(limited, 'SIGTERM')
   })
 })
 

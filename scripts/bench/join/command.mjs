@@ -1,14 +1,12 @@
-import { execFileSync } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join as joinPath } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readInteger, splitList, UsageError } from '../command-line.mjs'
 import { formatRecords, median, printRows } from '../figures.mjs'
+import { withHosts } from '../hosts.mjs'
 import { runProgram, tsrunLine, withFolder } from '../programs.mjs'
 
 const script = fileURLToPath(new URL('join-rank.mjs', import.meta.url))
-const cluster = fileURLToPath(new URL('../../netns-cluster.sh', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
 export const join = {
@@ -35,7 +33,7 @@ export const join = {
     const rows = []
     for (const ranks of counts) {
       const times = []
-      for (let i = 0; i < runs; i++) times.push(await measure(ranks, hosts))
+      for (let i = 0; i < runs; i++) times.push(await measureJoining(ranks, hosts))
       /** @param {keyof Times} name */
       const middle = (name) => Math.round(median(times.map((one) => one[name])))
       rows.push({
@@ -60,7 +58,7 @@ export const join = {
  * @param {number} hosts
  * @returns {Promise<Times>}
  */
-function measure(ranks, hosts) {
+export function measureJoining(ranks, hosts) {
   return withFolder(async (folder) => {
     const output = joinPath(folder, 'joined')
     const start = Date.now()
@@ -76,27 +74,15 @@ function measure(ranks, hosts) {
  * Runs a job on hosts of its own.
  *
  * @param {number} nproc
- * @param {number} hosts
+ * @param {number} count
  * @param {string} output
  */
-async function onHosts(nproc, hosts, output) {
-  const name = execFileSync(cluster, ['up', String(hosts), String(process.pid)], {
-    encoding: 'utf8',
-  }).trim()
-  try {
-    const token = randomBytes(32).toString('hex')
-    await Promise.all(
-      Array.from({ length: hosts }, async (_, host) => {
-        const { command, args } = tsrunLine(nproc, script, [output])
-        const [bin, ...job] = args
-        const flags = ['--nnodes', String(hosts), '--node-rank', String(host)]
-        const endpoint = ['--rdzv-endpoint', 'n0:29500']
-        const line = [command, bin ?? '', ...flags, ...endpoint, ...job]
-        const onHost = { command: cluster, args: ['run', name, String(host), ...line] }
-        await runProgram(`tsrun on n${host}`, { ...onHost, env: { TSRUN_TOKEN: token } })
-      }),
-    )
-  } finally {
-    execFileSync(cluster, ['down', name])
-  }
+async function onHosts(nproc, count, output) {
+  await withHosts(count, (hosts) =>
+    Promise.all(
+      Array.from({ length: count }, (_, host) =>
+        runProgram(`tsrun on n${host}`, hosts.tsrun(host, nproc, script, [output])),
+      ),
+    ),
+  )
 }

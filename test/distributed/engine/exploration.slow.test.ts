@@ -5,7 +5,7 @@ import { explorations } from './support/explorations.ts'
 jest.setTimeout(900_000)
 
 /** Steps whose ways are all tried; more with `EXPLORE=9 npm run test:slow -- test/distributed/engine`. */
-const depth = Number(process.env['EXPLORE'] ?? 7)
+const depth = Number(process.env['EXPLORE'] ?? 6)
 
 describe('every way in which the first steps can go ends as promised', () => {
   it.each(Object.entries(explorations))('%s', async (name, create) => {
