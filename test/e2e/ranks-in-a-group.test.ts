@@ -71,7 +71,7 @@ it.each(['awaited', 'blocking', 'object'])(
     expect(report).toContain('ERR_TSR_MISMATCH')
     const [first, second] = report.match(/at (?:async )?.*:\d+:\d+/g) ?? []
     expect(first).toMatch(/at (async )?call \(.*mismatch\.mjs:\d+:\d+/)
-    expect(second).toMatch(/at (async )?file:.*mismatch\.mjs:14:\d+/)
+    expect(second).toMatch(/at (async )?file:.*mismatch\.mjs:24:\d+/)
   },
 )
 
