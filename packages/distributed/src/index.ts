@@ -7,6 +7,7 @@ export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { AlgorithmName, OperationName } from './operation.ts'
 export type { DeviceMesh, MeshFacts } from './groups/mesh.ts'
 export { runWorld, type WorldOptions } from './run-world.ts'
+export type { WorldFault } from './runners/world-faults.ts'
 export type {
   BatchedMessage,
   BlockingCalls,

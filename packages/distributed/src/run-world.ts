@@ -1,8 +1,9 @@
-import { anything, count, declareOptions, number, positive, type Rules } from '@tsrun/core'
+import { anything, count, declareOptions, number, positive, where, type Rules } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
+import type { WorldFault } from './runners/world-faults.ts'
 
 export interface WorldOptions {
   /** Number of ranks. */
@@ -18,6 +19,8 @@ export interface WorldOptions {
    * heap to heap. Default: each on a host of its own.
    */
   readonly hosts?: readonly number[]
+  /** Faults on purpose, to see what a program makes of them. Default: none. */
+  readonly faults?: readonly WorldFault[]
 }
 
 const readOptions = declareOptions({
@@ -26,6 +29,7 @@ const readOptions = declareOptions({
   timeout: positive('milliseconds above 0').default(600_000),
   memory: count({ from: 1 }).default(64 * 1024 * 1024),
   hosts: anything<readonly number[]>(),
+  faults: where<readonly WorldFault[]>(Array.isArray, 'a list of faults').default([]),
 } satisfies Rules<WorldOptions>)
 
 /**

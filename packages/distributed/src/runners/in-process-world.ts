@@ -10,6 +10,7 @@ import type { Ticket } from '../ticket.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { TaskTicket } from './task-ticket.ts'
+import { WorldFaults, type WorldFault } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between two rounds. */
 const RESTLESS = 5
@@ -26,6 +27,7 @@ export interface InProcessOptions {
   readonly memory: number
   /** By rank: which host it is on. Undefined: each is on a host of its own. */
   readonly hosts: readonly number[] | undefined
+  readonly faults: readonly WorldFault[]
 }
 
 /** The engines of all ranks of a world in one thread, over memory, with a seeded scheduler. */
@@ -33,17 +35,26 @@ export class InProcessWorld {
   /** By rank. */
   readonly runners: readonly Runner[]
   readonly #engines: Engine[]
+  readonly #transports: readonly MemoryTransport[]
+  readonly #faults: WorldFaults
   readonly #random: Random
   /** Counts everything that happens. */
   #activity = 0
 
-  constructor({ size, seed, memory, hosts }: InProcessOptions) {
+  constructor({ size, seed, memory, hosts, faults }: InProcessOptions) {
     this.#random = createRandom(seed)
+    this.#faults = new WorldFaults(faults, size)
     const network = new MemoryNetwork(size, hosts)
-    const portion = (bytes: number): number => this.#portion(bytes)
     const ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
-      const transport = new MemoryTransport(network, rank, size, heap, portion)
+      const transport = new MemoryTransport(
+        network,
+        rank,
+        size,
+        heap,
+        (bytes) => (this.#faults.isSlow(rank) ? 1 : this.#portion(bytes)),
+        (bytes) => this.#faults.alter(rank, bytes),
+      )
       const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
       const { shared } = journal
       const engine = new Engine({
@@ -54,9 +65,10 @@ export class InProcessWorld {
         observe: (observed) => new Diagnosis(shared, observed),
       })
       const runner = this.#createRunner(engine, new Arena(heap, rank), journal, transport)
-      return { engine, runner }
+      return { engine, runner, transport }
     })
     this.#engines = ranks.map(({ engine }) => engine)
+    this.#transports = ranks.map(({ transport }) => transport)
     this.runners = ranks.map(({ runner }) => runner)
   }
 
@@ -90,9 +102,18 @@ export class InProcessWorld {
   }
 
   #progressOnce(): boolean {
-    let moved = false
+    this.#faults.begin({
+      lose: (rank) => {
+        this.#transports[rank]!.close()
+        this.#engines[rank]!.failAll(destroyedError('An operation'))
+      },
+      halfClose: (rank) => {
+        this.#transports[rank]!.close()
+      },
+    })
+    let moved = this.#faults.isHoldingUp
     for (const engine of this.#shuffled()) {
-      if (engine.progress()) moved = true
+      if (!this.#faults.isPaused(engine.rank) && engine.progress()) moved = true
     }
     if (moved) this.#activity++
     return moved

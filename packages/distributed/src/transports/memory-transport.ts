@@ -159,7 +159,8 @@ export class MemoryNetwork {
 
 /**
  * Byte streams within one thread. `portion` says how many of the bytes that could move do move, so
- * that a seeded world explores every way in which streams can break up.
+ * that a seeded world explores every way in which streams can break up; `alter` makes of what is sent
+ * what arrives.
  */
 export class MemoryTransport implements Transport {
   readonly name = 'memory'
@@ -170,6 +171,7 @@ export class MemoryTransport implements Transport {
   readonly #size: number
   readonly #heap: Heap
   readonly #portion: (bytes: number) => number
+  readonly #alter: (bytes: Uint8Array) => Uint8Array
 
   constructor(
     network: MemoryNetwork,
@@ -177,12 +179,14 @@ export class MemoryTransport implements Transport {
     size: number,
     heap: Heap,
     portion: (bytes: number) => number,
+    alter = (bytes: Uint8Array): Uint8Array => bytes,
   ) {
     this.#network = network
     this.#rank = rank
     this.#size = size
     this.#heap = heap
     this.#portion = portion
+    this.#alter = alter
     network.heaps[rank] = heap
     this.reservedBytes = network.slots?.end ?? 0
     this.slots = network.slots?.slotsOf(rank)
@@ -205,7 +209,7 @@ export class MemoryTransport implements Transport {
   trySend(peer: number, at: number, length: number): number {
     const pipe = this.#network.pipe(this.#rank, peer)
     if (pipe.closed) return CLOSED
-    return pipe.write(this.#heap.bytes.subarray(at, at + this.#portion(length)))
+    return pipe.write(this.#alter(this.#heap.bytes.subarray(at, at + this.#portion(length))))
   }
 
   tryReceive(peer: number, at: number, length: number): number {

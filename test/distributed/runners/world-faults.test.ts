@@ -1,0 +1,57 @@
+import { isTsrError } from '@tsrun/core'
+import { runWorld, type ProcessGroup, type WorldFault } from '@tsrun/distributed'
+
+/** Adds until something fails, or ten times; says how often that went well, and the code of the error. */
+async function add(group: ProcessGroup): Promise<string> {
+  for (let step = 0; step < 10; step++) {
+    const buffer = new Float32Array(5000).fill(1)
+    try {
+      await group.allReduce(buffer)
+    } catch (error) {
+      if (!isTsrError(error)) throw error
+      return `${step} ${error.code}`
+    }
+    if (!buffer.every((value) => value === group.size)) return `${step} wrong`
+  }
+  return 'all'
+}
+
+async function suffer(fault: Omit<WorldFault, 'rank'>, seed = 1): Promise<string[]> {
+  return await runWorld({ size: 3, seed, faults: [{ rank: 1, ...fault }] }, add)
+}
+
+describe('faults in an in-process world', () => {
+  it.each(['pause', 'slow'] as const)('%s only takes longer', async (kind) => {
+    expect(await suffer({ kind, round: 5, rounds: 200 })).toEqual(['all', 'all', 'all'])
+  })
+
+  it('lose ends what the rank runs, and what others run with it', async () => {
+    const [first, lost, last] = await suffer({ kind: 'lose', round: 30 })
+    expect(lost).toMatch(/^\d ERR_TSR_GROUP_DESTROYED$/)
+    for (const end of [first, last]) {
+      expect(end).toMatch(/^\d ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)$/)
+    }
+  })
+
+  it.each(['half-close', 'corrupt'] as const)('%s is noticed by the others', async (kind) => {
+    const ends = await suffer({ kind, round: 1 })
+    expect(ends.join()).toMatch(/ERR_TSR_PEER_LOST/)
+    expect(ends).not.toContain('all')
+  })
+
+  it('come at the same moment for the same seed, and at another one for another', async () => {
+    const run = async (seed: number): Promise<string> =>
+      (await suffer({ kind: 'lose', round: 40 }, seed)).join()
+    const seeds = [1, 2, 3, 4, 5, 6]
+    const ends = await Promise.all(seeds.map(run))
+    expect(await Promise.all(seeds.map(run))).toEqual(ends)
+    expect(new Set(ends).size).toBeGreaterThan(1)
+  })
+
+  it('are those of ranks that there are', async () => {
+    const faults = [{ kind: 'lose', rank: 3, round: 1 }] as const
+    await expect(runWorld({ size: 3, faults }, add)).rejects.toThrow('a rank below 3')
+    const unknown = [{ kind: 'loose', rank: 0, round: 1 }] as unknown as WorldFault[]
+    await expect(runWorld({ size: 3, faults: unknown }, add)).rejects.toThrow('loose')
+  })
+})
