@@ -1,4 +1,4 @@
-import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
 
 /**
  * Allocates float32 buffers with arbitrary contents in a group's arena, all or none. Free each of them
@@ -26,6 +26,16 @@ export function freeAfter(
   }
   if (work === undefined || work.isCompleted()) free()
   else void work.then(free, free)
+}
+
+/** Frees a prepared operation, and what it works on, as soon as no run of it is under way. */
+export function freeAfterRun(operation: PersistentOperation, freeBuffers?: () => void): void {
+  const free = (): void => {
+    operation.free()
+    freeBuffers?.()
+  }
+  if (operation.isCompleted()) free()
+  else void operation.done().then(free, free)
 }
 
 interface Loan {
