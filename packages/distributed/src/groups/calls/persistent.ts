@@ -3,7 +3,7 @@ import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { Runner } from '../../runners/runner.ts'
-import type { Ticket } from '../../ticket.ts'
+import type { Ticket, WorkTiming } from '../../ticket.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
@@ -95,6 +95,10 @@ export class PreparedOperation implements PersistentOperation {
   isCompleted(): boolean {
     if (this.#isUnderWay && this.#ticket!.poll()) this.#settle()
     return !this.#isUnderWay
+  }
+
+  get timing(): WorkTiming | undefined {
+    return this.#ticket?.timing
   }
 
   abort(): void {
