@@ -29,6 +29,8 @@ interface Owner {
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
+  /** See `MessageOrder`. */
+  order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers
   /** Of the last run. */
@@ -120,7 +122,8 @@ export class PreparedOperation implements PersistentOperation {
     this.#isUnderWay = false
     this.#owner.onEnd(this)
     const { spans } = this.#owner.runner.journal
-    recordSpan(spans, this.operation, this.#owner, ticket, options?.label)
+    const { label } = options ?? {}
+    recordSpan(spans, this, this.#owner, ticket, label)
     const { error } = ticket
     addLabel(error, options)
     this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)
