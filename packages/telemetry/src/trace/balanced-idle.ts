@@ -42,7 +42,7 @@ export function balancedIdle(
         const duration = means.get(action.kind)!
         time[rank] = Math.max(time[rank]!, ready) + duration
         busy[rank]! += duration
-        ended.set(keyOf(action), time[rank]!)
+        ended.set(keyOf(action), time[rank])
         next[rank]!++
         isMoving = true
       }
