@@ -74,6 +74,7 @@ export async function runLesson(
     if (losses.length === 0) meter = new StepMeter(recorder)
     optimizer.step(module.parameters, stage.gradients)
     losses.push(await stage.end())
+    group.reportProgress({ step: losses.length }) // for tsrun top and tsrun --trace
   }
 
   const gpus = rank === 0 ? await gpuUtilisation() : undefined

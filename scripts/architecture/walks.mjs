@@ -162,6 +162,11 @@ export const walks = [
       {
         file: training('parallel/data/data-parallel'),
         functions: ['dataParallel', 'Replica.onGradient'],
+        does: 'listens to the backward pass',
+      },
+      {
+        file: training('parallel/gradients/listener'),
+        functions: ['listenerOf'],
         does: 'gets each gradient from the backward pass',
       },
       {
@@ -210,23 +215,23 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/activations'),
-        functions: ['Activations.send', 'Activations.#sendBuffer'],
-        does: 'takes a buffer, and sends it to the rank of the next stage',
+        functions: ['Activations.send', 'Activations.#prepared'],
+        does: 'takes the prepared message to the rank of the next stage, and fills its buffer',
       },
       ...fromTensorToMemory,
       {
-        file: distributed('groups/group'),
-        functions: ['EngineProcessGroup.isend', 'EngineProcessGroup.send'],
+        file: training('parallel/pipeline/prepared-messages'),
+        functions: ['PreparedMessages.send'],
         calledBy: training('parallel/pipeline/activations'),
-        contract: group,
-        does: 'starts the message',
+        does: 'sends a buffer that is in use until it has arrived',
       },
       {
-        file: distributed('groups/calls/messages'),
-        functions: ['sendCall'],
-        does: 'checks the arguments of the message',
+        file: distributed('groups/calls/persistent'),
+        functions: ['PreparedOperation.start'],
+        contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
+        does: 'starts the message, whose arguments were checked when it was prepared',
       },
-      { ...fromCallToEngine[0], calledBy: distributed('groups/group') },
+      { ...fromCallToEngine[0], functions: ['Operations.launch'] },
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/direct'),
