@@ -77,6 +77,18 @@ export const sliced: ReadonlySet<OperationName> = new Set<OperationName>([
   'scatter',
   'allToAll',
 ])
+/** Those that end on no rank before all ranks have begun them. */
+export const joint: ReadonlySet<OperationName> = new Set<OperationName>([
+  'allReduce',
+  'allReduceCoalesced',
+  'reduceScatter',
+  'allGather',
+  'allGatherV',
+  'allToAll',
+  'allToAllV',
+  'barrier',
+  'monitoredBarrier',
+])
 const uneven: ReadonlySet<string> = new Set<OperationName>([
   'allGatherV',
   'gatherV',

@@ -1,5 +1,6 @@
 import type { AnyTypedArray } from './dtype.ts'
 import type { CollectiveOptions, MessageOptions, ReduceOptions } from './process-group.ts'
+import type { WorkTiming } from './ticket.ts'
 
 /**
  * An operation that is made once and run many times, as the persistent requests of MPI are: its
@@ -34,6 +35,8 @@ export interface PersistentOperation {
   done(): Promise<void>
   /** Whether no run is under way. */
   isCompleted(): boolean
+  /** When the phases of the last run that has ended began; undefined before, and where nobody knows. */
+  readonly timing: WorkTiming | undefined
   /** Lets go of what it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
   free(): void
 }

@@ -30,6 +30,24 @@ export {
   type FlightState,
 } from './flight-records.ts'
 export {
+  Arrivals,
+  divideWindow,
+  stepParts,
+  type Arrival,
+  type Piece,
+  type StepPart,
+  type Window,
+} from './trace/division.ts'
+export {
+  beginTrace,
+  currentTrace,
+  parseStepRange,
+  STEP_RANGE,
+  traceWait,
+  type RankTrace,
+  type StepRange,
+} from './trace/rank-trace.ts'
+export {
   SpanRecorder,
   spanKinds,
   timeSpan,
@@ -54,4 +72,16 @@ export {
   StatusSlot,
   type RankState,
 } from './status-slot.ts'
+export {
+  shareOfPart,
+  summarizeTrace,
+  timeShares,
+  type RankSummary,
+  type TimeShare,
+  type TimeShares,
+  type TraceSummary,
+} from './trace/summary.ts'
+export type { PathShare } from './trace/critical-path.ts'
+export { writeChromeTrace } from './trace/chrome-trace.ts'
+export { findTracedRun, spansFolder, type TracedRun } from './trace/trace-folder.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'

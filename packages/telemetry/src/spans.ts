@@ -4,8 +4,10 @@ import { count, declareOptions, monotonicNow } from '@tsrun/core'
  * What a rank did. Its main thread takes a batch apart (`batch`), computes (`F` forward, `B` backward, its
  * halves `I` and `W`, `optimizer`), copies values of tensors into the buffers of operations (`pack`) and
  * back (`unpack`), computes on such buffers (`reduce`: scales, adds or converts), allocates and frees them
- * (`alloc`), starts an operation or polls it (`call`), or waits until one has ended (`wait`). Spans of
- * these kinds may be nested. Operations (`send`, `recv`, `collective`) go on beside them, in the engine.
+ * (`alloc`), starts an operation or polls it (`call`), waits until one has ended (`wait`) or until there
+ * is something to train on (`input`), saves or loads a `checkpoint`, or collects garbage (`gc`). Spans of
+ * these kinds may be nested, also in those of whole steps (`step`). Operations (`send`, `recv`,
+ * `collective`) go on beside them, in the engine.
  */
 export const spanKinds = [
   'batch',
@@ -23,6 +25,10 @@ export const spanKinds = [
   'recv',
   'collective',
   'wait',
+  'step',
+  'input',
+  'checkpoint',
+  'gc',
 ] as const
 
 export type SpanKind = (typeof spanKinds)[number]
@@ -38,16 +44,37 @@ export interface SpanFacts {
   readonly bytes?: number | undefined
   /** The rank at the other end of the message. */
   readonly peer?: number | undefined
+  /** The tag of the message. */
+  readonly tag?: number | undefined
   /** The milliseconds until the peer was ready; the rest of the span is the transfer. */
   readonly waited?: number | undefined
   /** The milliseconds from the end of an operation until this rank noticed it. */
   readonly noticed?: number | undefined
   /** The group of an operation: a number that is the same on all its ranks. */
   readonly group?: number | undefined
-  /** The position of a collective among those of its group, the same on all ranks. */
+  /**
+   * The position of a collective among those of its group, the same on all ranks; of a message, among
+   * those of its group from the same rank to the same rank with the same tag.
+   */
   readonly sequence?: number | undefined
+  /** 1 for a collective that ends on no rank before all ranks have begun it. */
+  readonly joint?: number | undefined
   /** The CPU time of all threads of the process, in milliseconds. */
   readonly cpu?: number | undefined
+  /** The number of a step, from 1. */
+  readonly step?: number | undefined
+}
+
+/** Gets every span that a recorder of this process records. */
+export interface SpanSink {
+  add(kind: SpanKind, start: number, end: number, facts: SpanFacts | undefined): void
+}
+
+let sink: SpanSink | undefined
+
+/** Where all spans of this process go from now on, beside their recorders; undefined: nowhere. */
+export function sendSpansTo(next: SpanSink | undefined): void {
+  sink = next
 }
 
 /** One thing that a rank did. Times are milliseconds of `monotonicNow()`, which all processes of a host share. */
@@ -70,16 +97,20 @@ const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 })
 /** Stands for a fact that was not given. */
 const NONE = -1
 
-const factNames = [
+/** The facts that are numbers. */
+export const factNames = [
   'stage',
   'microbatch',
   'bytes',
   'peer',
+  'tag',
   'waited',
   'noticed',
   'group',
   'sequence',
+  'joint',
   'cpu',
+  'step',
 ] as const
 const FACTS = factNames.length
 
@@ -130,6 +161,7 @@ export class SpanRecorder {
     for (let fact = 0; fact < FACTS; fact++) {
       this.#facts[at + fact] = facts?.[factNames[fact]!] ?? NONE
     }
+    sink?.add(kind, start, end, facts)
   }
 
   /** The spans that are still kept, from the `since`-th recorded one on, in the order of recording. */

@@ -9,7 +9,7 @@ import {
   type SpanRecorder,
 } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { isCollective, type Operation } from '../operation.ts'
+import { isCollective, joint, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
@@ -44,8 +44,9 @@ export class Journal {
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
-  /** Where operations that have ended are recorded as spans. */
-  spans: SpanRecorder | undefined
+  #spans: SpanRecorder | undefined
+  /** Where a job that is traced records its spans. */
+  #traced: SpanRecorder | undefined
   /** The groups of this rank by id. */
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
@@ -61,6 +62,20 @@ export class Journal {
   publishAt(place: StatusPlace | undefined): void {
     this.#place = place
     if (place !== undefined) this.status = new StatusSlot(place.buffer, place.index)
+  }
+
+  /** Where operations that have ended are recorded as spans. */
+  get spans(): SpanRecorder | undefined {
+    return this.#spans ?? this.#traced
+  }
+
+  set spans(recorder: SpanRecorder | undefined) {
+    this.#spans = recorder
+  }
+
+  /** Records spans also while nobody has set a recorder. */
+  trace(recorder: SpanRecorder): void {
+    this.#traced = recorder
   }
 
   get shared(): SharedJournal {
@@ -138,7 +153,7 @@ export class Journal {
  */
 export function recordSpan(
   recorder: SpanRecorder | undefined,
-  operation: Operation,
+  { operation, order }: { readonly operation: Operation; readonly order: number | undefined },
   owner: { readonly ranks: readonly number[] },
   { timing }: Ticket,
   label: string | undefined,
@@ -159,8 +174,8 @@ export function recordSpan(
     posted,
     completed,
     isCollective(operation)
-      ? { ...facts, sequence: operation.sequence }
-      : { ...facts, peer: owner.ranks[peer] },
+      ? { ...facts, sequence: operation.sequence, joint: Number(joint.has(name)) }
+      : { ...facts, peer: owner.ranks[peer], tag: operation.tag, sequence: order },
   )
 }
 

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import { currentTrace, timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type { PersistentOperation } from '../persistent-operation.ts'
@@ -226,6 +226,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     const { status } = this.#world.runner.journal
     status?.set('step', step)
     if (loss !== undefined) status?.set('loss', loss)
+    currentTrace()?.endStep(step)
   }
 
   recordSpans(recorder: SpanRecorder | undefined): void {

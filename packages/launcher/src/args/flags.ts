@@ -172,6 +172,18 @@ const flags = [
       'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
   },
   {
+    name: 'trace',
+    value: 'DIR',
+    description:
+      'write what each rank does, and when, into this folder, and at the end DIR/trace.json, which Perfetto ' +
+      'opens; tsrun trace DIR summarizes it',
+  },
+  {
+    name: 'trace-steps',
+    value: 'A:B',
+    description: 'trace the steps from A to B alone, as programs report them; A: has no end',
+  },
+  {
     name: 'dashboard',
     value: 'PORT',
     description:

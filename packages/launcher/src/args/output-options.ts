@@ -1,3 +1,4 @@
+import { parseStepRange, STEP_RANGE } from '@tsrun/telemetry'
 import { templateProblem } from './log-prefix.ts'
 import { read, readSeconds, toInteger, usageError } from './read-setting.ts'
 import type { Settings } from './settings.ts'
@@ -19,6 +20,13 @@ export interface DashboardOptions {
   readonly linger: number | undefined
 }
 
+/** What is recorded of the ranks' steps. */
+export interface TraceOptions {
+  readonly directory: string
+  /** As `parseStepRange` reads it; undefined: all steps. */
+  readonly steps: string | undefined
+}
+
 /** The options about what ranks print, and about what shows it. */
 export interface OutputOptions {
   readonly logDir: string | undefined
@@ -28,6 +36,7 @@ export interface OutputOptions {
   /** The file for the events of the job, or the standard error; undefined: they are not written. */
   readonly eventLog: { readonly file: string } | 'console' | undefined
   readonly dashboard: DashboardOptions | undefined
+  readonly trace: TraceOptions | undefined
   /** The ranks of the job whose output is shown; undefined: all. */
   readonly ranks: ReadonlySet<number> | undefined
   /** The ranks of each host whose output is shown; undefined: all. */
@@ -47,6 +56,7 @@ export function readOutput(settings: Settings): OutputOptions {
     logPrefix: readPrefix(settings),
     eventLog: readEventLog(settings),
     dashboard: readDashboard(settings),
+    trace: readTrace(settings),
     ranks: readRanks(settings, 'ranks'),
     localRanks: readRanks(settings, 'local-ranks-filter'),
     destinations: readDestinations(settings),
@@ -102,6 +112,20 @@ function readDashboard(settings: Settings): DashboardOptions | undefined {
       linger === undefined
         ? undefined
         : 1000 * read(settings, 'dashboard-linger', expected, readSeconds),
+  }
+}
+
+function readTrace(settings: Settings): TraceOptions | undefined {
+  const { trace, 'trace-steps': steps } = settings
+  if (trace === undefined || trace.value === '') {
+    if (steps === undefined) return undefined
+    throw usageError(`${steps.source} needs --trace DIR`)
+  }
+  const range = (text: string): string | undefined =>
+    parseStepRange(text) === undefined ? undefined : text
+  return {
+    directory: trace.value,
+    steps: steps && read(settings, 'trace-steps', STEP_RANGE, range),
   }
 }
 

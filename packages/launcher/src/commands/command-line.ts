@@ -20,6 +20,7 @@ import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
 import { addSchedule } from './schedule.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addTop } from './top.ts'
+import { addTrace } from './trace.ts'
 import { addStacks } from './stacks.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
@@ -66,6 +67,7 @@ export async function runCommandLine(
     addStacks(context),
     addLogs(context),
     addFlight(context),
+    addTrace(context),
     addDoctor(context),
     addEnv(context),
     addSetup(context.cwd, (request, isCheck, sha256) => setUp(request, isCheck, sha256, context)),

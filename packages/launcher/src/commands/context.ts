@@ -27,6 +27,7 @@ export const commandNames: readonly string[] = [
   'stacks',
   'logs',
   'flight',
+  'trace',
   'doctor',
   'env',
   'setup',

@@ -26,6 +26,7 @@ import type { Chaos } from '../chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
+import { finishTrace, openTraceFolder } from '../watch/job-trace.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script, then its own arguments, untouched */
@@ -149,7 +150,7 @@ export async function startJob(
   })
   // Before anything is started: whether there are enough cores.
   if (given.binding !== undefined) coresOf(given.binding, 0, given.nproc)
-  const options = given.dryRun ? given : withLogFolder(given)
+  const options = given.dryRun ? given : withFolders(given, cwd)
   const script = findCode(options, cwd, env)
   const job = createJob(options, env, cwd, script)
   const origin = describeEnvironment(settings)
@@ -177,18 +178,24 @@ export async function startJob(
       : await (
           await import('../watch/job-dashboard.ts')
         ).JobDashboard.open(options.dashboard, script.path, context, announcer)
+  let started: string | undefined
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos, dashboard },
     ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
     ...(input === undefined ? {} : { input }),
-    remember: (runId: string) =>
-      recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir }),
+    remember: (runId: string) => {
+      started = runId
+      return recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir })
+    },
   }
   let exitCode = COULD_NOT_START
   try {
     exitCode = await runJob(job, rendezvous, jobContext)
   } finally {
     input?.close()
+    if (options.trace !== undefined && started !== undefined) {
+      finishTrace(options.trace, started, cwd, announcer)
+    }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
     await dashboard?.end(exitCode)
@@ -216,10 +223,17 @@ async function openChaos(
   )
 }
 
-/** With a new folder if log files or profiles are asked for and no folder is named. */
-function withLogFolder(options: JobOptions): JobOptions {
-  if (options.logDir !== undefined || !(needsFiles(options) || needsFolder(options))) return options
-  return { ...options, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
+/**
+ * With a new folder if log files or profiles are asked for and no folder is named, and that of the trace.
+ *
+ * @throws ERR_TSR_USAGE
+ */
+function withFolders(options: JobOptions, cwd: string): JobOptions {
+  const trace = options.trace && openTraceFolder(options.trace, cwd)
+  if (options.logDir !== undefined || !(needsFiles(options) || needsFolder(options))) {
+    return { ...options, trace }
+  }
+  return { ...options, trace, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
 }
 
 /** What the ranks run. @throws ERR_TSR_SCRIPT */

@@ -1,5 +1,7 @@
 import { hostname } from 'node:os'
 import { textWidth, toEnvironment } from '@tsrun/core'
+import { spansFolder } from '@tsrun/telemetry'
+import type { JobOptions } from '../args/job-options.ts'
 import type { RankPlan } from '../processes/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
@@ -69,6 +71,7 @@ export function planAttempt(
       ...deviceEnvironment(devices, env, localRank, ranks.length),
       ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
+      ...traceEnvironment(options, plan.runId, env),
       ...(options.chaos === undefined ? {} : { TSRUN_ACCEPT_FAULTS: '1' }),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
       ...(portRange === undefined
@@ -86,6 +89,21 @@ export function planAttempt(
       ...scriptArguments,
     ],
   }))
+}
+
+/** A job within a rank of a job that is traced does not write into that one's trace. */
+function traceEnvironment(
+  { trace }: Pick<JobOptions, 'trace'>,
+  runId: string,
+  env: NodeJS.ProcessEnv,
+): Record<string, string> {
+  if (trace === undefined)
+    return env['TSRUN_TRACE_DIR'] === undefined ? {} : { TSRUN_TRACE_DIR: '' }
+  const { directory, steps } = trace
+  return {
+    TSRUN_TRACE_DIR: spansFolder(directory, runId),
+    ...(steps === undefined ? {} : { TSRUN_TRACE_STEPS: steps }),
+  }
 }
 
 /** What is off is said only where the environment says otherwise. */

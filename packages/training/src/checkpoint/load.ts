@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { declareOptions, flag, isTsrError, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { traceWait } from '@tsrun/telemetry'
 import type { Contents, StoredPiece } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import {
@@ -67,6 +68,17 @@ export async function loadCheckpoint(
   state: CheckpointState,
   group?: ProcessGroup,
   options: LoadOptions = {},
+): Promise<LoadedCheckpoint> {
+  return await traceWait('checkpoint', { name: 'load' }, () =>
+    load(directory, state, group, options),
+  )
+}
+
+async function load(
+  directory: string,
+  state: CheckpointState,
+  group: ProcessGroup | undefined,
+  options: LoadOptions,
 ): Promise<LoadedCheckpoint> {
   checkPlace(directory, group)
   const latest = await latestCheckpoint(directory, group)

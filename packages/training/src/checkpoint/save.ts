@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { anything, count, declareOptions, flag, tsrError, where, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { traceWait } from '@tsrun/telemetry'
 import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
 import { newPlace } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
@@ -95,7 +96,9 @@ export async function saveCheckpoint(
   checkPlace(directory, group)
   const folder = resolve(directory)
   const { path, background } = await inOrder(group ?? folder, async (failed) => {
-    return await save(folder, state, group, options, failed?.unreported)
+    return await traceWait('checkpoint', { name: 'save' }, () =>
+      save(folder, state, group, options, failed?.unreported),
+    )
   })
   return {
     path,

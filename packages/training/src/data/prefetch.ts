@@ -1,3 +1,5 @@
+import { traceWait } from '@tsrun/telemetry'
+
 /**
  * Asks for the next items while the last one is used: up to `depth` of them are read ahead, in their
  * order. An error is thrown where its item would come.
@@ -17,7 +19,7 @@ export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): Asyn
   try {
     for (let i = 0; i <= depth; i++) ask()
     for (;;) {
-      const next = await pending.shift()!
+      const next = await traceWait('input', {}, () => pending.shift()!)
       if (next.done === true) return
       ask()
       yield next.value

@@ -46,7 +46,8 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
-  const { optimizer, recompute, recorder } = checked
+  const { optimizer, recompute } = checked
+  const recorder = checked.recorder ?? layout.world.spans
   const loss = summed(checked.loss ?? defaultLoss(checked, layout))
   const common = {
     ...given({ optimizer, recompute, recorder }),
@@ -66,7 +67,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
     const replica = await replicate(core, { ...checked, frozen }, layout)
-    if (recorder !== undefined) layout.world.recordSpans(recorder)
+    if (checked.recorder !== undefined) layout.world.recordSpans(recorder)
     return { core, replica, layout, options: checked }
   } catch (error) {
     disposeModelOf({ core, replica: undefined })

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
+import { traceInput } from '../data/trace-input.ts'
 import { compareFit } from './agreement.ts'
 import type { FitCallback, StepInfo } from './callbacks.ts'
 import { evaluationData, noBatches, sourceOf, type FitData, type Source } from './fit-data.ts'
@@ -81,7 +82,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
       const before = run.steps
-      for await (const batch of source.batches()) {
+      for await (const batch of traceInput(source.batches())) {
         const step = await run.step(batch)
         losses.push(step.loss)
         if (Number.isNaN(step.loss) && step.examples > 0) {

@@ -63,7 +63,8 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly frozen?: NamePatterns
   /**
    * Records what this rank does in a step as spans: passes, copies into and out of buffers, operations
-   * of all groups (`group.recordSpans`), waiting and the optimizer. Default: nothing is recorded.
+   * of all groups (`group.recordSpans`), waiting and the optimizer. Default: the recorder of the
+   * groups, if they have one.
    */
   readonly recorder?: SpanRecorder
 }

@@ -7,6 +7,7 @@ import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { CallOptions } from '../../process-group.ts'
 import type { Ticket } from '../../ticket.ts'
 import { checkOptionNames, checkTimeout, type CheckedReduction } from './arguments.ts'
+import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
@@ -86,6 +87,7 @@ export class Operations implements AwaitedStarter {
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
   readonly #pending = new Set<UnderWay>()
+  readonly #order = new MessageOrder()
   #collectives = 0
   #messages = 0
   #isFinished = false
@@ -139,6 +141,7 @@ export class Operations implements AwaitedStarter {
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
       const work = new OperationWork<T>(this, call, operation, ticket, staged)
+      if (isMessage && spans !== undefined) work.order = this.#order.next(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
       if (ticket.isSettled) work.isCompleted()
       else this.#keep(work)
@@ -184,6 +187,9 @@ export class Operations implements AwaitedStarter {
     if (former !== undefined) former.restart(operation)
     if (isMessage) this.#messages++
     else this.#collectives++
+    if (isMessage && this.runner.journal.spans !== undefined) {
+      prepared.order = this.#order.next(operation)
+    }
     this.#pending.add(prepared)
     return ticket
   }

@@ -3,7 +3,7 @@ import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { Runner } from '../../runners/runner.ts'
-import type { Ticket } from '../../ticket.ts'
+import type { Ticket, WorkTiming } from '../../ticket.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
@@ -29,6 +29,8 @@ interface Owner {
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
+  /** See `MessageOrder`. */
+  order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers
   /** Of the last run. */
@@ -97,6 +99,10 @@ export class PreparedOperation implements PersistentOperation {
     return !this.#isUnderWay
   }
 
+  get timing(): WorkTiming | undefined {
+    return this.#ticket?.timing
+  }
+
   abort(): void {
     if (this.#isUnderWay) this.#ticket!.abort()
   }
@@ -116,7 +122,8 @@ export class PreparedOperation implements PersistentOperation {
     this.#isUnderWay = false
     this.#owner.onEnd(this)
     const { spans } = this.#owner.runner.journal
-    recordSpan(spans, this.operation, this.#owner, ticket, options?.label)
+    const { label } = options ?? {}
+    recordSpan(spans, this, this.#owner, ticket, label)
     const { error } = ticket
     addLabel(error, options)
     this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)

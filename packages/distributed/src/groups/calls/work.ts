@@ -31,7 +31,9 @@ const NO_TABLE = new Float64Array(0)
 export class OperationWork<T> implements FollowedWork<T> {
   readonly #owner: Owner
   readonly #call: Call<T>
-  readonly #operation: Operation
+  readonly operation: Operation
+  /** See `MessageOrder`. */
+  order: number | undefined = undefined
   readonly #ticket: Ticket
   readonly #staged: StagedBuffers
   readonly #called = monotonicNow()
@@ -48,7 +50,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   ) {
     this.#owner = owner
     this.#call = call
-    this.#operation = operation
+    this.operation = operation
     this.#ticket = ticket
     this.#staged = staged
     const signal = call.options?.signal
@@ -61,7 +63,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   }
 
   get sequence(): number {
-    return this.#operation.sequence
+    return this.operation.sequence
   }
 
   get elapsed(): number {
@@ -79,7 +81,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   }
 
   wait(): T {
-    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.#operation.name)
+    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
     const outcome = this.#settle()
     if ('error' in outcome) {
       showWaitingLine(outcome.error)
@@ -119,7 +121,7 @@ export class OperationWork<T> implements FollowedWork<T> {
     const { error } = this.#ticket
     this.#owner.onEnd(this)
     const { spans } = this.#owner.runner.journal
-    recordSpan(spans, this.#operation, this.#owner, this.#ticket, this.#call.options?.label)
+    recordSpan(spans, this, this.#owner, this.#ticket, this.#call.options?.label)
     try {
       const value = this.#finish(error)
       this.#outcome = error === undefined ? { value } : { error }
@@ -141,7 +143,7 @@ export class OperationWork<T> implements FollowedWork<T> {
       }
       return resultOf?.(this.#staged.table ?? NO_TABLE) as T
     } finally {
-      if (!isHeld(this.#owner.runner, this.#operation, this.#ticket)) {
+      if (!isHeld(this.#owner.runner, this.operation, this.#ticket)) {
         this.#staged.free()
         onEnd?.()
       }

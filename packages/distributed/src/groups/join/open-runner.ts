@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
+import { beginTrace, SpanRecorder } from '@tsrun/telemetry'
 import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
@@ -22,6 +23,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const memory = createMemory(arena)
   const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
   journal.publishAt(openStatus(process.env, rank))
+  beginTracing(journal, settings)
   if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })
   const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
@@ -42,6 +44,17 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   }
   const options = { memory, rank, worldSize, transport, listen, journal, tuning }
   return await startRunner(engine, options, exchange, joining.signal)
+}
+
+/** If the launcher of this rank wants its trace. @throws ERR_TSR_ENVIRONMENT */
+function beginTracing(
+  journal: Journal,
+  { rank, worldSize, environment, diagnosis }: InitSettings,
+): void {
+  const { runId, restartCount } = diagnosis
+  const node = environment?.nodeRank ?? 0
+  const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
+  if (trace !== undefined) journal.trace(new SpanRecorder({ rank }))
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {

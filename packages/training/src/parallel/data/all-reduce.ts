@@ -4,6 +4,7 @@ import type { Gradient } from '../../tfjs/backend.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { HostExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
+import { freeAfterRun } from '../group-buffers.ts'
 
 /** A bucket in the arena. */
 interface Filling {
@@ -76,13 +77,10 @@ export class AllReduceExchange extends HostExchange {
   /** Frees the buckets as soon as no values of other ranks can arrive in them. */
   dispose(): void {
     for (const { gradients, encoded, work } of this.#fillings) {
-      const free = (): void => {
-        work.free()
+      freeAfterRun(work, () => {
         this.#group.free(gradients)
         if (encoded !== undefined) this.#group.free(encoded)
-      }
-      if (work.isCompleted()) free()
-      else void work.done().then(free, free)
+      })
     }
   }
 

@@ -2,7 +2,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener, GradientMemory } from '../../model/recording.ts'
+import type { GradientListener } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
@@ -11,6 +11,7 @@ import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import { SharedBuffers } from '../gradients/shared-buffers.ts'
 import { Lifetime } from '../gradients/lifetime.ts'
+import { listenerOf } from '../gradients/listener.ts'
 import {
   checkTokens,
   checkTrained,
@@ -31,7 +32,7 @@ import {
   checkUsed,
   factorOf,
   powerOfTwoNear,
-  sumStep,
+  TotalsSum,
   type StepTotals,
 } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
@@ -180,6 +181,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly #options: GradientOptions
   readonly #devices: DeviceGroup | undefined
   readonly #lifetime: Lifetime
+  readonly #sum: TotalsSum
   #exchange: AllReduceExchange | DeviceExchange
   #isReordered = false
   #steps = 0
@@ -200,17 +202,16 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#devices = devices
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
-    const take = (parameter: Parameter, gradient: Tensor): void => {
-      try {
-        this.#guarded(() => {
-          this.#checkPass()
-          this.#exchange.add(parameter, gradient, this.synchronizes)
-        })
-      } finally {
-        gradient.dispose()
-      }
-    }
-    this.onGradient = Object.assign(take, { memory: this.#memory() })
+    this.#sum = new TotalsSum([group], options, trained.length)
+    this.onGradient = listenerOf({
+      lifetime: this.#lifetime,
+      keepsBuckets: true,
+      exchange: () => this.#exchange,
+      synchronizes: () => this.synchronizes,
+      checkPass: () => {
+        this.#checkPass()
+      },
+    })
   }
 
   get traffic(): Traffic {
@@ -266,32 +267,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     if (!this.#lifetime.dispose()) return
     this.module.averageBy?.(undefined)
     this.#exchange.dispose()
+    this.#sum.dispose()
     markReplicated(this.module.parameters, false)
-  }
-
-  /** The buckets, for passes that can write to them. */
-  #memory(): GradientMemory {
-    return {
-      placeOf: (parameter) =>
-        this.#guarded(() => {
-          this.#checkPass()
-          return this.#exchange.placeOf(parameter)
-        }),
-      written: (parameter) => {
-        this.#guarded(() => {
-          this.#exchange.written(parameter, this.synchronizes)
-        })
-      },
-    }
-  }
-
-  /** What a pass gives or asks for: an error is the end of this replica. */
-  #guarded<T>(use: () => T): T {
-    try {
-      return use()
-    } catch (error) {
-      throw this.#lifetime.fail(error)
-    }
   }
 
   #checkPass(): void {
@@ -332,9 +309,8 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     const live = await this.#joined?.loop.live()
     this.#joined?.loop.next()
     const axes = [this.#group]
-    this.totals = await sumStep(axes, this.#options, exchange, {
-      ...{ tokens, loss, abandoned: this.#abandoned },
-    })
+    const own = { tokens, loss, abandoned: this.#abandoned }
+    this.totals = await this.#sum.sum(exchange, own)
     const { count, unused } = this.totals
     await exchange.finished()
     // The first rank may be through with its loop: it is then the longest one's that count, in the end.

@@ -1,8 +1,9 @@
 import { tsrError } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeWait } from '@tsrun/telemetry'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
+import { freeAfterRun } from '../group-buffers.ts'
 
 /** What all ranks have together in a step, beside the gradients. */
 export interface StepTotals {
@@ -28,27 +29,48 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 }
 
 /**
- * Sums over all axes with one collective per axis, or with none if the options do not need it.
- *
- * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
- *   would meet other ones from now on; ERR_TSR_UNUSED_PARAMETERS
+ * Sums the totals of each step over all axes: with one collective per axis, which is prepared, or with
+ * none if the options do not need it.
  */
-export async function sumStep(
-  axes: readonly ProcessGroup[],
-  { reduction, unused }: GradientOptions,
-  { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-  { tokens = 0, loss = 0, abandoned }: OwnTotals,
-): Promise<StepTotals> {
-  const ranks = countRanks(axes)
-  const marks = unused === 'error' ? [] : used.map(Number)
-  if (reduction === 'mean' && marks.length === 0) return { count: ranks, loss, unused: new Set() }
-  const [group] = axes
-  const totals = group!.alloc('float64', 3 + marks.length)
-  try {
-    totals.set([tokens, loss, abandoned, ...marks])
+export class TotalsSum {
+  readonly #axes: readonly ProcessGroup[]
+  readonly #options: GradientOptions
+  /** Tokens, losses and failed steps; then a mark for each parameter that was used. */
+  readonly #totals: Float64Array | undefined
+  readonly #sums: readonly PersistentOperation[]
+
+  /** @param parameters - the number of those that are trained */
+  constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
+    this.#axes = axes
+    this.#options = options
+    const marks = options.unused === 'error' ? 0 : parameters
+    const isNeeded = options.reduction === 'token' || marks > 0
+    const totals = isNeeded ? axes[0]!.alloc('float64', MARKS + marks) : undefined
+    this.#totals = totals
+    const label = 'tokens, loss, used parameters'
+    this.#sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
+  }
+
+  /**
+   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
+   *   would meet other ones from now on; ERR_TSR_UNUSED_PARAMETERS
+   */
+  async sum(
+    { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+    { tokens = 0, loss = 0, abandoned }: OwnTotals,
+  ): Promise<StepTotals> {
+    const ranks = countRanks(this.#axes)
+    const totals = this.#totals
+    if (totals === undefined) return { count: ranks, loss, unused: new Set() }
+    const { reduction, unused } = this.#options
+    const [group] = this.#axes
+    totals.set([tokens, loss, abandoned])
+    if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
     await timeWait(group!.spans, { name: 'totals' }, async () => {
-      for (const axis of axes)
-        await axis.allReduce(totals, { label: 'tokens, loss, used parameters' })
+      for (const sum of this.#sums) {
+        sum.start()
+        await sum.done()
+      }
     })
     const rank = group!.ranks[group!.rank]!
     if (totals[2] !== abandoned * ranks) {
@@ -56,16 +78,28 @@ export async function sumStep(
       throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
     }
     const count = reduction === 'token' ? totals[0]! : ranks
-    const missing = names.filter((_, i) => totals[i + 3] === 0)
+    const missing = names.filter((_, i) => totals[MARKS + i] === 0)
     if (unused === 'elsewhere' && missing.length > 0 && count > 0) {
       const parameters = missing.join(', ')
       throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank, parameters })
     }
     return { count, loss: totals[1]!, unused: new Set(missing) }
-  } finally {
-    group!.free(totals)
+  }
+
+  /** Frees the memory once no sum is under way. */
+  dispose(): void {
+    const totals = this.#totals
+    const last = this.#sums.at(-1)
+    for (const sum of this.#sums) {
+      freeAfterRun(sum, () => {
+        if (sum === last) this.#axes[0]!.free(totals!)
+      })
+    }
   }
 }
+
+/** Where the marks begin. */
+const MARKS = 3
 
 /** @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or need not */
 export function checkUsed(

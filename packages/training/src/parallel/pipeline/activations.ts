@@ -1,5 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
-import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { ProcessGroup } from '@tsrun/distributed'
 import {
   timeSpan,
   timeWait,
@@ -10,14 +10,12 @@ import {
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { BufferPool } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
+import { PreparedMessages, type PreparedMessage } from './prepared-messages.ts'
 import { Shapes, type Message } from './shapes.ts'
 
-interface Posted extends Message {
-  readonly buffer: Float32Array
-  readonly work: Work<unknown>
-}
+/** A message under way, or one that has come or gone. */
+interface Exchanged extends Message, PreparedMessage {}
 
 /** The number of receives that are posted ahead, so that messages have a buffer when they arrive. */
 const LOOKAHEAD = 4
@@ -26,18 +24,18 @@ const LOOKAHEAD = 4
  * Exchanges activations and their gradients between the stages of this rank and their neighbours.
  *
  * The tag of a message consists of stage, direction and micro-batch, so that it matches the right
- * receive with any schedule. Sends never wait, because each has a buffer of its own.
+ * receive with any schedule. Sends never wait, because each has a buffer of its own while it is under way.
  */
 export class Activations {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
   readonly #recorder: SpanRecorder
-  readonly #pool: BufferPool
+  readonly #messages: PreparedMessages
   readonly #shapes: Shapes
   #rows: readonly number[] = []
   #expected: Message[] = []
-  #posted: Posted[] = []
-  #sent: (Message & { bytes: number })[] = []
+  #posted: Exchanged[] = []
+  #sent: Exchanged[] = []
   /** Tensors from one stage of this rank to another. */
   readonly #handed = new Map<string, Tensor>()
 
@@ -46,7 +44,7 @@ export class Activations {
     this.#group = group
     this.#placement = placement
     this.#recorder = recorder
-    this.#pool = new BufferPool(group)
+    this.#messages = new PreparedMessages(group)
     this.#shapes = new Shapes(group, placement)
   }
 
@@ -71,18 +69,16 @@ export class Activations {
       await this.#shapes.learn(message)
       this.#post()
     }
-    const { work, microbatch } = this.#posted[0]!
+    const { operation, microbatch } = this.#posted[0]!
     const isHere = timeSpan(this.#recorder, 'call', { name: 'poll', microbatch }, () =>
-      work.isCompleted(),
+      operation.isCompleted(),
     )
-    if (!isHere) {
-      const start = monotonicNow()
-      await work
-      const end = monotonicNow()
-      const waited = Math.min(Math.max(0, (work.timing?.started ?? end) - start), end - start)
-      this.#recorder.record('wait', start, end, { microbatch, waited })
-    }
-    await work
+    const start = monotonicNow()
+    await operation.done()
+    if (isHere) return
+    const end = monotonicNow()
+    const waited = Math.min(Math.max(0, (operation.timing?.started ?? end) - start), end - start)
+    this.#recorder.record('wait', start, end, { microbatch, waited })
   }
 
   /** The message that has arrived, which the caller disposes. */
@@ -92,14 +88,15 @@ export class Activations {
       this.#handed.delete(keyOf(message))
       return tensor
     }
-    const { work, buffer } = this.#posted.shift()!
+    const received = this.#posted.shift()!
+    const { buffer } = received
     this.#post()
-    this.#record('recv', work, { ...message, bytes: buffer.byteLength })
+    this.#record('recv', received)
     const shape = [this.#rows[message.microbatch]!, ...this.#shapes.of(message)!]
     const tensor = timeSpan(this.#recorder, 'unpack', factsOf(message, buffer), () =>
       tensorFrom(buffer, shape),
     )
-    this.#pool.give(buffer)
+    this.#messages.release(received)
     return tensor
   }
 
@@ -126,42 +123,35 @@ export class Activations {
       this.#handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
       return undefined
     }
-    const buffer = this.#pool.take(tensor.size)
-    const written = timeSpan(this.#recorder, 'pack', factsOf(message, buffer), () =>
-      writeTo(tensor, buffer),
+    const sent = { ...message, ...this.#prepared(message, tensor.size) }
+    this.#sent.push(sent)
+    const written = timeSpan(this.#recorder, 'pack', factsOf(message, sent.buffer), () =>
+      writeTo(tensor, sent.buffer),
     )
-    if (written === undefined) this.#sendBuffer(message, buffer)
+    if (written === undefined) this.#messages.send(sent)
     return written?.then(() => {
-      this.#sendBuffer(message, buffer)
+      this.#messages.send(sent)
     })
   }
 
   /** Ends a pass: waits until everything has been sent. */
   async end(): Promise<void> {
-    const works = await timeWait(this.#recorder, { name: 'sends' }, async () => {
+    await timeWait(this.#recorder, { name: 'sends' }, async () => {
       await this.#shapes.announced()
-      return await this.#pool.flush()
+      for (const { operation } of this.#sent) await operation.done()
     })
-    works.forEach((work, at) => {
-      this.#record('send', work, this.#sent[at]!)
-    })
+    for (const sent of this.#sent) this.#record('send', sent)
   }
 
   dispose(): void {
     for (const tensor of this.#handed.values()) tensor.dispose()
     this.#handed.clear()
     this.#shapes.dispose()
-    this.#pool.dispose()
+    this.#messages.dispose()
   }
 
   #isOwn(message: Message): boolean {
     return this.#source(message) === this.#placement[message.stage]
-  }
-
-  #sendBuffer(message: Message, buffer: Float32Array): void {
-    const work = this.#group.isend(buffer, this.#placement[message.stage]!, options(message))
-    this.#pool.lend(buffer, work)
-    this.#sent.push({ ...message, bytes: buffer.byteLength })
   }
 
   #post(): void {
@@ -173,9 +163,9 @@ export class Activations {
       const { direction, stage } = message
       if (direction === 'backward' && !this.needsGradient(stage + 1)) continue
       const length = this.#rows[message.microbatch]! * sizeOf(shape)
-      const buffer = this.#pool.take(length)
-      const work = this.#group.irecv(buffer, this.#source(message), options(message))
-      this.#posted.push({ ...message, buffer, work })
+      const posted = this.#prepared(message, length)
+      this.#messages.receive(posted)
+      this.#posted.push({ ...message, ...posted })
     }
   }
 
@@ -183,19 +173,29 @@ export class Activations {
     return this.#placement[direction === 'forward' ? stage - 1 : stage + 1]!
   }
 
-  #record(
-    kind: SpanKind & ('send' | 'recv'),
-    work: Work<unknown>,
-    message: Message & { bytes: number },
-  ): void {
+  #prepared(message: Message, length: number): PreparedMessage {
+    const { direction, stage, microbatch } = message
+    const tag = 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
+    return this.#messages.take(tag, length, (buffer) => {
+      const what = direction === 'forward' ? 'activation' : 'gradient'
+      const label = `${what} of micro-batch ${microbatch} for stage ${stage}`
+      const to = this.#placement[stage]!
+      return to === this.#group.rank
+        ? this.#group.recvInit(buffer, this.#source(message), { tag, label })
+        : this.#group.sendInit(buffer, to, { tag, label })
+    })
+  }
+
+  #record(kind: SpanKind & ('send' | 'recv'), { operation, buffer, ...message }: Exchanged): void {
+    const { timing } = operation
     // the group records every operation itself
-    if (work.timing === undefined || this.#recorder === this.#group.spans) return
-    const { microbatch, bytes, stage } = message
-    const { posted, started, completed } = work.timing
+    if (timing === undefined || this.#recorder === this.#group.spans) return
+    const { microbatch, stage } = message
+    const { posted, started, completed } = timing
     const other = kind === 'send' ? this.#placement[stage]! : this.#source(message)
     const peer = this.#group.ranks[other]!
-    const waited = started - posted
-    this.#recorder.record(kind, posted, completed, { stage, microbatch, bytes, peer, waited })
+    const facts = { stage, microbatch, bytes: buffer.byteLength, peer, waited: started - posted }
+    this.#recorder.record(kind, posted, completed, facts)
   }
 }
 
@@ -209,11 +209,3 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
 
 /** The most micro-batches, so that their number and that of the stage fit into a tag of 31 bits. */
 const MICROBATCHES = 2 ** 17
-
-function options({ direction, stage, microbatch }: Message): { tag: number; label: string } {
-  const what = direction === 'forward' ? 'activation' : 'gradient'
-  return {
-    tag: 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1),
-    label: `${what} of micro-batch ${microbatch} for stage ${stage}`,
-  }
-}

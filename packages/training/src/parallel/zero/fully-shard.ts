@@ -10,6 +10,7 @@ import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import { Lifetime } from '../gradients/lifetime.ts'
+import { listenerOf } from '../gradients/listener.ts'
 import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
 import { SharedBuffers } from '../gradients/shared-buffers.ts'
@@ -17,7 +18,7 @@ import {
   checkUsed,
   factorOf,
   powerOfTwoNear,
-  sumStep,
+  TotalsSum,
   type StepTotals,
 } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
@@ -45,7 +46,10 @@ export interface FullyShard<M extends Replicated = Replicated> extends PieceOwne
   readonly stage: ZeroStage
   /** This rank's parts of the parameters: flat, under the parameters' names. */
   readonly shards: readonly Parameter[]
-  /** Takes the gradients of backward passes that were not recorded with `record`. */
+  /**
+   * Takes the gradients of backward passes that were not recorded with `record`. Its `memory`, in stage 1,
+   * lets a pass write them into the buckets itself.
+   */
   readonly onGradient: GradientListener
   /**
    * Whether the next backward pass is the last one of this step; true at first. While it is false,
@@ -219,6 +223,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
   #abandoned = 0
   readonly #parts: Parts
   readonly #lifetime: Lifetime
+  readonly #sum: TotalsSum
   readonly #sink: GradientSink
   readonly #buffers: SharedBuffers
   /** Of the parameters and the buffers. */
@@ -228,19 +233,19 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     this.module = module
     this.#parts = parts
     this.#lifetime = new Lifetime(parts.groups.shard)
-    const { exchange, values, own } = parts
+    const { exchange, values, own, options, groups } = parts
+    this.#sum = new TotalsSum(axesOf(groups), options, exchange.names.length)
     this.#buffers = new SharedBuffers(own)
     this.#owner = withBuffers(values, own)
-    this.onGradient = (parameter, gradient) => {
-      try {
+    this.onGradient = listenerOf({
+      lifetime: this.#lifetime,
+      keepsBuckets: options.stage === 1,
+      exchange: () => exchange,
+      synchronizes: () => this.synchronizes,
+      checkPass: () => {
         this.#lifetime.checkAwaited('a backward pass')
-        exchange.add(parameter, gradient, this.synchronizes)
-      } catch (error) {
-        throw this.#lifetime.fail(error)
-      } finally {
-        gradient.dispose()
-      }
-    }
+      },
+    })
     this.#sink = {
       onGradient: this.onGradient,
       makeRoom: () => exchange.makeRoom(),
@@ -302,9 +307,8 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
       // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
       // collective over that group must not come between.
       if (groups.replicate !== undefined) await exchange.finished()
-      this.totals = await sumStep(axes, options, exchange, {
-        ...{ tokens, loss, abandoned: this.#abandoned },
-      })
+      const own = { tokens, loss, abandoned: this.#abandoned }
+      this.totals = await this.#sum.sum(exchange, own)
       const { count, unused } = this.totals
       await exchange.finished()
       await this.#buffers.share(axes)
@@ -368,6 +372,7 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     this.module.averageBy?.(undefined)
     this.#parts.values.dispose()
     this.#parts.exchange.dispose()
+    this.#sum.dispose()
     this.#parts.accounting.trim()
     markReplicated(this.module.parameters, false)
   }

@@ -1,4 +1,4 @@
-import type { Work } from '@tsrun/distributed'
+import type { PersistentOperation } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
 import { HostExchange } from '../gradients/exchange.ts'
@@ -15,6 +15,8 @@ interface Filling {
   readonly share: Float32Array
   /** All of the bucket: always there in stage 1, in which `share` is a part of it. */
   memory: Float32Array | undefined
+  /** The reduce-scatter of memory that stays, if it travels as it is. */
+  readonly scatter: PersistentOperation | undefined
   exchange: BucketExchange | undefined
 }
 
@@ -46,20 +48,7 @@ export class ReduceScatterExchange extends HostExchange {
     this.#groups = groups
     this.#options = options
     this.#accounting = accounting
-    const { rank } = groups.shard
-    this.#fillings = buckets.map((bucket, index) => {
-      const { share, padded } = bucket
-      const memory = options.keepsBuckets ? accounting.alloc('gradients', padded) : undefined
-      return {
-        bucket,
-        label: labelOf(bucket, index),
-        memory,
-        share:
-          memory?.subarray(rank * share, (rank + 1) * share) ??
-          accounting.alloc('gradients', share),
-        exchange: undefined,
-      }
-    })
+    this.#fillings = buckets.map((bucket, index) => this.#open(bucket, labelOf(bucket, index)))
   }
 
   /** This rank's share of each bucket. */
@@ -109,8 +98,9 @@ export class ReduceScatterExchange extends HostExchange {
 
   /** Frees the buckets as soon as no values of other ranks can arrive in them. */
   dispose(): void {
-    for (const { memory, share, exchange } of this.#fillings) {
+    for (const { memory, share, scatter, exchange } of this.#fillings) {
       const free = (): void => {
+        scatter?.free()
         if (memory !== undefined) this.#accounting.free('gradients', memory)
         if (!this.#options.keepsBuckets) this.#accounting.free('gradients', share)
         exchange?.dispose()
@@ -139,16 +129,34 @@ export class ReduceScatterExchange extends HostExchange {
   }
 
   protected override start(index: number): void {
-    const { memory, share, label } = this.#fillings[index]!
+    const { memory, share, scatter, label } = this.#fillings[index]!
     const exchange = new BucketExchange(this.#groups, this.#last, {
       ...this.#options,
       memory: memory!,
       share,
+      scatter,
       label,
     })
     this.#fillings[index]!.exchange = exchange
     this.#last = exchange
     this.#reap()
+  }
+
+  #open(bucket: SharedBucket, label: string): Filling {
+    const { keepsBuckets, wire, deterministic } = this.#options
+    const { shard } = this.#groups
+    const { share: length, padded } = bucket
+    if (!keepsBuckets) {
+      const share = this.#accounting.alloc('gradients', length)
+      return { bucket, label, memory: undefined, share, scatter: undefined, exchange: undefined }
+    }
+    const memory = this.#accounting.alloc('gradients', padded)
+    const share = memory.subarray(shard.rank * length, (shard.rank + 1) * length)
+    const scatter =
+      wire === 'float32'
+        ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
+        : undefined
+    return { bucket, label, memory, share, scatter, exchange: undefined }
   }
 
   /** Gives back the memory of buckets that have left it. */
@@ -170,7 +178,14 @@ interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'determin
   readonly memory: Float32Array
   /** Gets this rank's part of the average; may be that part of `memory`. */
   readonly share: Float32Array
+  /** The reduce-scatter from `memory` to `share`, if it is prepared. */
+  readonly scatter: PersistentOperation | undefined
   readonly label: string
+}
+
+/** A reduce-scatter under way. */
+interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
+  readonly done: Promise<void>
 }
 
 /**
@@ -180,7 +195,7 @@ interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'determin
 class BucketExchange {
   /** Fulfilled when `share` has the average. */
   readonly done: Promise<void>
-  readonly #scatter: Work
+  readonly #scatter: Scatter
   readonly #groups: ShardingGroups
   readonly #options: BucketExchangeOptions
   /** What travels in 16 bits. */
@@ -192,25 +207,9 @@ class BucketExchange {
     previous: BucketExchange | undefined,
     options: BucketExchangeOptions,
   ) {
-    const { memory, share, wire, deterministic, label } = options
-    const { shard } = groups
     this.#groups = groups
     this.#options = options
-    if (wire === 'float32') {
-      this.#scatter = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
-    } else {
-      this.#encoded = shard.allocUnsafe(wire, memory.length)
-      // divided before they are summed, because the largest float16 is 65504
-      const encoded = this.#encoded
-      timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
-        shard.convert(encoded, memory, 1 / countRanks(axesOf(groups)))
-      })
-      this.#scatter = shard.reduceScatter(this.#part, this.#encoded, {
-        dtype: wire,
-        deterministic,
-        label,
-      })
-    }
+    this.#scatter = this.#start()
     this.done = this.#finish(previous)
     // whoever awaits it gets the error
     this.done.catch(() => undefined)
@@ -222,7 +221,7 @@ class BucketExchange {
   }
 
   async scattered(): Promise<void> {
-    await this.#scatter
+    await this.#scatter.done
   }
 
   /** Blocks until `memory` is free. @returns false if this thread cannot block */
@@ -248,7 +247,7 @@ class BucketExchange {
   }
 
   async #finish(previous: BucketExchange | undefined): Promise<void> {
-    await this.#scatter
+    await this.#scatter.done
     const { replicate } = this.#groups
     if (replicate !== undefined) {
       await previous?.done
@@ -258,6 +257,27 @@ class BucketExchange {
       } else await replicate.allReduce(this.#part, { dtype: wire, deterministic, label })
     }
     this.#decode()
+  }
+
+  #start(): Scatter {
+    const { memory, share, scatter, wire, deterministic, label } = this.#options
+    const { shard } = this.#groups
+    if (scatter !== undefined) {
+      scatter.start()
+      return underWay(scatter, scatter.done())
+    }
+    if (wire === 'float32') {
+      const work = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
+      return underWay(work, work)
+    }
+    const encoded = shard.allocUnsafe(wire, memory.length)
+    this.#encoded = encoded
+    // divided before they are summed, because the largest float16 is 65504
+    timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
+      shard.convert(encoded, memory, 1 / countRanks(axesOf(this.#groups)))
+    })
+    const work = shard.reduceScatter(this.#part, encoded, { dtype: wire, deterministic, label })
+    return underWay(work, work)
   }
 
   /** This rank's part of what travels in 16 bits. */
@@ -275,5 +295,22 @@ class BucketExchange {
       shard.convert(share, this.#part)
     })
     this.dispose()
+  }
+}
+
+/** @param end - the one promise of the end, because an error is told once */
+function underWay(
+  operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
+  end: PromiseLike<void>,
+): Scatter {
+  const done = Promise.resolve(end)
+  // whoever awaits it gets the error
+  done.catch(() => undefined)
+  return {
+    done,
+    isCompleted: () => operation.isCompleted(),
+    wait() {
+      operation.wait()
+    },
   }
 }

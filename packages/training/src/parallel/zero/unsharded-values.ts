@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
@@ -10,6 +10,7 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
+import { freeAfterRun } from '../group-buffers.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { ownerInParameter, ShardParameter } from './shard-parameter.ts'
@@ -33,6 +34,8 @@ export class UnshardedValues implements Values {
   readonly #buckets: readonly SharedBucket[]
   readonly #gradients: ReduceScatterExchange
   readonly #accounting: MemoryAccounting
+  /** Stage 1: the gathers of buckets that stay. */
+  readonly #gathers: readonly (PersistentOperation | undefined)[]
 
   /** @param gradients - new values travel in its memory */
   constructor(
@@ -53,6 +56,10 @@ export class UnshardedValues implements Values {
         (range) => new ShardParameter(range, ownerInParameter(range, gradients.shares[i]!, group)),
       ),
     )
+    this.#gathers = buckets.map((bucket, i) => {
+      const memory = gradients.keptMemoryOf(i)
+      return memory && group.allGatherInit(memory, gradients.shares[i]!, gatherOptions(bucket, i))
+    })
     for (const { value } of this.#parameters) accounting.count('parameters', 4 * value.size)
   }
 
@@ -84,13 +91,13 @@ export class UnshardedValues implements Values {
   /** Gathers the shares, which hold the new values, a few buckets at a time. */
   async publish(): Promise<void> {
     for (const shard of this.shards) await shard.settle()
-    const started: { readonly memory: Float32Array; readonly work: Work }[] = []
+    const started: Gathering[] = []
     for (const [i, bucket] of this.#buckets.entries()) {
       while (started.length < Math.min(i + UNDER_WAY, this.#buckets.length)) {
         started.push(this.#gather(started.length))
       }
-      const { memory, work } = started[i]!
-      await timeWait(this.#group.spans, { name: 'values' }, () => work)
+      const { memory, done } = started[i]!
+      await timeWait(this.#group.spans, { name: 'values' }, () => done)
       const facts = { name: 'values', bytes: 4 * bucket.length }
       timeSpan(this.#group.spans, 'unpack', facts, () => {
         for (const { parameter, offset, length } of bucket.slots) {
@@ -133,12 +140,31 @@ export class UnshardedValues implements Values {
 
   dispose(): void {
     for (const shard of this.shards) shard.release()
+    for (const gather of this.#gathers) if (gather !== undefined) freeAfterRun(gather)
   }
 
-  #gather(i: number): { memory: Float32Array; work: Work } {
-    const { padded, slots } = this.#buckets[i]!
-    const memory = this.#gradients.keptMemoryOf(i) ?? this.#accounting.borrow('parameters', padded)
-    const label = `values, bucket ${i}: ${slots[0]!.parameter.name}`
-    return { memory, work: this.#group.allGather(memory, this.#gradients.shares[i]!, { label }) }
+  #gather(i: number): Gathering {
+    const bucket = this.#buckets[i]!
+    const gather = this.#gathers[i]
+    if (gather !== undefined) {
+      gather.start()
+      const done = gather.done()
+      // whoever awaits it gets the error
+      done.catch(() => undefined)
+      return { memory: this.#gradients.keptMemoryOf(i)!, done }
+    }
+    const memory = this.#accounting.borrow('parameters', bucket.padded)
+    const share = this.#gradients.shares[i]!
+    return { memory, done: this.#group.allGather(memory, share, gatherOptions(bucket, i)) }
   }
+}
+
+/** New values on their way. */
+interface Gathering {
+  readonly memory: Float32Array
+  readonly done: PromiseLike<void>
+}
+
+function gatherOptions({ slots }: SharedBucket, index: number): { readonly label: string } {
+  return { label: `values, bucket ${index}: ${slots[0]!.parameter.name}` }
 }

@@ -1,0 +1,207 @@
+import { existsSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { formatTable } from '@tsrun/core'
+import {
+  findTracedRun,
+  parseStepRange,
+  shareOfPart,
+  STEP_RANGE,
+  summarizeTrace,
+  timeShares,
+  type PathShare,
+  type RankSummary,
+  type TimeShare,
+  type TracedRun,
+  type TraceSummary,
+} from '@tsrun/telemetry'
+import { usageError } from '../args/read-setting.ts'
+import { mergeTrace, TRACE_FILE } from '../watch/job-trace.ts'
+import type { AddCommand, CommandContext } from './context.ts'
+
+interface Request {
+  readonly folders: readonly string[]
+  readonly steps: string | undefined
+  readonly run: string | undefined
+  readonly output: string | undefined
+  readonly json: boolean
+}
+
+/** `tsrun trace <folder..>` */
+export function addTrace(context: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'trace <folder..>',
+      'say where the time of the steps of a traced job went',
+      (own) =>
+        own
+          .usage(
+            '$0 trace <folder..>\n\nSummarizes what the ranks of a job wrote with tsrun --trace DIR: where the time of a ' +
+              'step goes on each rank, what its critical path consists of, and for which rank the others ' +
+              `wait. If DIR/${TRACE_FILE} is not there, as after a crash of tsrun, it is written.`,
+          )
+          .positional('folder', {
+            type: 'string',
+            array: true,
+            demandOption: true,
+            describe: 'DIR of --trace DIR; several if each host of the job had its own',
+          })
+          .option('steps', {
+            type: 'string',
+            requiresArg: true,
+            describe: `${STEP_RANGE}; by default the last ones, as many as can be looked at at once`,
+          })
+          .option('run', {
+            type: 'string',
+            requiresArg: true,
+            describe: 'the run with this ID; by default the newest one',
+          })
+          .option('output', {
+            type: 'string',
+            requiresArg: true,
+            describe: 'write the trace for Perfetto into this file, of all folders together',
+          })
+          .option('json', { type: 'boolean', default: false, describe: 'print one JSON object' })
+          .version(false),
+      (argv) => {
+        const { folder: folders = [], steps, run, output, json } = argv
+        showTrace({ folders: folders as string[], steps, run, output, json }, context)
+      },
+    )
+}
+
+/** @throws ERR_TSR_USAGE */
+function showTrace(request: Request, { console, cwd }: CommandContext): void {
+  const { folders, steps, output } = request
+  const range = steps === undefined ? undefined : parseStepRange(steps)
+  if (steps !== undefined && range === undefined) {
+    throw usageError(`--steps is ${JSON.stringify(steps)}; expected ${STEP_RANGE}`)
+  }
+  const run = findRun(request, cwd)
+  const file =
+    output === undefined ? join(resolve(cwd, folders[0]!), TRACE_FILE) : resolve(cwd, output)
+  const isWritten = output !== undefined || (folders.length === 1 && !existsSync(file))
+  if (isWritten) mergeTrace(run, file)
+  for (const problem of run.problems) console.print('stderr', `tsrun: cannot use ${problem}\n`)
+  const summary = summarizeTrace(run, range)
+  if (summary === undefined) {
+    const problem =
+      range === undefined ? 'there is nothing in it' : `not all ranks have steps ${steps!}`
+    throw usageError(`${folders.join(', ')}: ${problem}`)
+  }
+  if (request.json) console.print('stdout', `${JSON.stringify(summary)}\n`)
+  else console.print('stdout', summaryText(summary, isWritten ? file : undefined))
+}
+
+/** @throws ERR_TSR_USAGE */
+function findRun({ folders, run }: Request, cwd: string): TracedRun {
+  const paths = folders.map((folder) => resolve(cwd, folder))
+  const stray = paths.findIndex(
+    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true,
+  )
+  if (stray >= 0) throw usageError(`${folders[stray]!} is not a folder`)
+  const found = findTracedRun(paths, run)
+  if (found !== undefined) return found
+  const what = run === undefined ? 'no trace' : `no trace of a run ${run}`
+  throw usageError(`there is ${what} in ${folders.join(', ')}; tsrun --trace DIR writes one`)
+}
+
+const titles: Readonly<Record<TimeShare, string>> = {
+  compute: 'compute',
+  bubble: 'bubble',
+  imbalance: 'imbalance',
+  communication: 'exposed',
+  input: 'input',
+  overhead: 'overhead',
+}
+
+/** Ranks that have a row each; of more, those that compute longest. */
+const MOST_ROWS = 16
+/** Parts of the critical path that are named. */
+const MOST_PARTS = 6
+
+function summaryText(summary: TraceSummary, file: string | undefined): string {
+  const { steps, byRank, mean, slowest } = summary
+  const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
+  const isShort = byRank.length <= MOST_ROWS
+  const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
+  const rows = [
+    ['rank', 'step', ...timeShares.map((share) => titles[share])],
+    ...shown.map((each) => row(String(each.rank), each)),
+    ...(byRank.length > 1 ? [row('all', mean)] : []),
+  ]
+  const lines = [
+    ...heading(summary),
+    ...(file === undefined ? [] : [`written: ${file}`]),
+    '',
+    ...formatTable(rows, 'right'),
+    ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
+    '',
+    `critical path: ${pathText(summary)}`,
+    ...(slowest === undefined ? [] : [slowestText(slowest, byRank)]),
+    ...(steps === undefined
+      ? ['The program reports no steps (group.reportProgress), so this is its time as a whole.']
+      : []),
+  ]
+  return `${lines.join('\n')}\n`
+}
+
+function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string[] {
+  const count = (number: number, what: string): string =>
+    `${number} ${what}${number === 1 ? '' : 's'}`
+  const place = `${count(ranks, 'rank')} on ${count(hosts, 'host')}`
+  const last = attempts > 1 ? `, the last of ${attempts} attempts` : ''
+  const mean =
+    steps === undefined
+      ? ''
+      : steps.count === 1
+        ? `; step ${steps.first}`
+        : `; means of ${steps.count} steps, ${steps.first} to ${steps.last}`
+  return [`run ${runId}: ${place}${last}${mean}`]
+}
+
+function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
+  return [
+    name,
+    milliseconds(step),
+    ...timeShares.map((share) => percent(step === 0 ? 0 : shares[share] / step)),
+  ]
+}
+
+function pathText({ criticalPath }: TraceSummary): string {
+  const total = criticalPath.reduce((sum, each) => sum + each.milliseconds, 0)
+  if (total === 0) return 'unknown'
+  const sums = (keyOf: (each: PathShare) => string): string => {
+    const times = new Map<string, number>()
+    for (const each of criticalPath) {
+      times.set(keyOf(each), (times.get(keyOf(each)) ?? 0) + each.milliseconds)
+    }
+    const sorted = [...times].sort((a, b) => b[1] - a[1])
+    const shown = sorted
+      .slice(0, MOST_PARTS)
+      .map(([key, time]) => `${key} ${percent(time / total)}`)
+    return shown.join(', ') + (sorted.length > MOST_PARTS ? ', …' : '')
+  }
+  const parts = sums(({ part }) => (part === 'waiting' ? 'waiting' : titles[shareOfPart[part]]))
+  return `${parts}; of its time, ${sums(({ rank }) => `rank ${rank}`)}`
+}
+
+function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
+  const own = byRank.find(({ rank }) => rank === slowest)!
+  const busy = ({ shares }: RankSummary): number => shares.compute + shares.input + shares.overhead
+  const times = byRank.filter(({ rank }) => rank !== slowest).map(busy)
+  const range = [...new Set([Math.min(...times), Math.max(...times)].map(milliseconds))].join(
+    ' to ',
+  )
+  return (
+    `slowest rank: rank ${slowest}, for which others wait ${milliseconds(own.causes)} of a step in the end; ` +
+    `it is busy for ${milliseconds(busy(own))} of it, the others for ${range}`
+  )
+}
+
+function milliseconds(time: number): string {
+  return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`
+}

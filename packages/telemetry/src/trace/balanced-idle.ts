@@ -1,0 +1,92 @@
+import type { Span, SpanKind } from '../spans.ts'
+import type { Window } from './division.ts'
+
+/** One computation of a pipeline's stage. */
+interface Action {
+  readonly kind: SpanKind
+  readonly stage: number
+  readonly microbatch: number
+  readonly time: number
+}
+
+const kinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
+
+/**
+ * How long each rank of a pipeline would be idle in a step if computations of one kind took equally long
+ * on all stages, and messages no time: the bubble of the schedule itself, while it fills and drains. Its
+ * order is the one in which the ranks have computed.
+ *
+ * @param spans - of each rank
+ * @param windows - of the step on each rank
+ * @returns milliseconds of each rank; undefined where there is no pipeline
+ */
+export function balancedIdle(
+  spans: readonly (readonly Span[])[],
+  windows: readonly Window[],
+): number[] | undefined {
+  const lists = spans.map((own, i) => actionsOf(own, windows[i]!))
+  const all = lists.flat()
+  const last = Math.max(-1, ...all.map(({ stage }) => stage))
+  if (last < 1) return undefined
+  const means = meanTimes(all)
+  const ended = new Map<string, number>()
+  const next = lists.map(() => 0)
+  const time = lists.map(() => 0)
+  const busy = lists.map(() => 0)
+  for (let isMoving = true; isMoving;) {
+    isMoving = false
+    for (const [rank, list] of lists.entries()) {
+      for (let action = list[next[rank]!]; action !== undefined; action = list[next[rank]!]) {
+        const ready = readyAt(action, last, ended)
+        if (ready === undefined) break
+        const duration = means.get(action.kind)!
+        time[rank] = Math.max(time[rank]!, ready) + duration
+        busy[rank]! += duration
+        ended.set(keyOf(action), time[rank]!)
+        next[rank]!++
+        isMoving = true
+      }
+    }
+  }
+  // something was not recorded: nobody knows what the others wait for
+  if (next.some((done, rank) => done < lists[rank]!.length)) return undefined
+  const end = Math.max(...time)
+  return busy.map((each) => end - each)
+}
+
+function actionsOf(spans: readonly Span[], { start, end }: Window): Action[] {
+  return spans.flatMap((span): Action[] => {
+    const { kind, stage, microbatch } = span
+    if (!kinds.has(kind) || stage === undefined || microbatch === undefined) return []
+    if (span.start < start || span.start >= end) return []
+    return [{ kind, stage, microbatch, time: span.end - span.start }]
+  })
+}
+
+function meanTimes(actions: readonly Action[]): Map<SpanKind, number> {
+  const sums = new Map<SpanKind, { time: number; count: number }>()
+  for (const { kind, time } of actions) {
+    const sum = sums.get(kind) ?? { time: 0, count: 0 }
+    sums.set(kind, { time: sum.time + time, count: sum.count + 1 })
+  }
+  return new Map([...sums].map(([kind, { time, count }]) => [kind, time / count]))
+}
+
+/** When what an action needs has ended; undefined while it has not. */
+function readyAt(
+  { kind, stage, microbatch }: Action,
+  last: number,
+  ended: ReadonlyMap<string, number>,
+): number | undefined {
+  const end = (of: 'F' | 'B' | 'I', at: number): number | undefined =>
+    ended.get(`${of} ${at} ${microbatch}`)
+  if (kind === 'F') return stage === 0 ? 0 : end('F', stage - 1)
+  if (kind === 'W') return end('I', stage)
+  const forward = end('F', stage)
+  if (stage === last || forward === undefined) return forward
+  return end('I', stage + 1) ?? end('B', stage + 1)
+}
+
+function keyOf({ kind, stage, microbatch }: Action): string {
+  return `${kind} ${stage} ${microbatch}`
+}

@@ -1,0 +1,182 @@
+import { closeSync, writeSync } from 'node:fs'
+import { openOwnFile } from '@tsrun/core'
+import type { Span, SpanKind } from '../spans.ts'
+import { alignClocks, hostOf, operationKey } from './clocks.ts'
+import type { SpanFileReader } from './span-file.ts'
+import { Tracks } from './tracks.ts'
+
+/** Spans that are sorted at one time. */
+const CHUNK = 50_000
+
+/** Microseconds that a slice has at least, or no arrow could begin or end in it. */
+const SHORTEST = 0.001
+
+/** What the kinds are called that stand for one action of a schedule. */
+const actions: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
+
+interface Arrow {
+  readonly id: string
+  readonly isBegin: boolean
+}
+
+/**
+ * Writes the spans of a run as a trace that Perfetto and chrome://tracing open (the Trace Event Format of
+ * Chrome, JSON): a process for each host, and threads for each rank, with arrows from sends to receives.
+ * Times begin when the first file was opened.
+ *
+ * @returns the number of spans
+ * @throws the errors of the file system
+ */
+export function writeChromeTrace(files: readonly SpanFileReader[], path: string): number {
+  const offsets = alignClocks(files)
+  const zero = files[0]?.header.monotonic ?? 0
+  const output = new EventFile(path)
+  try {
+    const hosts = [...new Set(files.map(({ header }) => hostOf(header)))]
+    for (const [at, host] of hosts.entries()) {
+      const { header } = files.find((file) => hostOf(file.header) === host)!
+      output.name('process', at + 1, 0, `${header.host} (host ${header.node})`, header.node)
+    }
+    let count = 0
+    // attempts follow each other on the same tracks
+    const tracks = new Map<string, Tracks>()
+    for (const file of files) {
+      const host = hostOf(file.header)
+      const pid = hosts.indexOf(host) + 1
+      const offset = (offsets.get(host) ?? 0) - zero
+      const { rank, restartCount } = file.header
+      const key = `${host} ${rank}`
+      let own = tracks.get(key)
+      if (own === undefined) {
+        own = new Tracks(rank, (tid, name, place) => {
+          output.name('thread', pid, tid, name, place)
+        })
+        tracks.set(key, own)
+      }
+      for (const chunk of chunksOf(file.spans())) {
+        chunk.sort((a, b) => a.start - b.start || b.end - a.end)
+        for (const span of chunk) writeSpan(output, span, { pid, offset, restartCount }, own)
+        count += chunk.length
+      }
+    }
+    return count
+  } finally {
+    output.close()
+  }
+}
+
+function* chunksOf(spans: Iterable<Span>): Generator<Span[]> {
+  let chunk: Span[] = []
+  for (const span of spans) {
+    chunk.push(span)
+    if (chunk.length < CHUNK) continue
+    yield chunk
+    chunk = []
+  }
+  yield chunk
+}
+
+function writeSpan(
+  output: EventFile,
+  span: Span,
+  place: { readonly pid: number; readonly offset: number; readonly restartCount: number },
+  tracks: Tracks,
+): void {
+  const { pid, offset, restartCount } = place
+  const { kind, start, end, waited = 0 } = span
+  const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
+  const isOperation = kind === 'send' || kind === 'recv' || kind === 'collective'
+  // until its peers were there, an operation did nothing
+  const begun = isOperation ? Math.min(start + Math.max(0, waited), end) : start
+  const ts = 1000 * (begun + offset)
+  const dur = Math.max(SHORTEST, 1000 * (end - begun))
+  const tid = isOperation ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
+  output.slice(span, nameOf(span), pid, tid, ts, dur)
+  if (key !== undefined) {
+    output.arrow({ id: key, isBegin: kind === 'send' }, pid, tid, ts, dur)
+  }
+}
+
+function nameOf({ kind, name, microbatch, step }: Span): string {
+  if (actions.has(kind)) return `${kind}${microbatch ?? (name === undefined ? '' : ` ${name}`)}`
+  if (kind === 'step') return `step ${step ?? ''}`
+  if (kind === 'gc' || kind === 'checkpoint') return name === undefined ? kind : `${kind}: ${name}`
+  if (kind === 'send' || kind === 'recv' || kind === 'collective') return name ?? kind
+  return name === undefined ? kind : `${kind}: ${name}`
+}
+
+/** Facts that say how a slice came to be, for whoever looks at it. */
+const shownFacts = [
+  'stage',
+  'microbatch',
+  'bytes',
+  'peer',
+  'tag',
+  'waited',
+  'noticed',
+  'group',
+  'sequence',
+  'step',
+] as const
+
+/** A file of events, written a part at a time. */
+class EventFile {
+  readonly #fd: number
+  #text = '{"displayTimeUnit":"ms","traceEvents":[\n'
+  #isFirst = true
+
+  constructor(path: string) {
+    this.#fd = openOwnFile(path)
+  }
+
+  name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
+    const common = { ph: 'M', pid, tid }
+    this.#write({ ...common, name: `${what}_name`, args: { name } })
+    this.#write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
+  }
+
+  slice(span: Span, name: string, pid: number, tid: number, ts: number, dur: number): void {
+    const args: Record<string, unknown> = { rank: span.rank }
+    for (const fact of shownFacts) if (span[fact] !== undefined) args[fact] = span[fact]
+    if (span.name !== undefined) args['label'] = span.name
+    this.#write({
+      name,
+      cat: span.kind,
+      ph: 'X',
+      pid,
+      tid,
+      ts: rounded(ts),
+      dur: rounded(dur),
+      args,
+    })
+  }
+
+  arrow({ id, isBegin }: Arrow, pid: number, tid: number, ts: number, dur: number): void {
+    const common = { name: 'message', cat: 'message', id, pid, tid }
+    if (isBegin) this.#write({ ...common, ph: 's', ts: rounded(ts) })
+    else this.#write({ ...common, ph: 'f', bp: 'e', ts: rounded(ts + Math.max(0, dur - SHORTEST)) })
+  }
+
+  close(): void {
+    this.#text += '\n]}\n'
+    this.#flush()
+    closeSync(this.#fd)
+  }
+
+  #write(event: object): void {
+    this.#text += (this.#isFirst ? '' : ',\n') + JSON.stringify(event)
+    this.#isFirst = false
+    if (this.#text.length > 1 << 18) this.#flush()
+  }
+
+  #flush(): void {
+    const bytes = Buffer.from(this.#text)
+    this.#text = ''
+    for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at, bytes.length - at)
+  }
+}
+
+/** To a nanosecond. */
+function rounded(microseconds: number): number {
+  return Math.round(1000 * microseconds) / 1000
+}

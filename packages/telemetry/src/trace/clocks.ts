@@ -1,0 +1,112 @@
+import type { Span } from '../spans.ts'
+import type { SpanFileHeader, SpanFileReader } from './span-file.ts'
+
+/** Operations of a host that are compared with those of the others; later ones add little. */
+const MOST_OPERATIONS = 20_000
+
+/** One rank's part in an operation of several. */
+interface Part {
+  readonly host: string
+  readonly start: number
+  readonly end: number
+  /** Whether others cannot end before this part begins. */
+  readonly isNeeded: boolean
+  /** Whether it cannot end before those that are needed begin. */
+  readonly needs: boolean
+}
+
+/** What identifies a host: the ranks of one host share a clock. */
+export function hostOf({ node, host }: SpanFileHeader): string {
+  return `${host} ${node}`
+}
+
+/**
+ * What has to be added to the times of each host for those of the first file's host. No operation ends on
+ * one host before it has begun on another one that it needs, which bounds the difference of two clocks
+ * from both sides; half-way between the closest bounds is the difference if messages take as long in both
+ * directions. Hosts without such operations are compared by their times of day.
+ */
+export function alignClocks(files: readonly SpanFileReader[]): Map<string, number> {
+  const offsets = new Map<string, number>()
+  const [first] = files
+  if (first === undefined) return offsets
+  const own = hostOf(first.header)
+  offsets.set(own, 0)
+  const others = files.filter(({ header }) => hostOf(header) !== own)
+  if (others.length === 0) return offsets
+  const bounds = boundsBetween(partsOf(files))
+  // hosts that the first one has not met follow those that it has
+  for (let isNew = true; isNew;) {
+    isNew = false
+    for (const { header } of others) {
+      const host = hostOf(header)
+      if (offsets.has(host)) continue
+      for (const [known, offset] of offsets) {
+        const [forth, back] = [bounds.get(`${known}>${host}`), bounds.get(`${host}>${known}`)]
+        if (forth === undefined || back === undefined) continue
+        offsets.set(host, offset - (forth - back) / 2)
+        isNew = true
+        break
+      }
+    }
+  }
+  for (const { header } of others) {
+    const host = hostOf(header)
+    if (offsets.has(host)) continue
+    offsets.set(host, header.time - header.monotonic - (first.header.time - first.header.monotonic))
+  }
+  return offsets
+}
+
+/** The parts of operations, by what they have in common. */
+function partsOf(files: readonly SpanFileReader[]): Part[][] {
+  const operations = new Map<string, Part[]>()
+  for (const file of files) {
+    const host = hostOf(file.header)
+    const seen = new Set<string>()
+    for (const span of file.spans()) {
+      const key = operationKey(span, file.header.restartCount)
+      // a rank that joins again begins to count anew
+      if (key === undefined || seen.has(key)) continue
+      if (seen.size === MOST_OPERATIONS) break
+      seen.add(key)
+      const { kind, start, end, joint } = span
+      const [isNeeded, needs] = [kind === 'send' || joint === 1, kind === 'recv' || joint === 1]
+      const part = { host, start, end, isNeeded, needs }
+      const parts = operations.get(key)
+      if (parts === undefined) operations.set(key, [part])
+      else parts.push(part)
+    }
+  }
+  return [...operations.values()]
+}
+
+/** For each two hosts the least time from a begin on the first to an end on the second. */
+function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
+  const bounds = new Map<string, number>()
+  for (const parts of operations) {
+    for (const from of parts) {
+      for (const to of parts) {
+        if (!from.isNeeded || !to.needs || to.host === from.host) continue
+        const between = `${from.host}>${to.host}`
+        bounds.set(between, Math.min(bounds.get(between) ?? Infinity, to.end - from.start))
+      }
+    }
+  }
+  return bounds
+}
+
+/**
+ * The same for what two or more ranks do together: a collective, or a send and its receive. Undefined for
+ * anything else.
+ *
+ * @param attempt - groups and messages are numbered anew in each
+ */
+export function operationKey(span: Span, attempt: number): string | undefined {
+  const { kind, rank, peer, group, sequence, tag } = span
+  if (group === undefined || sequence === undefined) return undefined
+  if (kind === 'collective') return `${attempt} ${group} ${sequence}`
+  if (peer === undefined || tag === undefined) return undefined
+  if (kind === 'send') return `${attempt} ${group} ${rank}>${peer} ${tag} ${sequence}`
+  return kind === 'recv' ? `${attempt} ${group} ${peer}>${rank} ${tag} ${sequence}` : undefined
+}

@@ -1,0 +1,101 @@
+import type { Span } from '../spans.ts'
+import type { Arrivals, Piece, StepPart, Window } from './division.ts'
+
+/** What one rank does of one part on the critical path. */
+export interface PathShare {
+  readonly rank: number
+  readonly part: StepPart
+  readonly milliseconds: number
+}
+
+/** More jumps between ranks than a step has: something is odd. */
+const MOST_JUMPS = 100_000
+
+/**
+ * Goes back through one step, from its end on the rank that ends last: whenever that rank has waited for
+ * another one, the path goes on there, at the time when that one was ready.
+ *
+ * @param windows - of the step on each rank
+ * @param pieces - of these windows
+ * @returns the path, and for each rank the time for which others have waited because it was busy, also
+ *   those that have waited for ranks that waited for it
+ */
+export function criticalPath(
+  ranks: readonly number[],
+  windows: readonly Window[],
+  pieces: readonly (readonly Piece[])[],
+  arrivals: Arrivals,
+): { readonly path: readonly PathShare[]; readonly causes: ReadonlyMap<number, number> } {
+  const places = new Map(ranks.map((rank, i) => [rank, i]))
+  const causes = new Map<number, number>()
+  const blame = (rank: number, window: Window, depth: number): void => {
+    const own = pieces[places.get(rank)!]!
+    for (let i = Math.max(0, lastBefore(own, window.start)); i < own.length; i++) {
+      const { part, operation, ...piece } = own[i]!
+      if (piece.start >= window.end) break
+      const start = Math.max(piece.start, window.start)
+      const end = Math.min(piece.end, window.end)
+      if (end <= start) continue
+      const cause = part === 'waiting' ? causeOf(operation, arrivals)?.rank : undefined
+      const waitsForOther = cause !== undefined && cause !== rank && places.has(cause)
+      if (waitsForOther && depth < ranks.length) blame(cause, { start, end }, depth + 1)
+      else if (depth > 0) causes.set(rank, (causes.get(rank) ?? 0) + end - start)
+    }
+  }
+  for (const [i, window] of windows.entries()) blame(ranks[i]!, window, 0)
+  const shares = new Map<string, PathShare>()
+  const add = (rank: number, part: StepPart, milliseconds: number): void => {
+    if (milliseconds <= 0) return
+    const key = `${rank} ${part}`
+    const before = shares.get(key)?.milliseconds ?? 0
+    shares.set(key, { rank, part, milliseconds: before + milliseconds })
+  }
+  let at = windows.reduce((last, { end }, i) => (end > windows[last]!.end ? i : last), 0)
+  let time = windows[at]!.end
+  for (let jumps = 0; jumps < MOST_JUMPS; jumps++) {
+    const own = pieces[at]!
+    const rank = ranks[at]!
+    let jumped = false
+    for (let i = lastBefore(own, time); i >= 0; i--) {
+      const { part, start, end, operation } = own[i]!
+      const until = Math.min(end, time)
+      const cause = part === 'waiting' ? causeOf(operation, arrivals) : undefined
+      const to = cause === undefined ? undefined : places.get(cause.rank)
+      const ready = cause?.start ?? until
+      if (to === undefined || to === at || ready >= time || ready < windows[to]!.start) {
+        add(rank, part, until - start)
+        continue
+      }
+      // what lies between is on its way to this rank
+      add(rank, 'transfer', Math.max(0, until - Math.max(ready, start)))
+      at = to
+      time = Math.min(until, ready)
+      jumped = true
+      break
+    }
+    if (!jumped) break
+  }
+  return { path: [...shares.values()], causes }
+}
+
+/** The rank that an operation waits for, and when that one was ready; undefined if it is not known. */
+function causeOf(
+  operation: Span | undefined,
+  arrivals: Arrivals,
+): { readonly rank: number; readonly start: number } | undefined {
+  if (operation === undefined) return undefined
+  if (operation.kind === 'collective') return arrivals.of(operation)
+  const { peer, start, waited = 0 } = operation
+  return peer === undefined ? undefined : { rank: peer, start: start + waited }
+}
+
+/** The index of the last piece that begins before a time, or -1. */
+function lastBefore(pieces: readonly Piece[], time: number): number {
+  let [low, high] = [0, pieces.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (pieces[middle]!.start < time) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}

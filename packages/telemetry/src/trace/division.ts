@@ -1,0 +1,209 @@
+import type { Span, SpanKind } from '../spans.ts'
+
+/**
+ * What an instant of a rank belongs to: to what its main thread does, and where that does nothing, to the
+ * operation that it waits for. `reduce` is arithmetic of the main thread on buffers, `waiting` the time
+ * until the peers of an operation are there, `transfer` all that the engine does from then on, and
+ * `wakeUp` the time from the end of an operation until the main thread goes on.
+ */
+export const stepParts = [
+  'input',
+  'batch',
+  'forward',
+  'backward',
+  'alloc',
+  'pack',
+  'call',
+  'waiting',
+  'transfer',
+  'wakeUp',
+  'reduce',
+  'unpack',
+  'update',
+  'checkpoint',
+  'gc',
+  'unexplained',
+] as const
+export type StepPart = (typeof stepParts)[number]
+
+/** An interval of milliseconds. */
+export interface Window {
+  readonly start: number
+  readonly end: number
+}
+
+/** A piece of a window that belongs to one part. */
+export interface Piece extends Window {
+  readonly part: StepPart
+  /** Whether a collective is under way beside what the main thread does. */
+  readonly isBesideCollective: boolean
+  /** The operation that is waited for, as far as that is known. */
+  readonly operation: Span | undefined
+}
+
+/** What the main thread does in spans of a kind. */
+const own: Partial<Record<SpanKind, StepPart>> = {
+  input: 'input',
+  batch: 'batch',
+  F: 'forward',
+  B: 'backward',
+  I: 'backward',
+  W: 'backward',
+  optimizer: 'update',
+  pack: 'pack',
+  unpack: 'unpack',
+  reduce: 'reduce',
+  alloc: 'alloc',
+  call: 'call',
+  checkpoint: 'checkpoint',
+  gc: 'gc',
+}
+
+/** Ranks of a collective, whichever came last. */
+export interface Arrival {
+  readonly rank: number
+  readonly start: number
+}
+
+/** When the last rank was there, for each collective; for `divideWindow`. */
+export class Arrivals {
+  readonly #last = new Map<string, Arrival>()
+
+  add({ kind, rank, start, group, sequence }: Span): void {
+    if (kind !== 'collective') return
+    const key = `${group} ${sequence}`
+    const last = this.#last.get(key)
+    if (last === undefined || start > last.start) this.#last.set(key, { rank, start })
+  }
+
+  /** The last rank of the collective that this span is a part of. */
+  of({ group, sequence }: Span): Arrival | undefined {
+    return this.#last.get(`${group} ${sequence}`)
+  }
+}
+
+/** An operation, with the time from which on all its ranks are there. */
+interface Pending extends Window {
+  readonly span: Span
+  readonly ready: number
+  /** When the main thread has noticed its end. */
+  readonly noticed: number
+}
+
+/**
+ * Divides a window of one rank, which may be a step, into pieces, whose lengths add up to that of the
+ * window.
+ *
+ * @param spans - of this rank: all that overlap the window
+ * @param arrivals - of the collectives of all ranks
+ */
+export function divideWindow(window: Window, spans: readonly Span[], arrivals: Arrivals): Piece[] {
+  const main: Span[] = []
+  const operations: Pending[] = []
+  const cuts = new Set<number>()
+  const cut = (at: number): void => {
+    if (at > window.start && at < window.end) cuts.add(at)
+  }
+  for (const span of spans) {
+    const { kind, start, end, waited = 0, noticed = 0 } = span
+    if (kind === 'wait' || own[kind] !== undefined) {
+      main.push(span)
+      for (const at of [start, end, start + waited]) cut(at)
+    } else if (kind === 'collective' || kind === 'send' || kind === 'recv') {
+      const there = kind === 'collective' ? (arrivals.of(span)?.start ?? start) : start + waited
+      const pending = { span, start, end, ready: Math.min(there, end), noticed: end + noticed }
+      operations.push(pending)
+      for (const at of [start, pending.ready, end, pending.noticed]) cut(at)
+    }
+  }
+  const times = [window.start, ...[...cuts].sort((a, b) => a - b), window.end]
+  const threads = new Sweep(main, ({ end }) => end)
+  const engine = new Sweep(operations, ({ noticed }) => noticed)
+  const pieces: Piece[] = []
+  for (let i = 0; i + 1 < times.length; i++) {
+    const [start, end] = [times[i]!, times[i + 1]!]
+    const at = (start + end) / 2
+    const active = engine.at(at)
+    const isBesideCollective = active.some(
+      ({ span, end: ended }) => span.kind === 'collective' && at < ended,
+    )
+    pieces.push({ start, end, isBesideCollective, ...partAt(at, threads.at(at), active) })
+  }
+  return pieces
+}
+
+function partAt(
+  at: number,
+  main: readonly Span[],
+  operations: readonly Pending[],
+): Pick<Piece, 'part' | 'operation'> {
+  const inner = innermost(main)
+  const part = inner && own[inner.kind]
+  if (part !== undefined) return { part, operation: undefined }
+  const pending = operations.filter(({ end }) => at < end)
+  const of = (kind: SpanKind): Pending[] => pending.filter(({ span }) => span.kind === kind)
+  const collectives = of('collective')
+  if (collectives.length > 0) return stateOf(at, collectives)
+  if (inner?.waited !== undefined) {
+    const ready = inner.start + inner.waited
+    const receives = of('recv').sort(
+      (a, b) => Math.abs(a.ready - ready) - Math.abs(b.ready - ready),
+    )
+    if (at < ready) return { part: 'waiting', operation: receives[0]?.span }
+    if (receives.length > 0) return { part: 'transfer', operation: receives[0]!.span }
+  } else if (inner !== undefined) {
+    const sends = of('send')
+    if (sends.length > 0) return stateOf(at, sends)
+  }
+  const isEnding = operations.some(
+    ({ span, end, noticed }) => span.kind === 'collective' && end <= at && at < noticed,
+  )
+  return {
+    part: inner !== undefined || isEnding ? 'wakeUp' : 'unexplained',
+    operation: undefined,
+  }
+}
+
+/** Transfer if any of the operations has its peers; otherwise it waits for the first of them. */
+function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 'operation'> {
+  const moving = pending.find(({ ready }) => ready <= at)
+  if (moving !== undefined) return { part: 'transfer', operation: moving.span }
+  const next = pending.reduce((first, each) => (each.ready < first.ready ? each : first))
+  return { part: 'waiting', operation: next.span }
+}
+
+/** Of spans of one thread, which are nested. */
+function innermost(spans: readonly Span[]): Span | undefined {
+  let inner: Span | undefined
+  for (const span of spans) {
+    if (
+      inner === undefined ||
+      span.start > inner.start ||
+      (span.start === inner.start && span.end < inner.end)
+    ) {
+      inner = span
+    }
+  }
+  return inner
+}
+
+/** Which of many intervals contain a time, for times that only grow. */
+class Sweep<T extends { readonly start: number }> {
+  readonly #sorted: readonly T[]
+  readonly #endOf: (each: T) => number
+  #active: T[] = []
+  #next = 0
+
+  constructor(intervals: readonly T[], endOf: (each: T) => number) {
+    this.#sorted = intervals.toSorted((a, b) => a.start - b.start)
+    this.#endOf = endOf
+  }
+
+  at(time: number): readonly T[] {
+    while (this.#next < this.#sorted.length && this.#sorted[this.#next]!.start <= time) {
+      this.#active.push(this.#sorted[this.#next++]!)
+    }
+    this.#active = this.#active.filter((each) => time < this.#endOf(each))
+    return this.#active
+  }
+}

@@ -1,0 +1,173 @@
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
+import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
+import { sendSpansTo, type SpanFacts, type SpanKind, type SpanSink } from '../spans.ts'
+import { SpanFile, type SpanFileOwner } from './span-file.ts'
+
+/** The steps that a trace keeps, from 1. */
+export interface StepRange {
+  readonly first: number
+  readonly last: number
+}
+
+/** What `parseStepRange` reads. */
+export const STEP_RANGE = 'steps from 1, as in 10:20, 10: or 15'
+
+/** Reads `10:20`, both included, `10:`, `:20` or `15`; undefined for anything else. */
+export function parseStepRange(text: string): StepRange | undefined {
+  const match = /^(\d{0,15})(:?)(\d{0,15})$/.exec(text.trim())
+  if (match === null || text.trim() === '') return undefined
+  const [, from, colon, to] = match
+  const first = from === '' ? 1 : Number(from)
+  const last = colon === '' ? first : to === '' ? Infinity : Number(to)
+  return first >= 1 && last >= first ? { first, last } : undefined
+}
+
+/** Milliseconds after which spans that are not in the file yet are written to it. */
+const PERIOD = 250
+
+/** Kinds of spans with which the first step begins. */
+const FIRST: ReadonlySet<SpanKind> = new Set<SpanKind>(['input', 'batch', 'F'])
+
+interface CollectorEntry extends PerformanceEntry {
+  readonly detail?: { readonly kind?: number }
+}
+
+/** By the kind of the detail. */
+const collections = new Map([
+  [1, 'minor'],
+  [4, 'major'],
+  [8, 'incremental'],
+  [16, 'weak callbacks'],
+])
+
+type Owner = Pick<SpanFileOwner, 'runId' | 'restartCount' | 'rank' | 'worldSize' | 'node'>
+
+/** Writes what this process does to a file of the trace of its job. */
+export class RankTrace implements SpanSink {
+  readonly rank: number
+  readonly #file: SpanFile
+  readonly #range: StepRange
+  readonly #timer: NodeJS.Timeout
+  readonly #collector: PerformanceObserver
+  readonly #onExit = (): void => {
+    this.#file.flush()
+  }
+  /** The step under way. */
+  #step = 1
+  #isKept: boolean
+  /** When the step under way has begun. */
+  #begun: number | undefined
+  #reported: number | undefined
+
+  /** @throws the error of the file system when the file cannot be made */
+  constructor(directory: string, range: StepRange, owner: Owner) {
+    this.rank = owner.rank
+    this.#range = range
+    this.#isKept = range.first <= this.#step
+    makeOwnFolder(directory)
+    const { restartCount, rank } = owner
+    const path = join(directory, `attempt-${restartCount}.rank-${rank}.${process.pid}.spans`)
+    const now = { monotonic: monotonicNow(), time: Date.now() }
+    const onError = ({ message }: Error): void => {
+      createLogger('telemetry').warn({ path, reason: message }, 'the trace ends here')
+    }
+    const whole = { ...owner, host: hostname(), pid: process.pid, ...now }
+    this.#file = new SpanFile(path, whole, onError)
+    this.#timer = setInterval(this.#onExit, PERIOD).unref()
+    process.on('exit', this.#onExit)
+    this.#collector = this.#observeCollections(now.monotonic - performance.now())
+    sendSpansTo(this)
+  }
+
+  add(kind: SpanKind, start: number, end: number, facts: SpanFacts | undefined): void {
+    if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
+    if (this.#isKept) this.#file.add(kind, start, end, facts)
+  }
+
+  /** A step has ended, with the number that its program reports; the next one begins. */
+  endStep(step: number): void {
+    if (step === this.#reported) return
+    const now = monotonicNow()
+    const { first, last } = this.#range
+    if (step >= first && step <= last) {
+      this.#file.add('step', this.#begun ?? now, now, { step })
+    }
+    this.#reported = step
+    this.#begun = now
+    this.#step = step + 1
+    this.#isKept = this.#step >= first && this.#step <= last
+  }
+
+  close(): void {
+    sendSpansTo(undefined)
+    clearInterval(this.#timer)
+    process.off('exit', this.#onExit)
+    this.#collector.disconnect()
+    this.#file.flush()
+    this.#file.close()
+  }
+
+  /** @param offset - what has to be added to times of `performance` for those of `monotonicNow()` */
+  #observeCollections(offset: number): PerformanceObserver {
+    const observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as CollectorEntry[]) {
+        const { startTime, duration, detail } = entry
+        const start = startTime + offset
+        const name = collections.get(detail?.kind ?? 0)
+        this.add('gc', start, start + duration, name === undefined ? undefined : { name })
+      }
+    })
+    observer.observe({ entryTypes: ['gc'] })
+    return observer
+  }
+}
+
+let current: RankTrace | undefined
+
+/**
+ * Begins the trace of this rank if its launcher wants one (TSRUN_TRACE_DIR). A process that joins again
+ * goes on with its file, unless it has become another rank. If the file cannot be made, the job runs
+ * without it.
+ *
+ * @throws ERR_TSR_ENVIRONMENT
+ */
+export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | undefined {
+  const { TSRUN_TRACE_DIR: directory = '', TSRUN_TRACE_STEPS: steps = '' } = env
+  if (directory === '' || current?.rank === owner.rank) return current
+  const range = steps === '' ? { first: 1, last: Infinity } : parseStepRange(steps)
+  if (range === undefined) {
+    const facts = { variable: 'TSRUN_TRACE_STEPS', value: JSON.stringify(steps) }
+    throw tsrError('ERR_TSR_ENVIRONMENT', { ...facts, expected: STEP_RANGE })
+  }
+  current?.close()
+  current = undefined
+  try {
+    current = new RankTrace(directory, range, owner)
+  } catch (error) {
+    const facts = { directory, reason: (error as Error).message }
+    createLogger('telemetry').warn(facts, 'the trace of this rank could not be written')
+  }
+  return current
+}
+
+/** The trace of this rank, if there is one. */
+export function currentTrace(): RankTrace | undefined {
+  return current
+}
+
+/** Awaits `run`, and puts that into the trace of this rank, if there is one. */
+export async function traceWait<T>(
+  kind: 'input' | 'checkpoint',
+  facts: SpanFacts,
+  run: () => PromiseLike<T> | T,
+): Promise<T> {
+  if (current === undefined) return await run()
+  const start = monotonicNow()
+  try {
+    return await run()
+  } finally {
+    current.add(kind, start, monotonicNow(), facts)
+  }
+}

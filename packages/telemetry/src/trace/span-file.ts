@@ -1,0 +1,288 @@
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import {
+  isCount,
+  isNumber,
+  isText,
+  listOf,
+  objectOf,
+  oneOf,
+  openOwnFile,
+  parseJson,
+} from '@tsrun/core'
+import { factNames, spanKinds, type Span, type SpanFacts, type SpanKind } from '../spans.ts'
+
+/*
+ * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
+ * begins with a byte: the number of its kind, or NAME. All numbers are little-endian.
+ *
+ *   a name   NAME, its number (2 bytes), its length (2), its bytes in UTF-8
+ *   a span   kind, a bit for each fact that it has (2), number of the name or 0 (2), start (8), end (8),
+ *            the facts (8 each)
+ */
+
+const FORMAT = 'tsrun-spans'
+const VERSION = 1
+const NAME = 255
+const NAME_HEAD = 5
+const SPAN_HEAD = 21
+const LONGEST_NAME = 200
+const MOST_NAMES = 65_535
+const LONGEST_HEADER = 16 * 1024
+
+/** Whose spans a file has. */
+export interface SpanFileHeader {
+  readonly format: typeof FORMAT
+  readonly version: typeof VERSION
+  readonly runId: string
+  readonly restartCount: number
+  readonly rank: number
+  readonly worldSize: number
+  /** The number of the host in the job. */
+  readonly node: number
+  readonly host: string
+  readonly pid: number
+  /** One moment on both clocks: milliseconds of `monotonicNow()`, and since 1970. */
+  readonly monotonic: number
+  readonly time: number
+  /** What the numbers in the records stand for. */
+  readonly kinds: readonly string[]
+  readonly facts: readonly string[]
+}
+
+/** Ranks beyond which a header is damaged. */
+const MOST = 1 << 20
+const isRank = (value: unknown): value is number => isCount(value) && value < MOST
+
+const isHeader = objectOf<SpanFileHeader>({
+  format: oneOf(FORMAT),
+  version: oneOf(VERSION),
+  runId: isText,
+  restartCount: isCount,
+  rank: isRank,
+  worldSize: isRank,
+  node: isRank,
+  host: isText,
+  pid: isCount,
+  monotonic: isNumber,
+  time: isNumber,
+  kinds: listOf(isText, NAME),
+  facts: listOf(isText, 16),
+})
+
+/** What the writer of a file knows of its rank. */
+export type SpanFileOwner = Omit<SpanFileHeader, 'format' | 'version' | 'kinds' | 'facts'>
+
+const BUFFER = 64 * 1024
+const LARGEST = SPAN_HEAD + 8 * factNames.length + NAME_HEAD + LONGEST_NAME
+
+/**
+ * Appends spans to a file, of which the operating system gets a part when a buffer is full, and with
+ * `flush`. An error of the file ends the writing, not the training.
+ */
+export class SpanFile {
+  readonly #buffer = Buffer.allocUnsafe(BUFFER)
+  readonly #names = new Map<string, number>()
+  readonly #onError: (error: Error) => void
+  #fd: number | undefined
+  #used = 0
+
+  /** @throws the error of the file system when the file cannot be made */
+  constructor(path: string, owner: SpanFileOwner, onError: (error: Error) => void) {
+    this.#onError = onError
+    this.#fd = openOwnFile(path)
+    const header = {
+      format: FORMAT,
+      version: VERSION,
+      ...owner,
+      kinds: spanKinds,
+      facts: factNames,
+    }
+    writeSync(this.#fd, `${JSON.stringify(header)}\n`)
+  }
+
+  add(kind: SpanKind, start: number, end: number, facts: SpanFacts | undefined): void {
+    if (this.#used + LARGEST > BUFFER) this.flush()
+    const name = facts?.name === undefined ? 0 : this.#numberOf(facts.name)
+    const buffer = this.#buffer
+    const at = this.#used
+    let bits = 0
+    let next = at + SPAN_HEAD
+    for (let fact = 0; fact < factNames.length; fact++) {
+      const value = facts?.[factNames[fact]!]
+      if (value === undefined) continue
+      bits |= 1 << fact
+      next = buffer.writeDoubleLE(value, next)
+    }
+    buffer[at] = spanKinds.indexOf(kind)
+    buffer.writeUInt16LE(bits, at + 1)
+    buffer.writeUInt16LE(name, at + 3)
+    buffer.writeDoubleLE(start, at + 5)
+    buffer.writeDoubleLE(end, at + 13)
+    this.#used = next
+  }
+
+  /** Hands what there is to the operating system, which keeps it when this process is killed. */
+  flush(): void {
+    if (this.#fd === undefined) {
+      this.#used = 0
+      return
+    }
+    try {
+      for (let at = 0; at < this.#used;) {
+        at += writeSync(this.#fd, this.#buffer, at, this.#used - at)
+      }
+    } catch (error) {
+      this.close()
+      this.#onError(error as Error)
+    }
+    this.#used = 0
+  }
+
+  close(): void {
+    if (this.#fd === undefined) return
+    closeSync(this.#fd)
+    this.#fd = undefined
+  }
+
+  /** 0 stands for no name. */
+  #numberOf(name: string): number {
+    const known = this.#names.get(name)
+    if (known !== undefined) return known
+    if (this.#names.size === MOST_NAMES) return 0
+    const number = this.#names.size + 1
+    this.#names.set(name, number)
+    const at = this.#used
+    const length = this.#buffer.write(name, at + NAME_HEAD, LONGEST_NAME)
+    this.#buffer[at] = NAME
+    this.#buffer.writeUInt16LE(number, at + 1)
+    this.#buffer.writeUInt16LE(length, at + 3)
+    this.#used = at + NAME_HEAD + length
+    return number
+  }
+}
+
+const CHUNK = 256 * 1024
+
+/**
+ * Reads what a rank has written, a part at a time. A last record that is not whole is left out, and so is
+ * what follows a damaged one.
+ */
+export class SpanFileReader {
+  readonly header: SpanFileHeader
+  readonly #path: string
+  readonly #begin: number
+
+  /** @throws Error when it is no such file, or one of another version */
+  constructor(path: string) {
+    this.#path = path
+    const head = withFile(path, (fd) => {
+      const bytes = Buffer.alloc(Math.min(LONGEST_HEADER, fstatSync(fd).size))
+      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0))
+    })
+    const end = head.indexOf(10)
+    const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), isHeader)
+    if (header === undefined)
+      throw new Error('not the spans of a rank, or of another version of tsrun')
+    this.header = header
+    this.#begin = end + 1
+  }
+
+  /** The spans in the order in which they were recorded. */
+  *spans(): Generator<Span, void, undefined> {
+    const fd = openSync(this.#path, 'r')
+    try {
+      const decoder = new SpanDecoder(this.header)
+      let rest = Buffer.alloc(0)
+      for (let at = this.#begin; ;) {
+        const bytes = Buffer.allocUnsafe(rest.length + CHUNK)
+        rest.copy(bytes)
+        const read = readSync(fd, bytes, rest.length, CHUNK, at)
+        if (read === 0) return
+        at += read
+        const filled = bytes.subarray(0, rest.length + read)
+        const used = yield* decoder.decode(filled)
+        if (used === undefined) return
+        rest = filled.subarray(used)
+      }
+    } finally {
+      closeSync(fd)
+    }
+  }
+}
+
+/** Decodes the records of one file. */
+export class SpanDecoder {
+  readonly #rank: number
+  readonly #kinds: readonly (SpanKind | undefined)[]
+  readonly #facts: readonly string[]
+  readonly #names: (string | undefined)[] = []
+
+  constructor({ rank, kinds, facts }: Pick<SpanFileHeader, 'rank' | 'kinds' | 'facts'>) {
+    this.#rank = rank
+    // a newer tsrun may have kinds that this one does not know
+    this.#kinds = kinds.map((kind) => spanKinds.find((known) => known === kind))
+    this.#facts = facts
+  }
+
+  /** @returns the number of bytes of whole records; undefined at a damaged one */
+  *decode(bytes: Buffer): Generator<Span, number | undefined, undefined> {
+    let at = 0
+    while (at < bytes.length) {
+      const next = bytes[at] === NAME ? this.#readName(bytes, at) : this.#endOf(bytes, at)
+      if (next === undefined) return undefined
+      if (next > bytes.length) break
+      const span = bytes[at] === NAME ? undefined : this.#read(bytes, at)
+      if (span !== undefined) yield span
+      at = next
+    }
+    return at
+  }
+
+  #readName(bytes: Buffer, at: number): number {
+    if (at + NAME_HEAD > bytes.length) return Infinity
+    const next = at + NAME_HEAD + bytes.readUInt16LE(at + 3)
+    if (next <= bytes.length) {
+      this.#names[bytes.readUInt16LE(at + 1)] = bytes.toString('utf8', at + NAME_HEAD, next)
+    }
+    return next
+  }
+
+  /** @returns undefined when it is damaged, Infinity when its end is not there */
+  #endOf(bytes: Buffer, at: number): number | undefined {
+    if (bytes[at]! >= this.#kinds.length) return undefined
+    if (at + SPAN_HEAD > bytes.length) return Infinity
+    const bits = bytes.readUInt16LE(at + 1)
+    if (bits >= 1 << this.#facts.length) return undefined
+    let present = 0
+    for (let rest = bits; rest > 0; rest &= rest - 1) present++
+    return at + SPAN_HEAD + 8 * present
+  }
+
+  #read(bytes: Buffer, at: number): Span | undefined {
+    const kind = this.#kinds[bytes[at]!]
+    const start = bytes.readDoubleLE(at + 5)
+    const end = bytes.readDoubleLE(at + 13)
+    if (kind === undefined || !(end >= start) || !Number.isFinite(end - start)) return undefined
+    const name = this.#names[bytes.readUInt16LE(at + 3)]
+    const span: Record<string, unknown> = { rank: this.#rank, kind, start, end }
+    if (name !== undefined) span['name'] = name
+    const bits = bytes.readUInt16LE(at + 1)
+    let next = at + SPAN_HEAD
+    for (let fact = 0; fact < this.#facts.length; fact++) {
+      if ((bits & (1 << fact)) === 0) continue
+      const known = factNames.find((each) => each === this.#facts[fact])
+      if (known !== undefined) span[known] = bytes.readDoubleLE(next)
+      next += 8
+    }
+    return span as unknown as Span
+  }
+}
+
+function withFile<T>(path: string, use: (fd: number) => T): T {
+  const fd = openSync(path, 'r')
+  try {
+    return use(fd)
+  } finally {
+    closeSync(fd)
+  }
+}

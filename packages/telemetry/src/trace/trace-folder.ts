@@ -1,0 +1,72 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { SpanFileReader, type SpanFileHeader } from './span-file.ts'
+
+/** Where the ranks of a run write, in the folder of `--trace`. */
+export function spansFolder(directory: string, runId: string): string {
+  return join(directory, 'spans', runId)
+}
+
+/** What the ranks of one run have written. */
+export interface TracedRun {
+  readonly runId: string
+  /** A file for each rank of each attempt, in the order of attempts and ranks. */
+  readonly files: readonly SpanFileReader[]
+  /** Why files could not be read. */
+  readonly problems: readonly string[]
+}
+
+/**
+ * Finds the files of a run in folders of `--trace`: those of several hosts, or one that all share.
+ *
+ * @param runId - default: the newest run
+ * @returns undefined when there is none
+ */
+export function findTracedRun(
+  directories: readonly string[],
+  runId?: string,
+): TracedRun | undefined {
+  const files: SpanFileReader[] = []
+  const problems: string[] = []
+  for (const path of directories.flatMap((directory) => spanFiles(directory, runId))) {
+    try {
+      files.push(new SpanFileReader(path))
+    } catch (error) {
+      problems.push(`${path}: ${(error as Error).message}`)
+    }
+  }
+  const newest = files.reduce<SpanFileHeader | undefined>(
+    (latest, { header }) => (latest === undefined || header.time > latest.time ? header : latest),
+    undefined,
+  )
+  if (newest === undefined) return undefined
+  const own = files
+    .filter(({ header }) => header.runId === newest.runId)
+    .sort((a, b) => order(a.header) - order(b.header))
+  return { runId: newest.runId, files: own, problems }
+}
+
+const MOST_RANKS = 2 ** 24
+
+function order({ restartCount, rank }: SpanFileHeader): number {
+  return restartCount * MOST_RANKS + rank
+}
+
+function spanFiles(directory: string, runId: string | undefined): string[] {
+  return folders(directory, runId).flatMap((folder) =>
+    readdirSync(folder)
+      .filter((name) => name.endsWith('.spans'))
+      .map((name) => join(folder, name)),
+  )
+}
+
+function folders(directory: string, runId: string | undefined): string[] {
+  try {
+    return readdirSync(join(directory, 'spans'), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && (runId === undefined || entry.name === runId))
+      .map(({ name }) => spansFolder(directory, name))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
