@@ -47,6 +47,9 @@ export {
   type RankTrace,
   type StepRange,
 } from './trace/rank-trace.ts'
+export { expositionText, type MetricFamily } from './prometheus/exposition.ts'
+export { jobMetrics, type MeasuredJob, type MeasuredRank } from './prometheus/rank-metrics.ts'
+export { MetricsServer, type MetricsServerOptions } from './prometheus/server.ts'
 export {
   SpanRecorder,
   spanKinds,
@@ -60,6 +63,7 @@ export {
 export {
   readStatusPage,
   StatusPage,
+  type LinkBytes,
   type RankStatus,
   type StatusIdentity,
   type StatusSnapshot,
@@ -68,6 +72,8 @@ export {
   HEADER_BYTES as STATUS_HEADER_BYTES,
   SLOT_BYTES as STATUS_SLOT_BYTES,
   STATUS_NAME,
+  LINK_NUMBERS,
+  linkNumber,
   statusBytes,
   StatusSlot,
   type RankState,

@@ -14,7 +14,7 @@ import {
 } from '@tsrun/telemetry'
 import type { DashboardOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
-import type { JobWatcher } from '../job/job.ts'
+import type { AttemptFacts, JobWatcher } from '../job/job.ts'
 import { packageFolder } from '../job/package.ts'
 import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
@@ -29,9 +29,6 @@ interface Context {
   readonly env: NodeJS.ProcessEnv
   readonly interrupts: Pick<Interrupts, 'stop'>
 }
-
-/** An attempt of the job. */
-type AttemptFacts = Pick<JobView, 'runId' | 'worldSize' | 'restartCount'>
 
 /** What a rank has used, and what that is in a second. */
 interface Use {
@@ -123,6 +120,10 @@ export class JobDashboard implements JobWatcher {
         clearInterval(alive)
       } else await pause(linger, undefined, { signal: stop }).catch(() => undefined)
     }
+    await this.close()
+  }
+
+  async close(): Promise<void> {
     await this.#server?.close()
   }
 
