@@ -47,6 +47,7 @@ export {
   type RankTrace,
   type StepRange,
 } from './trace/rank-trace.ts'
+export { exportSpans, type ExportOptions, type OpenTelemetryTracer } from './opentelemetry.ts'
 export { expositionText, type MetricFamily } from './prometheus/exposition.ts'
 export { jobMetrics, type MeasuredJob, type MeasuredRank } from './prometheus/rank-metrics.ts'
 export { MetricsServer, type MetricsServerOptions } from './prometheus/server.ts'
