@@ -1,13 +1,16 @@
-export { DashboardFeed } from './dashboard/feed.ts'
+export { DashboardFeed, type DashboardSources } from './dashboard/feed.ts'
 export { DashboardServer, type DashboardServerOptions } from './dashboard/server.ts'
 export type {
   ChartPoint,
   DashboardUpdate,
   JobPhase,
   JobView,
+  LinksView,
   LogLine,
   RankView,
+  StepView,
 } from './dashboard/views.ts'
+export { StepTail } from './dashboard/step-tail.ts'
 export {
   describeFinding,
   type FlightFinding,

@@ -207,7 +207,7 @@ interface Watchers {
 
 /** What serves them is loaded only where it is wanted. @throws ERR_TSR_USAGE when a port cannot be used */
 async function openWatchers(
-  { dashboard: page, metrics: endpoint }: JobOptions,
+  { dashboard: page, metrics: endpoint, trace }: JobOptions,
   { path }: Script,
   context: CommandContext,
   announcer: Announcer,
@@ -216,7 +216,8 @@ async function openWatchers(
     dashboard: async () => (await import('../watch/job-dashboard.ts')).JobDashboard,
     metrics: async () => (await import('../watch/job-metrics.ts')).JobMetrics,
   }
-  const dashboard = page && (await (await load.dashboard()).open(page, path, context, announcer))
+  const dashboard =
+    page && (await (await load.dashboard()).open(page, path, context, announcer, trace?.directory))
   try {
     const metrics = endpoint && (await (await load.metrics()).open(endpoint, path, announcer))
     return { dashboard, metrics }
