@@ -190,7 +190,7 @@ if (chromium === undefined) {
         const picture = page.getByRole('img', {
           name: /^Step \d+ of 4 ranks: [\d.]+ m?s, the ideal/,
         })
-        await picture.waitFor({ timeout: 60_000 })
+        await picture.waitFor({ timeout: 30_000 })
         const numberOf = async (): Promise<number> =>
           Number(/\d+/.exec((await picture.getAttribute('aria-label')) ?? '')?.[0])
         const before = await numberOf()
@@ -239,7 +239,7 @@ if (chromium === undefined) {
         const page = await visit(url, 390, 'dark')
         const complaints = complaintsOf(page)
         const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
-        await picture.waitFor({ timeout: 60_000 })
+        await picture.waitFor({ timeout: 30_000 })
         expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
         const names: unknown[] = []
         for (let press = 0; press < 7; press++) {
@@ -249,14 +249,17 @@ if (chromium === undefined) {
         expect(names).toEqual(['DIV', 'SELECT', 'DIV', 'DIV', 'INPUT', 'SELECT', 'PRE'])
         const colours = `(() => {
           const canvas = document.querySelector('[aria-label^="Step"]')
-          const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+          const copy = new OffscreenCanvas(canvas.width, canvas.height)
+          const context = copy.getContext('2d', { willReadFrequently: true })
+          context.drawImage(canvas, 0, 0)
+          const { data } = context.getImageData(0, 0, copy.width, copy.height)
           const seen = {}
           for (let i = 0; i < data.length; i += 4) seen[data.slice(i, i + 4).join()] = true
           return Object.keys(seen)
         })()`
         const shows = async (...wanted: readonly string[]): Promise<void> => {
           await untilHolds(async () => {
-            const seen = (await page.evaluate(colours)) as string[]
+            const seen = await page.evaluate<string[]>(colours)
             return wanted.every((one) => seen.includes(one))
           })
         }

@@ -15,10 +15,14 @@ import {
 
 /** The most bytes of a file that one look reads: a page may be opened long after the job has begun. */
 const LOOK_BYTES = 16 * 2 ** 20
-/** Steps of which spans are kept: ranks may be a few steps apart. */
+/**
+ * Steps of which spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
+ * every 250 ms, at moments of its own, so that the last short steps of two ranks may not be the same.
+ */
 const KEPT_STEPS = 4
-/** Spans of a rank that are kept, if it has long steps, or none. */
-const KEPT_SPANS = 20_000
+const KEPT_TIME = 2000
+/** The most spans of a rank that are kept. */
+const KEPT_SPANS = 40_000
 /** Bars shorter than this part of a step are not sent. */
 const SHORTEST = 1 / 4000
 /** The most collectives of a rank that are sent. */
@@ -112,10 +116,18 @@ class SpanTail {
       if (value.kind === 'step' && value.step !== undefined) this.windows.set(value.step, value)
       else this.spans.push(value)
     }
-    for (const step of [...this.windows.keys()].slice(0, -KEPT_STEPS)) this.windows.delete(step)
+    const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
+    for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
+      if (end < last - KEPT_TIME) this.windows.delete(step)
+    }
     const [oldest] = this.windows.values()
     const from = oldest?.start ?? -Infinity
-    this.spans = this.spans.filter(({ end }) => end >= from).slice(-KEPT_SPANS)
+    const spans = this.spans.filter(({ end }) => end >= from)
+    this.spans = spans.slice(-KEPT_SPANS)
+    if (this.spans.length === spans.length) return
+    // Steps of which spans are missing are not shown.
+    const complete = this.spans[0]!.end
+    for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
   }
 
   #added(): Buffer {
