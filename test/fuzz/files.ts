@@ -1,9 +1,14 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
 import { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 import { openModelFiles } from '../../packages/training/src/checkpoint/model-files.ts'
 import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
 import { readGPT2Config } from '../../packages/training/src/models/gpt2-config.ts'
 import { parseActions } from '../../packages/training/src/parallel/pipeline/schedule/actions.ts'
+import { SpanRecorder, summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
+import { sendSpansTo } from '../../packages/telemetry/src/spans.ts'
+import { SpanFile, SpanFileReader } from '../../packages/telemetry/src/trace/span-file.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
 
@@ -24,8 +29,41 @@ const contents = {
   },
 }
 
+/** The spans of a step, as a rank writes them. */
+function spans(): Buffer {
+  const path = join(folder, 'seed.spans')
+  const place = { rank: 1, worldSize: 2, node: 0, host: 'h', pid: 7 }
+  const file = new SpanFile(
+    path,
+    { runId: 'r', restartCount: 0, ...place, monotonic: 0, time: 5 },
+    () => undefined,
+  )
+  const message = { peer: 0, tag: 3, group: 0, sequence: 1, bytes: 64, waited: 1 }
+  sendSpansTo(file)
+  const recorder = new SpanRecorder({ rank: 1 })
+  recorder.record('F', 1, 2, { stage: 1, microbatch: 0 })
+  recorder.record('recv', 2, 5, { name: 'gradient', ...message })
+  recorder.record('wait', 2, 5, { name: 'gradient', waited: 2 })
+  recorder.record('B', 5, 9, { stage: 1, microbatch: 0 })
+  recorder.record('collective', 9, 10, { group: 0, sequence: 4, joint: 1, noticed: 0.1 })
+  recorder.record('step', 0, 11, { step: 1 })
+  sendSpansTo(undefined)
+  file.flush()
+  file.close()
+  return readFileSync(path)
+}
+
 /** Files that others have written. */
 export const fileTargets: readonly Target[] = [
+  {
+    name: 'spans',
+    seeds: [spans()],
+    run: (input) => {
+      const files = [new SpanFileReader(fileOf('rank.spans', input))]
+      summarizeTrace({ runId: 'r', files, problems: [] })
+      writeChromeTrace(files, join(folder, 'trace.json'))
+    },
+  },
   {
     name: 'checkpoint-index',
     seeds: [json(contents)],

@@ -1,4 +1,5 @@
 import { SpanRecorder, spanKinds, timeSpan, timeWait } from '@tsrun/telemetry'
+import { factNames } from '../../packages/telemetry/src/spans.ts'
 
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {
@@ -11,6 +12,17 @@ describe('SpanRecorder', () => {
       { rank: 2, kind: 'recv', start: 1, end: 4, bytes: 2 ** 40, peer: 0, waited: 2.5 },
       { rank: 2, kind: 'optimizer', start: 5, end: 6 },
     ])
+  })
+
+  it('keeps each fact under its own name', () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    const facts = {
+      ...{ name: 'n', stage: 1, microbatch: 2, bytes: 3, peer: 4, tag: 5, waited: 6, noticed: 7 },
+      ...{ group: 8, sequence: 9, joint: 1, cpu: 11, step: 12 },
+    }
+    recorder.record('recv', 0, 1, facts)
+    expect(recorder.spans()).toEqual([{ rank: 0, kind: 'recv', start: 0, end: 1, ...facts }])
+    expect(Object.keys(facts).slice(1)).toEqual(factNames)
   })
 
   it('knows every kind', () => {

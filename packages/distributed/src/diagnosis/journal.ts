@@ -9,7 +9,7 @@ import {
   type SpanRecorder,
 } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { isCollective, joint, type Operation } from '../operation.ts'
+import { joint, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
@@ -169,21 +169,18 @@ export function recordSpan(
   const { name, count, dtype, peer } = operation
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
-  const facts = {
+  const isMessage = kind !== 'collective'
+  recorder.record(kind, posted, completed, {
     name: label ?? name,
     bytes: Math.max(0, count) * dtypes[dtype].bytes,
+    peer: isMessage ? owner.ranks[peer] : undefined,
+    tag: isMessage ? operation.tag : undefined,
     waited: started - posted,
     noticed: Math.max(0, monotonicNow() - completed),
     group: operation.group,
-  }
-  recorder.record(
-    kind,
-    posted,
-    completed,
-    isCollective(operation)
-      ? { ...facts, sequence: operation.sequence, joint: Number(joint.has(name)) }
-      : { ...facts, peer: owner.ranks[peer], tag: operation.tag, sequence: order },
-  )
+    sequence: isMessage ? order : operation.sequence,
+    joint: isMessage ? undefined : Number(joint.has(name)),
+  })
 }
 
 /** Blocks until an operation has ended, and records that as a span. */

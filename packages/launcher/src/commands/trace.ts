@@ -63,8 +63,8 @@ export function addTrace(context: CommandContext): AddCommand {
           .option('json', { type: 'boolean', default: false, describe: 'print one JSON object' })
           .version(false),
       (argv) => {
-        const { folder: folders = [], steps, run, output, json } = argv
-        showTrace({ folders: folders as string[], steps, run, output, json }, context)
+        const { folder: folders, steps, run, output, json } = argv
+        showTrace({ folders, steps, run, output, json }, context)
       },
     )
 }

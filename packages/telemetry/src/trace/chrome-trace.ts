@@ -15,21 +15,23 @@ const SHORTEST = 0.001
 const actions: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 interface Arrow {
-  readonly id: string
+  /** The same for both ends, and for no other arrow. */
+  readonly id: number
   readonly isBegin: boolean
 }
 
 /**
  * Writes the spans of a run as a trace that Perfetto and chrome://tracing open (the Trace Event Format of
  * Chrome, JSON): a process for each host, and threads for each rank, with arrows from sends to receives.
- * Times begin when the first file was opened.
+ * Times begin when the first rank has opened its file.
  *
  * @returns the number of spans
  * @throws the errors of the file system
  */
 export function writeChromeTrace(files: readonly SpanFileReader[], path: string): number {
   const offsets = alignClocks(files)
-  const zero = files[0]?.header.monotonic ?? 0
+  const offsetOf = (file: SpanFileReader): number => offsets.get(hostOf(file.header)) ?? 0
+  const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
   const output = new EventFile(path)
   try {
     const hosts = [...new Set(files.map(({ header }) => hostOf(header)))]
@@ -43,7 +45,7 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
     for (const file of files) {
       const host = hostOf(file.header)
       const pid = hosts.indexOf(host) + 1
-      const offset = (offsets.get(host) ?? 0) - zero
+      const offset = offsetOf(file) - zero
       const { rank, restartCount } = file.header
       const key = `${host} ${rank}`
       let own = tracks.get(key)
@@ -86,14 +88,15 @@ function writeSpan(
   const { kind, start, end, waited = 0 } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
   const isOperation = kind === 'send' || kind === 'recv' || kind === 'collective'
-  // until its peers were there, an operation did nothing
-  const begun = isOperation ? Math.min(start + Math.max(0, waited), end) : start
+  // until its peers were there, it did nothing; a send does not wait
+  const waits = kind === 'recv' || kind === 'collective'
+  const begun = waits ? Math.min(start + Math.max(0, waited), end) : start
   const ts = 1000 * (begun + offset)
   const dur = Math.max(SHORTEST, 1000 * (end - begun))
   const tid = isOperation ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
   output.slice(span, nameOf(span), pid, tid, ts, dur)
   if (key !== undefined) {
-    output.arrow({ id: key, isBegin: kind === 'send' }, pid, tid, ts, dur)
+    output.arrow({ id: hashOf(key), isBegin: kind === 'send' }, pid, tid, ts, dur)
   }
 }
 
@@ -103,6 +106,17 @@ function nameOf({ kind, name, microbatch, step }: Span): string {
   if (kind === 'gc' || kind === 'checkpoint') return name === undefined ? kind : `${kind}: ${name}`
   if (kind === 'send' || kind === 'recv' || kind === 'collective') return name ?? kind
   return name === undefined ? kind : `${kind}: ${name}`
+}
+
+/** A number of 53 bits (FNV-1a, twice): Perfetto takes no texts. */
+function hashOf(text: string): number {
+  let [low, high] = [0x811c9dc5, 0x01000193]
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    low = Math.imul(low ^ code, 0x01000193)
+    high = Math.imul(high ^ (code + i), 0x85ebca6b)
+  }
+  return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
 /** Facts that say how a slice came to be, for whoever looks at it. */

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
 import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
-import { sendSpansTo, type SpanFacts, type SpanKind, type SpanSink } from '../spans.ts'
+import { sendSpansTo, SpanRecorder, spanKinds, type SpanFacts, type SpanSink } from '../spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
 
 /** The steps that a trace keeps, from 1. */
@@ -28,7 +28,7 @@ export function parseStepRange(text: string): StepRange | undefined {
 const PERIOD = 250
 
 /** Kinds of spans with which the first step begins. */
-const FIRST: ReadonlySet<SpanKind> = new Set<SpanKind>(['input', 'batch', 'F'])
+const FIRST = new Set((['input', 'batch', 'F'] as const).map((kind) => spanKinds.indexOf(kind)))
 
 interface CollectorEntry extends PerformanceEntry {
   readonly detail?: { readonly kind?: number }
@@ -47,6 +47,8 @@ type Owner = Pick<SpanFileOwner, 'runId' | 'restartCount' | 'rank' | 'worldSize'
 /** Writes what this process does to a file of the trace of its job. */
 export class RankTrace implements SpanSink {
   readonly rank: number
+  /** For whatever has no recorder of its own. */
+  readonly recorder: SpanRecorder
   readonly #file: SpanFile
   readonly #range: StepRange
   readonly #timer: NodeJS.Timeout
@@ -64,6 +66,7 @@ export class RankTrace implements SpanSink {
   /** @throws the error of the file system when the file cannot be made */
   constructor(directory: string, range: StepRange, owner: Owner) {
     this.rank = owner.rank
+    this.recorder = new SpanRecorder({ rank: owner.rank })
     this.#range = range
     this.#isKept = range.first <= this.#step
     makeOwnFolder(directory)
@@ -77,13 +80,20 @@ export class RankTrace implements SpanSink {
     this.#file = new SpanFile(path, whole, onError)
     this.#timer = setInterval(this.#onExit, PERIOD).unref()
     process.on('exit', this.#onExit)
-    this.#collector = this.#observeCollections(now.monotonic - performance.now())
+    this.#collector = this.#observeCollections()
     sendSpansTo(this)
   }
 
-  add(kind: SpanKind, start: number, end: number, facts: SpanFacts | undefined): void {
+  add(
+    kind: number,
+    start: number,
+    end: number,
+    name: string | undefined,
+    facts: Float64Array,
+    at: number,
+  ): void {
     if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
-    if (this.#isKept) this.#file.add(kind, start, end, facts)
+    if (this.#isKept) this.#file.add(kind, start, end, name, facts, at)
   }
 
   /** A step has ended, with the number that its program reports; the next one begins. */
@@ -91,9 +101,9 @@ export class RankTrace implements SpanSink {
     if (step === this.#reported) return
     const now = monotonicNow()
     const { first, last } = this.#range
-    if (step >= first && step <= last) {
-      this.#file.add('step', this.#begun ?? now, now, { step })
-    }
+    // the first steps of a program that goes on from a checkpoint have other numbers than was thought
+    this.#isKept = step >= first && step <= last
+    this.recorder.record('step', this.#begun ?? now, now, { step })
     this.#reported = step
     this.#begun = now
     this.#step = step + 1
@@ -109,19 +119,33 @@ export class RankTrace implements SpanSink {
     this.#file.close()
   }
 
-  /** @param offset - what has to be added to times of `performance` for those of `monotonicNow()` */
-  #observeCollections(offset: number): PerformanceObserver {
+  #observeCollections(): PerformanceObserver {
+    const opened = monotonicNow()
+    const offset = offsetOfPerformance()
     const observer = new PerformanceObserver((list) => {
       for (const entry of list.getEntries() as CollectorEntry[]) {
         const { startTime, duration, detail } = entry
         const start = startTime + offset
         const name = collections.get(detail?.kind ?? 0)
-        this.add('gc', start, start + duration, name === undefined ? undefined : { name })
+        if (start < opened) continue
+        this.recorder.record('gc', start, start + duration, { name })
       }
     })
     observer.observe({ entryTypes: ['gc'] })
     return observer
   }
+}
+
+/** What has to be added to times of `performance` for those of `monotonicNow()`. */
+function offsetOfPerformance(): number {
+  // the first calls are slow
+  const samples = Array.from({ length: 10 }, () => {
+    const before = monotonicNow()
+    const time = performance.now()
+    const after = monotonicNow()
+    return { width: after - before, offset: (before + after) / 2 - time }
+  })
+  return samples.reduce((best, each) => (each.width < best.width ? each : best)).offset
 }
 
 let current: RankTrace | undefined
@@ -168,6 +192,6 @@ export async function traceWait<T>(
   try {
     return await run()
   } finally {
-    current.add(kind, start, monotonicNow(), facts)
+    current.recorder.record(kind, start, monotonicNow(), facts)
   }
 }

@@ -9,7 +9,7 @@ import {
   openOwnFile,
   parseJson,
 } from '@tsrun/core'
-import { factNames, spanKinds, type Span, type SpanFacts, type SpanKind } from '../spans.ts'
+import { factNames, NONE, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
 
 /*
  * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
@@ -79,8 +79,9 @@ const LARGEST = SPAN_HEAD + 8 * factNames.length + NAME_HEAD + LONGEST_NAME
  * Appends spans to a file, of which the operating system gets a part when a buffer is full, and with
  * `flush`. An error of the file ends the writing, not the training.
  */
-export class SpanFile {
-  readonly #buffer = Buffer.allocUnsafe(BUFFER)
+export class SpanFile implements SpanSink {
+  readonly #buffer = Buffer.alloc(BUFFER)
+  readonly #view = new DataView(this.#buffer.buffer, this.#buffer.byteOffset, BUFFER)
   readonly #names = new Map<string, number>()
   readonly #onError: (error: Error) => void
   #fd: number | undefined
@@ -100,24 +101,33 @@ export class SpanFile {
     writeSync(this.#fd, `${JSON.stringify(header)}\n`)
   }
 
-  add(kind: SpanKind, start: number, end: number, facts: SpanFacts | undefined): void {
+  /** See `SpanSink`. */
+  add(
+    kind: number,
+    start: number,
+    end: number,
+    name: string | undefined,
+    facts: Float64Array,
+    at: number,
+  ): void {
     if (this.#used + LARGEST > BUFFER) this.flush()
-    const name = facts?.name === undefined ? 0 : this.#numberOf(facts.name)
-    const buffer = this.#buffer
-    const at = this.#used
+    const number = name === undefined ? 0 : this.#numberOf(name)
+    const view = this.#view
+    const begin = this.#used
     let bits = 0
-    let next = at + SPAN_HEAD
+    let next = begin + SPAN_HEAD
     for (let fact = 0; fact < factNames.length; fact++) {
-      const value = facts?.[factNames[fact]!]
-      if (value === undefined) continue
+      const value = facts[at + fact]!
+      if (value === NONE) continue
       bits |= 1 << fact
-      next = buffer.writeDoubleLE(value, next)
+      view.setFloat64(next, value, true)
+      next += 8
     }
-    buffer[at] = spanKinds.indexOf(kind)
-    buffer.writeUInt16LE(bits, at + 1)
-    buffer.writeUInt16LE(name, at + 3)
-    buffer.writeDoubleLE(start, at + 5)
-    buffer.writeDoubleLE(end, at + 13)
+    view.setUint8(begin, kind)
+    view.setUint16(begin + 1, bits, true)
+    view.setUint16(begin + 3, number, true)
+    view.setFloat64(begin + 5, start, true)
+    view.setFloat64(begin + 13, end, true)
     this.#used = next
   }
 

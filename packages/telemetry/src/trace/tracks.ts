@@ -3,6 +3,8 @@ import type { Span, SpanKind } from '../spans.ts'
 /** Tracks of a rank: those of its main thread, and those of its engine. */
 const MOST = 100
 const RANK = 2 * MOST
+/** The place of the garbage collector's track, after those of the main thread. */
+const COLLECTOR = MOST - 1
 
 /** Kinds that go on while the thread does other things, so that they may overlap each other. */
 const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
@@ -21,6 +23,7 @@ export class Tracks {
   readonly #onNew: (tid: number, name: string, place: number) => void
   /** The ends of the asynchronous slices that are open on each track of the main thread, outermost first. */
   readonly #main: number[][] = []
+  #hasCollector = false
   /** When each track of the engine is free. */
   readonly #engine: number[] = []
 
@@ -34,9 +37,11 @@ export class Tracks {
 
   /** The track of a slice of the main thread; they come in the order of their starts. */
   ofMainThread({ kind, start, end }: Span): number {
+    // V8 measures them itself, and a little more than what other slices are the rest of
+    if (kind === 'gc') return this.#collector()
     // it does nothing else meanwhile, so that such slices are nested
     if (!asynchronous.has(kind)) return this.#tid(0)
-    for (let track = 0; track < MOST; track++) {
+    for (let track = 0; track < COLLECTOR; track++) {
       if (track === this.#main.length) {
         this.#main.push([])
         this.#open(track, `rank ${this.#rank} (${track + 1})`)
@@ -47,7 +52,13 @@ export class Tracks {
       open.push(end)
       return this.#tid(track)
     }
-    return this.#tid(MOST - 1)
+    return this.#tid(COLLECTOR - 1)
+  }
+
+  #collector(): number {
+    if (!this.#hasCollector) this.#open(COLLECTOR, `rank ${this.#rank} garbage collection`)
+    this.#hasCollector = true
+    return this.#tid(COLLECTOR)
   }
 
   /** The track of an operation of the engine. */

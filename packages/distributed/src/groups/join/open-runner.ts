@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
-import { beginTrace, SpanRecorder } from '@tsrun/telemetry'
+import { beginTrace } from '@tsrun/telemetry'
 import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
@@ -54,7 +54,7 @@ function beginTracing(
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
   const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  if (trace !== undefined) journal.trace(new SpanRecorder({ rank }))
+  if (trace !== undefined) journal.trace(trace.recorder)
 }
 
 async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {

@@ -212,13 +212,16 @@ export class StageWorker {
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
   ): Promise<void> {
-    // The system calls for the CPU time belong to the span: on a busy machine they are where the kernel
-    // takes the core away.
+    // The system calls for the CPU time, which take as long as a message, belong to the span: on a busy
+    // machine they are where the kernel takes the core away.
     const start = monotonicNow()
-    const before = process.cpuUsage()
+    const before = this.#recorder.wantsCpu ? process.cpuUsage() : undefined
     await compute()
-    const { user, system } = process.cpuUsage(before)
-    const cpu = (user + system) / 1e3
+    let cpu: number | undefined
+    if (before !== undefined) {
+      const { user, system } = process.cpuUsage(before)
+      cpu = (user + system) / 1e3
+    }
     this.#recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
 

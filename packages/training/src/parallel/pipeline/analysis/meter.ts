@@ -44,9 +44,10 @@ export class StepMeter {
 
   async time<T>(step: () => Promise<T>): Promise<T> {
     const mark = this.#recorder.recorded
+    this.#recorder.wantsCpu = true
     const before = process.cpuUsage()
     const start = monotonicNow()
-    const result = await step()
+    const result = await step().finally(() => (this.#recorder.wantsCpu = false))
     const wall = monotonicNow() - start
     const { user, system } = process.cpuUsage(before)
     const spans = this.#recorder.spans(mark)

@@ -1,0 +1,153 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(120_000)
+const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+
+let folder = ''
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(() => {
+  killLeftovers()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+interface Slice {
+  readonly name: string
+  readonly cat: string
+  readonly ph: string
+  readonly tid: number
+  readonly ts: number
+  readonly dur: number
+  readonly args: Readonly<Record<string, unknown>>
+}
+
+function slices(file = join(folder, 'trace.json')): Slice[] {
+  const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as { traceEvents: Slice[] }
+  return traceEvents
+}
+
+/** How often each category is there, on a rank. */
+function counts(rank: number): Record<string, number> {
+  const found: Record<string, number> = {}
+  for (const { ph, cat, args } of slices()) {
+    if (ph === 'X' && args['rank'] === rank) found[cat] = (found[cat] ?? 0) + 1
+  }
+  return found
+}
+
+it('writes what every rank does, and summarizes it, without a change of the program', async () => {
+  const env = { CHECKPOINTS: join(folder, 'checkpoints') }
+  const { code, stderr } = await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], {
+    cwd,
+    env,
+  })
+  expect({ code, stderr }).toEqual({ code: 0, stderr })
+  expect(stderr).toMatch(
+    /^tsrun: trace: \S+trace\.json \([\d,]+ spans of ranks 0-2\), which \S+ opens; tsrun trace \S+ summarizes it$/m,
+  )
+  for (const rank of [0, 1, 2]) {
+    expect(counts(rank)).toMatchObject({ step: 6, F: 24, B: 24, optimizer: 6 })
+    // two saves
+    expect(counts(rank)['checkpoint']).toBe(2)
+    expect(counts(rank)['input']).toBeGreaterThanOrEqual(6)
+  }
+  // four micro-batches forth and back, in six steps
+  const messages = slices().filter(({ name }) => /^(activation|gradient) of /.test(name))
+  for (const cat of ['send', 'recv']) {
+    const own = messages.filter((each) => each.cat === cat && each.args['rank'] === 1)
+    expect(own).toHaveLength(48)
+  }
+  const arrows = slices().filter(({ ph }) => ph === 's' || ph === 'f')
+  expect(arrows.filter(({ ph }) => ph === 's').length).toBe(arrows.length / 2)
+  expect(arrows.length).toBeGreaterThanOrEqual(2 * 96)
+
+  const { stdout } = await tsrun(['trace', folder])
+  expect(stdout).toMatch(/^run \S+: 3 ranks on 1 host; means of 6 steps, 1 to 6$/m)
+  expect(stdout).toMatch(/^rank +step +compute +bubble +imbalance +exposed +input +overhead$/m)
+  expect(stdout).toMatch(/^critical path: /m)
+  const json = await tsrun(['trace', folder, '--json', '--steps', '2:3'])
+  const summary = JSON.parse(json.stdout) as {
+    steps: object
+    byRank: { step: number; shares: Record<string, number> }[]
+  }
+  expect(summary.steps).toEqual({ first: 2, last: 3, count: 2 })
+  for (const { step, shares } of summary.byRank) {
+    expect(Object.values(shares).reduce((sum, each) => sum + each, 0)).toBeCloseTo(step, 6)
+    expect(shares['bubble']).toBeGreaterThan(0)
+  }
+})
+
+it('keeps some steps only', async () => {
+  const args = ['--nproc', '2', '--trace', folder, '--trace-steps', '2:3', 'traced.mjs']
+  expect(await tsrun(args, { cwd })).toMatchObject({ code: 0 })
+  expect(counts(0)).toMatchObject({ step: 2, F: 8, B: 8 })
+  const steps = slices().filter(({ cat }) => cat === 'step')
+  expect(new Set(steps.map(({ name }) => name))).toEqual(new Set(['step 2', 'step 3']))
+})
+
+it('has what ranks did before one of them died, and the attempts of a job', async () => {
+  const args = ['--nproc', '2', '--max-restarts', '1', '--grace', '1', '--trace', folder]
+  const { code } = await tsrun([...args, 'traced.mjs'], { cwd, env: { KILLED_IN: '4' } })
+  expect(code).toBe(137)
+  // three steps of each attempt
+  expect(counts(1)).toMatchObject({ step: 6, F: 24 })
+  const { stdout } = await tsrun(['trace', folder])
+  expect(stdout).toMatch(/, the last of 2 attempts; means of 3 steps, 1 to 3$/m)
+})
+
+it('is put together by `tsrun trace` when the launcher could not', async () => {
+  const run = new Run(['--nproc', '2', '--trace', folder, 'paced.mjs'], { cwd })
+  const files = (): string[] => {
+    const spans = join(folder, 'spans')
+    return existsSync(spans) ? readdirSync(spans, { recursive: true }).map(String) : []
+  }
+  await until(() => files().filter((name) => name.endsWith('.spans')).length === 2, 'ranks write')
+  await new Promise((resolve) => setTimeout(resolve, 600))
+  run.signal('SIGKILL')
+  await run.finished
+  expect(existsSync(join(folder, 'trace.json'))).toBe(false)
+  const { code, stdout } = await tsrun(['trace', folder])
+  expect({ code, stdout }).toEqual({ code: 0, stdout })
+  expect(stdout).toContain(`written: ${join(folder, 'trace.json')}`)
+  expect(counts(0)['collective']).toBeGreaterThan(2)
+})
+
+it('says what it has not got', async () => {
+  const empty = await tsrun(['--trace', folder, '../launcher/hello.mjs'], { cwd })
+  expect(empty.stderr).toContain('trace: there is nothing in it: ranks write one if')
+  const late = await tsrun(['--trace', folder, '--trace-steps', '900:', 'paced.mjs'], { cwd })
+  expect(late.stderr).toContain('there is nothing in it: no rank has reported such a step')
+  expect(late.code).toBe(0)
+})
+
+it.each([
+  [['--trace-steps', '1:2', 'paced.mjs'], '--trace-steps needs --trace DIR'],
+  [['--trace', '.', '--trace-steps', '2:1', 'paced.mjs'], 'steps from 1, as in 10:20'],
+  [['trace', 'nowhere'], 'nowhere is not a folder'],
+  [['trace', '.', '--steps', 'x'], '--steps is "x"; expected steps from 1'],
+  [['trace', '.'], 'there is no trace in .; tsrun --trace DIR writes one'],
+  [['trace', '.', '--run', 'r'], 'there is no trace of a run r in .'],
+])('refuses %j', async (args, text) => {
+  const { code, stderr } = await tsrun(args, { cwd })
+  expect(code).toBe(2)
+  expect(stderr).toContain(text)
+})
+
+it('refuses a folder that cannot be made, before anything starts', async () => {
+  writeFileSync(join(folder, 'file'), '')
+  const { code, stderr } = await tsrun(['--trace', join(folder, 'file', 'x'), 'paced.mjs'], { cwd })
+  expect(code).toBe(2)
+  expect(stderr).toMatch(/^tsrun: --trace: ENOTDIR/m)
+})
+
+it('traces no job that a rank of it starts itself', async () => {
+  const { stdout } = await tsrun(['--dry-run', 'paced.mjs'], {
+    cwd,
+    env: { TSRUN_TRACE_DIR: '/tmp/outer' },
+  })
+  expect(stdout).toMatch(/TSRUN_TRACE_DIR=$/m)
+})

@@ -1,0 +1,91 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/telemetry'
+import { RankTrace } from '../../../packages/telemetry/src/trace/rank-trace.ts'
+import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file.ts'
+
+let directory = ''
+beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(() => {
+  rmSync(directory, { recursive: true, force: true })
+})
+
+const owner = { runId: 'r', restartCount: 1, rank: 2, worldSize: 4, node: 0 }
+
+function read(): SpanFileReader {
+  const [name] = readdirSync(directory)
+  return new SpanFileReader(join(directory, name!))
+}
+
+it.each([
+  ['10:20', { first: 10, last: 20 }],
+  ['10:', { first: 10, last: Infinity }],
+  [':20', { first: 1, last: 20 }],
+  ['15', { first: 15, last: 15 }],
+  [':', { first: 1, last: Infinity }],
+  ['', undefined],
+  ['0:3', undefined],
+  ['5:4', undefined],
+  ['1:2:3', undefined],
+  ['a', undefined],
+])('reads the steps %j', (text, range) => {
+  expect(parseStepRange(text)).toEqual(range)
+})
+
+it('gets what every recorder records, and steps from their reports', () => {
+  const trace = new RankTrace(directory, { first: 2, last: 3 }, owner)
+  const recorder = new SpanRecorder({ rank: 9 })
+  for (let step = 1; step <= 5; step++) {
+    recorder.record('F', step, step + 0.5, { microbatch: step })
+    trace.endStep(step)
+    // a trainer and its program may both report it
+    trace.endStep(step)
+  }
+  trace.close()
+  recorder.record('F', 9, 10)
+  const { header } = read()
+  expect(header).toMatchObject({ ...owner, pid: process.pid })
+  const spans = [...read().spans()].filter(({ kind }) => kind !== 'gc')
+  expect(spans.map(({ kind, step, microbatch }) => [kind, step ?? microbatch])).toEqual([
+    ['F', 2],
+    ['step', 2],
+    ['F', 3],
+    ['step', 3],
+  ])
+  expect(spans.every(({ rank }) => rank === 2)).toBe(true)
+  expect(spans[3]!.start).toBe(spans[1]!.end)
+})
+
+it('begins the first step with the first thing that belongs to training', () => {
+  const trace = new RankTrace(directory, { first: 1, last: Infinity }, owner)
+  const recorder = new SpanRecorder({ rank: 2 })
+  recorder.record('collective', 1, 2)
+  recorder.record('batch', 3, 4)
+  recorder.record('F', 4, 5)
+  trace.endStep(1)
+  trace.close()
+  const step = [...read().spans()].find(({ kind }) => kind === 'step')
+  expect(step).toMatchObject({ start: 3, step: 1 })
+})
+
+it('has garbage collections, at their times', async () => {
+  const trace = new RankTrace(directory, { first: 1, last: Infinity }, owner)
+  const kept: unknown[] = []
+  for (let i = 0; i < 200_000; i++) kept.push({ text: `${i}` })
+  // they are reported later
+  for (let i = 0; i < 100 && readGc().length === 0; i++) await sleep(50)
+  trace.close()
+  expect(kept.length).toBe(200_000)
+  const [collection] = readGc()
+  expect(collection!.start).toBeGreaterThanOrEqual(read().header.monotonic)
+
+  function readGc() {
+    return [...read().spans()].filter(({ kind }) => kind === 'gc')
+  }
+})
+
+it('costs nothing without a trace', async () => {
+  await expect(traceWait('input', {}, () => Promise.resolve(3))).resolves.toBe(3)
+})
