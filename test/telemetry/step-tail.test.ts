@@ -1,7 +1,8 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { StepTail } from '@tsrun/telemetry'
+import { SpanRecorder, StepTail } from '@tsrun/telemetry'
+import { sendSpansTo } from '../../packages/telemetry/src/spans.ts'
 import { SpanFile } from '../../packages/telemetry/src/trace/span-file.ts'
 
 let folder: string
@@ -24,14 +25,17 @@ function open(rank: number, attempt = 0): SpanFile {
 
 /** A step of a stage of a pipeline of two: two forward and two backward passes, and a bucket. */
 function addStep(file: SpanFile, stage: number, step: number, start: number): void {
+  sendSpansTo(file)
+  const recorder = new SpanRecorder({ rank: stage })
   for (const microbatch of [0, 1]) {
     const at = start + 10 * (2 * microbatch + stage)
-    file.add('F', at, at + 8, { stage, microbatch })
-    file.add('B', at + 40, at + 48, { stage, microbatch })
+    recorder.record('F', at, at + 8, { stage, microbatch })
+    recorder.record('B', at + 40, at + 48, { stage, microbatch })
   }
   const bucket = { group: 0, sequence: step, bytes: 1024, waited: 1, joint: 1 }
-  file.add('collective', start + 90, start + 95, { name: `bucket ${step}`, ...bucket })
-  file.add('step', start, start + 100, { step })
+  recorder.record('collective', start + 90, start + 95, { name: `bucket ${step}`, ...bucket })
+  recorder.record('step', start, start + 100, { step })
+  sendSpansTo(undefined)
   file.flush()
 }
 
