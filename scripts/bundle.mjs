@@ -75,8 +75,8 @@ async function bundle(name) {
       entryPoints: { [program]: source },
       chunkNames: `${program}-[hash]`,
       conditions: ['@tsrun/source'],
-      // CommonJS, which only `--chaos` loads.
-      external: ['yaml'],
+      // CommonJS, which only `--chaos` loads, and what only programs use.
+      external: ['yaml', '@opentelemetry/api'],
       alias: { 'string-width': join(root, '../scripts/string-width.mjs') },
       metafile: true,
     })

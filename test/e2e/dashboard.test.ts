@@ -1,4 +1,7 @@
+import { mkdtempSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import type { Browser, Page } from 'playwright-core'
@@ -8,6 +11,7 @@ import { complaintsOf, findChromium, openBrowser } from './support/browser.ts'
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+const training = fileURLToPath(new URL('../fixtures/training/', import.meta.url))
 const chromium = findChromium()
 
 async function start(...flags: readonly string[]): Promise<{ run: Run; url: string }> {
@@ -142,6 +146,7 @@ if (chromium === undefined) {
         return lines.length > 0 && lines.every((line) => line.startsWith('2 '))
       })
       await page.getByRole('img', { name: /^What 4 ranks did: computing \d+ %/ }).waitFor()
+      await page.getByText('tsrun --trace DIR shows here').waitFor()
       await page.getByRole('img', { name: /^Loss over time, now 0\.\d+$/ }).waitFor()
       const ranks = await run.announced(4)
       run.ask(ranks, (rank) => rank === 1)
@@ -162,6 +167,113 @@ if (chromium === undefined) {
       await context.close()
     })
 
+    describe('of a job that is traced', () => {
+      let folder: string
+      beforeEach(() => {
+        folder = mkdtempSync(join(tmpdir(), 'tsrun-dashboard-'))
+      })
+      afterEach(() => {
+        rmSync(folder, { recursive: true })
+      })
+
+      async function train(): Promise<{ run: Run; url: string }> {
+        const flags = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', '--trace', folder]
+        const run = new Run([...flags, 'endless-steps.mjs'], { cwd: training })
+        await until(() => run.stderr.includes('dashboard: '), 'the dashboard')
+        return { run, url: /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]! }
+      }
+
+      it('shows steps under the ideal schedule, links and buckets, as they come', async () => {
+        const { run, url } = await train()
+        const page = await visit(url, 1280, 'light')
+        const complaints = complaintsOf(page)
+        const picture = page.getByRole('img', {
+          name: /^Step \d+ of 4 ranks: [\d.]+ m?s, the ideal/,
+        })
+        await picture.waitFor({ timeout: 30_000 })
+        const numberOf = async (): Promise<number> =>
+          Number(/\d+/.exec((await picture.getAttribute('aria-label')) ?? '')?.[0])
+        const before = await numberOf()
+        await untilHolds(async () => (await numberOf()) > before + 5)
+        const section = page.getByRole('region', { name: 'Last step', exact: true })
+        const text = (await section.textContent()) ?? ''
+        const shares =
+          /Compute (\d+) %\. Lost: bubble (\d+) %, imbalance (\d+) %, exposed communication (\d+) %, input (\d+) %, overhead (\d+) %/
+        const numbers = (shares.exec(text) ?? []).slice(1).map(Number)
+        // They are shares of the whole, each of them rounded.
+        const sum = numbers.reduce((total, one) => total + one, 0)
+        expect(Math.abs(sum - 100)).toBeLessThanOrEqual(3)
+        expect(numbers[0]).toBeGreaterThan(0)
+        for (const word of ['forward', 'backward', 'update', 'waiting', 'overhead']) {
+          expect(text).toContain(word)
+        }
+        // The buckets of the two replicas: their values are ready before they are sent.
+        const collectives = page.getByRole('region', { name: 'Table of collectives' })
+        await page.getByRole('combobox', { name: 'Rank' }).first().selectOption('3')
+        const bucket = collectives.locator('tr', { hasText: 'bucket' }).first()
+        const cells = await bucket.locator('td').allTextContents()
+        expect(cells).toHaveLength(5)
+        expect(cells[0]).toMatch(/^[\d.]+ KiB$/)
+        const [ready, moving, sent] = cells.slice(1, 4).map((cell) => parseFloat(cell))
+        expect(moving).toBeGreaterThanOrEqual(ready!)
+        expect(sent).toBeGreaterThanOrEqual(moving!)
+        // Stages exchange activations with the other stage of their replica.
+        const links = page.getByRole('region', { name: 'Table of links' })
+        const rows = await links.locator('tbody tr').all()
+        const matrix = await Promise.all(
+          rows.map(async (row) => await row.locator('td').allTextContents()),
+        )
+        expect(matrix.map((row) => row.length)).toEqual([4, 4, 4, 4])
+        for (const [from, row] of matrix.entries()) {
+          expect(row[from]).toBe('')
+          expect(row.filter((cell) => /[KM]iB$/.test(cell)).length).toBeGreaterThan(0)
+        }
+        expect(complaints).toEqual([])
+        await page.context().close()
+        run.signal('SIGTERM')
+        await run.finished
+      })
+
+      it('fits a narrow screen in dark colours, by keyboard', async () => {
+        const { run, url } = await train()
+        const page = await visit(url, 390, 'dark')
+        const complaints = complaintsOf(page)
+        const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
+        await picture.waitFor({ timeout: 30_000 })
+        expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+        const names: unknown[] = []
+        for (let press = 0; press < 7; press++) {
+          await page.keyboard.press('Tab')
+          names.push(await page.evaluate('document.activeElement.tagName'))
+        }
+        expect(names).toEqual(['DIV', 'SELECT', 'DIV', 'DIV', 'INPUT', 'SELECT', 'PRE'])
+        const colours = `(() => {
+          const canvas = document.querySelector('[aria-label^="Step"]')
+          const copy = new OffscreenCanvas(canvas.width, canvas.height)
+          const context = copy.getContext('2d', { willReadFrequently: true })
+          context.drawImage(canvas, 0, 0)
+          const { data } = context.getImageData(0, 0, copy.width, copy.height)
+          const seen = {}
+          for (let i = 0; i < data.length; i += 4) seen[data.slice(i, i + 4).join()] = true
+          return Object.keys(seen)
+        })()`
+        const shows = async (...wanted: readonly string[]): Promise<void> => {
+          await untilHolds(async () => {
+            const seen = await page.evaluate<string[]>(colours)
+            return wanted.every((one) => seen.includes(one))
+          })
+        }
+        // Forward, backward and waiting; the picture is drawn anew in the other colours.
+        await shows('110,163,255,255', '67,194,148,255', '240,163,90,255')
+        await page.emulateMedia({ colorScheme: 'light' })
+        await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')
+        expect(complaints).toEqual([])
+        await page.context().close()
+        run.signal('SIGTERM')
+        await run.finished
+      })
+    })
+
     it.each([
       { width: 390, scheme: 'dark' as const, background: 'rgb(18, 21, 27)' },
       { width: 1280, scheme: 'light' as const, background: 'rgb(246, 247, 249)' },
@@ -172,17 +284,18 @@ if (chromium === undefined) {
         const page = await visit(url, width, scheme)
         const complaints = complaintsOf(page)
         await page.locator('tbody tr').nth(3).waitFor()
+        await page.getByRole('region', { name: 'Table of links' }).waitFor()
         const widths = await page.evaluate(
           '((html) => [html.scrollWidth, html.clientWidth, getComputedStyle(document.body).backgroundColor])' +
             '(document.documentElement)',
         )
         expect(widths).toEqual([width, width, background])
         const names: unknown[] = []
-        for (let press = 0; press < 4; press++) {
+        for (let press = 0; press < 5; press++) {
           await page.keyboard.press('Tab')
           names.push(await page.evaluate('document.activeElement.tagName'))
         }
-        expect(names).toEqual(['DIV', 'INPUT', 'SELECT', 'PRE'])
+        expect(names).toEqual(['DIV', 'DIV', 'INPUT', 'SELECT', 'PRE'])
         // Canvases of charts are parts of pictures with names.
         const named = ['[aria-label]', '[aria-labelledby]', 'label *', '[role=img] *']
         const parts = ['input', 'select', 'canvas', 'meter', '[role=img]', '[tabindex]']

@@ -16,11 +16,20 @@ const itOnLinux = process.platform === 'linux' ? it : it.skip
 
 itOnLinux('can be read under its path while its owner runs', () => {
   const page = new StatusPage(identity)
-  const local = new StatusSlot(new SharedArrayBuffer(statusBytes(2)), 1)
+  const local = new StatusSlot(new SharedArrayBuffer(statusBytes(identity)), 1)
+  new Uint8Array(local.buffer).set(readFileSync(page.path).subarray(0, 4096))
+  expect(local.links(5)).toBeUndefined()
+  local.links(4)!.set([10, 20, 1, 1, 30, 40, 1, 0])
   local.set('pid', 77)
   local.set('rank', 3)
   local.set('loss', NaN)
   local.set('step', 12)
+  local.set('steps', 5)
+  local.set('engineTime', 30)
+  local.set('callerTime', 12)
+  local.set('engineBytes', 100)
+  local.set('callerBytes', 20)
+  local.set('waitTime', 7)
   local.setState('operation', 1000)
   local.setText('operation', 'allReduce(sum) float32[8]')
   local.setText('waitsFor', '0,2')
@@ -37,6 +46,13 @@ itOnLinux('can be read under its path while its owner runs', () => {
       {
         ...{ pid: 77, rank: 3, step: 12, loss: undefined, state: 'operation', since: 1000 },
         ...{ operation: 'allReduce(sum) float32[8]', waitsFor: [0, 2], group: 'g'.repeat(124) },
+        links: [
+          { sent: 10, received: 20 },
+          { sent: 30, received: 40 },
+          { sent: 0, received: 0 },
+          { sent: 0, received: 0 },
+        ],
+        ...{ steps: 5, operationTime: 42, operationBytes: 120, waitTime: 7 },
       },
     ],
   })
@@ -55,7 +71,7 @@ it('refuses other files', () => {
 })
 
 it('tells its rank of the abort word', () => {
-  const slot = new StatusSlot(new SharedArrayBuffer(statusBytes(1)), 0)
+  const slot = new StatusSlot(new SharedArrayBuffer(statusBytes({ slots: 1, worldSize: 1 })), 0)
   expect(slot.abortedBy).toBeUndefined()
   new Int32Array(slot.buffer)[5] = 1
   expect(slot.abortedBy).toBe(0)

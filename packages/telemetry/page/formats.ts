@@ -12,6 +12,12 @@ export function secondsText(seconds: number): string {
   return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min`
 }
 
+export function millisecondsText(milliseconds: number | undefined): string {
+  if (milliseconds === undefined) return '–'
+  if (Math.abs(milliseconds) >= 1000) return `${(milliseconds / 1000).toPrecision(3)} s`
+  return `${Math.abs(milliseconds) >= 100 ? Math.round(milliseconds) : milliseconds.toFixed(2)} ms`
+}
+
 export function numberText(value: number | undefined, digits = 3): string {
   return value === undefined ? '–' : value.toPrecision(digits)
 }

@@ -3,8 +3,10 @@ import type {
   ChartPoint,
   DashboardUpdate,
   JobView,
+  LinksView,
   LogLine,
   RankView,
+  StepView,
 } from '../src/dashboard/views.ts'
 
 /** The lines and the seconds of activity that the page keeps. */
@@ -31,6 +33,8 @@ export interface JobState {
   readonly dropped: number
   readonly samples: readonly ActivitySample[]
   readonly report: string | undefined
+  readonly links: LinksView | undefined
+  readonly step: StepView | undefined
 }
 
 export type Connection = 'connecting' | 'live' | 'lost'
@@ -68,7 +72,7 @@ function fresh(before: JobState | undefined): JobState | undefined {
 let numbered = 0
 
 function next(before: JobState | undefined, update: DashboardUpdate): JobState {
-  const { at, job, points, lines, dropped, report } = update
+  const { at, job, points, lines, dropped, report, links, step } = update
   const numberedLines = lines.map((line) => ({ ...line, number: numbered++ }))
   const activities = new Map(job.ranks.map((rank) => [rank.rank, activityOf(rank)] as const))
   const earliest = at - ACTIVITY_SECONDS
@@ -81,6 +85,8 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
     dropped: (before?.dropped ?? 0) + dropped,
     samples: isRunning ? [...samples, { at, activities }] : (before?.samples ?? []),
     report,
+    links: links ?? before?.links,
+    step: step ?? before?.step,
   }
 }
 

@@ -1,7 +1,8 @@
 import type { JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
+import { useDark } from './dark.ts'
 import { numberText } from './formats.ts'
 
 interface Properties {
@@ -11,7 +12,6 @@ interface Properties {
 }
 
 const HEIGHT = 150
-const dark = window.matchMedia('(prefers-color-scheme: dark)')
 
 /** One quantity over the time of the job. */
 export function LineChart({ title, points, of }: Properties): JSX.Element {
@@ -43,20 +43,6 @@ export function LineChart({ title, points, of }: Properties): JSX.Element {
       <div ref={place} role="img" aria-label={`${title} over time, now ${numberText(latest, 4)}`} />
     </section>
   )
-}
-
-function useDark(): boolean {
-  const [isDark, setDark] = useState(dark.matches)
-  useEffect(() => {
-    const follow = (): void => {
-      setDark(dark.matches)
-    }
-    dark.addEventListener('change', follow)
-    return () => {
-      dark.removeEventListener('change', follow)
-    }
-  }, [])
-  return isDark
 }
 
 function optionsFor(element: HTMLElement, label: string): uPlot.Options {

@@ -1,13 +1,16 @@
-export { DashboardFeed } from './dashboard/feed.ts'
+export { DashboardFeed, type DashboardSources } from './dashboard/feed.ts'
 export { DashboardServer, type DashboardServerOptions } from './dashboard/server.ts'
 export type {
   ChartPoint,
   DashboardUpdate,
   JobPhase,
   JobView,
+  LinksView,
   LogLine,
   RankView,
+  StepView,
 } from './dashboard/views.ts'
+export { StepTail } from './dashboard/step-tail.ts'
 export {
   describeFinding,
   type FlightFinding,
@@ -47,6 +50,10 @@ export {
   type RankTrace,
   type StepRange,
 } from './trace/rank-trace.ts'
+export { exportSpans, type ExportOptions, type OpenTelemetryTracer } from './opentelemetry.ts'
+export { expositionText, type MetricFamily } from './prometheus/exposition.ts'
+export { jobMetrics, type MeasuredJob, type MeasuredRank } from './prometheus/rank-metrics.ts'
+export { MetricsServer, type MetricsServerOptions } from './prometheus/server.ts'
 export {
   SpanRecorder,
   spanKinds,
@@ -60,6 +67,7 @@ export {
 export {
   readStatusPage,
   StatusPage,
+  type LinkBytes,
   type RankStatus,
   type StatusIdentity,
   type StatusSnapshot,
@@ -68,6 +76,8 @@ export {
   HEADER_BYTES as STATUS_HEADER_BYTES,
   SLOT_BYTES as STATUS_SLOT_BYTES,
   STATUS_NAME,
+  LINK_NUMBERS,
+  linkNumber,
   statusBytes,
   StatusSlot,
   type RankState,

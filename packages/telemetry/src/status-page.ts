@@ -6,6 +6,9 @@ import {
   HEADER_BYTES,
   headerText,
   headerWord,
+  LINK_NUMBERS,
+  linkNumber,
+  linksAt,
   rankStates,
   SLOT_BYTES,
   slotNumber,
@@ -45,6 +48,25 @@ export interface RankStatus {
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
   readonly loss: number | undefined
+  /** The number of steps that it has reported. */
+  readonly steps: number
+  /** The time of all operations that have ended, from call to end, in milliseconds. */
+  readonly operationTime: number
+  /** The part of it until the first message of an operation moved. */
+  readonly waitTime: number
+  /** The bytes of the buffers of these operations. */
+  readonly operationBytes: number
+  /** What has gone over the links to the ranks of the world, by rank. */
+  readonly links: readonly LinkBytes[]
+}
+
+/**
+ * Bytes of payloads and headers, and of what was copied out of shared memory. Collectives of ranks that
+ * share memory may need no messages.
+ */
+export interface LinkBytes {
+  readonly sent: number
+  readonly received: number
 }
 
 /** The contents of a status page. */
@@ -67,7 +89,7 @@ export class StatusPage {
   /** @throws Error where no page can be made */
   constructor(identity: StatusIdentity) {
     if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
-    const bytes = statusBytes(identity.slots)
+    const bytes = statusBytes(identity)
     this.#fd = isAvailable().available ? createSharedFile(STATUS_NAME, bytes) : nameless(bytes)
     this.path = `/proc/${process.pid}/fd/${this.#fd}`
     const header = Buffer.alloc(HEADER_BYTES)
@@ -116,20 +138,23 @@ function readDescriptor(fd: number): StatusSnapshot {
   const header = Buffer.alloc(HEADER_BYTES)
   readSync(fd, header, 0, header.length, 0)
   const word = (name: keyof typeof headerWord): number => header.readInt32LE(headerWord[name] * 4)
-  const slots = word('slots')
-  if (word('magic') !== STATUS_MAGIC || slots < 0 || slots > 65536) {
+  const [slots, worldSize] = [word('slots'), word('worldSize')]
+  const isSize = (number: number): boolean => number >= 0 && number <= 65536
+  if (word('magic') !== STATUS_MAGIC || !isSize(slots) || !isSize(worldSize)) {
     throw new Error('this is not a status page')
   }
-  const body = Buffer.alloc(slots * SLOT_BYTES)
+  const body = Buffer.alloc(linksAt({ slots, worldSize }, slots) - HEADER_BYTES)
   readSync(fd, body, 0, body.length, HEADER_BYTES)
-  const ranks = Array.from({ length: slots }, (_, index) =>
-    readSlot(body.subarray(index * SLOT_BYTES, (index + 1) * SLOT_BYTES)),
-  )
+  const ranks = Array.from({ length: slots }, (_, index) => {
+    const at = linksAt({ slots, worldSize }, index) - HEADER_BYTES
+    const links = body.subarray(at, at + worldSize * LINK_NUMBERS * 8)
+    return readSlot(body.subarray(index * SLOT_BYTES, (index + 1) * SLOT_BYTES), links)
+  })
   return {
     runId: readText(header, headerText.runId) ?? '',
     script: readText(header, headerText.script) ?? '',
     socket: readText(header, headerText.socket),
-    worldSize: word('worldSize'),
+    worldSize,
     restartCount: word('restartCount'),
     slots,
     launcherPid: word('launcherPid'),
@@ -138,7 +163,7 @@ function readDescriptor(fd: number): StatusSnapshot {
   }
 }
 
-function readSlot(slot: Buffer): RankStatus {
+function readSlot(slot: Buffer, links: Buffer): RankStatus {
   const of = (name: keyof typeof slotNumber): number => slot.readDoubleLE(slotNumber[name] * 8)
   const ranks = readText(slot, slotText.waitsFor)
   const known = (value: number): number | undefined => (Number.isNaN(value) ? undefined : value)
@@ -156,7 +181,22 @@ function readSlot(slot: Buffer): RankStatus {
     waitsFor: ranks === undefined ? [] : ranks.split(',').map(Number).filter(Number.isInteger),
     step: known(of('step')),
     loss: known(of('loss')),
+    steps: of('steps'),
+    operationTime: of('engineTime') + of('callerTime'),
+    operationBytes: of('engineBytes') + of('callerBytes'),
+    waitTime: of('waitTime'),
+    links: readLinks(links),
   }
+}
+
+function readLinks(numbers: Buffer): LinkBytes[] {
+  const of = (rank: number, name: keyof typeof linkNumber): number =>
+    numbers.readDoubleLE((rank * LINK_NUMBERS + linkNumber[name]) * 8)
+  const size = numbers.length / LINK_NUMBERS / 8
+  return Array.from({ length: size }, (_, rank) => ({
+    sent: of(rank, 'bytesSent'),
+    received: of(rank, 'bytesReceived'),
+  }))
 }
 
 /** A length out of range means that a rank is just writing the text. */

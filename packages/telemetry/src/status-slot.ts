@@ -1,22 +1,44 @@
 /*
  * The status page is a file that the launcher of a host creates and all its ranks map. It is little-endian
- * and has a header, then a slot for each rank of the host. Ranks write plain words without locks, so
- * the page can be read while a rank is blocked, and after it has ended.
+ * and has a header, then a slot for each rank of the host, then for each of them the counters of its links to
+ * the ranks of the world. Ranks write plain words without locks, so the page can be read while a rank is
+ * blocked, and after it has ended.
  */
 
 /** The name by which `tsrun ps` finds the file among the open files of a launcher. */
 export const STATUS_NAME = 'tsrun-status'
-/** "TSP1". */
-export const STATUS_MAGIC = 0x31505354
+/** "TSP2". */
+export const STATUS_MAGIC = 0x32505354
 
 export const HEADER_BYTES = 4096
 export const SLOT_BYTES = 1024
 /** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
 
-/** The size in bytes of a page with this many slots. */
-export function statusBytes(slots: number): number {
-  return Math.ceil((HEADER_BYTES + slots * SLOT_BYTES) / PAGE_BYTES) * PAGE_BYTES
+/** The doubles about each link of a rank. */
+export const linkNumber = {
+  bytesSent: 0,
+  bytesReceived: 1,
+  framesSent: 2,
+  sharesMemory: 3,
+} as const
+export const LINK_NUMBERS = 4
+
+/** What a page has room for: the ranks of its host, and their links to those of the world. */
+export interface StatusSize {
+  readonly slots: number
+  readonly worldSize: number
+}
+
+/** The size in bytes of a page. */
+export function statusBytes({ slots, worldSize }: StatusSize): number {
+  const bytes = linksAt({ slots, worldSize }, slots)
+  return Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES
+}
+
+/** Where the counters of the links of a rank begin, in bytes. */
+export function linksAt({ slots, worldSize }: StatusSize, index: number): number {
+  return HEADER_BYTES + slots * SLOT_BYTES + index * worldSize * LINK_NUMBERS * 8
 }
 
 /** The words (32 bits) of the header. */
@@ -56,6 +78,17 @@ export const slotNumber = {
   loss: 9,
   /** The thread that has written the texts of the operation; 0: none. */
   writer: 10,
+  /** The number of steps that were reported. */
+  steps: 11,
+  /** The milliseconds of all operations from call to end that the engine has run, and the caller's thread. */
+  engineTime: 12,
+  callerTime: 13,
+  /** The milliseconds of the engine's operations until their first message moved. */
+  waitTime: 14,
+  /** The bytes of their buffers. */
+  engineBytes: 15,
+  /** Behind the texts. */
+  callerBytes: 96,
 } as const
 
 /** The texts of a slot: a 32-bit length, then UTF-8. */
@@ -83,7 +116,7 @@ export class StatusSlot {
     this.buffer = buffer
     this.index = index
     this.#words = new Int32Array(buffer)
-    this.#numbers = new Float64Array(buffer, at, Object.keys(slotNumber).length)
+    this.#numbers = new Float64Array(buffer, at, SLOT_BYTES / 8)
   }
 
   /** The rank whose end stops the job, as the launcher says; undefined while the job goes on. */
@@ -100,6 +133,10 @@ export class StatusSlot {
     this.#numbers[slotNumber[name]] = value
   }
 
+  add(name: keyof typeof slotNumber, value: number): void {
+    this.#numbers[slotNumber[name]]! += value
+  }
+
   setState(state: RankState, since: number): void {
     this.#numbers[slotNumber.state] = rankStates.indexOf(state)
     this.#numbers[slotNumber.since] = since
@@ -107,6 +144,16 @@ export class StatusSlot {
 
   setText(name: keyof typeof slotText, text: string): void {
     this.setBytes(name, encoder.encode(text))
+  }
+
+  /** The counters of the links to `worldSize` ranks; undefined where the page has no room for so many. */
+  links(worldSize: number): Float64Array<SharedArrayBuffer> | undefined {
+    const size = {
+      slots: this.#words[headerWord.slots]!,
+      worldSize: this.#words[headerWord.worldSize]!,
+    }
+    if (this.index >= size.slots || worldSize > size.worldSize) return undefined
+    return new Float64Array(this.buffer, linksAt(size, this.index), worldSize * LINK_NUMBERS)
   }
 
   /** Writes an encoded text, cut to the size of its field. */

@@ -149,3 +149,14 @@ describe('a list of ranks', () => {
     expect(parseRankList(text)).toBeUndefined()
   })
 })
+
+it.each([
+  ['9400', '127.0.0.1', 9400],
+  ['0', '127.0.0.1', 0],
+  ['0.0.0.0:9400', '0.0.0.0', 9400],
+  ['node0:65535', 'node0', 65535],
+  ['[::1]:9400', '::1', 9400],
+])('reads --metrics %s', (metrics, address, port) => {
+  const source = `--metrics ${metrics}`
+  expect(read({ metrics }).metrics).toEqual({ host: address, port, source })
+})

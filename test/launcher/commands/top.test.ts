@@ -7,6 +7,7 @@ function rank(number: number, facts: Partial<RankStatus>): RankStatus {
     ...{ rank: number, pid: 4_000_000 + number, state: 'operation', since: monotonicNow() - 2000 },
     ...{ operation: 'allReduce(avg) float32[1048576] bucket 3', group: 'world', sequence: 17 },
     ...{ bytes: 4096, running: 1, ended: 16, waitsFor: [2], step: 120, loss: 0.25 },
+    ...{ steps: 120, operationTime: 0, operationBytes: 0, waitTime: 0, links: [] },
     ...facts,
   }
 }

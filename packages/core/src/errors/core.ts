@@ -35,6 +35,11 @@ export const coreErrors = {
     message: 'A message of {bytes} bytes could not be decoded: {reason}',
     advice: 'Check that every process of the job runs the same version of tsrun.',
   },
+  ERR_TSR_PACKAGE_MISSING: {
+    category: 'user',
+    message: '{what} needs a package that is not installed: `npm install {package}`',
+    advice: 'Run that command beside your script.',
+  },
   ERR_TSR_INTERNAL: {
     category: 'internal',
     message: 'Internal error: {what}',

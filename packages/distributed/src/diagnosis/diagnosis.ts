@@ -43,7 +43,7 @@ export class Diagnosis implements EngineObserver {
     const { page, settings } = journal
     if (page !== undefined) {
       this.#publisher = new StatusPublisher(new StatusSlot(page.buffer, page.index), 'engine')
-      copyStatus(page)
+      copyStatus(page, journal.counters)
     }
     this.#sites = settings.detail ? new CallSites(journal.rank) : undefined
     const labelOf = ({ operation }: Task): string | undefined =>
@@ -70,7 +70,7 @@ export class Diagnosis implements EngineObserver {
 
   onSettled(task: Task): void {
     const { operation, started, completed, error } = task
-    this.#publisher?.onSettled(completed, this.#running.size)
+    this.#publisher?.onSettled(task, this.#running.size)
     this.#journal.counters.publish(this.#links)
     if (error !== undefined) this.#writePeers(task)
     this.#journal.recorder.end(operation.flight, started, completed, error?.code)

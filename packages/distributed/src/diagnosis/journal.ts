@@ -27,7 +27,7 @@ export interface JournalOwner {
 /** What the engine's thread needs to write to the same journal. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
-  readonly counters: SharedArrayBuffer
+  readonly counters: Float64Array<SharedArrayBuffer>
   /** The status page, and the slot of this rank. */
   readonly page: StatusPlace | undefined
 }
@@ -40,7 +40,7 @@ export interface SharedJournal extends JournalOwner {
 export class Journal {
   readonly owner: JournalOwner
   readonly recorder: FlightRecorder
-  readonly counters: LinkCounters
+  #counters: LinkCounters
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
@@ -55,13 +55,20 @@ export class Journal {
   constructor(owner: JournalOwner, shared?: Pick<SharedJournal, 'buffer' | 'counters'>) {
     this.owner = owner
     this.recorder = new FlightRecorder(owner.settings.flightEntries, shared?.buffer)
-    this.counters = new LinkCounters(owner.worldSize, shared?.counters)
+    this.#counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
 
-  /** Takes this rank's place on the status page. */
+  /** Takes this rank's place on the status page, where the counters of its links are then, too. */
   publishAt(place: StatusPlace | undefined): void {
     this.#place = place
-    if (place !== undefined) this.status = new StatusSlot(place.buffer, place.index)
+    if (place === undefined) return
+    const { worldSize } = this.owner
+    this.status = new StatusSlot(place.buffer, place.index)
+    this.#counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
+  }
+
+  get counters(): LinkCounters {
+    return this.#counters
   }
 
   /** Where operations that have ended are recorded as spans. */
@@ -82,7 +89,7 @@ export class Journal {
     return {
       ...this.owner,
       buffer: this.recorder.buffer,
-      counters: this.counters.buffer,
+      counters: this.#counters.memory,
       page: this.#place,
     }
   }

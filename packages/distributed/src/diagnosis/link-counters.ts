@@ -1,7 +1,5 @@
+import { LINK_NUMBERS, linkNumber } from '@tsrun/telemetry'
 import type { Link } from '../engine/messages/link.ts'
-
-const field = { bytesSent: 0, bytesReceived: 1, framesSent: 2, sharesMemory: 3 } as const
-const FIELDS = 4
 
 /** What has gone over the link to one peer so far. */
 export interface LinkStatistics {
@@ -18,12 +16,14 @@ export interface LinkStatistics {
 
 /** The counters of all links, in memory that the caller's thread and the engine's share. */
 export class LinkCounters {
-  readonly buffer: SharedArrayBuffer
-  readonly #counters: Float64Array
+  readonly memory: Float64Array<SharedArrayBuffer>
 
-  constructor(worldSize: number, buffer = new SharedArrayBuffer(worldSize * FIELDS * 8)) {
-    this.buffer = buffer
-    this.#counters = new Float64Array(buffer)
+  /** @param memory - default: its own; or that of the status page */
+  constructor(
+    worldSize: number,
+    memory = new Float64Array(new SharedArrayBuffer(worldSize * LINK_NUMBERS * 8)),
+  ) {
+    this.memory = memory
   }
 
   /** Called on the engine's thread, where the links are. */
@@ -31,19 +31,19 @@ export class LinkCounters {
     for (let peer = 0; peer < links.length; peer++) {
       const link = links[peer]
       if (link === undefined) continue
-      const at = peer * FIELDS
+      const at = peer * LINK_NUMBERS
       const { bytesSent, bytesReceived, framesSent } = link.traffic
-      this.#counters[at + field.bytesSent] = bytesSent
-      this.#counters[at + field.bytesReceived] = bytesReceived
-      this.#counters[at + field.framesSent] = framesSent
-      this.#counters[at + field.sharesMemory] = link.sharesMemory ? 1 : 0
+      this.memory[at + linkNumber.bytesSent] = bytesSent
+      this.memory[at + linkNumber.bytesReceived] = bytesReceived
+      this.memory[at + linkNumber.framesSent] = framesSent
+      this.memory[at + linkNumber.sharesMemory] = link.sharesMemory ? 1 : 0
     }
   }
 
   /** @param transport - of links that share no memory */
   read(worldRank: number, peer: number, transport: string): LinkStatistics {
-    const of = (name: keyof typeof field): number =>
-      this.#counters[worldRank * FIELDS + field[name]]!
+    const of = (name: keyof typeof linkNumber): number =>
+      this.memory[worldRank * LINK_NUMBERS + linkNumber[name]]!
     return {
       peer,
       worldRank,

@@ -1,7 +1,7 @@
-import { closeSync, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { createLogger, monotonicNow } from '@tsrun/core'
 import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
-import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, statusBytes, StatusSlot } from '@tsrun/telemetry'
+import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
 import type { Task } from '../engine/task.ts'
 import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
@@ -20,13 +20,13 @@ export interface StatusPlace {
 
 /** Finds this rank's place and writes its rank and process there; undefined where there is no page. */
 export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
-  const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK, LOCAL_WORLD_SIZE } = env
+  const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK } = env
   const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
   if (path === undefined || path === '') return undefined
   try {
     const index = Number(LOCAL_RANK ?? 0)
     const isMapped = isAvailable().available
-    const buffer = openPage(path, statusBytes(Number(LOCAL_WORLD_SIZE ?? 1)), isMapped)
+    const buffer = openPage(path, isMapped)
     const slot = new StatusSlot(buffer, index)
     slot.set('rank', rank)
     slot.set('step', NaN)
@@ -41,28 +41,49 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   }
 }
 
-function openPage(path: string, bytes: number, isMapped: boolean): SharedArrayBuffer {
-  if (!isMapped) return new SharedArrayBuffer(bytes)
-  const pages = bytes / 65536
-  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
-  const buffer = memory.buffer as unknown as SharedArrayBuffer
+function openPage(path: string, isMapped: boolean): SharedArrayBuffer {
   const fd = openSync(path, 'r+')
-  mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
-  closeSync(fd)
-  return buffer
+  try {
+    const bytes = fstatSync(fd).size
+    if (!isMapped) {
+      const copy = new SharedArrayBuffer(bytes)
+      copyHeader(fd, copy)
+      return copy
+    }
+    const pages = bytes / 65536
+    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+    const buffer = memory.buffer as unknown as SharedArrayBuffer
+    mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
+    return buffer
+  } finally {
+    closeSync(fd)
+  }
 }
 
-/** Without koffi: copies the slot to the page, and the header from it, at intervals. */
-export function copyStatus({ buffer, index, copyTo }: StatusPlace): void {
+function copyHeader(fd: number, buffer: SharedArrayBuffer): void {
+  const header = new Uint8Array(STATUS_HEADER_BYTES)
+  readSync(fd, header, 0, STATUS_HEADER_BYTES, 0)
+  new Uint8Array(buffer).set(header)
+}
+
+/**
+ * Without koffi: copies the slot and the counters of links to the page, and the header from it, at
+ * intervals.
+ */
+export function copyStatus(
+  { buffer, index, copyTo }: StatusPlace,
+  links: Float64Array<SharedArrayBuffer>,
+): void {
   if (copyTo === undefined) return
   const fd = openSync(copyTo, 'r+')
   const local = new Uint8Array(buffer)
   const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
   const copy = (): void => {
     writeSync(fd, local.slice(at, at + STATUS_SLOT_BYTES), 0, STATUS_SLOT_BYTES, at)
-    const header = new Uint8Array(STATUS_HEADER_BYTES)
-    readSync(fd, header, 0, STATUS_HEADER_BYTES, 0)
-    local.set(header)
+    if (links.buffer === buffer) {
+      writeSync(fd, new Uint8Array(links.slice().buffer), 0, links.byteLength, links.byteOffset)
+    }
+    copyHeader(fd, buffer)
   }
   copy()
   setInterval(copy, PERIOD).unref()
@@ -80,6 +101,12 @@ interface Known {
 /** What is published of an operation. */
 interface Started extends Pick<Task, 'operation' | 'fingerprint' | 'posted'> {
   readonly group: { readonly name: string }
+}
+
+/** What is published of the end of an operation. */
+interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
+  /** When its first message moved; 0: none did; undefined: it used none. */
+  readonly started: number | undefined
 }
 
 /** Publishes what a thread of this rank runs on the status page: plain stores, no system calls. */
@@ -112,16 +139,24 @@ export class StatusPublisher {
     if (group.name !== this.#group || !isMine) slot.setText('group', group.name)
     this.#group = group.name
     slot.set('sequence', operation.sequence)
-    slot.set('bytes', Math.max(0, operation.count) * dtypes[operation.dtype].bytes)
+    slot.set('bytes', bytesOf(operation))
     if (running !== undefined) slot.set('running', running)
     slot.setState('operation', posted)
   }
 
   /** @param running - see `onStart` */
-  onSettled(completed: number, running?: number): void {
+  onSettled({ operation, posted, started, completed }: Settled, running?: number): void {
     const slot = this.#slot
+    const isEngine = this.#writer === 1
+    // each thread has its own sum, so that none is lost
+    slot.add(isEngine ? 'engineTime' : 'callerTime', completed - posted)
+    slot.add(isEngine ? 'engineBytes' : 'callerBytes', bytesOf(operation))
+    // an operation that has failed may have moved no message
+    if (started !== undefined) {
+      slot.add('waitTime', (started === 0 ? completed : started) - posted)
+    }
     if (running !== undefined) slot.set('running', running)
-    slot.set('ended', slot.get('ended') + 1)
+    slot.add('ended', 1)
     if (slot.get('running') === 0) slot.setState('computing', completed)
   }
 
@@ -142,4 +177,9 @@ export class StatusPublisher {
     texts.set(count, { of: fingerprint, text })
     return text
   }
+}
+
+/** Of its buffer, where its size is known before it ends. */
+function bytesOf({ count, dtype }: Task['operation']): number {
+  return Math.max(0, count) * dtypes[dtype].bytes
 }

@@ -225,6 +225,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   reportProgress({ step, loss }: { readonly step: number; readonly loss?: number }): void {
     const { status } = this.#world.runner.journal
     status?.set('step', step)
+    status?.add('steps', 1)
     if (loss !== undefined) status?.set('loss', loss)
     currentTrace()?.endStep(step)
   }

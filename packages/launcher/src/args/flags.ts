@@ -198,6 +198,13 @@ const flags = [
       'after a failure, if the standard input is a terminal, and not at all otherwise',
   },
   {
+    name: 'metrics',
+    value: '[HOST:]PORT',
+    description:
+      'serve metrics of the ranks of this host to Prometheus, at /metrics of this port (0: any free one) ' +
+      'of 127.0.0.1, or of HOST; tsrun prints the address',
+  },
+  {
     name: 'ranks',
     value: 'LIST',
     description: 'show only the output of these ranks of the job, for example 0,2-3',

@@ -20,6 +20,16 @@ export interface DashboardOptions {
   readonly linger: number | undefined
 }
 
+/** Where metrics are served. */
+export interface MetricsOptions {
+  /** Where to listen, by name or address. */
+  readonly host: string
+  /** 0: any free port. */
+  readonly port: number
+  /** The option as it was given, for errors. */
+  readonly source: string
+}
+
 /** What is recorded of the ranks' steps. */
 export interface TraceOptions {
   readonly directory: string
@@ -36,6 +46,7 @@ export interface OutputOptions {
   /** The file for the events of the job, or the standard error; undefined: they are not written. */
   readonly eventLog: { readonly file: string } | 'console' | undefined
   readonly dashboard: DashboardOptions | undefined
+  readonly metrics: MetricsOptions | undefined
   readonly trace: TraceOptions | undefined
   /** The ranks of the job whose output is shown; undefined: all. */
   readonly ranks: ReadonlySet<number> | undefined
@@ -56,6 +67,7 @@ export function readOutput(settings: Settings): OutputOptions {
     logPrefix: readPrefix(settings),
     eventLog: readEventLog(settings),
     dashboard: readDashboard(settings),
+    metrics: readMetrics(settings),
     trace: readTrace(settings),
     ranks: readRanks(settings, 'ranks'),
     localRanks: readRanks(settings, 'local-ranks-filter'),
@@ -113,6 +125,19 @@ function readDashboard(settings: Settings): DashboardOptions | undefined {
         ? undefined
         : 1000 * read(settings, 'dashboard-linger', expected, readSeconds),
   }
+}
+
+function readMetrics(settings: Settings): MetricsOptions | undefined {
+  const { metrics } = settings
+  if (metrics === undefined) return undefined
+  const expected = '[HOST:]PORT, for example 9400, 0.0.0.0:9400 or [::1]:9400'
+  return read(settings, 'metrics', expected, (text) => {
+    const [, address, name = '127.0.0.1', digits = ''] =
+      /^(?:\[([\da-f:.]+)\]:|([^\s:/[\]]+):)?(\d+)$/i.exec(text) ?? []
+    const port = toInteger(digits, 0, 65535)
+    const source = `${metrics.source} ${text}`
+    return port === undefined ? undefined : { host: address ?? name, port, source }
+  })
 }
 
 function readTrace(settings: Settings): TraceOptions | undefined {

@@ -26,6 +26,8 @@ import type { Chaos } from '../chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
+import type { JobDashboard } from '../watch/job-dashboard.ts'
+import type { JobMetrics } from '../watch/job-metrics.ts'
 import { finishTrace, openTraceFolder } from '../watch/job-trace.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
@@ -171,16 +173,11 @@ export async function startJob(
   const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
-  // What serves the page is loaded for it alone.
-  const dashboard =
-    options.dashboard === undefined
-      ? undefined
-      : await (
-          await import('../watch/job-dashboard.ts')
-        ).JobDashboard.open(options.dashboard, script.path, context, announcer)
+  const { dashboard, metrics } = await openWatchers(options, script, context, announcer)
   let started: string | undefined
   const jobContext = {
-    ...{ console, announcer, interrupts, events, chaos, dashboard },
+    ...{ console, announcer, interrupts, events, chaos },
+    watchers: [dashboard, metrics].filter((watcher) => watcher !== undefined),
     ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
@@ -198,9 +195,36 @@ export async function startJob(
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
-    await dashboard?.end(exitCode)
+    await Promise.all([dashboard?.end(exitCode), metrics?.end()])
   }
   context.exitCode = exitCode
+}
+
+interface Watchers {
+  readonly dashboard: JobDashboard | undefined
+  readonly metrics: JobMetrics | undefined
+}
+
+/** What serves them is loaded only where it is wanted. @throws ERR_TSR_USAGE when a port cannot be used */
+async function openWatchers(
+  { dashboard: page, metrics: endpoint, trace }: JobOptions,
+  { path }: Script,
+  context: CommandContext,
+  announcer: Announcer,
+): Promise<Watchers> {
+  const load = {
+    dashboard: async () => (await import('../watch/job-dashboard.ts')).JobDashboard,
+    metrics: async () => (await import('../watch/job-metrics.ts')).JobMetrics,
+  }
+  const dashboard =
+    page && (await (await load.dashboard()).open(page, path, context, announcer, trace?.directory))
+  try {
+    const metrics = endpoint && (await (await load.metrics()).open(endpoint, path, announcer))
+    return { dashboard, metrics }
+  } catch (error) {
+    await dashboard?.close()
+    throw error
+  }
 }
 
 /** @throws ERR_TSR_USAGE when the file is no plan */

@@ -105,7 +105,7 @@ async function runAttempts(
       if (reports === undefined) return shortFailureText(failure, plan.nodes[0]!)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    context.dashboard?.showFailure(text(false))
+    for (const watcher of context.watchers ?? []) watcher.showFailure?.(text(false))
     announcer.show('failure', text(job.colour.stderr), failure)
     if (verdict.kind === 'lost' || verdict.restart === undefined) return failure.jobExitCode
     if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
@@ -136,9 +136,8 @@ export async function runOnce(
   const desk = await StackDesk.open(options)
   const page = openStatusPage(job, nodes, restartCount, desk.address)
   desk.readStatus = () => page.ranks()
-  context.dashboard?.follow({ runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }, () =>
-    page.ranks(),
-  )
+  const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
+  for (const watcher of context.watchers ?? []) watcher.follow(attempt, () => page.ranks())
   const flight = openFlightPlace(directory, job.env)
   let keepsRecords = false
   try {

@@ -35,15 +35,19 @@ export interface Job {
   readonly command: readonly [string, ...string[]]
 }
 
+/** An attempt of the job. */
+export interface AttemptFacts {
+  readonly runId: string
+  readonly worldSize: number
+  readonly restartCount: number
+}
+
 /** Shows a job while it runs. */
 export interface JobWatcher {
   /** Shows this attempt from now on. */
-  follow(
-    attempt: { readonly runId: string; readonly worldSize: number; readonly restartCount: number },
-    readRanks: () => readonly RankStatus[],
-  ): void
+  follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, also while the ranks are started again. */
-  showFailure(report: string): void
+  showFailure?(report: string): void
 }
 
 /** What the process that runs a job gives it. */
@@ -61,8 +65,8 @@ export interface JobContext {
   readonly chaos?: Chaos | undefined
   /** Gets the events of the job. */
   readonly events?: EventLog | undefined
-  /** Shows the job on a page. */
-  readonly dashboard?: JobWatcher | undefined
+  /** Show the job while it runs. */
+  readonly watchers?: readonly JobWatcher[]
 }
 
 /**

@@ -104,6 +104,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ ...noRankOptions, nodeArguments: execArgv, chaos: chaos && 'an option of spawn' },
     ...{
       dashboard: undefined,
+      metrics: undefined,
       trace: undefined,
       summary: false,
       dryRun: false,

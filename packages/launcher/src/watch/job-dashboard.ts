@@ -9,12 +9,16 @@ import {
   DashboardServer,
   type JobPhase,
   type JobView,
+  type LinksView,
   type RankStatus,
   type RankView,
+  type StepView,
+  StepTail,
+  spansFolder,
 } from '@tsrun/telemetry'
 import type { DashboardOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
-import type { JobWatcher } from '../job/job.ts'
+import type { AttemptFacts, JobWatcher } from '../job/job.ts'
 import { packageFolder } from '../job/package.ts'
 import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
@@ -29,9 +33,6 @@ interface Context {
   readonly env: NodeJS.ProcessEnv
   readonly interrupts: Pick<Interrupts, 'stop'>
 }
-
-/** An attempt of the job. */
-type AttemptFacts = Pick<JobView, 'runId' | 'worldSize' | 'restartCount'>
 
 /** What a rank has used, and what that is in a second. */
 interface Use {
@@ -48,7 +49,14 @@ export class JobDashboard implements JobWatcher {
   readonly #announcer: Announcer
   readonly #script: string
   readonly #gpus: GpuWatch
-  readonly #feed = new DashboardFeed(() => this.#view())
+  readonly #feed = new DashboardFeed({
+    job: () => this.#view(),
+    links: () => this.#links(),
+    step: () => this.#step(),
+  })
+  /** The folder of `--trace`. */
+  readonly #traces: string | undefined
+  #tail: StepTail | undefined
   #server: DashboardServer | undefined
   #attempt: AttemptFacts = { runId: '', worldSize: 0, restartCount: 0 }
   #readRanks: () => readonly RankStatus[] = () => []
@@ -62,22 +70,30 @@ export class JobDashboard implements JobWatcher {
     script: string,
     { env, interrupts }: Context,
     announcer: Announcer,
+    traces: string | undefined,
   ) {
     this.#options = options
+    this.#traces = traces
     this.#script = script
     this.#interrupts = interrupts
     this.#announcer = announcer
     this.#gpus = new GpuWatch(env, interrupts.stop)
   }
 
-  /** Opens it and announces its address. @throws ERR_TSR_USAGE when the port cannot be used */
+  /**
+   * Opens it and announces its address.
+   *
+   * @param traces - the folder in which the ranks are traced, if they are
+   * @throws ERR_TSR_USAGE when the port cannot be used
+   */
   static async open(
     options: DashboardOptions,
     script: string,
     context: Context,
     announcer: Announcer,
+    traces?: string,
   ): Promise<JobDashboard> {
-    const dashboard = new JobDashboard(options, script, context, announcer)
+    const dashboard = new JobDashboard(options, script, context, announcer, traces)
     const { port } = options
     const folder = pageFolder()
     try {
@@ -96,6 +112,10 @@ export class JobDashboard implements JobWatcher {
     this.#last = []
     this.#uses = new Map()
     this.#usesAt = -Infinity
+    this.#tail =
+      this.#traces === undefined
+        ? undefined
+        : new StepTail(spansFolder(this.#traces, attempt.runId), attempt.restartCount)
   }
 
   /** Gets every line of the ranks. */
@@ -123,6 +143,10 @@ export class JobDashboard implements JobWatcher {
         clearInterval(alive)
       } else await pause(linger, undefined, { signal: stop }).catch(() => undefined)
     }
+    await this.close()
+  }
+
+  async close(): Promise<void> {
     await this.#server?.close()
   }
 
@@ -136,7 +160,20 @@ export class JobDashboard implements JobWatcher {
         .sort((a, b) => a.rank - b.rank)
     } else this.#last = this.#last.map(ended)
     const facts = { script: this.#script, host: hostname(), phase: this.#phase }
-    return { ...this.#attempt, ...facts, ranks: this.#last }
+    const isTraced = this.#traces !== undefined
+    return { ...this.#attempt, ...facts, isTraced, ranks: this.#last }
+  }
+
+  #links(): LinksView {
+    const statuses = this.#readRanks().toSorted((a, b) => a.rank - b.rank)
+    return {
+      ranks: statuses.map(({ rank }) => rank),
+      sent: statuses.map(({ links }) => links.map(({ sent }) => sent)),
+    }
+  }
+
+  #step(): StepView | undefined {
+    return this.#tail?.look(this.#readRanks().map(({ rank }) => rank))
   }
 
   #measure(statuses: readonly RankStatus[], at: number): void {

@@ -1,5 +1,13 @@
 import { monotonicNow } from '@tsrun/core'
-import type { ChartPoint, DashboardUpdate, JobView, LogLine, RankView } from './views.ts'
+import type {
+  ChartPoint,
+  DashboardUpdate,
+  JobView,
+  LinksView,
+  LogLine,
+  RankView,
+  StepView,
+} from './views.ts'
 
 /** The lines that a page gets when it is opened. */
 const KEPT_LINES = 500
@@ -11,12 +19,21 @@ const LINE_LENGTH = 2000
 const REPORT_LENGTH = 200_000
 /** One point a second: an hour. */
 const KEPT_POINTS = 3600
-/** Milliseconds between two points. */
+/** Milliseconds between two points, and between two looks at links and steps. */
 const POINT_INTERVAL = 1000
+
+/** Where the feed reads what it shows. */
+export interface DashboardSources {
+  /** The job as it is now. */
+  readonly job: () => JobView
+  readonly links: () => LinksView
+  /** The last step of all ranks; undefined: no other one than the last time. */
+  readonly step: () => StepView | undefined
+}
 
 /** Collects what the page shows, in bounded memory. */
 export class DashboardFeed {
-  readonly #read: () => JobView
+  readonly #sources: DashboardSources
   readonly #start = monotonicNow()
   readonly #lines: LogLine[] = []
   readonly #points: ChartPoint[] = []
@@ -24,11 +41,13 @@ export class DashboardFeed {
   #newPoints: ChartPoint[] = []
   #dropped = 0
   #lastPoint = -Infinity
+  #lastLook = -Infinity
+  #links: LinksView | undefined
+  #step: StepView | undefined
   #report: string | undefined
 
-  /** @param read - the job as it is now */
-  constructor(read: () => JobView) {
-    this.#read = read
+  constructor(sources: DashboardSources) {
+    this.#sources = sources
   }
 
   addLine({ rank, stream, text }: LogLine): void {
@@ -45,9 +64,13 @@ export class DashboardFeed {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }
 
-  /** The changes since the last call. */
-  update(): DashboardUpdate {
-    const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped)
+  /**
+   * The changes since the last call.
+   *
+   * @param isWatched - whether a page is open; without one, links and steps are not read
+   */
+  update(isWatched: boolean): DashboardUpdate {
+    const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped, isWatched)
     this.#newLines = []
     this.#newPoints = []
     this.#dropped = 0
@@ -56,15 +79,17 @@ export class DashboardFeed {
 
   /** Everything that is kept, as of this update. */
   snapshot(update: DashboardUpdate): DashboardUpdate {
-    return { ...update, points: this.#points, lines: this.#lines, dropped: 0 }
+    const kept = { links: this.#links, step: this.#step }
+    return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
   }
 
   #updateWith(
     points: readonly ChartPoint[],
     lines: readonly LogLine[],
     dropped: number,
+    isWatched: boolean,
   ): DashboardUpdate {
-    const job = this.#read()
+    const job = this.#sources.job()
     const now = monotonicNow()
     const at = (now - this.#start) / 1000
     if (job.phase === 'running' && now - this.#lastPoint >= POINT_INTERVAL) {
@@ -73,7 +98,18 @@ export class DashboardFeed {
       keep(this.#points, point, KEPT_POINTS)
       this.#newPoints.push(point)
     }
-    return { at, job, points, lines, dropped, report: this.#report }
+    const looked = isWatched ? this.#look(now, job) : {}
+    return { at, job, points, lines, dropped, report: this.#report, ...looked }
+  }
+
+  /** At the links and the last step, once in a second. */
+  #look(now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> {
+    if (phase !== 'running' || now - this.#lastLook < POINT_INTERVAL) return {}
+    this.#lastLook = now
+    const [links, step] = [this.#sources.links(), this.#sources.step()]
+    if (links.ranks.length > 0) this.#links = links
+    this.#step = step ?? this.#step
+    return { links: this.#links, ...(step === undefined ? {} : { step }) }
   }
 }
 

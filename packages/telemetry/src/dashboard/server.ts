@@ -102,7 +102,7 @@ export class DashboardServer {
   readonly #update = (): void => {
     if (this.#isClosed) return
     clearTimeout(this.#timer)
-    const update = this.#feed.update()
+    const update = this.#feed.update(this.#pages.size > 0)
     let text: string | undefined
     for (const page of this.#pages) {
       if (page.response.writableNeedDrain) page.isBehind = true

@@ -1,4 +1,5 @@
 import type { RankState } from '../status-slot.ts'
+import type { TimeShares } from '../trace/summary.ts'
 
 /** What the page shows of a rank. What is not known is missing. */
 export interface RankView {
@@ -35,6 +36,8 @@ export interface JobView {
   readonly restartCount: number
   readonly phase: JobPhase
   readonly ranks: readonly RankView[]
+  /** Whether its steps are recorded, by `--trace`. */
+  readonly isTraced: boolean
 }
 
 export interface LogLine {
@@ -52,6 +55,62 @@ export interface ChartPoint {
   readonly cpu?: number | undefined
 }
 
+/** What a bar of a step shows. */
+export const barKinds = [
+  'F',
+  'B',
+  'I',
+  'W',
+  'optimizer',
+  'communication',
+  'waiting',
+  'input',
+  'overhead',
+] as const
+export type BarKind = (typeof barKinds)[number]
+
+/** An index of `barKinds`, start and end in milliseconds of the step, and the micro-batch or -1. */
+export type Bar = readonly [kind: number, start: number, end: number, microbatch: number]
+
+/** A collective of a step, in milliseconds from the beginning of the step. */
+export interface CollectiveView {
+  readonly name: string
+  readonly bytes: number
+  /** When it was started: its values were ready. */
+  readonly ready: number
+  /** When its first message moved. */
+  readonly moving: number
+  readonly end: number
+}
+
+/** A rank in a step. */
+export interface StepRankView {
+  readonly rank: number
+  readonly milliseconds: number
+  readonly shares: TimeShares
+  readonly bars: readonly Bar[]
+  /** The same computations in the ideal schedule, where there is a pipeline. */
+  readonly ideal: readonly Bar[] | undefined
+  readonly collectives: readonly CollectiveView[]
+}
+
+/** The last step that all ranks of this host have ended. */
+export interface StepView {
+  readonly step: number
+  /** From the begin of the first rank to the end of the last one. */
+  readonly milliseconds: number
+  /** Of the ideal schedule, where there is a pipeline. */
+  readonly idealMilliseconds: number | undefined
+  readonly ranks: readonly StepRankView[]
+}
+
+/** The bytes that ranks of this host have sent to each rank of the world. */
+export interface LinksView {
+  readonly ranks: readonly number[]
+  /** By the position in `ranks`, and by rank of the world. */
+  readonly sent: readonly (readonly number[])[]
+}
+
 /** One event of the server: the changes since the last one, or, as a snapshot, everything that is kept. */
 export interface DashboardUpdate {
   /** Seconds since the dashboard was opened. */
@@ -59,6 +118,10 @@ export interface DashboardUpdate {
   readonly job: JobView
   readonly points: readonly ChartPoint[]
   readonly lines: readonly LogLine[]
+  /** About once in a second. */
+  readonly links?: LinksView | undefined
+  /** Of a job that is traced, if there is a new one. */
+  readonly step?: StepView | undefined
   /** The number of lines that were left out because there were too many. */
   readonly dropped: number
   /** The report of a failure. */

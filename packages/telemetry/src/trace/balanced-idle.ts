@@ -11,10 +11,15 @@ interface Action {
 
 const kinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
+/** One computation of the balanced schedule, in milliseconds of its beginning. */
+export interface BalancedAction extends Window {
+  readonly kind: SpanKind
+  readonly microbatch: number
+}
+
 /**
  * How long each rank of a pipeline would be idle in a step if computations of one kind took equally long
- * on all stages, and messages no time: the bubble of the schedule itself, while it fills and drains. Its
- * order is the one in which the ranks have computed.
+ * on all stages, and messages no time: the bubble of the schedule itself, while it fills and drains.
  *
  * @param spans - of each rank
  * @param windows - of the step on each rank
@@ -24,6 +29,24 @@ export function balancedIdle(
   spans: readonly (readonly Span[])[],
   windows: readonly Window[],
 ): number[] | undefined {
+  const lists = balancedSchedule(spans, windows)
+  if (lists === undefined) return undefined
+  const length = Math.max(...lists.flat().map(({ end }) => end))
+  return lists.map((list) => list.reduce((idle, { start, end }) => idle - (end - start), length))
+}
+
+/**
+ * The computations of each rank of a pipeline in a step, if those of one kind took equally long on all
+ * stages, and messages no time. Their order is the one in which the ranks have computed.
+ *
+ * @param spans - of each rank
+ * @param windows - of the step on each rank
+ * @returns undefined where there is no pipeline
+ */
+export function balancedSchedule(
+  spans: readonly (readonly Span[])[],
+  windows: readonly Window[],
+): BalancedAction[][] | undefined {
   const lists = spans.map((own, i) => actionsOf(own, windows[i]!))
   const all = lists.flat()
   const last = Math.max(-1, ...all.map(({ stage }) => stage))
@@ -32,7 +55,7 @@ export function balancedIdle(
   const ended = new Map<string, number>()
   const next = lists.map(() => 0)
   const time = lists.map(() => 0)
-  const busy = lists.map(() => 0)
+  const balanced = lists.map((): BalancedAction[] => [])
   for (let isMoving = true; isMoving;) {
     isMoving = false
     for (const [rank, list] of lists.entries()) {
@@ -40,9 +63,11 @@ export function balancedIdle(
         const ready = readyAt(action, last, ended)
         if (ready === undefined) break
         const duration = means.get(action.kind)!
-        time[rank] = Math.max(time[rank]!, ready) + duration
-        busy[rank]! += duration
-        ended.set(keyOf(action), time[rank])
+        const start = Math.max(time[rank]!, ready)
+        const end = start + duration
+        time[rank] = end
+        balanced[rank]!.push({ kind: action.kind, microbatch: action.microbatch, start, end })
+        ended.set(keyOf(action), end)
         next[rank]!++
         isMoving = true
       }
@@ -50,8 +75,7 @@ export function balancedIdle(
   }
   // something was not recorded: nobody knows what the others wait for
   if (next.some((done, rank) => done < lists[rank]!.length)) return undefined
-  const end = Math.max(...time)
-  return busy.map((each) => end - each)
+  return balanced
 }
 
 function actionsOf(spans: readonly Span[], { start, end }: Window): Action[] {

@@ -179,8 +179,9 @@ const CHUNK = 256 * 1024
  */
 export class SpanFileReader {
   readonly header: SpanFileHeader
+  /** Where the records begin. */
+  readonly begin: number
   readonly #path: string
-  readonly #begin: number
 
   /** @throws Error when it is no such file, or one of another version */
   constructor(path: string) {
@@ -194,7 +195,7 @@ export class SpanFileReader {
     if (header === undefined)
       throw new Error('not the spans of a rank, or of another version of tsrun')
     this.header = header
-    this.#begin = end + 1
+    this.begin = end + 1
   }
 
   /** The spans in the order in which they were recorded. */
@@ -203,7 +204,7 @@ export class SpanFileReader {
     try {
       const decoder = new SpanDecoder(this.header)
       let rest = Buffer.alloc(0)
-      for (let at = this.#begin; ;) {
+      for (let at = this.begin; ;) {
         const bytes = Buffer.allocUnsafe(rest.length + CHUNK)
         rest.copy(bytes)
         const read = readSync(fd, bytes, rest.length, CHUNK, at)

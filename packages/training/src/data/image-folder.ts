@@ -1,11 +1,19 @@
 import { readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import { choice, count, declareOptions, shown, tsrError, where, type Rules } from '@tsrun/core'
+import {
+  importOptional,
+  choice,
+  count,
+  declareOptions,
+  shown,
+  tsrError,
+  where,
+  type Rules,
+} from '@tsrun/core'
 import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { examples, type Examples } from './examples.ts'
-import { importOptional } from './optional-package.ts'
 
 export interface ImageFolderOptions {
   /** Images of another height and width are scaled. */
@@ -186,10 +194,10 @@ async function listImages(directory: string) {
 async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
   const has = (kind: string): boolean => paths.some((path) => kindOf(path) === kind)
   const png = has('png')
-    ? await importOptional('PNG images', 'fast-png', () => import('fast-png'))
+    ? await importOptional('Reading PNG images', 'fast-png', () => import('fast-png'))
     : undefined
   const jpeg = has('jpeg')
-    ? await importOptional('JPEG images', 'jpeg-js', () => import('jpeg-js'))
+    ? await importOptional('Reading JPEG images', 'jpeg-js', () => import('jpeg-js'))
     : undefined
   return (path) => {
     try {

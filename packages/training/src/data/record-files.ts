@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { isTsrError, tsrError } from '@tsrun/core'
-import { importOptional } from './optional-package.ts'
+import { importOptional, isTsrError, tsrError } from '@tsrun/core'
 import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
 import type { Examples } from './examples.ts'
 
@@ -54,7 +53,11 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
  * @throws ERR_TSR_DATASET, ERR_TSR_PACKAGE_MISSING without the package
  */
 export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> {
-  const parquet = await importOptional('a Parquet file', 'hyparquet', () => import('hyparquet'))
+  const parquet = await importOptional(
+    'Reading a Parquet file',
+    'hyparquet',
+    () => import('hyparquet'),
+  )
   try {
     const file = await parquet.asyncBufferFromFile(path)
     const { row_groups: groups } = await parquet.parquetMetadataAsync(file)

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { tsrError } from '@tsrun/core'
-import { importOptional } from './optional-package.ts'
+import { importOptional, tsrError } from '@tsrun/core'
 import type { Text } from './text.ts'
 
 /** Converts between texts and tokens. */
@@ -40,7 +39,7 @@ interface HubPackage {
  */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
   const { Tokenizer } = await importOptional(
-    'a tokenizer',
+    'Using a tokenizer',
     '@huggingface/tokenizers',
     async () => (await import('@huggingface/tokenizers')) as unknown as HubPackage,
   )

@@ -86,7 +86,7 @@ export class Shortcut {
   /** See `Owner`. */
   onDone({ operation, posted, completed }: ShortcutTicket): void {
     this.#journal.recorder.end(operation.flight, posted, completed, undefined)
-    this.#status?.onSettled(completed)
+    this.#status?.onSettled({ operation, posted, completed, started: undefined })
   }
 
   /** See `Owner`. */

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { tsrError } from './errors/tsr-error.ts'
 
 /**
  * Imports a package that only some users need.

@@ -1,0 +1,61 @@
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import type { StepView } from '../src/dashboard/views.ts'
+import { bytesText, millisecondsText } from './formats.ts'
+
+/** The collectives of a rank in the last step: the buckets of data parallel training, for example. */
+export function Collectives({ step }: { readonly step: StepView }): JSX.Element {
+  const [chosen, choose] = useState<number>()
+  const shown = step.ranks.find(({ rank }) => rank === chosen) ?? step.ranks[0]!
+  return (
+    <>
+      <div class="filters">
+        <label>
+          Rank{' '}
+          <select
+            value={shown.rank}
+            onChange={({ currentTarget }) => {
+              choose(Number(currentTarget.value))
+            }}
+          >
+            {step.ranks.map(({ rank }) => (
+              <option key={rank} value={rank}>
+                {rank}
+              </option>
+            ))}
+          </select>
+        </label>
+        <span>Times are those since the beginning of step {step.step}.</span>
+      </div>
+      {shown.collectives.length === 0 ? (
+        <p class="none">There were none.</p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Table of collectives">
+          <table>
+            <thead>
+              <tr>
+                {['Name', 'Size', 'Ready', 'All ranks there', 'Sent', 'Took'].map((title) => (
+                  <th key={title} scope="col">
+                    {title}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {shown.collectives.map(({ name, bytes, ready, moving, end }, index) => (
+                <tr key={index}>
+                  <th scope="row">{name}</th>
+                  <td>{bytesText(bytes)}</td>
+                  <td>{millisecondsText(ready)}</td>
+                  <td>{millisecondsText(moving)}</td>
+                  <td>{millisecondsText(end)}</td>
+                  <td>{millisecondsText(end - ready)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,116 @@
+import type { JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboard/views.ts'
+import { useDark } from './dark.ts'
+import { millisecondsText, percentText } from './formats.ts'
+
+/** Pixels of the measured and of the ideal lane of a rank, of the gaps after them, and of the labels. */
+const [MEASURED, IDEAL, INNER, GAP, MARGIN] = [20, 9, 2, 7, 36]
+
+const words: Readonly<Record<BarKind, string>> = {
+  F: 'forward',
+  B: 'backward',
+  I: 'backward of inputs',
+  W: 'backward of weights',
+  optimizer: 'update',
+  communication: 'communication',
+  waiting: 'waiting',
+  input: 'input',
+  overhead: 'overhead',
+}
+
+/** The shares of the time that are lost, in the words of `tsrun trace`. */
+const lost = {
+  bubble: 'bubble',
+  imbalance: 'imbalance',
+  communication: 'exposed communication',
+  input: 'input',
+  overhead: 'overhead',
+} as const
+
+/** The last step of all ranks as it was measured, above the ideal schedule. */
+export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const isDark = useDark()
+  const hasIdeal = step.idealMilliseconds !== undefined
+  const row = MEASURED + (hasIdeal ? INNER + IDEAL : 0) + GAP
+  const height = step.ranks.length * row
+  useEffect(() => {
+    if (canvas.current !== null) draw(canvas.current, step, row)
+  }, [step, row, isDark])
+  const shown = barKinds.filter((_, kind) =>
+    step.ranks.some(({ bars }) => bars.some((bar) => bar[0] === kind)),
+  )
+  const ideal = hasIdeal
+    ? `, the ideal schedule takes ${millisecondsText(step.idealMilliseconds)}`
+    : ''
+  const losses = Object.entries(lost).map(
+    ([share, word]) => `${word} ${percentText(meanShare(step, share as keyof typeof lost))}`,
+  )
+  const label = `Step ${step.step} of ${step.ranks.length} ranks: ${millisecondsText(step.milliseconds)}${ideal}`
+  return (
+    <>
+      <p class="facts">
+        Step <b>{step.step}</b> took <b>{millisecondsText(step.milliseconds)}</b>
+        {ideal}.
+      </p>
+      <canvas ref={canvas} role="img" style={{ height: `${height}px` }} aria-label={label} />
+      <ul class="legend">
+        {shown.map((kind) => (
+          <li key={kind}>
+            <span class={`dot bar-${kind}`} aria-hidden="true" />
+            {words[kind]}
+          </li>
+        ))}
+      </ul>
+      <p class="facts">
+        Compute {percentText(meanShare(step, 'compute'))}. Lost: {losses.join(', ')}.
+        {hasIdeal && ' The thin lane below each rank is the ideal schedule.'}
+      </p>
+    </>
+  )
+}
+
+/** The part of the time of all ranks that belongs to this. */
+function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['shares']): number {
+  const time = ranks.reduce((sum, { milliseconds }) => sum + milliseconds, 0)
+  const part = ranks.reduce((sum, { shares }) => sum + shares[share], 0)
+  return time === 0 ? 0 : part / time
+}
+
+function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
+  const context = canvas.getContext('2d')
+  if (context === null) return
+  const { clientWidth: width, clientHeight: height } = canvas
+  const ratio = window.devicePixelRatio
+  canvas.width = width * ratio
+  canvas.height = height * ratio
+  context.scale(ratio, ratio)
+  const style = getComputedStyle(canvas)
+  const colour = (name: string): string => style.getPropertyValue(`--${name}`)
+  context.textBaseline = 'middle'
+  const scale = (width - MARGIN) / Math.max(step.milliseconds, step.idealMilliseconds ?? 0)
+  const lane = (bars: readonly Bar[], y: number, size: number): void => {
+    context.fillStyle = colour('lane')
+    context.fillRect(MARGIN, y, width - MARGIN, size)
+    for (const [kind, start, end, microbatch] of bars) {
+      const [x, length] = [MARGIN + start * scale, Math.max(0.5, (end - start) * scale - 0.5)]
+      context.fillStyle = colour(`bar-${barKinds[kind]!}`)
+      context.fillRect(x, y, length, size)
+      if (microbatch < 0 || size < MEASURED || length < 14) continue
+      context.fillStyle = colour('bar-text')
+      context.textAlign = 'center'
+      context.fillText(String(microbatch), x + length / 2, y + size / 2)
+    }
+  }
+  for (const [index, { rank, bars, ideal }] of step.ranks.entries()) {
+    const y = index * row
+    context.font = `12px ${style.fontFamily}`
+    context.textAlign = 'left'
+    context.fillStyle = colour('muted')
+    context.fillText(String(rank), 0, y + MEASURED / 2)
+    context.font = `11px ${style.fontFamily}`
+    lane(bars, y, MEASURED)
+    if (ideal !== undefined) lane(ideal, y + MEASURED + INNER, IDEAL)
+  }
+}

@@ -1,0 +1,149 @@
+import { declareOptions, having, importOptional, monotonicNow } from '@tsrun/core'
+import type { Span, SpanKind } from './spans.ts'
+
+/**
+ * A `Tracer` of `@opentelemetry/api`: the part of it that is needed, so that the types of this package do
+ * not need that one.
+ */
+export interface OpenTelemetryTracer {
+  startSpan(
+    name: string,
+    options?: {
+      readonly kind?: number
+      readonly startTime?: number
+      readonly attributes?: Record<string, string | number>
+    },
+    context?: unknown,
+  ): { end(endTime?: number): void }
+}
+
+export interface ExportOptions {
+  /** Gets the spans; default: that of the global tracer provider for `@tsrun/telemetry`. */
+  readonly tracer?: OpenTelemetryTracer
+}
+
+const readOptions = declareOptions({
+  tracer: having<OpenTelemetryTracer>(['startSpan'], 'a tracer of @opentelemetry/api').optional(),
+})
+
+/** What spans of each kind are called. */
+const names: Readonly<Record<SpanKind, string>> = {
+  batch: 'take batch apart',
+  F: 'forward',
+  B: 'backward',
+  I: 'backward of inputs',
+  W: 'backward of weights',
+  optimizer: 'optimizer',
+  pack: 'pack',
+  unpack: 'unpack',
+  reduce: 'reduce',
+  alloc: 'allocate',
+  call: 'call',
+  send: 'send',
+  recv: 'receive',
+  collective: 'collective',
+  wait: 'wait',
+  step: 'step',
+  input: 'wait for input',
+  checkpoint: 'checkpoint',
+  gc: 'garbage collection',
+}
+
+/** The kinds of OpenTelemetry: internal, producer and consumer. */
+const [INTERNAL, PRODUCER, CONSUMER] = [0, 3, 4]
+
+/**
+ * Hands recorded spans to OpenTelemetry, with the times of day at which they happened. Spans of the main
+ * thread become children of those that they happened in, and operations, which go on beside them,
+ * children of the step that they began in; the others are children of the active span, if there is one.
+ * Attributes: `tsrun.kind`, `tsrun.rank` and the facts of the span, as in `tsrun.microbatch`; times in
+ * milliseconds end with `_ms`.
+ *
+ * @param spans - of this host, recorded since its clock was last set
+ * @returns the number of spans
+ * @throws ERR_TSR_PACKAGE_MISSING without the package `@opentelemetry/api`
+ *
+ * @example
+ * await exportSpans(recorder.spans(), { tracer: trace.getTracer('training') })
+ */
+export async function exportSpans(
+  spans: readonly Span[],
+  options: ExportOptions = {},
+): Promise<number> {
+  const api = await importOptional(
+    'Exporting spans',
+    '@opentelemetry/api',
+    () => import('@opentelemetry/api'),
+  )
+  const tracer: OpenTelemetryTracer =
+    readOptions(options).tracer ?? api.trace.getTracer('@tsrun/telemetry')
+  const active = api.context.active()
+  const epoch = Date.now() - monotonicNow()
+  const open = ({ kind, rank, start, end, name, ...facts }: Span, parent: unknown): unknown => {
+    const attributes: Record<string, string | number> = { 'tsrun.kind': kind, 'tsrun.rank': rank }
+    if (name !== undefined) attributes['tsrun.name'] = name
+    for (const [fact, value] of Object.entries(facts)) {
+      if (value !== undefined) attributes[`tsrun.${attributeNames.get(fact) ?? fact}`] = value
+    }
+    const made = tracer.startSpan(
+      names[kind],
+      { kind: kindOf(kind), startTime: epoch + start, attributes },
+      parent,
+    )
+    made.end(epoch + end)
+    return api.trace.setSpan(parent as typeof active, made as never)
+  }
+  for (const ofRank of byRank(spans)) exportRank(ofRank, active, open)
+  return spans.length
+}
+
+/** The attributes of facts in milliseconds. */
+const attributeNames = new Map([
+  ['waited', 'waited_ms'],
+  ['noticed', 'noticed_ms'],
+  ['cpu', 'cpu_ms'],
+])
+
+function kindOf(kind: SpanKind): number {
+  if (kind === 'send') return PRODUCER
+  return kind === 'recv' ? CONSUMER : INTERNAL
+}
+
+function isOperation({ kind }: Span): boolean {
+  return kind === 'send' || kind === 'recv' || kind === 'collective'
+}
+
+function byRank(spans: readonly Span[]): Span[][] {
+  const ranks = new Map<number, Span[]>()
+  for (const span of spans) {
+    const list = ranks.get(span.rank)
+    if (list === undefined) ranks.set(span.rank, [span])
+    else list.push(span)
+  }
+  return [...ranks.values()]
+}
+
+interface Opened {
+  readonly span: Span
+  /** The context of OpenTelemetry in which this span is the active one. */
+  readonly context: unknown
+}
+
+function exportRank(
+  spans: readonly Span[],
+  root: unknown,
+  open: (span: Span, parent: unknown) => unknown,
+): void {
+  // What contains others comes before them.
+  const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
+  /** Those that the next one may be in, from the outermost to the innermost. */
+  let around: Opened[] = []
+  for (const span of sorted) {
+    around = around.filter((outer) => outer.span.end > span.start)
+    const parent = isOperation(span)
+      ? around.find((outer) => outer.span.kind === 'step')
+      : around.findLast((outer) => outer.span.end >= span.end)
+    const context = open(span, parent?.context ?? root)
+    if (!isOperation(span)) around.push({ span, context })
+  }
+}

@@ -1,0 +1,124 @@
+// node scripts/screenshots.mjs
+//
+// Takes the pictures of the dashboard and of the schedule explorer in docs/images, with the Chromium of this
+// machine, while a job trains, and after one of its ranks was killed. Look at them before they are committed.
+
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { chromium } from 'playwright-core'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const images = join(root, 'docs/images')
+/** A picture in the documentation is smaller. */
+const MOST_BYTES = 150_000
+
+const executablePath = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .map((folder) => join(folder, 'chromium'))
+  .find((path) => statSync(path, { throwIfNoEntry: false })?.isFile())
+if (executablePath === undefined) throw new Error('there is no chromium')
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
+const traces = mkdtempSync(join(tmpdir(), 'tsrun-screenshots-'))
+const job = spawn(
+  process.execPath,
+  [
+    ...[join(root, 'packages/launcher/bin/tsrun.js'), '--nproc', '4', '--grace', '1'],
+    ...['--trace', traces, '--dashboard', '0', '--dashboard-linger', '60'],
+    ...['examples/pipeline.ts', '--epochs', '100'],
+  ],
+  { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] },
+)
+const ended = new Promise((resolve) => job.once('exit', resolve))
+try {
+  const live = await open(await announced(), { width: 1280, height: 1180 })
+  // The charts show nothing before some time has passed.
+  await live.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+  await pause(20_000)
+  await take(live, 'dashboard')
+  const url = live.url()
+  const dark = await open(url, { width: 1280, height: 1180, colorScheme: 'dark' }, live)
+  const narrow = await open(url, { width: 390, height: 1400 }, live)
+  for (const page of [dark, narrow]) {
+    await page.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+  }
+  await pause(3000)
+  await take(dark, 'dashboard-dark')
+  await take(narrow, 'dashboard-narrow')
+  // The processes of the ranks are those that the launcher has started.
+  const pid = await live.evaluate(
+    `new Promise((resolve) => {
+      const source = new EventSource('/events')
+      source.addEventListener('snapshot', ({ data }) => {
+        source.close()
+        resolve(JSON.parse(data).job.ranks[2].pid)
+      })
+    })`,
+  )
+  process.kill(Number(pid), 'SIGKILL')
+  await live.getByRole('region', { name: 'Report of the failure' }).waitFor()
+  await live.getByRole('status').getByText('failed').waitFor()
+  await take(live, 'dashboard-failure')
+  const explorer = await open(pathToFileURL(join(root, 'docs/schedules.html')).href, {
+    width: 1280,
+    height: 900,
+  })
+  await pause(1000)
+  await take(explorer, 'explorer')
+} finally {
+  job.kill('SIGTERM')
+  await ended
+  await browser.close()
+  rmSync(traces, { recursive: true, force: true })
+}
+
+/**
+ * The address of the dashboard.
+ *
+ * @returns {Promise<string>}
+ */
+async function announced() {
+  let text = ''
+  return await new Promise((resolve, reject) => {
+    job.stderr.setEncoding('utf8').on('data', (part) => {
+      text += part
+      const url = /dashboard: (http:\S+)/.exec(text)?.[1]
+      if (url !== undefined) resolve(url)
+    })
+    job.once('exit', () => {
+      reject(new Error(`the job has ended: ${text}`))
+    })
+  })
+}
+
+/**
+ * @param {string} url
+ * @param {{ width: number, height: number, colorScheme?: 'dark' | 'light' }} look
+ * @param {import('playwright-core').Page} [known] - a page that has exchanged the token for its cookie
+ */
+async function open(url, { width, height, colorScheme = 'light' }, known) {
+  const storageState = await known?.context().storageState()
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme,
+    ...(storageState === undefined ? {} : { storageState }),
+  })
+  const page = await context.newPage()
+  await page.goto(url)
+  return page
+}
+
+/**
+ * @param {import('playwright-core').Page} page
+ * @param {string} name
+ */
+async function take(page, name) {
+  const path = join(images, `${name}.png`)
+  await page.screenshot({ path })
+  const { size } = statSync(path)
+  if (size > MOST_BYTES) throw new Error(`${path} has ${size} bytes`)
+  console.log(`${path}: ${size} bytes`)
+}
