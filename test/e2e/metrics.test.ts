@@ -48,7 +48,10 @@ describe.each([
     const url = urlOf(run)
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/)
     const ranks = ['0', '1', '2', '3']
-    const first = await untilScraped(url, (values) => (values('tsrun_rank_step')['3'] ?? 0) > 5)
+    // The files of the ranks are read at different moments.
+    const first = await untilScraped(url, (values) =>
+      ranks.every((rank) => values('tsrun_rank_step')[rank]! > 5),
+    )
     const names = [
       'tsrun_rank_steps_total',
       'tsrun_rank_operations_total',
