@@ -21,6 +21,14 @@ import {
   frameKinds,
   writeHeader,
 } from '../../packages/distributed/src/engine/messages/frame.ts'
+import {
+  checkChoices,
+  isPublishedGroup,
+  readDecision,
+  readPublished,
+  readVotes,
+} from '../../packages/distributed/src/groups/membership/published.ts'
+import { survivorsOf } from '../../packages/distributed/src/groups/membership/shrink.ts'
 import { createMemory, heapOf, type Heap } from '../../packages/distributed/src/arena/heap.ts'
 import { CLOSED, type Transport } from '../../packages/distributed/src/transports/transport.ts'
 import { Calls } from '../../packages/store/src/calls.ts'
@@ -195,6 +203,9 @@ const fingerprint = { kind: 0x01020304, root: 0, count: 16 }
 const mismatch = { rank: 0, mine: fingerprint, peer: 1, theirs: fingerprint, mySite: 'a.ts:1' }
 const context = { group: 'world', sequence: 1, rank: 1, peer: 0, operation: 'allReduce' }
 
+/** Of a group that shrinks. */
+const members = [0, 1, 2]
+
 const error = tsrError('ERR_TSR_ARGUMENT', { name: 'a', value: 1, expected: 'b' }).toJSON()
 
 /** What processes of a job send each other. */
@@ -256,6 +267,38 @@ export const messageTargets: readonly Target[] = [
     name: 'fault-bytes',
     seeds: [encodeFault({ reason: 'x', all: true, mismatch })],
     run: (input) => faultError(decodeFault(input), context).message,
+  },
+  {
+    name: 'new-group',
+    seeds: [json({ id: 1, order: '0, 2', first: 0 })],
+    isJson: true,
+    run: (input) => readPublished(input, isPublishedGroup, 'rank 0').order.length,
+  },
+  {
+    name: 'shrink-decision',
+    seeds: [json({ id: 1, survivors: [0, 2] })],
+    isJson: true,
+    run: (input) => readDecision(input, members).survivors.map((rank) => rank + 1),
+  },
+  {
+    name: 'shrink-votes',
+    seeds: [json({ rank: 0, gone: [1] }), json({ rank: 1, gone: [] })],
+    isJson: true,
+    run: (input) => {
+      const log = Buffer.from(`${textOf(input)}\n{"rank":2,"gone":[1]}\n`)
+      survivorsOf(members, readVotes(log, members))
+    },
+  },
+  {
+    name: 'split-choices',
+    seeds: [json([[1, 0], ...Array.from({ length: 2 }, () => [null, -1])])],
+    isJson: true,
+    run: (input) => {
+      const values = parsed(input)
+      for (const [color, key] of checkChoices(Array.isArray(values) ? values : [values])) {
+        if (!Number.isInteger(color ?? 0) || !Number.isInteger(key)) throw new TypeError('a choice')
+      }
+    },
   },
   {
     name: 'error',

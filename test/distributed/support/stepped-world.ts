@@ -48,13 +48,15 @@ const PATIENCE = 20_000
  */
 export class SteppedWorld {
   readonly ranks: SteppedRank[]
+  /** In which the ranks agree on groups. */
+  readonly store = memoryStore()
 
   constructor(size: number, options: SteppedOptions = {}) {
     const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
     const { portion = (bytes: number) => bytes } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
     const network = new MemoryNetwork(size, hosts)
-    const store = memoryStore()
+    const { store } = this
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
       const transport =

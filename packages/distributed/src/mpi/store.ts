@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
+import { isCount, isText, objectOf, parseJson, tsrError } from '@tsrun/core'
 import { connectStore, reachableAddress, type Store } from '@tsrun/store'
 import { packageFolder } from '../package-folder.ts'
 
@@ -10,6 +11,8 @@ interface StoreAddress {
   readonly port: number
   readonly token: string
 }
+
+const isStoreAddress = objectOf<StoreAddress>({ host: isText, port: isCount, token: isText })
 
 export interface StoreOptions {
   readonly isHost: boolean
@@ -31,7 +34,12 @@ export async function openSharedStore(
         isOneHost ? '127.0.0.1' : await reachableAddress(iface ?? process.env['TSRUN_IFACE']),
       )
     : undefined
-  const told = JSON.parse(broadcast(JSON.stringify(hosted?.address ?? null))) as StoreAddress
+  const text = broadcast(JSON.stringify(hosted?.address ?? null))
+  const told = parseJson(text, isStoreAddress)
+  if (told === undefined) {
+    const reason = 'it is not the address of a store; do all ranks run the same version of tsrun?'
+    throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: Buffer.byteLength(text), reason })
+  }
   const store = await connectStore({ ...told, ...(timeout === undefined ? {} : { timeout }) })
   return {
     store,

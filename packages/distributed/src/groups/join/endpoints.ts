@@ -15,10 +15,11 @@ import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-fi
 import type { Endpoint } from '../../transports/dialer.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
+import { readPublished } from '../membership/published.ts'
 import { presenceKey } from '../membership/world.ts'
 import type { Joining } from './generations.ts'
 import type { InitSettings } from './options.ts'
-import { agreeOnSharing, checkRefusals, readPublished } from './sharing.ts'
+import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /**
  * The address at which the other ranks reach this one: that of the interface that leads to the store.
@@ -110,7 +111,7 @@ export async function exchangeEndpoints(
       { cause: error },
     )
   }
-  const endpoints = peers.map((peer) => readPublished(texts[peer]!, isPublished, peer))
+  const endpoints = peers.map((peer) => readPublished(texts[peer], isPublished, `rank ${peer}`))
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
   refuseOtherProtection(endpoints)

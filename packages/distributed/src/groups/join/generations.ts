@@ -5,6 +5,7 @@ import { leaveMpiAtExit } from '../../mpi/process.ts'
 import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import { createWorldGroup, type EngineProcessGroup } from '../group.ts'
+import { readGeneration } from '../membership/published.ts'
 import { announcePresence, endPresence, type World } from '../membership/world.ts'
 import { forgetEndpoint, joinedKey } from './endpoints.ts'
 import { openRunner } from './open-runner.ts'
@@ -144,7 +145,7 @@ class Place {
 /** The number of the next generation: the first rank that asks begins it, all others find it. */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
-  const next = Number(new TextDecoder().decode(value))
+  const next = readGeneration(value)
   await root.set(begunKey(next), '')
   return next
 }
@@ -159,7 +160,7 @@ function begunKey(generation: number): string {
 
 async function newestGeneration(root: Store): Promise<number> {
   const { value } = await root.compareSet('generation', undefined, '0')
-  return Number(new TextDecoder().decode(value))
+  return readGeneration(value)
 }
 
 /** @param departures - incarnations of this process that have left in order */

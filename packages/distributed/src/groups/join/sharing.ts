@@ -1,18 +1,9 @@
-import {
-  createLogger,
-  isCount,
-  isText,
-  listOf,
-  objectOf,
-  optional,
-  parseJson,
-  tsrError,
-  type Shape,
-} from '@tsrun/core'
+import { createLogger, isCount, isText, listOf, objectOf, optional, tsrError } from '@tsrun/core'
 import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
 import { openSegment, type SegmentAddress } from '../../transports/shared-memory/segment.ts'
+import { readPublished } from '../membership/published.ts'
 
 /** The shared-memory segments of all ranks, as this rank knows them. */
 export interface SegmentSurvey {
@@ -33,14 +24,6 @@ interface Report {
 }
 
 const isReport = objectOf<Report>({ lacks: listOf(isCount), refusal: optional(isText) })
-
-/** What rank `peer` has published. @throws ERR_TSR_MESSAGE_INVALID for anything else */
-export function readPublished<T>(text: Uint8Array, of: Shape<T>, peer: number): T {
-  const published = parseJson(new TextDecoder().decode(text), of)
-  if (published !== undefined) return published
-  const reason = `it is not what rank ${peer} has to publish; do all ranks run the same version of tsrun?`
-  throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: text.byteLength, reason })
-}
 
 /**
  * Opens the segments of the other ranks of this host, and agrees with all ranks on who shares memory
@@ -80,7 +63,7 @@ export async function agreeOnSharing(
     await store.set(keyOf(rank), JSON.stringify(report))
     const keys = segments.map((_, peer) => keyOf(peer))
     const texts = await store.multiGet(keys, wait)
-    const reports = texts.map((text, peer) => readPublished(text, isReport, peer))
+    const reports = texts.map((text, peer) => readPublished(text, isReport, `rank ${peer}`))
     checkRefusals(reports)
     const neighbours = neighboursOf(hosts, reports)
     const own = new Set(neighbours[rank])

@@ -3,6 +3,13 @@ import { LARGEST_GROUP } from '../../operation.ts'
 import type { NewGroupOptions, ProcessGroup } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import type { GroupIdentity } from '../calls/operations.ts'
+import {
+  checkChoices,
+  isPublishedGroup,
+  readPublished,
+  type PublishedGroup,
+  type SplitChoice,
+} from './published.ts'
 import type { World } from './world.ts'
 
 /** What a rank has found out about a new group. */
@@ -68,20 +75,13 @@ function checkMembers(
   return members
 }
 
-/** What the lowest rank has published about a group. */
-interface Published {
-  readonly id: number
-  readonly order: string
-  readonly first: number
-}
-
 /** The lowest rank of the members takes a number from the store and shares it with the others. */
 async function agreeOnId(
   world: World,
   members: readonly number[],
   name: string,
   options: NewGroupOptions,
-): Promise<Published> {
+): Promise<PublishedGroup> {
   const { store, rank } = world
   const sorted = [...members].sort((a, b) => a - b)
   const first = sorted[0]!
@@ -105,7 +105,7 @@ async function agreeOnId(
     const what = `rank ${rank}: waiting for rank ${first} to make group ${name}${hint}`
     throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: wait.timeout }, { cause })
   })
-  return JSON.parse(new TextDecoder().decode(text)) as Published
+  return readPublished(text, isPublishedGroup, `rank ${first}`)
 }
 
 const colorRule = where<number | null>(
@@ -127,8 +127,8 @@ export async function ranksOfColor(
   key: number,
   wait: { readonly timeout: number; readonly signal?: AbortSignal },
 ): Promise<number[] | undefined> {
-  const own = [colorRule.check('color', color), keyRule.check('key', key)] as const
-  const all = await group.allGatherObject(own, { ...wait, label: 'split' })
+  const own: SplitChoice = [colorRule.check('color', color), keyRule.check('key', key)]
+  const all = checkChoices(await group.allGatherObject<unknown>(own, { ...wait, label: 'split' }))
   if (color === null) return undefined
   return all
     .map(([theirs, order], rank) => ({ theirs, order, rank }))

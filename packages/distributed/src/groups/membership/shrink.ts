@@ -4,17 +4,11 @@ import type { NewGroupOptions } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import type { GroupIdentity } from '../calls/operations.ts'
 import { takeGroupId } from './new-group.ts'
+import { readDecision, readVotes, type Decision, type Vote } from './published.ts'
 import type { World } from './world.ts'
 
 /** Milliseconds between two checks of who has voted and who is gone. */
 const CHECK_INTERVAL = 25
-
-/** What all ranks follow: the first decision that reached the store. */
-interface Decision {
-  readonly id: number
-  /** World ranks, in the order of the old group. */
-  readonly survivors: readonly number[]
-}
 
 /** The group that is shrunk. */
 type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
@@ -59,7 +53,7 @@ async function decide(
   const castVote = createVoter(group, world, `${folder}votes`)
   await castVote()
   for (;;) {
-    const made = await waitForDecision(store, key, signal)
+    const made = await waitForDecision(store, key, group, signal)
     if (made !== undefined) return made
     const votes = await castVote()
     const isPresent = await world.findPresent()
@@ -73,7 +67,7 @@ async function decide(
     if (!candidates.some((vote) => vote.rank === rank)) continue
     const own = JSON.stringify({ id: await takeGroupId(world), survivors })
     const { value } = await store.compareSet(key, undefined, own)
-    return JSON.parse(new TextDecoder().decode(value)) as Decision
+    return readDecision(value, group.ranks)
   }
 }
 
@@ -91,11 +85,7 @@ function createVoter(
       known = gone.length
       await store.append(key, `${JSON.stringify({ rank, gone } satisfies Vote)}\n`)
     }
-    const log = new TextDecoder().decode(await store.get(key))
-    const all = log
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line) as Vote)
+    const all = readVotes(await store.get(key), ranks)
     // the last vote of each rank counts
     return [...new Map(all.map((vote) => [vote.rank, vote])).values()]
   }
@@ -105,22 +95,16 @@ function createVoter(
 async function waitForDecision(
   store: Store,
   key: string,
+  { ranks }: Shrinking,
   signal: AbortSignal | undefined,
 ): Promise<Decision | undefined> {
   try {
     const text = await store.get(key, { timeout: CHECK_INTERVAL, ...(signal && { signal }) })
-    return JSON.parse(new TextDecoder().decode(text)) as Decision
+    return readDecision(text, ranks)
   } catch (error) {
     if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
     throw error
   }
-}
-
-/** What a rank says about a shrink. Ranks of the world. */
-export interface Vote {
-  readonly rank: number
-  /** Members that it has lost the connection to. */
-  readonly gone: readonly number[]
 }
 
 /**
