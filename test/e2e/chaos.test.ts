@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -58,6 +58,57 @@ describe('--chaos', () => {
     expect(code).toBe(1)
     expect(stderr).toMatch(/chaos: rank 1 .+, after \d+ operations\n/)
     expect(stderr).toContain('ERR_TSR_PEER_LOST')
+  })
+
+  describe.each(['inline', 'worker'])('what a rank sends (engine %s)', (engine) => {
+    const env = { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: engine }
+
+    it.each([
+      ['corrupt', '', 'it sent bytes that are no frame'],
+      ['corrupt', '--tls', 'what it sent was changed, repeated or left out on the way'],
+      ['drop', '', 'it sent bytes that are no frame'],
+      ['drop', '--tls', 'what it sent was changed, repeated or left out on the way'],
+      ['truncate', '', 'it closed the connection'],
+      ['truncate', '--tls', 'it closed the connection'],
+    ])('is damaged, which others notice: %s %s', async (kind, flag, reason) => {
+      const logs = join(folder, 'logs')
+      const args = ['--log-dir', logs, ...(flag === '' ? [] : [flag])]
+      const faults = [{ kind, rank: 1, operations: 20 }]
+      const { code, stderr } = await suffer(faults, { args, env })
+      expect(code).toBe(1)
+      expect(stderr).toMatch(/chaos: rank 1 .+, after \d+ operations\n/)
+      expect(stderr).toContain('ERR_TSR_PEER_LOST')
+      // the report shows only what the first said, which may be the rank that has lost the others in turn
+      const others = readdirSync(logs, { recursive: true, encoding: 'utf8' })
+        .filter((name) => /\/[02]\/stderr\.log$/.test(name))
+        .map((name) => readFileSync(join(logs, name), 'utf8'))
+      expect(others).toHaveLength(2)
+      expect(others.join('')).toContain(`Rank 1 is gone (${reason}) while rank`)
+    })
+
+    it('comes late, and whole, also what it sends at its end', async () => {
+      const begin = performance.now()
+      const { code, stdout, stderr } = await suffer(
+        [
+          { kind: 'delay', rank: 1, operations: 10, milliseconds: 5, forSeconds: 1 },
+          { kind: 'delay', rank: 0, operations: 20, milliseconds: 1500, forSeconds: 1 },
+          { kind: 'delay', rank: 2, operations: 39, milliseconds: 500, forSeconds: 60 },
+        ],
+        { env, what: 'much' },
+      )
+      expect({ code, stderr }).toMatchObject({ code: 0 })
+      expect(stderr.match(/chaos: rank \d sends .+ late/g)).toHaveLength(3)
+      for (const rank of [0, 1, 2]) expect(stdout).toContain(`rank ${rank} of attempt 0: 3, 0 s`)
+      // the steps take 800 ms at least
+      expect(performance.now() - begin).toBeGreaterThan(800 + 1500 + 500)
+    })
+  })
+
+  it('says where there is no connection whose messages could be damaged', async () => {
+    const faults = [{ kind: 'corrupt', rank: 1, operations: 20 }]
+    const { code, stderr } = await suffer(faults, { env: { TSRUN_TRANSPORT: 'node' } })
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    expect(stderr).toContain('chaos: this rank has no connection of the transport tcp')
   })
 
   it('leaves a rank no memory to map', async () => {

@@ -64,6 +64,10 @@ const kinds: Readonly<Record<string, Kind>> = {
   'kit: address-space': {},
   'kit: disconnect': { outcome: 'a rank has lost another' },
   'kit: half-close': { outcome: 'a rank has lost another' },
+  'kit: corrupt': { outcome: 'a rank has lost another' },
+  'kit: drop': { outcome: 'a rank has lost another' },
+  'kit: truncate': { outcome: 'a rank has lost another' },
+  'kit: delay': { options: { milliseconds: 20, forSeconds: 0.5 }, outcome: 'it goes on' },
 }
 
 function makeFaults(): Fault[] {

@@ -5,6 +5,7 @@ import {
   closeSocket,
   connectError,
   connectTcp,
+  divertSocket,
   EAGAIN,
   EADDRINUSE,
   ECONNREFUSED,
@@ -104,6 +105,20 @@ describeNative('sockets', () => {
     const received = new Uint8Array(8)
     expect(receiveBytes(server, addressOf(received), 8)).toBe(4)
     expect([...received.subarray(0, 4)]).toEqual([1, 2, 3, 4])
+  })
+
+  it('lets another come between a connection and its descriptor, and loses nothing', () => {
+    const { client, server } = connectPair()
+    const [before, after] = [Uint8Array.of(1, 2), Uint8Array.of(3, 4, 5)]
+    expect(sendBytes(client, addressOf(before), 2, false)).toBe(2)
+    const { inner, outer } = divertSocket(client)
+    keep(inner)
+    keep(outer)
+    // what the descriptor sends from now on is read from `inner`
+    expect(transfer(client, inner, after)).toEqual(after)
+    expect(transfer(outer, server, Uint8Array.of(6))).toEqual(Uint8Array.of(1))
+    expect(transfer(inner, client, before)).toEqual(before)
+    expect(transfer(server, outer, after)).toEqual(after)
   })
 
   it('never blocks', () => {

@@ -56,6 +56,7 @@ export {
   closeSocket,
   connectError,
   connectTcp,
+  divertSocket,
   listenTcp,
   peerAddress,
   receiveBytes,

@@ -33,6 +33,9 @@ const TCP_KEEPIDLE = 4
 const TCP_KEEPINTVL = 5
 const TCP_KEEPCNT = 6
 const TCP_USER_TIMEOUT = 18
+const AF_UNIX = 1
+const O_CLOEXEC = 0o2000000
+const F_DUPFD_CLOEXEC = 1030
 const MSG_NOSIGNAL = 0x4000
 const MSG_MORE = 0x8000
 
@@ -63,6 +66,11 @@ const calls = lazy(() => ({
     'int64_t recv(int, size_t, size_t, int)',
   ),
   shutdown: bindFunction<[number, number], number>('int shutdown(int, int)'),
+  socketpair: bindFunction<[number, number, number, number], number>(
+    'int socketpair(int, int, int, size_t)',
+  ),
+  fcntl: bindFunction<[number, number, number], number>('int fcntl(int, int, int)'),
+  dup3: bindFunction<[number, number, number], number>('int dup3(int, int, int)'),
   close: bindFunction<[number], number>('int close(int)'),
 }))
 
@@ -169,6 +177,31 @@ export function connectTcp(endpoint: Endpoint): number {
  */
 export function shutdownSocket(fd: number, which: 'both' | 'sending'): void {
   calls().shutdown(fd, which === 'both' ? SHUT_RDWR : SHUT_WR)
+}
+
+/**
+ * Comes between a connection and whoever has its descriptor, which stays open: what is written to `fd` from
+ * now on is read from `inner`, and what is written to `inner` is read from `fd`. `outer` is the connection. An
+ * epoll that watches `fd` goes on to watch the connection.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function divertSocket(fd: number): { readonly inner: number; readonly outer: number } {
+  const { socketpair, fcntl, dup3 } = calls()
+  const ends = new Int32Array(2)
+  const type = SOCK_STREAM_NONBLOCK_CLOEXEC
+  check('socketpair', socketpair(AF_UNIX, type, 0, addressOf(ends)))
+  const [inner = -1, end = -1] = ends
+  try {
+    const outer = check('fcntl', fcntl(fd, F_DUPFD_CLOEXEC, 0))
+    check('dup3', dup3(end, fd, O_CLOEXEC))
+    return { inner, outer }
+  } catch (error) {
+    closeSocket(inner)
+    throw error
+  } finally {
+    closeSocket(end)
+  }
 }
 
 /** The errno of a finished non-blocking connect, 0 when it has succeeded. */

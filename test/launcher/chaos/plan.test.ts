@@ -29,8 +29,10 @@ describe('a plan of faults', () => {
     ],
     [
       'faults: [{ kind: kill, step: 1, forSeconds: 2 }]',
-      'an option of stop and busy and slow, not of kill',
+      'an option of stop and busy and slow and delay, not of kill',
     ],
+    ['faults: [{ kind: drop, step: 1, milliseconds: 2 }]', 'an option of delay, not of drop'],
+    ['faults: [{ kind: delay, step: 1, milliseconds: 0 }]', 'a positive number of milliseconds'],
     ['faults: [{ kind: kill, step: 1, times: 2 }]', 'times needs meanSeconds'],
     ['faults: [{ kind: kill, meanSeconds: 1, attempt: 2 }]', 'come in every attempt'],
     ['faults: [{ kind: slow, step: 1, share: 1 }]', 'expected a number between 0 and 1'],

@@ -148,7 +148,7 @@ function hashOf(...numbers: readonly number[]): number {
 }
 
 function describe(fault: Fault): string {
-  const { kind, signal, forSeconds, code, bySeconds, limit, mebibytes, share } = fault
+  const { kind, signal, forSeconds, milliseconds, code, bySeconds, limit, mebibytes, share } = fault
   switch (kind) {
     case 'kill':
       return `gets ${signal}`
@@ -176,6 +176,14 @@ function describe(fault: Fault): string {
       return 'loses its TCP connections'
     case 'half-close':
       return 'can no longer send on its TCP connections'
+    case 'delay':
+      return `sends on its TCP connections ${milliseconds} ms late, for ${forSeconds} s`
+    case 'drop':
+      return 'sends on its TCP connections, and some bytes are left out'
+    case 'corrupt':
+      return 'sends on its TCP connections, and a byte is changed'
+    case 'truncate':
+      return 'loses its TCP connections in the middle of what it sends'
     case 'slow':
       return `runs for ${Math.round(100 * share)} % of the time, for ${forSeconds} s`
   }

@@ -24,6 +24,10 @@ export const faultKinds = [
   'disk',
   'disconnect',
   'half-close',
+  'delay',
+  'drop',
+  'corrupt',
+  'truncate',
   'slow',
 ] as const
 
@@ -33,7 +37,8 @@ export type FaultKind = (typeof faultKinds)[number]
 const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
   signal: ['kill'],
   code: ['exit'],
-  forSeconds: ['stop', 'busy', 'slow'],
+  forSeconds: ['stop', 'busy', 'slow', 'delay'],
+  milliseconds: ['delay'],
   share: ['slow'],
   mebibytes: ['address-space'],
   bySeconds: ['clock'],
@@ -64,8 +69,10 @@ const readFault = declareOptions(
     ).default('SIGKILL'),
     /** Of `exit`. */
     code: count({ to: 255 }).default(1),
-    /** How long `stop`, `busy` and `slow` last. */
+    /** How long `stop`, `busy`, `slow` and `delay` last. */
     forSeconds: positive('a positive number of seconds').default(1),
+    /** Of `delay`: how long what is sent is held back. */
+    milliseconds: positive('a positive number of milliseconds').default(100),
     /** Of `clock`: what is added to the time of day. */
     bySeconds: where<number>(Number.isFinite, 'a number of seconds').default(3600),
     /** Of `descriptors`: how many files can still be opened. */

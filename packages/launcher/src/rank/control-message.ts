@@ -74,8 +74,10 @@ export interface FaultOrder {
   readonly kind: string
   /** Of `exit`. */
   readonly code: number
-  /** Of `busy`. */
+  /** Of `busy` and `delay`. */
   readonly forSeconds: number
+  /** Of `delay`. */
+  readonly milliseconds: number
   /** Of `clock`. */
   readonly bySeconds: number
   /** Of `descriptors`. */

@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { limitAddressSpace, limitFileSize, limitOpenFiles, shutdownSocket } from '@tsrun/native'
+import { readdirSync, readFileSync } from 'node:fs'
+import { limitAddressSpace, limitFileSize, limitOpenFiles } from '@tsrun/native'
 import { SUFFER, type FaultOrder } from './control-message.ts'
+import { disconnect, disturb } from './wire-faults.ts'
 
 /** Bytes of a page, as /proc counts them. */
 const PAGE = 4096
@@ -57,6 +58,12 @@ function bring(fault: FaultOrder, storePort: number): void {
     case 'half-close':
       disconnect(storePort, 'sending')
       return
+    case 'delay':
+    case 'drop':
+    case 'corrupt':
+    case 'truncate':
+      disturb(fault, storePort)
+      return
     default:
       return
   }
@@ -98,31 +105,4 @@ function mappedBytes(): number {
 /** Of those that are open. Gaps below it are not counted, so it can open a few files more. */
 function highestDescriptor(): number {
   return Math.max(...readdirSync('/proc/self/fd').map(Number))
-}
-
-/** Ends the connections to other ranks, in both directions or one; that to the store stays. */
-function disconnect(storePort: number, which: 'both' | 'sending'): void {
-  const connected = new Map<string, number>()
-  for (const table of ['tcp', 'tcp6']) {
-    const [, ...lines] = readFileSync(`/proc/self/net/${table}`, 'latin1').trim().split('\n')
-    for (const line of lines) {
-      const fields = line.trim().split(/\s+/)
-      const isEstablished = fields[3] === '01'
-      if (isEstablished) connected.set(fields[9]!, Number.parseInt(fields[2]!.split(':')[1]!, 16))
-    }
-  }
-  for (const name of readdirSync('/proc/self/fd')) {
-    const [, inode = ''] = /^socket:\[(\d+)\]$/.exec(targetOf(`/proc/self/fd/${name}`)) ?? []
-    const port = connected.get(inode)
-    if (port !== undefined && port !== storePort) shutdownSocket(Number(name), which)
-  }
-}
-
-function targetOf(link: string): string {
-  try {
-    return readlinkSync(link)
-  } catch {
-    // It was closed in the meantime.
-    return ''
-  }
 }
