@@ -1,8 +1,14 @@
 // What the samples of a soak say about growth.
 
 /**
+ * A survivor is a rank that is never lost while others are.
+ *
+ * @typedef {'launcher' | 'rank' | 'survivor'} Process
+ */
+
+/**
  * @typedef {object} Sample - what a process uses at one moment
- * @property {'launcher' | 'rank'} who
+ * @property {Process} who
  * @property {number} at - seconds since the training began
  * @property {number} age - seconds since the process was started
  * @property {number} mib - resident memory
@@ -25,7 +31,7 @@ const FEWEST = 20
 
 /** @param {Sample} sample */
 function isComparable({ who, age }) {
-  return who === 'launcher' || (age >= AGES.from && age <= AGES.to)
+  return who !== 'rank' || (age >= AGES.from && age <= AGES.to)
 }
 
 /**
@@ -44,12 +50,13 @@ function lowerQuartile(samples, quantity) {
  * Compares the second half of the time after the warm-up with the first.
  *
  * @param {readonly Sample[]} samples
+ * @param {readonly Process[]} processes - those whose samples there have to be
  * @returns {string[]} what has grown, or could not be compared
  */
-export function findGrowth(samples) {
+export function findGrowth(samples, processes) {
   const late = samples.filter((one) => one.at > WARM_UP && isComparable(one))
   const half = (WARM_UP + Math.max(...samples.map(({ at }) => at))) / 2
-  return /** @type {const} */ (['launcher', 'rank']).flatMap((who) => {
+  return processes.flatMap((who) => {
     const own = late.filter((one) => one.who === who)
     const [first, second] = [own.filter(({ at }) => at < half), own.filter(({ at }) => at >= half)]
     if (Math.min(first.length, second.length) < FEWEST) {
@@ -74,7 +81,7 @@ export function tableOf(samples) {
   const rows = [['minute', 'process', 'MiB', 'threads', 'descriptors', 'maps']]
   const minutes = new Set(samples.map(({ at }) => Math.floor(at / 60)))
   for (const minute of minutes) {
-    for (const who of ['launcher', 'rank']) {
+    for (const who of new Set(samples.map((one) => one.who))) {
       const own = samples.filter(
         (one) => one.who === who && Math.floor(one.at / 60) === minute && isComparable(one),
       )

@@ -1,44 +1,52 @@
 // Trains under random faults for a while, and checks that nothing of it can be seen afterwards:
 //   npm run soak -- --minutes 3
-import { spawn } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { formatTable } from '../../packages/core/dist/index.js'
+import { trainInPlace } from './in-place.mjs'
 import { findGrowth, tableOf } from './judge.mjs'
+import { listOf, livingProcesses } from './processes.mjs'
+import { trainWithRestarts } from './restarts.mjs'
 
+const parts = { restarts: soakRestarts, 'in-place': soakInPlace }
 const options = {
   minutes: { type: 'string', default: '3' },
   ranks: { type: 'string', default: '4' },
   every: { type: 'string', default: '20' },
   seed: { type: 'string', default: '1' },
+  part: { type: 'string', multiple: true, default: Object.keys(parts) },
   help: { type: 'boolean', default: false },
 }
 const { values } = parseArgs({ options })
 if (values.help) {
   console.log(`npm run soak -- [options]: trains under random faults, and checks that they leave no trace
 
-  --minutes <n>  how long the training takes without faults (default 3)
+  --minutes <n>  how long the training of each part takes without faults (default 3)
   --ranks <n>    ranks (default 4)
   --every <s>    mean of the seconds between two faults (default 20)
-  --seed <n>     of the faults (default 1)`)
+  --seed <n>     of the faults (default 1)
+  --part <name>  restarts, where all ranks start again from a checkpoint, or in-place, where the others
+                 go on; default: one after the other`)
   process.exit()
 }
 const minutes = Number(values.minutes)
 const ranks = Number(values.ranks)
 const every = Number(values.every)
+const seed = Number(values.seed)
 if (!(minutes > 0 && ranks > 0 && every > 0))
   throw new Error('minutes, ranks and every are numbers above 0')
+if (ranks < 3 && values.part.includes('in-place'))
+  throw new Error('in place, of three ranks or more some are lost')
+for (const part of values.part) {
+  if (!Object.hasOwn(parts, part)) throw new Error(`--part is ${Object.keys(parts).join(' or ')}`)
+}
 
-const tsrun = fileURLToPath(new URL('../../packages/launcher/bin/tsrun.js', import.meta.url))
-const script = fileURLToPath(new URL('train.mjs', import.meta.url))
 /** Milliseconds between two steps of the disturbed training, so that it takes as long as it shall. */
 const PACE = 40
-const steps = Math.max(60, Math.round((minutes * 60_000) / (PACE + 10)))
+/** What the order of a sum may change in a parameter. */
+const TOLERANCE = 1e-5
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-soak-'))
 const env = {
   ...process.env,
@@ -49,26 +57,35 @@ const env = {
 const shared = listOf('/dev/shm')
 const problems = []
 try {
-  await main()
+  for (const part of values.part) {
+    const summary = await parts[part]()
+    checkLeftovers()
+    const end = problems.length === 0 ? 'equal parameters, nothing left' : 'not as without faults'
+    console.log(`${summary}: ${end}`)
+  }
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }
 for (const problem of problems) console.log(`FAILED: ${problem}`)
 process.exitCode = problems.length > 0 ? 1 : 0
 
-async function main() {
+/** All ranks start again after a fault. Sums have the same order as without, so that all bits are the same. */
+async function soakRestarts() {
+  const steps = stepsOf(10)
+  const job = { steps, ranks, folder, env }
   console.log(`reference: ${steps} steps of ${ranks} ranks without faults`)
-  const wanted = await train('whole', 0, [])
-  console.log(`soak: the same under a fault every ${every} s on average, seed ${values.seed}`)
+  const wanted = await trainWithRestarts({ ...job, name: 'whole', pace: 0, args: [] })
+  console.log(`soak: the same under a fault every ${every} s on average, seed ${seed}`)
   const plan = join(folder, 'plan.yaml')
   const kinds = ['kill', 'throw', 'exit', 'stop', 'busy', 'memory', 'reject']
   const faults = kinds.map((kind) => ({
     ...{ kind, meanSeconds: every * kinds.length },
     ...(['stop', 'busy'].includes(kind) && { forSeconds: 0.5 }),
   }))
-  writeFileSync(plan, JSON.stringify({ seed: Number(values.seed), faults }))
+  writeFileSync(plan, JSON.stringify({ seed, faults }))
   const args = ['--chaos', plan, '--max-restarts', '100000', '--grace', '2']
-  const found = await train('disturbed', PACE, args)
+  const found = await trainWithRestarts({ ...job, name: 'disturbed', pace: PACE, args })
+  problems.push(...wanted.problems, ...found.problems)
 
   for (const rank of wanted.results.keys()) {
     const [a, b] = [wanted.results.get(rank), found.results.get(rank)]
@@ -82,8 +99,70 @@ async function main() {
   }
   check(wanted.results.size === ranks, 'not every rank has ended the undisturbed training')
   check(found.faults.size > 0, 'there was no fault')
-  problems.push(...findGrowth(found.samples))
-  const left = livingProcesses()
+  problems.push(...findGrowth(found.samples, ['launcher', 'rank']))
+  const unfinished = listOf(join(folder, 'disturbed'), { recursive: true }).filter((name) =>
+    name.includes('unfinished'),
+  )
+  check(unfinished.length === 0, `unfinished checkpoints are left: ${unfinished.join(', ')}`)
+
+  showTable(tableOf(found.samples))
+  showTable([
+    ['fault', 'times'],
+    ...[...found.faults].map(([what, count]) => [what, String(count)]),
+  ])
+  const total = [...found.faults.values()].reduce((sum, count) => sum + count, 0)
+  return `${total} faults, ${found.restarts} restarts, ${found.seconds.toFixed(0)} s`
+}
+
+/** Ranks are lost and come back, and the others go on. */
+async function soakInPlace() {
+  const steps = stepsOf(25)
+  const job = { steps, ranks, seed, env }
+  console.log(`reference: ${steps} steps of ${ranks} ranks, none of which is lost`)
+  const wanted = await trainInPlace({ ...job, pace: 0, every: Infinity })
+  console.log(`soak: the same, and a rank is lost every ${every} s on average, seed ${seed}`)
+  const found = await trainInPlace({ ...job, pace: PACE, every })
+  problems.push(...wanted.problems, ...found.problems)
+
+  let farthest = NaN
+  const first = wanted.results.get(0)?.parameters
+  for (const { results } of [wanted, found]) {
+    const own = results.get(0)?.parameters
+    check(results.size === ranks, `${results.size} of ${ranks} ranks were there at the end`)
+    for (const [rank, result] of results) {
+      check(result.parameters === own, `rank ${rank} has other parameters than rank 0`)
+      check(result.steps === steps, `rank ${rank} has made ${result.steps} steps, not ${steps}`)
+    }
+    if (first !== undefined && own !== undefined) farthest = distanceOf(first, own)
+  }
+  check(farthest <= TOLERANCE, `the parameters are ${farthest} away from those of the reference`)
+  check(found.counts.lost > 0, 'no rank was lost')
+  problems.push(...findGrowth(found.samples, ['survivor']))
+
+  showTable(tableOf(found.samples))
+  const { lost, together } = found.counts
+  return (
+    `${lost} ranks lost and taken in again, ${together} of them while others were, ` +
+    `${found.seconds.toFixed(0)} s, parameters within ${farthest.toExponential(1)}`
+  )
+}
+
+/** @param work - milliseconds that a step takes */
+function stepsOf(work) {
+  return Math.max(300, Math.round((minutes * 60_000) / (PACE + work)))
+}
+
+/** The largest difference of two parameters. */
+function distanceOf(a, b) {
+  const [one, other] = [a, b].map((text) => {
+    const bytes = Uint8Array.from(Buffer.from(text, 'base64'))
+    return new Float32Array(bytes.buffer)
+  })
+  return one.reduce((most, value, i) => Math.max(most, Math.abs(value - other[i])), 0)
+}
+
+function checkLeftovers() {
+  const left = livingProcesses(folder)
   check(left.length === 0, `processes are left: ${left.join(', ')}`)
   const added = listOf('/dev/shm').filter((name) => !shared.includes(name))
   check(added.length === 0, `files are left in /dev/shm: ${added.join(', ')}`)
@@ -91,121 +170,10 @@ async function main() {
     (name) => name.startsWith('tsrun') && !name.startsWith('tsrun-flight'),
   )
   check(files.length === 0, `temporary files are left: ${files.join(', ')}`)
-  const unfinished = listOf(join(folder, 'disturbed'), { recursive: true }).filter((name) =>
-    name.includes('unfinished'),
-  )
-  check(unfinished.length === 0, `unfinished checkpoints are left: ${unfinished.join(', ')}`)
-
-  console.log(formatTable(tableOf(found.samples)).join('\n'))
-  const counts = [...found.faults].map(([what, count]) => [what, String(count)])
-  console.log(formatTable([['fault', 'times'], ...counts]).join('\n'))
-  const total = [...found.faults.values()].reduce((sum, count) => sum + count, 0)
-  console.log(
-    `${total} faults, ${found.restarts} restarts, ${found.seconds.toFixed(0)} s: ` +
-      (problems.length === 0 ? 'equal parameters, nothing left' : 'not as without faults'),
-  )
 }
 
-/**
- * Trains to the end.
- *
- * @param {string} name - of the folder with the checkpoints
- * @param {number} pace
- * @param {readonly string[]} args - of tsrun
- */
-async function train(name, pace, args) {
-  const begin = performance.now()
-  const flags = ['--nproc', String(ranks), '--no-summary', '--log-format', 'raw', ...args]
-  const child = spawn(
-    process.execPath,
-    [tsrun, ...flags, script, join(folder, name), String(steps), String(pace)],
-    { env, stdio: ['ignore', 'pipe', 'pipe'] },
-  )
-  let [stdout, stderr] = ['', '']
-  child.stdout.setEncoding('utf8').on('data', (text) => (stdout += text))
-  child.stderr
-    .setEncoding('utf8')
-    .on('data', (text) => (stderr = (stderr + text).slice(-1_000_000)))
-  const faults = new Map()
-  let restarts = 0
-  createInterface({ input: child.stderr }).on('line', (line) => {
-    const [, what] = /tsrun: chaos: rank \d+ (.+), by chance/.exec(line) ?? []
-    if (what !== undefined) faults.set(what, (faults.get(what) ?? 0) + 1)
-    if (line.includes('starting all ranks again')) restarts++
-  })
-  let isOver = false
-  const samples = []
-  const sampling = (async () => {
-    while (!isOver) {
-      samples.push(...sample(child.pid, (performance.now() - begin) / 1000))
-      await pause(1000)
-    }
-  })()
-  const code = await new Promise((resolve) => child.on('close', resolve))
-  isOver = true
-  await sampling
-  check(code === 0, `the training '${name}' ended with code ${code}: ${stderr.slice(-2000)}`)
-  const lines = stdout.split('\n').filter((line) => line.startsWith('{'))
-  const results = new Map(
-    lines.map((line) => JSON.parse(line)).map((result) => [result.rank, result]),
-  )
-  return { results, samples, faults, restarts, seconds: (performance.now() - begin) / 1000 }
-}
-
-/** What the launcher and the ranks use now. Ranks are told apart by their place among its children. */
-function sample(launcher, at) {
-  const children = (readText(`/proc/${launcher}/task/${launcher}/children`) ?? '').trim().split(' ')
-  const pids = [launcher, ...children.filter((text) => text !== '').map(Number)]
-  return pids.flatMap((pid) => {
-    const status = readText(`/proc/${pid}/status`)
-    const of = (key) => Number(new RegExp(`^${key}:\\s+(\\d+)`, 'm').exec(status ?? '')?.[1])
-    if (status === undefined || Number.isNaN(of('VmRSS'))) return []
-    const age = ageOf(pid)
-    const descriptors = listOf(`/proc/${pid}/fd`).length
-    const maps = (readText(`/proc/${pid}/maps`) ?? '').split('\n').length
-    const facts = {
-      at,
-      pid,
-      age,
-      mib: of('VmRSS') / 1024,
-      threads: of('Threads'),
-      descriptors,
-      maps,
-    }
-    return [{ who: pid === launcher ? 'launcher' : 'rank', ...facts }]
-  })
-}
-
-/** The seconds since a process was started. */
-function ageOf(pid) {
-  const stat = readText(`/proc/${pid}/stat`) ?? ''
-  const ticks = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19])
-  return Number(readText('/proc/uptime').split(' ')[0]) - ticks / 100
-}
-
-/** The processes that have the variable of this soak, but this one. */
-function livingProcesses() {
-  return listOf('/proc').filter((pid) => {
-    if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false
-    const isDead = /^State:\s+[ZX]/m.test(readText(`/proc/${pid}/status`) ?? '')
-    return !isDead && (readText(`/proc/${pid}/environ`) ?? '').includes(`TSRUN_SOAK=${folder}`)
-  })
-}
-
-function listOf(path, options = {}) {
-  try {
-    return readdirSync(path, options)
-  } catch {
-    return []
-  }
-}
-
-function readText(path) {
-  try {
-    return readFileSync(path, 'latin1')
-  } catch {
-    return undefined
-  }
+function showTable(rows) {
+  console.log(formatTable(rows).join('\n'))
 }
 
 function check(holds, problem) {

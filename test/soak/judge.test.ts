@@ -7,6 +7,8 @@ interface Uses {
   readonly maps?: number
 }
 
+const processes = ['launcher', 'rank'] as const
+
 /** A launcher and ranks that restart every 25 s, for ten minutes; `uses` of the seconds since the start. */
 function samplesOf(launcher: (at: number) => Uses, rank: (at: number) => Uses) {
   const usual = { threads: 11, descriptors: 40, maps: 400 }
@@ -21,16 +23,16 @@ const sawtooth = (base: number) => (at: number) => ({ mib: base + (at % 40) / 2 
 
 describe('growth in a soak', () => {
   it('is not what goes up and down', () => {
-    expect(findGrowth(samplesOf(sawtooth(70), sawtooth(430)))).toEqual([])
+    expect(findGrowth(samplesOf(sawtooth(70), sawtooth(430)), processes)).toEqual([])
   })
 
   it('is found in the memory of the launcher and of ranks', () => {
     const leak = (at: number) => ({ mib: sawtooth(70)(at).mib + at / 60 })
-    expect(findGrowth(samplesOf(leak, sawtooth(430)))).toEqual([
+    expect(findGrowth(samplesOf(leak, sawtooth(430)), processes)).toEqual([
       expect.stringMatching(/^mib of a launcher grew from 7\d to 7\d|8\d$/),
     ])
     const ranks = (at: number) => ({ mib: sawtooth(430)(at).mib + at / 10 })
-    expect(findGrowth(samplesOf(sawtooth(70), ranks))).toEqual([
+    expect(findGrowth(samplesOf(sawtooth(70), ranks), processes)).toEqual([
       expect.stringMatching(/^mib of a rank grew/),
     ])
   })
@@ -40,14 +42,14 @@ describe('growth in a soak', () => {
       ...{ mib: 70, threads: 11 + Math.floor(at / 400) },
       ...{ descriptors: 40 + Math.floor(at / 50), maps: 400 + at },
     })
-    const found = findGrowth(samplesOf(growing, sawtooth(430)))
+    const found = findGrowth(samplesOf(growing, sawtooth(430)), processes)
     expect(found.map((text) => text.split(' ')[0])).toEqual(['descriptors', 'maps'])
   })
 
   it('is not denied where there is too little to compare', () => {
     const few = samplesOf(sawtooth(70), sawtooth(430)).filter(({ at }) => at < 80)
-    expect(findGrowth(few)).toHaveLength(2)
-    expect(findGrowth(few)[0]).toContain('too few to compare')
+    expect(findGrowth(few, processes)).toHaveLength(2)
+    expect(findGrowth(few, processes)[0]).toContain('too few to compare')
   })
 
   it('is shown by minute', () => {

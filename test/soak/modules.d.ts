@@ -1,7 +1,8 @@
 // What the tests use of scripts/soak, which is plain JavaScript.
 declare module '*/judge.mjs' {
+  type Process = 'launcher' | 'rank' | 'survivor'
   interface Sample {
-    readonly who: 'launcher' | 'rank'
+    readonly who: Process
     readonly at: number
     readonly age: number
     readonly mib: number
@@ -9,6 +10,6 @@ declare module '*/judge.mjs' {
     readonly descriptors: number
     readonly maps: number
   }
-  export function findGrowth(samples: readonly Sample[]): string[]
+  export function findGrowth(samples: readonly Sample[], processes: readonly Process[]): string[]
   export function tableOf(samples: readonly Sample[]): string[][]
 }

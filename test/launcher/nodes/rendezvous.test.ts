@@ -41,6 +41,22 @@ describe('the nodes of a job', () => {
   })
 })
 
+describe('the store of a job that starts again', () => {
+  const args = ['--max-restarts', '3', '--grace', '1', '--no-summary', 'attempts.mjs']
+
+  it('keeps nothing of the attempts before', async () => {
+    const { code, stdout } = await tsrunHere(['--nproc', '2', ...args])
+    expect(code).toBe(0)
+    expect(stdout).toContain('attempts 3\n')
+  })
+
+  it('keeps what a slow node may still read', async () => {
+    const ends = await allFinished([0, 1].map((rank) => nodeHere(rank, 2, args)))
+    expect(ends.map(({ code }) => code)).toEqual([0, 0])
+    expect(ends[0]!.stdout).toContain('attempts 2,3\n')
+  })
+})
+
 describe('nodes that do not fit are refused, on all hosts', () => {
   it.each<[string, string[], string[], string]>([
     ['other numbers of nodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],

@@ -139,6 +139,7 @@ export async function runOnce(
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
   for (const watcher of context.watchers ?? []) watcher.follow(attempt, () => page.ranks())
   const flight = openFlightPlace(directory, job.env)
+  const concluded = new AbortController()
   let keepsRecords = false
   try {
     const shared = nodes.begin(restartCount)
@@ -179,7 +180,7 @@ export async function runOnce(
         : readFlight(flight.folder, { ...run, ranks: ranksOf(plan, nodeRank) }),
     })
     // A second Ctrl-C does not wait for a host that does not answer.
-    const { verdict, reports } = await Promise.race([conclusion, giveUp(kill)])
+    const { verdict, reports } = await Promise.race([conclusion, giveUp(kill, concluded.signal)])
     if (reports === undefined || (verdict.kind !== 'failure' && verdict.kind !== 'lost'))
       return { verdict, reports }
     const others = reports.filter((report) => report.nodeRank !== nodeRank)
@@ -191,12 +192,14 @@ export async function runOnce(
     keepsRecords = true
     return { verdict: withRecords(verdict, flight.kept()), reports }
   } finally {
+    concluded.abort()
     flight.close(keepsRecords)
   }
 }
 
-async function giveUp(kill: AbortSignal): Promise<Conclusion> {
-  if (!kill.aborted) await once(kill, 'abort')
+/** @param unwanted - ends the wait, which would keep the conclusion of each attempt until the job ends */
+async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclusion> {
+  if (!kill.aborted) await once(kill, 'abort', { signal: unwanted })
   await pause(ANSWER_TIME)
   const { exitCode } = kill.reason as Interruption
   return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }

@@ -32,6 +32,10 @@ export const keys = {
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
   /** The job was stopped from outside. The second message ends the grace. */
   interrupt: 'nodes/interrupt',
+  /** What follows is of this attempt. */
+  attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
+  /** What the ranks of an attempt tell each other. */
+  world: (attempt: number) => `world/${attempt}/`,
   heartbeat: (id: string) => `nodes/heartbeat/${id}`,
   failing: (attempt: number) => `nodes/attempt/${attempt}/failing`,
   report: (attempt: number, id: string) => `nodes/attempt/${attempt}/report/${id}`,
@@ -40,6 +44,13 @@ export const keys = {
 
 export async function post(store: Store, key: string, message: unknown): Promise<void> {
   await store.set(key, JSON.stringify(message))
+}
+
+/** Removes what an attempt has left in the store, which would otherwise grow with each. */
+export async function forgetAttempt(store: Store, attempt: number): Promise<void> {
+  for (const folder of [keys.attempt(attempt), keys.world(attempt)]) {
+    for (const key of await store.list(folder)) await store.delete(key)
+  }
 }
 
 /**

@@ -15,7 +15,7 @@ import { aborted } from '../processes/interrupts.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { JobStore } from './endpoint.ts'
 import type { Members } from './gather.ts'
-import { keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
+import { forgetAttempt, keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
 import { isReport } from './shapes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
@@ -82,6 +82,8 @@ export class NodeZero implements Nodes {
     this.#halt = halt
     this.#attempt = restartCount
     if (this.#lost.length > 0) halt.abort()
+    // all nodes have left the attempt before the last one
+    forgetAttempt(this.#store, restartCount - 2).catch(() => undefined)
     receive(this.#store, keys.failing(restartCount), isAnything).then(
       () => {
         halt.abort()

@@ -106,6 +106,7 @@ export class OtherNode implements Nodes {
   ): Promise<Conclusion> {
     const key = keys.report(restartCount, this.#id)
     post(this.#store, key, packReport(report)).catch(() => undefined)
+    const listening = new AbortController()
     const alone = new Promise<Conclusion>((resolve) => {
       const decide = (): void => {
         const lost = [this.#alone.signal.reason as LostNode]
@@ -114,7 +115,7 @@ export class OtherNode implements Nodes {
         resolve({ verdict: judge({ plan: this.plan, reports, lost, ...budget }), reports })
       }
       if (this.#alone.signal.aborted) decide()
-      this.#alone.signal.addEventListener('abort', decide)
+      this.#alone.signal.addEventListener('abort', decide, { signal: listening.signal })
     })
     // When the store is lost, `alone` is settled before the verdict is rejected.
     const common = verdict.then(
@@ -122,6 +123,7 @@ export class OtherNode implements Nodes {
       () => alone,
     )
     const conclusion = await Promise.race([common, alone])
+    listening.abort()
     if (this.#isElastic && goesOn(conclusion.verdict))
       this.plan = await receive(this.#store, keys.plan(restartCount + 1), planWith(this.#id))
     return conclusion

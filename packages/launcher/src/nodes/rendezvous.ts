@@ -12,6 +12,7 @@ import {
 } from './endpoint.ts'
 import { Members } from './gather.ts'
 import { joinNodes } from './join.ts'
+import { forgetAttempt } from './messages.ts'
 import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
 import { judge } from './verdict.ts'
@@ -96,10 +97,7 @@ async function startStore(
 }
 
 /** The only node of a job, which has no other to agree with. */
-export function createOnlyNode(
-  { options, identity }: Job,
-  store: Pick<JobStore, 'endpoint' | 'close'>,
-): Nodes {
+export function createOnlyNode({ options, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
   const { nproc, role } = options
   const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
@@ -109,16 +107,19 @@ export function createOnlyNode(
     plan,
     nodeRank: 0,
     firstAttempt: 0,
-    begin: (restartCount) => ({
-      halt: never,
-      fail: () => undefined,
-      conclude: (report) => {
-        const { maxRestarts } = options
-        const reports = [report]
-        const evidence = { plan, reports, lost: [], restarts: restartCount, maxRestarts }
-        return Promise.resolve({ verdict: judge(evidence), reports })
-      },
-    }),
+    begin: (restartCount) => {
+      forgetAttempt(store.local, restartCount - 1).catch(() => undefined)
+      return {
+        halt: never,
+        fail: () => undefined,
+        conclude: (report) => {
+          const { maxRestarts } = options
+          const reports = [report]
+          const evidence = { plan, reports, lost: [], restarts: restartCount, maxRestarts }
+          return Promise.resolve({ verdict: judge(evidence), reports })
+        },
+      }
+    },
     close: () => store.close(),
   }
 }
