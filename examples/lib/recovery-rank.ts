@@ -30,27 +30,28 @@ interface Replica {
 const train = training.mnist({ split: 'train' })
 
 export async function trainRank(plan: Plan): Promise<void> {
-  const first = await initProcessGroup({ timeout: 60_000 })
-  const isNew = first.generation > 0
-  let replica = await replicaOn(first, plan, isNew ? undefined : { step: 0 })
-  const { size } = first
+  let group = await initProcessGroup({ timeout: 60_000 })
+  const { size, generation } = group
+  let replica = await replicaOn(group, plan, generation > 0 ? undefined : { step: 0 })
   while (replica.step < plan.steps) {
     try {
-      if (replica.group.size < size && replica.step >= plan.returnAt) {
-        if (replica.group.rank === 0) say({ kind: 'waits' })
-        replica = await continueOn(await reconfigure(), replica, plan)
+      if (group.size < size && replica.step >= plan.returnAt) {
+        if (group.rank === 0) say({ kind: 'waits' })
+        group = await reconfigure()
       }
+      if (replica.group !== group) replica = await continueOn(group, replica, plan)
       await makeStep(replica, plan)
     } catch (error) {
-      // somebody was lost in the middle of the step; who made it all the same does not matter
+      // somebody was lost, in the middle of a step or before the replica was on its new group; who made the
+      // step all the same does not matter
       if (!isTsrError(error)) throw error
-      replica = await continueOn(await replica.group.shrink({ timeout: 60_000 }), replica, plan)
+      group = await group.shrink({ timeout: 60_000 })
     }
   }
   const loss = await finalLoss(replica)
   if (replica.group.rank === 0) say({ kind: 'end', loss })
   replica.run.dispose()
-  await replica.group.destroy()
+  await group.destroy()
 }
 
 async function makeStep(replica: Replica, { batch, seed }: Plan): Promise<void> {
