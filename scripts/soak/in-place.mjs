@@ -56,10 +56,14 @@ export async function trainInPlace({ steps, ranks, pace, every, seed, env }) {
       ...{ rank, worldSize: ranks, localRank: rank, localWorldSize: ranks, nodeRank: 0, nnodes: 1 },
       ...{ masterAddr: host, masterPort: port, runId: 'soak', token, restartCount: 0 },
     })
-    const child = spawn(process.execPath, [script, ...[steps, pace, ABSENCE].map(String)], {
-      env: { ...env, ...environment },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
+    const child = spawn(
+      process.execPath,
+      ['--expose-gc', script, ...[steps, pace, ABSENCE].map(String)],
+      {
+        env: { ...env, ...environment },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    )
     children[rank] = child
     let stderr = ''
     child.stderr.setEncoding('utf8').on('data', (text) => (stderr = (stderr + text).slice(-4000)))

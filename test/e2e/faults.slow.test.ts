@@ -8,6 +8,8 @@ import { killLeftovers, tsrun, type Finished } from '../launcher/support/tsrun.t
 /** `npm run test:chaos` runs 40 of them, and `npm run faults` 200. */
 const count = Number(process.env['FAULTS'] ?? 40)
 const seed = Number(process.env['FAULTS_SEED'] ?? 1)
+/** Only these, separated by commas. */
+const wanted = process.env['FAULTS_KINDS']?.split(',')
 const RANKS = 8
 /** Seconds within which a job must have ended: its start, its steps, the fault, and a time-out of 5 s. */
 const BOUND = 30
@@ -74,8 +76,9 @@ function makeFaults(): Fault[] {
   const random = seededRandom(seed)
   const below = (limit: number): number => Math.floor(random() * limit)
   const pick = <T>(list: readonly T[]): T => list[below(list.length)]!
+  const names = Object.keys(kinds).filter((kind) => wanted?.includes(kind) !== false)
   return Array.from({ length: count }, (_, i) => {
-    const kind = Object.keys(kinds)[i % Object.keys(kinds).length]!
+    const kind = names[i % names.length]!
     const { variants = ['kit'], moments = anyMoment } = kinds[kind]!
     const variant = pick(variants)
     return {

@@ -3,7 +3,6 @@ import type { DType, TypedArrayOf } from './dtype.ts'
 import { newGroupOf, newestOf, type EngineProcessGroup } from './groups/group.ts'
 import { joinWorld } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
-import type { World } from './groups/membership/world.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
 import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
 
@@ -13,8 +12,8 @@ import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group
  */
 
 let current: EngineProcessGroup | undefined
-/** The world that this process was in last. */
-let last: World | undefined
+/** The times that this process has left a world; see `World.departures`. */
+let departures: Set<string> | undefined
 let isJoining = false
 
 /** The default group. @throws ERR_TSR_NOT_INITIALIZED */
@@ -43,8 +42,8 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
   isJoining = true
   try {
-    current = await joinWorld(options, last)
-    last = current.world
+    current = await joinWorld(options, departures)
+    departures = current.world.departures
     return current
   } finally {
     isJoining = false

@@ -267,6 +267,6 @@ export async function newGroupOf(
 
 /** The group of all ranks of the newest world that `reconfigure` has made of this group's world. */
 export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
-  const { successor } = group.world
-  return successor === undefined ? group : newestOf(EngineProcessGroup.of(successor))
+  const { newest } = group.world.lineage
+  return newest === undefined ? group : EngineProcessGroup.of(newest)
 }

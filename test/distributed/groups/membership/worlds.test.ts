@@ -1,5 +1,9 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { jest } from '@jest/globals'
 import {
+  defaultGroup,
+  destroyProcessGroup,
   initProcessGroup,
   isInitialized,
   newGroup,
@@ -8,6 +12,7 @@ import {
 } from '@tsrun/distributed'
 import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
+import { eventually } from '../../support/outcome.ts'
 import type { EngineProcessGroup } from '../../../../packages/distributed/src/groups/group.ts'
 import { joinWorld } from '../../../../packages/distributed/src/groups/join/join.ts'
 
@@ -98,4 +103,22 @@ describe('several worlds in one process', () => {
     expect(first).toEqual([0, 100, 101])
     expect(second).toEqual([0, 202, 101, 202])
   })
+})
+
+it('a world holds the newest that was made of it, and none of those in between', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const place = { rank: 0, worldSize: 1, arena: 4 * 1024 * 1024 }
+  const first = await initProcessGroup({ ...place, store: memoryStore() })
+  const second = new WeakRef(await first.reconfigure())
+  const third = await defaultGroup().reconfigure()
+  expect(third.generation).toBe(2)
+  expect(defaultGroup()).toBe(third)
+  await eventually(() => {
+    collect()
+    return second.deref() === undefined
+  })
+  expect(first.generation).toBe(0)
+  await destroyProcessGroup()
+  expect(isInitialized()).toBe(false)
 })

@@ -6,7 +6,7 @@ import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import { createWorldGroup, type EngineProcessGroup } from '../group.ts'
 import { readGeneration } from '../membership/published.ts'
-import { announcePresence, endPresence, type World } from '../membership/world.ts'
+import { announcePresence, endPresence, type Lineage } from '../membership/world.ts'
 import { forgetEndpoint, joinedKey } from './endpoints.ts'
 import { openRunner } from './open-runner.ts'
 import type { InitSettings } from './options.ts'
@@ -42,16 +42,15 @@ export interface Joining {
 /**
  * Joins the newest generation of the world, or the next where this process replaces a lost rank.
  *
- * @param previous - the world that this process was in before, if any
+ * @param departures - of the world that this process was in before, if any
  */
 export async function joinGeneration(
   settings: InitSettings,
   rendezvous: Rendezvous,
-  previous?: World,
+  departures = new Set<string>(),
 ): Promise<EngineProcessGroup> {
   const attempt = settings.environment?.restartCount ?? 0
   const root = prefixStore(rendezvous.store, `world/${attempt}/`)
-  const departures = previous?.departures ?? new Set()
   const place = new Place(settings, rendezvous, root, departures)
   const { timeout, signal } = settings
   const generation = await chooseGeneration(settings, root, departures)
@@ -64,6 +63,7 @@ class Place {
   readonly #rendezvous: Rendezvous
   readonly #root: Store
   readonly #departures: Set<string>
+  readonly #lineage: Lineage = { newest: undefined }
   /** The generation of the newest group that was made. */
   #joined = 0
   /** The newest generation that this process has tried to join. */
@@ -108,6 +108,7 @@ class Place {
       generation,
       hasPresence: true,
       departures: this.#departures,
+      lineage: this.#lineage,
       onLeft: async () => {
         // only the newest generation holds the rendezvous
         if (this.#joined !== generation) return

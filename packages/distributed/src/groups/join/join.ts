@@ -9,7 +9,6 @@ import {
 } from '@tsrun/store'
 import { joinMpiWorld } from '../../mpi/join.ts'
 import type { EngineProcessGroup } from '../group.ts'
-import type { World } from '../membership/world.ts'
 import { addressForPeers } from './endpoints.ts'
 import { joinGeneration, type Rendezvous } from './generations.ts'
 import {
@@ -23,19 +22,19 @@ import {
 /**
  * Joins the job that the environment describes, or a world of one without it.
  *
- * @param previous - the world that this process was in before, if any
+ * @param departures - of the world that this process was in before, if any
  * @throws ERR_TSR_ARGUMENT, and as `initProcessGroup`
  */
 export async function joinWorld(
   options: InitOptions,
-  previous?: World,
+  departures?: Set<string>,
 ): Promise<EngineProcessGroup> {
   const given = readOptions(options)
   const mpi = wantedTransport(given) === 'mpi' ? await joinMpiWorld(options) : undefined
   const settings = completeOptions({ ...given, ...mpi?.place })
   const rendezvous = mpi ?? (await openRendezvous(settings))
   try {
-    return await joinGeneration(settings, rendezvous, previous)
+    return await joinGeneration(settings, rendezvous, departures)
   } catch (error) {
     await rendezvous.close()
     throw error

@@ -17,10 +17,18 @@ export interface WorldFacts {
   readonly generation?: number
   /** See `World.departures`. */
   readonly departures?: Set<string>
+  /** See `World.lineage`. */
+  readonly lineage?: Lineage
   /** Leaves this world and joins the next; undefined where there can be none. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
   /** Called when the rank has left the world. */
   readonly onLeft?: () => Promise<void>
+}
+
+/** What a world shares with those that `reconfigure` makes of it. None of them holds those in between. */
+export interface Lineage {
+  /** The group of all ranks of the newest world; undefined while there is only the first. */
+  newest: ProcessGroup | undefined
 }
 
 /** What all groups of a rank share, and what they have to remember together. */
@@ -38,8 +46,7 @@ export class World {
   readonly departures: Set<string>
   /** Whether this rank has left the world. */
   hasEnded = false
-  /** The group of all ranks of the world that `reconfigure` has made of this one. */
-  successor: ProcessGroup | undefined
+  readonly lineage: Lineage
   readonly #facts: WorldFacts
   /** How many groups of the same members and name this rank has made. */
   readonly #made = new Map<string, number>()
@@ -55,6 +62,7 @@ export class World {
     this.timeout = facts.timeout
     this.generation = facts.generation ?? 0
     this.departures = facts.departures ?? new Set()
+    this.lineage = facts.lineage ?? { newest: undefined }
   }
 
   /** Numbers a group among those of the same members and name. */
@@ -92,8 +100,9 @@ export class World {
       const reason = 'the ranks of an in-process world cannot be started again'
       throw tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group, reason })
     }
-    this.successor = await rejoin(options)
-    return this.successor
+    const newest = await rejoin(options)
+    this.lineage.newest = newest
+    return newest
   }
 
   /** Leaves the world in order. */
