@@ -51,9 +51,10 @@ function lowerQuartile(samples, quantity) {
  *
  * @param {readonly Sample[]} samples
  * @param {readonly Process[]} processes - those whose samples there have to be
+ * @param {number} spare - memory maps that may be added
  * @returns {string[]} what has grown, or could not be compared
  */
-export function findGrowth(samples, processes) {
+export function findGrowth(samples, processes, spare = 0) {
   const late = samples.filter((one) => one.at > WARM_UP && isComparable(one))
   const half = (WARM_UP + Math.max(...samples.map(({ at }) => at))) / 2
   return processes.flatMap((who) => {
@@ -64,7 +65,8 @@ export function findGrowth(samples, processes) {
     }
     return quantities.flatMap((quantity) => {
       const [before, after] = [lowerQuartile(first, quantity), lowerQuartile(second, quantity)]
-      const bound = Math.max(before * (1 + GROWTH), before + (ONE_MORE.has(quantity) ? 1 : 0))
+      const more = quantity === 'maps' ? spare : ONE_MORE.has(quantity) ? 1 : 0
+      const bound = Math.max(before * (1 + GROWTH), before + more)
       if (after <= bound) return []
       return [`${quantity} of a ${who} grew from ${before.toFixed(0)} to ${after.toFixed(0)}`]
     })

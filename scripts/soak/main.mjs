@@ -45,6 +45,8 @@ for (const part of values.part) {
 
 /** Milliseconds between two steps of the disturbed training, so that it takes as long as it shall. */
 const PACE = 40
+/** Memory maps that koffi keeps of each thread of an engine that has ended: 3 MiB of addresses, hardly touched. */
+const MAPS_OF_A_THREAD = 3
 /** What the order of a sum may change in a parameter. */
 const TOLERANCE = 1e-5
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-soak-'))
@@ -137,7 +139,9 @@ async function soakInPlace() {
   }
   check(farthest <= TOLERANCE, `the parameters are ${farthest} away from those of the reference`)
   check(found.counts.lost > 0, 'no rank was lost')
-  problems.push(...findGrowth(found.samples, ['survivor']))
+  // the engine of a world that is made anew has another thread
+  const spare = MAPS_OF_A_THREAD * found.counts.lost
+  problems.push(...findGrowth(found.samples, ['survivor'], spare))
 
   showTable(tableOf(found.samples))
   const { lost, together } = found.counts

@@ -46,6 +46,14 @@ describe('growth in a soak', () => {
     expect(found.map((text) => text.split(' ')[0])).toEqual(['descriptors', 'maps'])
   })
 
+  it('is not found where as many maps are meant', () => {
+    const growing = (at: number) => ({ mib: 430, maps: 400 + at / 10 })
+    const samples = samplesOf(sawtooth(70), growing)
+    expect(findGrowth(samples, processes)).toEqual(['maps of a rank grew from 412 to 439'])
+    expect(findGrowth(samples, processes, 20)).toHaveLength(1)
+    expect(findGrowth(samples, processes, 30)).toEqual([])
+  })
+
   it('is not denied where there is too little to compare', () => {
     const few = samplesOf(sawtooth(70), sawtooth(430)).filter(({ at }) => at < 80)
     expect(findGrowth(few, processes)).toHaveLength(2)

@@ -10,6 +10,10 @@ declare module '*/judge.mjs' {
     readonly descriptors: number
     readonly maps: number
   }
-  export function findGrowth(samples: readonly Sample[], processes: readonly Process[]): string[]
+  export function findGrowth(
+    samples: readonly Sample[],
+    processes: readonly Process[],
+    spare?: number,
+  ): string[]
   export function tableOf(samples: readonly Sample[]): string[][]
 }
