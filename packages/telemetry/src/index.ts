@@ -1,4 +1,5 @@
 export { DashboardFeed, type DashboardSources } from './dashboard/feed.ts'
+export { RecordedPage, type RecordedPageOptions } from './dashboard/recorded-page.ts'
 export { DashboardServer, type DashboardServerOptions } from './dashboard/server.ts'
 export type {
   ChartPoint,
@@ -82,15 +83,9 @@ export {
   StatusSlot,
   type RankState,
 } from './status-slot.ts'
-export {
-  shareOfPart,
-  summarizeTrace,
-  timeShares,
-  type RankSummary,
-  type TimeShare,
-  type TimeShares,
-  type TraceSummary,
-} from './trace/summary.ts'
+export { shareOfPart, timeShares, type TimeShare, type TimeShares } from './trace/shares.ts'
+export { summarizeTrace, type RankSummary, type TraceSummary } from './trace/summary.ts'
+export { durationText, percentText, shareTitles, summarySentences } from './trace/summary-text.ts'
 export type { PathShare } from './trace/critical-path.ts'
 export { writeChromeTrace } from './trace/chrome-trace.ts'
 export { findTracedRun, spansFolder, type TracedRun } from './trace/trace-folder.ts'

@@ -63,6 +63,8 @@ export interface SpanFacts {
   readonly cpu?: number | undefined
   /** The number of a step, from 1. */
   readonly step?: number | undefined
+  /** The loss of the step, if the program reports it. */
+  readonly loss?: number | undefined
 }
 
 /** Gets every span that a recorder of this process records. */
@@ -123,6 +125,7 @@ export const factNames = [
   'joint',
   'cpu',
   'step',
+  'loss',
 ] as const
 const FACTS = factNames.length
 
@@ -189,6 +192,7 @@ export class SpanRecorder {
     values[at + 9] = facts.joint ?? NONE
     values[at + 10] = facts.cpu ?? NONE
     values[at + 11] = facts.step ?? NONE
+    values[at + 12] = facts.loss ?? NONE
     sink?.add(code, start, end, facts.name, values, at)
   }
 

@@ -2,15 +2,16 @@ import { existsSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { formatTable } from '@tsrun/core'
 import {
+  durationText,
   findTracedRun,
   parseStepRange,
-  shareOfPart,
+  percentText,
+  shareTitles,
   STEP_RANGE,
   summarizeTrace,
+  summarySentences,
   timeShares,
-  type PathShare,
   type RankSummary,
-  type TimeShare,
   type TracedRun,
   type TraceSummary,
 } from '@tsrun/telemetry'
@@ -105,27 +106,15 @@ function findRun({ folders, run }: Request, cwd: string): TracedRun {
   throw usageError(`there is ${what} in ${folders.join(', ')}; tsrun --trace DIR writes one`)
 }
 
-const titles: Readonly<Record<TimeShare, string>> = {
-  compute: 'compute',
-  bubble: 'bubble',
-  imbalance: 'imbalance',
-  communication: 'exposed',
-  input: 'input',
-  overhead: 'overhead',
-}
-
 /** Ranks that have a row each; of more, those that compute longest. */
 const MOST_ROWS = 16
-/** Parts of the critical path that are named. */
-const MOST_PARTS = 6
-
 function summaryText(summary: TraceSummary, file: string | undefined): string {
-  const { steps, byRank, mean, slowest } = summary
+  const { byRank, mean } = summary
   const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
   const isShort = byRank.length <= MOST_ROWS
   const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
   const rows = [
-    ['rank', 'step', ...timeShares.map((share) => titles[share])],
+    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
     ...shown.map((each) => row(String(each.rank), each)),
     ...(byRank.length > 1 ? [row('all', mean)] : []),
   ]
@@ -136,11 +125,7 @@ function summaryText(summary: TraceSummary, file: string | undefined): string {
     ...formatTable(rows, 'right'),
     ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
     '',
-    `critical path: ${pathText(summary)}`,
-    ...(slowest === undefined ? [] : [slowestText(slowest, byRank)]),
-    ...(steps === undefined
-      ? ['The program reports no steps (group.reportProgress), so this is its time as a whole.']
-      : []),
+    ...summarySentences(summary),
   ]
   return `${lines.join('\n')}\n`
 }
@@ -162,46 +147,7 @@ function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string
 function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
   return [
     name,
-    milliseconds(step),
-    ...timeShares.map((share) => percent(step === 0 ? 0 : shares[share] / step)),
+    durationText(step),
+    ...timeShares.map((share) => percentText(step === 0 ? 0 : shares[share] / step)),
   ]
-}
-
-function pathText({ criticalPath }: TraceSummary): string {
-  const total = criticalPath.reduce((sum, each) => sum + each.milliseconds, 0)
-  if (total === 0) return 'unknown'
-  const sums = (keyOf: (each: PathShare) => string): string => {
-    const times = new Map<string, number>()
-    for (const each of criticalPath) {
-      times.set(keyOf(each), (times.get(keyOf(each)) ?? 0) + each.milliseconds)
-    }
-    const sorted = [...times].sort((a, b) => b[1] - a[1])
-    const shown = sorted
-      .slice(0, MOST_PARTS)
-      .map(([key, time]) => `${key} ${percent(time / total)}`)
-    return shown.join(', ') + (sorted.length > MOST_PARTS ? ', …' : '')
-  }
-  const parts = sums(({ part }) => (part === 'waiting' ? 'waiting' : titles[shareOfPart[part]]))
-  return `${parts}; of its time, ${sums(({ rank }) => `rank ${rank}`)}`
-}
-
-function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
-  const own = byRank.find(({ rank }) => rank === slowest)!
-  const busy = ({ shares }: RankSummary): number => shares.compute + shares.input + shares.overhead
-  const times = byRank.filter(({ rank }) => rank !== slowest).map(busy)
-  const range = [...new Set([Math.min(...times), Math.max(...times)].map(milliseconds))].join(
-    ' to ',
-  )
-  return (
-    `slowest rank: rank ${slowest}, for which others wait ${milliseconds(own.causes)} of a step in the end; ` +
-    `it is busy for ${milliseconds(busy(own))} of it, the others for ${range}`
-  )
-}
-
-function milliseconds(time: number): string {
-  return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`
 }

@@ -99,9 +99,12 @@ function traceEnvironment(
 ): Record<string, string> {
   if (trace === undefined)
     return env['TSRUN_TRACE_DIR'] === undefined ? {} : { TSRUN_TRACE_DIR: '' }
-  const { directory, steps } = trace
+  const { directory, steps, bytes } = trace
   return {
     TSRUN_TRACE_DIR: spansFolder(directory, runId),
+    ...(bytes === undefined && env['TSRUN_TRACE_BYTES'] === undefined
+      ? {}
+      : { TSRUN_TRACE_BYTES: String(bytes ?? '') }),
     ...(steps === undefined ? {} : { TSRUN_TRACE_STEPS: steps }),
   }
 }

@@ -5,6 +5,7 @@ import type {
   JobView,
   LinksView,
   LogLine,
+  PageSource,
   RankView,
   StepView,
 } from './views.ts'
@@ -32,7 +33,8 @@ export interface DashboardSources {
 }
 
 /** Collects what the page shows, in bounded memory. */
-export class DashboardFeed {
+export class DashboardFeed implements PageSource {
+  readonly isLive = true
   readonly #sources: DashboardSources
   readonly #start = monotonicNow()
   readonly #lines: LogLine[] = []
@@ -64,11 +66,7 @@ export class DashboardFeed {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }
 
-  /**
-   * The changes since the last call.
-   *
-   * @param isWatched - whether a page is open; without one, links and steps are not read
-   */
+  /** See `PageSource`; without a page, links and steps are not read. */
   update(isWatched: boolean): DashboardUpdate {
     const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped, isWatched)
     this.#newLines = []
@@ -77,7 +75,7 @@ export class DashboardFeed {
     return update
   }
 
-  /** Everything that is kept, as of this update. */
+  /** See `PageSource`. */
   snapshot(update: DashboardUpdate): DashboardUpdate {
     const kept = { links: this.#links, step: this.#step }
     return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import type { DashboardFeed } from './feed.ts'
+import type { PageSource } from './views.ts'
 
 /** Milliseconds between two updates while a page is open, and while none is. */
 const INTERVAL = 100
@@ -31,7 +31,7 @@ const securityHeaders = {
 export interface DashboardServerOptions {
   /** 0: any free port. */
   readonly port: number
-  readonly feed: DashboardFeed
+  readonly feed: PageSource
   /** The folder of the page's files: `dist` of this package, of which the code may have been bundled elsewhere. */
   readonly folder: string
 }
@@ -47,7 +47,7 @@ interface OpenPage {
  * server-sent events. A page that reads slowly skips updates, so nothing piles up.
  */
 export class DashboardServer {
-  readonly #feed: DashboardFeed
+  readonly #feed: PageSource
   readonly #folder: string
   readonly #token = randomBytes(16).toString('hex')
   readonly #server: Server
@@ -111,6 +111,7 @@ export class DashboardServer {
         page.response.write(eventText('snapshot', this.#feed.snapshot(update)))
       } else page.response.write((text ??= eventText('update', update)))
     }
+    if (!this.#feed.isLive) return
     const interval = this.#pages.size > 0 ? INTERVAL : IDLE_INTERVAL
     this.#timer = setTimeout(this.#update, interval).unref()
   }
@@ -144,6 +145,14 @@ export class DashboardServer {
       send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
     } else if (pathname === '/events') {
       this.#stream(request, response, send)
+    } else if (pathname === '/step' && this.#feed.step !== undefined) {
+      const place = {
+        index: numberOf(searchParams, 'index'),
+        number: numberOf(searchParams, 'number'),
+      }
+      const step = this.#feed.step(place)
+      if (step === undefined) send(404, 'no such step\n')
+      else send(200, JSON.stringify(step), { 'Content-Type': 'application/json' })
     } else {
       const [file, type] = files.get(pathname) ?? []
       if (file === undefined) send(404, 'not found\n')
@@ -175,6 +184,12 @@ export class DashboardServer {
     const [a, b] = [Buffer.from(given), Buffer.from(this.#token)]
     return a.length === b.length && timingSafeEqual(a, b)
   }
+}
+
+/** Undefined unless it is a whole number from 0. */
+function numberOf(parameters: URLSearchParams, name: string): number | undefined {
+  const text = parameters.get(name) ?? ''
+  return /^\d{1,15}$/.test(text) ? Number(text) : undefined
 }
 
 function eventText(event: string, data: unknown): string {

@@ -1,17 +1,11 @@
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Span } from '../spans.ts'
-import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
-import { balancedIdle, balancedSchedule } from '../trace/balanced-idle.ts'
+import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file.ts'
-import { shareOfPart, timeShares, type TimeShare } from '../trace/summary.ts'
-import {
-  barKinds,
-  type Bar,
-  type CollectiveView,
-  type StepRankView,
-  type StepView,
-} from './views.ts'
+import { parseSpanFileName } from '../trace/trace-folder.ts'
+import { stepView } from './step-view.ts'
+import type { StepView } from './views.ts'
 
 /** The most bytes of a file that one look reads: a page may be opened long after the job has begun. */
 const LOOK_BYTES = 16 * 2 ** 20
@@ -23,10 +17,6 @@ const KEPT_STEPS = 4
 const KEPT_TIME = 2000
 /** The most spans of a rank that are kept. */
 const KEPT_SPANS = 40_000
-/** Bars shorter than this part of a step are not sent. */
-const SHORTEST = 1 / 4000
-/** The most collectives of a rank that are sent. */
-const MOST_COLLECTIVES = 60
 
 /** Follows the traces that the ranks of this host write during an attempt of a job, step by step. */
 export class StepTail {
@@ -55,18 +45,28 @@ export class StepTail {
     const step = common.at(-1)
     if (step === undefined || step === this.#shown) return undefined
     this.#shown = step
-    return viewOf(step, opened)
+    return stepView(
+      step,
+      opened.map(({ rank, windows, spans }) => ({ rank, window: windows.get(step)!, spans })),
+    )
   }
 
+  /** The newest file of each rank: one that keeps its newest spans alone begins new ones. */
   #open(ranks: readonly number[]): void {
-    if (ranks.every((rank) => this.#files.has(rank))) return
+    const newest = new Map<number, { readonly part: number; readonly path: string }>()
     for (const name of namesIn(this.#folder)) {
-      const [, attempt, rank] = /^attempt-(\d+)\.rank-(\d+)\.\d+\.spans$/.exec(name) ?? []
-      const number = Number(rank)
-      if (Number(attempt) !== this.#attempt || this.#files.has(number)) continue
-      if (!ranks.includes(number)) continue
+      const place = parseSpanFileName(name)
+      if (place?.restartCount !== this.#attempt || !ranks.includes(place.rank)) continue
+      const { rank, part } = place
+      const known = newest.get(rank)
+      if (known === undefined || part > known.part) {
+        newest.set(rank, { part, path: join(this.#folder, name) })
+      }
+    }
+    for (const [rank, { path }] of newest) {
+      if (this.#files.get(rank)?.path === path) continue
       try {
-        this.#files.set(number, new SpanTail(join(this.#folder, name)))
+        this.#files.set(rank, new SpanTail(path))
       } catch {
         // Its rank has not written the header yet.
       }
@@ -88,33 +88,31 @@ class SpanTail {
   /** The last steps that have ended, by number. */
   readonly windows = new Map<number, Window>()
   spans: Span[] = []
-  readonly #path: string
+  readonly path: string
+  readonly #begun: number
   readonly #decoder: SpanDecoder
   #at: number
-  #isDamaged = false
 
   /** @throws Error when it is no such file */
   constructor(path: string) {
     const { header, begin } = new SpanFileReader(path)
-    this.#path = path
+    this.path = path
     this.rank = header.rank
+    this.#begun = header.monotonic
     this.#decoder = new SpanDecoder(header)
     this.#at = begin
   }
 
   /** Reads what has been added. */
   read(): void {
-    const bytes = this.#added()
-    const records = this.#decoder.decode(bytes)
-    for (;;) {
-      const { value, done } = records.next()
-      if (done === true) {
-        this.#isDamaged = value === undefined
-        this.#at += value ?? 0
-        break
-      }
-      if (value.kind === 'step' && value.step !== undefined) this.windows.set(value.step, value)
-      else this.spans.push(value)
+    const added: Span[] = []
+    if (this.#decoder.isDamaged) return
+    this.#at += this.#decoder.decode(this.#added(), added)
+    for (const span of added) {
+      const { kind, step, start } = span
+      if (kind !== 'step' || step === undefined) this.spans.push(span)
+      // What is before the file is in another one, which is gone.
+      else if (start >= this.#begun) this.windows.set(step, span)
     }
     const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
@@ -131,8 +129,13 @@ class SpanTail {
   }
 
   #added(): Buffer {
-    if (this.#isDamaged) return Buffer.alloc(0)
-    const fd = openSync(this.#path, 'r')
+    let fd: number
+    try {
+      fd = openSync(this.path, 'r')
+    } catch {
+      // A newer one has taken its place.
+      return Buffer.alloc(0)
+    }
     try {
       const added = Math.max(0, fstatSync(fd).size - this.#at)
       const bytes = Buffer.allocUnsafe(Math.min(LOOK_BYTES, added))
@@ -141,111 +144,4 @@ class SpanTail {
       closeSync(fd)
     }
   }
-}
-
-function viewOf(step: number, files: readonly SpanTail[]): StepView {
-  const windows = files.map((file) => file.windows.get(step)!)
-  const spans = files.map((file, i) => overlapping(file.spans, windows[i]!))
-  const arrivals = new Arrivals()
-  for (const span of spans.flat()) arrivals.add(span)
-  const idle = balancedIdle(spans, windows)
-  const ideal = balancedSchedule(spans, windows)
-  const start = Math.min(...windows.map((window) => window.start))
-  const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
-  const first = Math.min(...spans.flat().flatMap(({ kind, start: at }) => (kind === 'F' ? at : [])))
-  // The ideal begins with the first computation.
-  const offset = Math.max(0, first - start)
-  return {
-    step,
-    milliseconds,
-    idealMilliseconds: ideal && Math.max(...ideal.flat().map(({ end }) => end)),
-    ranks: files.map(({ rank }, i): StepRankView => {
-      const window = windows[i]!
-      const pieces = divideWindow(window, spans[i]!, arrivals)
-      return {
-        rank,
-        milliseconds: window.end - window.start,
-        shares: sharesOf(pieces, idle?.[i] ?? 0),
-        bars: barsOf(spans[i]!, pieces, start, milliseconds),
-        ideal: ideal?.[i]?.map(({ kind, microbatch, ...action }): Bar => [
-          barKinds.indexOf(kind as 'F'),
-          rounded(offset + action.start),
-          rounded(offset + action.end),
-          microbatch,
-        ]),
-        collectives: collectivesOf(spans[i]!, start),
-      }
-    }),
-  }
-}
-
-function overlapping(spans: readonly Span[], { start, end }: Window): Span[] {
-  return spans
-    .filter((span) => span.start < end && span.end + (span.noticed ?? 0) > start)
-    .sort((a, b) => a.start - b.start)
-}
-
-function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
-  const shares = Object.fromEntries(timeShares.map((share) => [share, 0])) as Record<
-    TimeShare,
-    number
-  >
-  let waiting = 0
-  for (const { part, start, end } of pieces) {
-    if (part === 'waiting') waiting += end - start
-    else shares[shareOfPart[part]] += end - start
-  }
-  shares.bubble = Math.min(waiting, idle)
-  shares.imbalance = waiting - shares.bubble
-  return shares
-}
-
-const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])
-
-/** The computations with their micro-batches, and what the pieces say of the time between them. */
-function barsOf(
-  spans: readonly Span[],
-  pieces: readonly Piece[],
-  origin: number,
-  milliseconds: number,
-): Bar[] {
-  const bars: Bar[] = []
-  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1): void => {
-    if (end - start < milliseconds * SHORTEST) return
-    bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
-  }
-  for (const span of spans) {
-    if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
-  }
-  let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
-  const flush = (): void => {
-    if (last !== undefined) add(last.kind, last)
-    last = undefined
-  }
-  for (const { part, start, end } of pieces) {
-    const share = part === 'waiting' ? 'waiting' : shareOfPart[part]
-    const kind =
-      share === 'compute' || share === 'bubble' || share === 'imbalance' ? undefined : share
-    if (last?.kind !== kind) flush()
-    if (kind === undefined) continue
-    if (last === undefined) last = { kind, start, end }
-    else last.end = end
-  }
-  flush()
-  return bars
-}
-
-function collectivesOf(spans: readonly Span[], origin: number): CollectiveView[] {
-  return spans
-    .filter(({ kind }) => kind === 'collective')
-    .slice(0, MOST_COLLECTIVES)
-    .map(({ name = '', bytes = 0, start, end, waited = 0 }) => ({
-      ...{ name, bytes, ready: rounded(start - origin) },
-      ...{ moving: rounded(start - origin + waited), end: rounded(end - origin) },
-    }))
-}
-
-/** To microseconds. */
-function rounded(milliseconds: number): number {
-  return Math.round(1000 * milliseconds) / 1000
 }
